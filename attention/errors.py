@@ -1,0 +1,15 @@
+"""The errors of the toolkit: each is a ``ValueError`` whose message is a sentence a user can act on."""
+
+__all__ = ["ExamplesExhaustedError", "FileFormatError", "MixedArraysError"]
+
+
+class ExamplesExhaustedError(ValueError):
+    """More examples were asked for than a finite set of examples holds."""
+
+
+class FileFormatError(ValueError):
+    """A file is not what it should be: truncated, of another kind, of wrong shapes, or not finite."""
+
+
+class MixedArraysError(ValueError):
+    """Arrays of two libraries (say NumPy and torch) met in one call."""

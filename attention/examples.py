@@ -1,0 +1,173 @@
+"""The example oracle EX(F, D): labelled examples of an unknown layer, every one counted."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from attention._arrays import count, non_negative, require_finite, to_numpy
+from attention.errors import ExamplesExhaustedError, FileFormatError
+from attention.inputs import Inputs, Rng
+
+__all__ = ["ExampleOracle"]
+
+Target = Callable[[np.ndarray], Any]
+Noise = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+
+
+class ExampleOracle:
+    """The PAC oracle EX(F, D): draws labelled examples (X, F(X)) with X from D, and counts them.
+
+    Parameters
+    ----------
+    target : callable
+        Maps token matrices (n, k, d) to labels (n, k, d): an `AttentionLayer`, or anything that does.
+    inputs : Inputs
+        The distribution D of the token matrices.
+    noise : float or callable, optional
+        Standard deviation of independent Gaussian noise on every entry of a label, or a function
+        ``noise(y, rng)`` that returns the corrupted labels.
+    rng : optional
+        Anything `numpy.random.default_rng` accepts (SPEC 7).
+
+    Notes
+    -----
+    The labels a learner sees come from `draw` alone, so `drawn` is what a sample-complexity statement
+    counts. `split` gives independent streams for workers; what they draw counts here too.
+
+    Examples
+    --------
+    >>> from attention import BooleanInputs, make_nice_layer
+    >>> oracle = ExampleOracle(make_nice_layer(heads=2, dim=4, rng=0), BooleanInputs(k=3, d=4), rng=1)
+    >>> x, y = oracle.draw(10)
+    >>> y.shape, oracle.drawn
+    ((10, 3, 4), 10)
+    """
+
+    def __init__(self, target: Target, inputs: Inputs, *, noise: float | Noise = 0.0, rng: Rng = None) -> None:
+        self._target: Target | None = target
+        self._inputs: Inputs | None = inputs
+        self._noise = noise if callable(noise) else non_negative("noise", noise)
+        self._rng = np.random.default_rng(rng)
+        self._x = self._y = np.empty((0, 0, 0))
+        self._shape = (inputs.k, inputs.d)
+        self._next = 0
+        self._streams: list[ExampleOracle] = []
+
+    @classmethod
+    def from_arrays(cls, x: ArrayLike, y: ArrayLike) -> "ExampleOracle":
+        """An oracle that serves the given examples once each, in order, and says so when it runs out.
+
+        Parameters
+        ----------
+        x, y : array (n, k, d)
+            Token matrices and their labels.
+
+        Raises
+        ------
+        ValueError
+            If the shapes differ or are not (n, k, d), or an entry is not finite.
+        """
+        x, y = (np.array(to_numpy(array), dtype=np.float64) for array in (x, y))
+        if x.ndim != 3 or x.shape != y.shape or 0 in x.shape:
+            raise ValueError(f"x has shape {x.shape} and y {y.shape}: both must be (n, k, d), and not empty.")
+        require_finite("x", x)
+        require_finite("y", y)
+        oracle = cls.__new__(cls)
+        oracle._target = oracle._inputs = None
+        oracle._noise = 0.0
+        oracle._rng = np.random.default_rng(0)
+        oracle._x, oracle._y, oracle._shape, oracle._next, oracle._streams = x, y, x.shape[1:], 0, []
+        return oracle
+
+    @classmethod
+    def from_files(cls, x_path: str | Path, y_path: str | Path | None = None) -> "ExampleOracle":
+        """An oracle over the examples in a pair of ``.npy`` files, or in one safetensors file with x and y.
+
+        Raises
+        ------
+        FileFormatError
+            If a file is missing, not of its format, or its arrays are not examples.
+        """
+        from attention.files import read_arrays  # files know about layers; examples do not need to
+
+        try:
+            if y_path is None:
+                arrays = read_arrays(x_path, names=("x", "y"))
+                return cls.from_arrays(arrays["x"], arrays["y"])
+            x, y = (read_arrays(path)["array"] for path in (x_path, y_path))
+            return cls.from_arrays(x, y)
+        except FileFormatError:
+            raise
+        except ValueError as error:
+            raise FileFormatError(f"{x_path}: {error}") from None
+
+    @property
+    def k(self) -> int:
+        """The number of tokens of an example."""
+        return self._shape[0]
+
+    @property
+    def d(self) -> int:
+        """The number of coordinates of a token."""
+        return self._shape[1]
+
+    @property
+    def drawn(self) -> int:
+        """How many examples were drawn so far, by this oracle and by the streams split from it."""
+        return self._next + sum(stream.drawn for stream in self._streams)
+
+    @property
+    def remaining(self) -> int | None:
+        """How many examples are left; None when there is no end."""
+        return None if self._target is not None else len(self._x) - self._next
+
+    def draw(self, n: int) -> tuple[Float[np.ndarray, "n k d"], Float[np.ndarray, "n k d"]]:
+        """Draw `n` examples: token matrices and their labels.
+
+        Raises
+        ------
+        ExamplesExhaustedError
+            If the oracle serves given examples and fewer than `n` are left; then none is drawn.
+        """
+        n = count("n", n, least=0)
+        if self._target is None or self._inputs is None:
+            if n > len(self._x) - self._next:
+                raise ExamplesExhaustedError(
+                    f"{n} examples were asked for and {len(self._x) - self._next} of {len(self._x)} are left: "
+                    "give the learner a smaller budget, or more examples."
+                )
+            served = slice(self._next, self._next + n)
+            self._next += n
+            return self._x[served], self._y[served]
+        x = self._inputs.sample(n, rng=self._rng)
+        y = np.asarray(self._target(x))
+        self._next += n
+        if callable(self._noise):
+            y = self._noise(y, self._rng)
+        elif self._noise > 0:
+            y = y + self._noise * self._rng.standard_normal(y.shape)
+        return x, y
+
+    def split(self, workers: int) -> list["ExampleOracle"]:
+        """Independent oracles for `workers` workers; given examples are shared out, not repeated."""
+        workers = count("workers", workers)
+        if self._target is None or self._inputs is None:
+            x, y = self._x[self._next :], self._y[self._next :]
+            if len(x) < workers:
+                raise ExamplesExhaustedError(f"{len(x)} examples are left: too few for {workers} workers.")
+            self._x, self._y = self._x[: self._next], self._y[: self._next]
+            streams = [
+                ExampleOracle.from_arrays(*part)
+                for part in zip(np.array_split(x, workers), np.array_split(y, workers), strict=True)
+            ]
+        else:
+            streams = [
+                ExampleOracle(self._target, self._inputs, noise=self._noise, rng=rng)
+                for rng in self._rng.spawn(workers)
+            ]
+        self._streams.extend(streams)
+        return streams

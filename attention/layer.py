@@ -1,0 +1,154 @@
+"""The target class: F(X) = sum_i softmax(X Theta_i X^T) X W_i, on the arrays of any array-API library."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from attention._arrays import as_floating, is_numpy, namespace, require_finite
+
+__all__ = ["AttentionLayer", "attention_pattern"]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionLayer:
+    """A multi-head attention layer, F(X) = sum_i softmax(X Theta_i X^T) X W_i.
+
+    Parameters
+    ----------
+    theta : array (m, d, d)
+        Attention matrices, one a head. The logit of token a on token b in head i is x_a Theta_i x_b.
+    w : array (m, d, d)
+        Projection matrices, one a head.
+
+    Raises
+    ------
+    ValueError
+        If the shapes are not (m, d, d) with m, d >= 1, the entries not real and finite, or the two
+        arrays of different libraries.
+
+    Notes
+    -----
+    Heads are identified by F only up to permutation. One call costs O(n k d^2 m + n k^2 d m) operations and
+    holds O(n k d m + n k^2 m) numbers. NumPy parameters are copied and made read-only.
+
+    References
+    ----------
+    Chen and Li, arXiv 2402.04084, Section 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> layer = AttentionLayer(theta=np.zeros((1, 3, 3)), w=np.eye(3)[None])
+    >>> layer(np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0]]))  # no attention: every row is the mean token
+    array([[1., 0., 0.],
+           [1., 0., 0.]])
+    """
+
+    theta: Shaped[Any, "m d d"]
+    w: Shaped[Any, "m d d"]
+
+    def __post_init__(self) -> None:
+        xp = namespace(self.theta, self.w)
+        for name in ("theta", "w"):
+            array = getattr(self, name)
+            shape = tuple(array.shape)
+            if len(shape) != 3 or shape[0] < 1 or shape[1] < 1 or shape[1] != shape[2]:
+                raise ValueError(f"{name} has shape {shape}: (m, d, d) with m heads and d coordinates is needed.")
+            array = as_floating(array, xp.asarray(0.0).dtype, xp)
+            require_finite(name, array, xp)
+            if is_numpy(array):
+                array = np.array(array, order="C")
+                array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        if tuple(self.theta.shape) != tuple(self.w.shape):
+            raise ValueError(
+                f"theta has shape {tuple(self.theta.shape)} and w {tuple(self.w.shape)}: they must be equal."
+            )
+
+    @property
+    def heads(self) -> int:
+        """The number m of heads."""
+        return int(self.theta.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """The number d of coordinates of a token."""
+        return int(self.theta.shape[1])
+
+    def __repr__(self) -> str:
+        return f"AttentionLayer(heads={self.heads}, dim={self.dim}, dtype={self.theta.dtype})"
+
+    def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
+        """The layer's output on the token matrices `x`, in the array type of `x`.
+
+        Raises
+        ------
+        ValueError
+            If `x` is not (..., k, d), or an array of another library than the parameters.
+        """
+        x, xp = self._tokens(x)
+        m, d = self.heads, self.dim
+        pattern = xp.moveaxis(self._pattern(x, xp), -3, -2)  # (..., k, m, k)
+        *batch, k, _, _ = pattern.shape
+        read = xp.matmul(xp.reshape(pattern, (*batch, k * m, k)), x)
+        w = xp.reshape(xp.astype(self.w, x.dtype), (m * d, d))
+        return xp.reshape(xp.matmul(xp.reshape(read, (-1, m * d)), w), tuple(x.shape))
+
+    def logits(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
+        """The attention logits x_a Theta_i x_b of every head."""
+        x, xp = self._tokens(x)
+        return self._logits(x, xp)
+
+    def patterns(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
+        """The attention patterns of every head: rows are probability vectors over the tokens."""
+        x, xp = self._tokens(x)
+        return self._pattern(x, xp)
+
+    def map(self, convert: Callable[[Any], Any]) -> "AttentionLayer":
+        """The same layer with `convert` applied to both parameters, for example ``torch.from_numpy``."""
+        return AttentionLayer(theta=convert(_writeable(self.theta)), w=convert(_writeable(self.w)))
+
+    def _tokens(self, x: Any) -> tuple[Any, Any]:
+        xp = namespace(x, self.theta)
+        if x.ndim < 2 or x.shape[-1] != self.dim or x.shape[-2] < 1:
+            raise ValueError(f"x has shape {tuple(x.shape)}: (..., k, {self.dim}) with k >= 1 tokens is needed.")
+        return as_floating(x, self.theta.dtype, xp), xp
+
+    def _logits(self, x: Any, xp: Any) -> Any:
+        *batch, k, d = x.shape
+        m = self.heads
+        stacked = xp.reshape(xp.permute_dims(xp.astype(self.theta, x.dtype), (1, 0, 2)), (d, m * d))
+        left = xp.reshape(xp.matmul(xp.reshape(x, (-1, d)), stacked), (*batch, k * m, d))
+        logits = xp.matmul(left, xp.matrix_transpose(x))
+        return xp.moveaxis(xp.reshape(logits, (*batch, k, m, k)), -2, -3)
+
+    def _pattern(self, x: Any, xp: Any) -> Any:
+        return attention_pattern(self._logits(x, xp))
+
+
+def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
+    """The softmax of `logits` over the last axis, stable for logits of any finite size.
+
+    Raises
+    ------
+    ValueError
+        If a logit is infinite or NaN (the products overflowed: scale theta or x down).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> attention_pattern(np.array([1e6, -1e6]))
+    array([1., 0.])
+    """
+    xp = namespace(logits)
+    require_finite("The logits", logits, xp)
+    weights = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    return weights / xp.sum(weights, axis=-1, keepdims=True)
+
+
+def _writeable(array: Any) -> Any:
+    # torch.from_numpy warns about read-only memory, and rightly so
+    return np.array(array) if is_numpy(array) else array

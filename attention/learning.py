@@ -1,0 +1,302 @@
+"""What a learner is and what it returns: the protocol every learner and every attack speaks."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+
+from attention._arrays import count, require_finite, require_shape
+from attention.examples import ExampleOracle
+from attention.inputs import Inputs, Rng
+from attention.layer import AttentionLayer
+from attention.metrics import parameter_errors, relative_error, unknown_part_error
+
+__all__ = [
+    "Fit",
+    "GroundTruth",
+    "Learner",
+    "Outcome",
+    "Predictor",
+    "Progress",
+    "Recorder",
+    "Step",
+    "check_budget",
+    "draw_examples",
+]
+
+Predictor = Callable[[Any], Any]
+
+
+class Outcome(Enum):
+    """How a fit ended; each value is a sentence a user can act on."""
+
+    EXACT = "Exact: the held-out examples are reproduced to the precision of the arithmetic."
+    REACHED_TOLERANCE = "Reached: the error on fresh examples is below the requested tolerance."
+    PRECISION_FLOOR = "Floor: the error stopped falling at the floor of the arithmetic; use a wider dtype for more."
+    BEST_OF_CLASS = (
+        "Best of its class: no better predictor of this kind exists on the examples, but the examples are not "
+        "reproduced; a richer class is needed."
+    )
+    LOCAL_MINIMUM = (
+        "Stuck: every start ended in a local minimum; allow more restarts or examples, or take it as evidence "
+        "that the target is hard for this learner."
+    )
+    OVERFITTED = (
+        "Overfitted: the examples are reproduced but held-out ones are not; allow more examples, or take it as "
+        "evidence that the target is hard for this learner."
+    )
+    WORK_SPENT = "Out of work: the budget of passes over the data was spent before convergence; allow more work."
+    EXAMPLES_SPENT = "Out of examples: the budget of examples was spent before convergence; allow more examples."
+    EXAMPLES_RAN_OUT = "Out of examples: the given examples ran out before convergence; give more of them."
+    DIVERGED = "Diverged: the parameters left the finite numbers; lower the learning rate or rescale the target."
+    NOT_APPLICABLE = (
+        "Not of this kind: the examples contradict what this attack assumes of the target; use a general learner."
+    )
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the learner did what it promises."""
+        return self in _SUCCESSES
+
+    def __str__(self) -> str:
+        return self.value
+
+
+_SUCCESSES = frozenset({Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR, Outcome.BEST_OF_CLASS})
+
+
+@dataclass(frozen=True)
+class Step:
+    """One record of a trace: a phase or step, what it had cost until then, and what was measured.
+
+    Attributes
+    ----------
+    name : str
+        The phase or step, in the paper's words where it has some.
+    examples : int
+        Examples drawn since the fit began.
+    seconds : float
+        Seconds since the fit began, the measuring itself left out.
+    measures : mapping of str to float
+        What the step measured; with ground truth at least ``relative_error`` and ``unknown_part_error``.
+    """
+
+    name: str
+    examples: int
+    seconds: float
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+
+Progress = Callable[[Step], None]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a learner returns.
+
+    Attributes
+    ----------
+    predict : callable
+        Maps token matrices (n, k, d) to predicted labels (n, k, d).
+    layer : AttentionLayer or None
+        The fitted layer; None for improper learners.
+    outcome : Outcome
+        How it ended, as a sentence.
+    examples_used : int
+        Examples drawn from the oracle.
+    seconds : float
+        Wall-clock seconds, measuring against ground truth left out.
+    trace : tuple of Step
+        One record per phase or step.
+    """
+
+    predict: Predictor
+    layer: AttentionLayer | None
+    outcome: Outcome
+    examples_used: int
+    seconds: float
+    trace: tuple[Step, ...] = ()
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """A frozen dataclass of hyper-parameters with a `fit`; attacks speak the same protocol.
+
+    Budgets are in examples and in work (passes over the data), never in seconds, so that a result does not
+    depend on the machine. `attention.testing.check_learner` is the contract.
+    """
+
+    @property
+    def examples(self) -> int | None:
+        """The budget in examples; None lets the learner choose."""
+
+    def minimum_examples(self, k: int, d: int) -> int:
+        """The fewest examples of k tokens in d dimensions that `fit` accepts as a budget."""
+
+    def fit(
+        self,
+        oracle: ExampleOracle,
+        *,
+        rng: Rng = None,
+        truth: "GroundTruth | None" = None,
+        progress: Progress | None = None,
+    ) -> Fit:
+        """Learn from the oracle; `truth` only measures and never helps."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroundTruth:
+    """The target, its known part and fresh inputs: what errors are measured against, never learned from.
+
+    Parameters
+    ----------
+    layer : AttentionLayer
+        The target.
+    x : array (n, k, d)
+        Fresh inputs, drawn apart from every oracle.
+    known : callable, optional
+        The part of the target known in advance; zero for nice layers.
+    """
+
+    layer: AttentionLayer
+    x: Float[np.ndarray, "n k d"]
+    known: Predictor | None = None
+
+    @classmethod
+    def draw(
+        cls, layer: AttentionLayer, inputs: Inputs, n: int = 2000, *, known: Predictor | None = None, rng: Rng = None
+    ) -> "GroundTruth":
+        """Ground truth on `n` fresh inputs."""
+        return cls(layer=layer, x=inputs.sample(count("n", n), rng=rng), known=known)
+
+    def measure(self, *, predict: Predictor | None = None, layer: AttentionLayer | None = None) -> dict[str, float]:
+        """Errors of a predictor (or a layer): relative, on the unknown part and, where they compare, of parameters.
+
+        ``theta_error`` and ``w_error`` are the worst head's, heads matched by the Hungarian algorithm.
+        """
+        predict = layer if predict is None else predict
+        measures: dict[str, float] = {}
+        if predict is not None:
+            predicted, target = np.asarray(predict(self.x), dtype=np.float64), self.layer(self.x)
+            measures["relative_error"] = relative_error(predicted, target)
+            known = None if self.known is None else np.asarray(self.known(self.x))
+            measures["unknown_part_error"] = unknown_part_error(predicted, target, known)
+        if layer is not None and (layer.heads, layer.dim) == (self.layer.heads, self.layer.dim):
+            errors = parameter_errors(layer, self.layer)
+            measures |= {"theta_error": float(errors.theta.max()), "w_error": float(errors.w.max())}
+        return measures
+
+
+class Recorder:
+    """Keeps the clock, the count of examples and the trace of one fit; measuring stops the clock.
+
+    Parameters
+    ----------
+    oracle : ExampleOracle
+        The oracle the fit draws from; only draws from now on count.
+    truth : GroundTruth, optional
+        What to measure each step against.
+    progress : callable, optional
+        Called with each `Step` as it is recorded.
+    """
+
+    def __init__(
+        self, oracle: ExampleOracle, *, truth: GroundTruth | None = None, progress: Progress | None = None
+    ) -> None:
+        self._oracle, self._truth, self._progress = oracle, truth, progress
+        self._drawn_before = oracle.drawn
+        self._trace: list[Step] = []
+        self._paused = 0.0
+        self._start = time.perf_counter()
+
+    @property
+    def examples(self) -> int:
+        """Examples drawn since the fit began."""
+        return self._oracle.drawn - self._drawn_before
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the fit began, measuring left out."""
+        return time.perf_counter() - self._start - self._paused
+
+    @property
+    def measuring(self) -> bool:
+        """Whether anyone looks at the steps: a learner may skip preparing a predictor when nobody does."""
+        return self._truth is not None
+
+    def step(
+        self,
+        name: str,
+        *,
+        predict: Predictor | None = None,
+        layer: AttentionLayer | None = None,
+        **measures: float,
+    ) -> None:
+        """Record a step with its own `measures` and, where ground truth is given, the errors against it."""
+        examples, seconds, began = self.examples, self.seconds, time.perf_counter()
+        if self._truth is not None:
+            measures = {**measures, **self._truth.measure(predict=predict, layer=layer)}
+        step = Step(name, examples, seconds, {key: float(value) for key, value in measures.items()})
+        self._trace.append(step)
+        if self._progress is not None:
+            self._progress(step)
+        self._paused += time.perf_counter() - began
+
+    def fit(self, outcome: Outcome, *, predict: Predictor | None = None, layer: AttentionLayer | None = None) -> Fit:
+        """The `Fit` of what was recorded; a layer predicts by itself."""
+        seconds, examples = self.seconds, self.examples
+        predictor = layer if predict is None else predict
+        if predictor is None:
+            raise ValueError("A fit needs a predictor or a layer; neither was given.")
+        return Fit(
+            predict=predictor,
+            layer=layer,
+            outcome=outcome,
+            examples_used=examples,
+            seconds=seconds,
+            trace=tuple(self._trace),
+        )
+
+
+def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:
+    """The learner's budget in examples, held against its own minimum and against what the oracle has left.
+
+    Returns
+    -------
+    int or None
+        The smaller of the budget and what is left; None when neither ends.
+
+    Raises
+    ------
+    ValueError
+        If that is fewer than the learner's minimum for the oracle's k and d.
+    """
+    budgets = [budget for budget in (learner.examples, oracle.remaining) if budget is not None]
+    if not budgets:
+        return None
+    budget, least = min(budgets), learner.minimum_examples(oracle.k, oracle.d)
+    if budget < least:
+        raise ValueError(
+            f"{type(learner).__name__} has {budget} examples of {oracle.k} tokens in {oracle.d} dimensions: "
+            f"at least {least} are needed."
+        )
+    return budget
+
+
+def draw_examples(oracle: ExampleOracle, n: int) -> tuple[Float[np.ndarray, "n k d"], Float[np.ndarray, "n k d"]]:
+    """Draw `n` examples and hold them to their shape and to finite entries.
+
+    Raises
+    ------
+    ValueError
+        If the oracle's examples have wrong shapes or entries that are not finite.
+    """
+    x, y = oracle.draw(n)
+    for name, array in (("x", x), ("y", y)):
+        require_shape(f"The oracle's {name}", array, (n, oracle.k, oracle.d))
+        require_finite(f"The oracle's {name}", array)
+    return x, y

@@ -1,0 +1,97 @@
+"""Every error measure in one place: of functions, of the unknown part, and of parameters."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+from scipy.optimize import linear_sum_assignment
+
+from attention._arrays import namespace, to_numpy
+from attention.layer import AttentionLayer
+
+__all__ = ["ParameterErrors", "parameter_errors", "relative_error", "unknown_part_error"]
+
+
+def relative_error(predicted: Shaped[Any, "*n k d"], target: Shaped[Any, "*n k d"]) -> float:
+    """sqrt(E||F^ - F||^2 / E||F||^2) over the given outputs; 1.0 is what predicting zero gives.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ or the target is zero everywhere.
+    """
+    return unknown_part_error(predicted, target, None)
+
+
+def unknown_part_error(
+    predicted: Shaped[Any, "*n k d"], target: Shaped[Any, "*n k d"], known: Shaped[Any, "*n k d"] | None
+) -> float:
+    """sqrt(E||F^ - F||^2 / E||F - K||^2) with K the known part (zero if None).
+
+    1.0 means "learned nothing beyond what is known in advance"; above 1.0 is worse than that.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ or the target is its known part everywhere.
+    """
+    xp = namespace(predicted, target) if known is None else namespace(predicted, target, known)
+    shapes = {tuple(array.shape) for array in (predicted, target, known) if array is not None}
+    if len(shapes) != 1:
+        raise ValueError(f"The outputs have shapes {sorted(shapes)}: they must be equal.")
+    unknown = target if known is None else target - known
+    energy = float(xp.sum(unknown**2))
+    if energy == 0:
+        raise ValueError("The target has no unknown part on these examples: an error relative to it has no meaning.")
+    return float(np.sqrt(float(xp.sum((predicted - target) ** 2)) / energy))
+
+
+@dataclass(frozen=True)
+class ParameterErrors:
+    """Relative Frobenius errors of matched heads.
+
+    Attributes
+    ----------
+    theta, w : array (m,)
+        |Theta^_i - Theta_i| / |Theta_i| and the same for W, in the order of the true heads.
+    matching : array (m,)
+        Which fitted head was matched to each true one.
+    """
+
+    theta: Float[np.ndarray, " m"]
+    w: Float[np.ndarray, " m"]
+    matching: Int[np.ndarray, " m"]
+
+
+def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> ParameterErrors:
+    """Match the heads of two layers (Hungarian algorithm) and give each head's relative errors.
+
+    Raises
+    ------
+    ValueError
+        If the layers differ in heads or dimension.
+
+    Notes
+    -----
+    Heads are identified up to permutation only. Where a head is not identifiable at all (W_i = 0, equal
+    heads), look at the error of the function instead. A zero head has its error relative to 1. O(m^2 d^2 + m^3).
+    """
+    if (fitted.heads, fitted.dim) != (truth.heads, truth.dim):
+        raise ValueError(
+            f"The layers have {fitted.heads} and {truth.heads} heads in {fitted.dim} and {truth.dim} dimensions: "
+            "parameters compare only when both agree; compare the functions instead."
+        )
+    theta, w = (
+        _pairwise_relative(to_numpy(getattr(fitted, name)), to_numpy(getattr(truth, name))) for name in ("theta", "w")
+    )
+    _, matching = linear_sum_assignment(theta + w)
+    heads = np.arange(truth.heads)
+    return ParameterErrors(theta=theta[heads, matching], w=w[heads, matching], matching=matching)
+
+
+def _pairwise_relative(fitted: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    # differences, not expanded squares: those lose half the digits when heads agree
+    size = np.linalg.norm(truth, axis=(1, 2))
+    gaps = np.stack([np.linalg.norm(fitted - head, axis=(1, 2)) for head in truth])
+    return gaps / np.where(size > 0, size, 1.0)[:, None]
