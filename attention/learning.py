@@ -234,7 +234,7 @@ class Recorder:
         *,
         predict: Predictor | None = None,
         layer: AttentionLayer | None = None,
-        **measures: float,
+        **measures: float | int,
     ) -> None:
         """Record a step with its own `measures` and, where ground truth is given, the errors against it."""
         examples, seconds, began = self.examples, self.seconds, time.perf_counter()

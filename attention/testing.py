@@ -1,0 +1,184 @@
+"""The contract of learners: one suite that every learner and every attack must pass."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from attention.examples import ExampleOracle
+from attention.inputs import Inputs
+from attention.layer import AttentionLayer
+from attention.learning import Fit, GroundTruth, Learner, Outcome, Step
+from attention.metrics import relative_error
+
+__all__ = ["check_learner"]
+
+
+def check_learner(
+    learner: Learner, target: AttentionLayer, inputs: Inputs, *, seed: int = 0, known: Callable[[Any], Any] | None = None
+) -> Fit:
+    """Hold `learner` to the contract of `attention.learning.Learner` on `target`.
+
+    Parameters
+    ----------
+    learner : Learner
+        The learner, with budgets small enough that a dozen fits are affordable.
+    target : AttentionLayer
+        A target it may be run on; it need not learn it.
+    inputs : Inputs
+        The distribution of the tokens.
+    seed : int
+        Seed of every random choice.
+    known : callable, optional
+        The part of the target known in advance.
+
+    Returns
+    -------
+    Fit
+        The fit on the target.
+
+    Raises
+    ------
+    AssertionError
+        With the sentence of the contract that does not hold.
+
+    Notes
+    -----
+    The sentences: it is a frozen dataclass; it returns a whole Fit; it counts the examples it draws and never draws
+    more than its budget; the same rng gives the same bits, with or without ground truth to measure against;
+    its outcome claims exactness only where fresh examples agree, and no success on labels that are pure noise; NaN,
+    wrong shapes, m < 1 and too few examples are a ValueError.
+    """
+    _require(dataclasses.is_dataclass(learner) and not isinstance(learner, type), "A learner is a dataclass.")
+    _require(type(learner).__dataclass_params__.frozen, "A learner is frozen.")  # type: ignore[attr-defined]
+    truth = GroundTruth.draw(target, inputs, 200, known=known, rng=seed + 1)
+
+    fit = _check_fit(learner, target, inputs, truth, seed)
+    _check_reproducible(learner, target, inputs, truth, seed, fit)
+    _check_honest(learner, target, inputs, truth, seed, fit)
+    _check_budget_respected(learner, target, inputs, seed)
+    _check_bad_examples(learner, target, inputs, seed)
+    _check_bad_parameters(learner, target, inputs, seed)
+    return fit
+
+
+def _check_fit(learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int) -> Fit:
+    oracle, seen = ExampleOracle(target, inputs, rng=seed), []
+    fit = learner.fit(oracle, rng=seed, truth=truth, progress=seen.append)
+    _require(isinstance(fit, Fit), "fit returns a Fit.")
+    _require(isinstance(fit.outcome, Outcome), "The outcome is an Outcome.")
+    _require(fit.examples_used == oracle.drawn, "examples_used is what was drawn from the oracle.")
+    _require(fit.seconds >= 0, "seconds is not negative.")
+    _require(len(fit.trace) >= 1 and all(isinstance(step, Step) for step in fit.trace), "The trace has steps.")
+    _require(tuple(seen) == fit.trace, "progress sees every step of the trace, once and in order.")
+    for name in ("examples", "seconds"):
+        values = [getattr(step, name) for step in fit.trace]
+        _require(values == sorted(values), f"The {name} of the trace never fall.")
+    _require("relative_error" in fit.trace[-1].measures, "The last step is measured against the ground truth.")
+    predicted = np.asarray(fit.predict(truth.x))
+    _require(predicted.shape == truth.x.shape and bool(np.isfinite(predicted).all()), "predict gives finite outputs.")
+    if fit.layer is not None:
+        _require(np.allclose(fit.layer(truth.x), predicted, atol=1e-9), "The layer predicts what predict does.")
+    return fit
+
+
+def _check_reproducible(
+    learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int, fit: Fit
+) -> None:
+    for again_truth in (truth, None):
+        again = learner.fit(ExampleOracle(target, inputs, rng=seed), rng=seed, truth=again_truth)
+        same = np.array_equal(np.asarray(again.predict(truth.x)), np.asarray(fit.predict(truth.x)))
+        _require(same, "The same rng gives the same bits, measured or not.")
+        _require(again.examples_used == fit.examples_used, "The same rng draws as many examples, measured or not.")
+        _require(again.outcome is fit.outcome, "The same rng gives the same outcome, measured or not.")
+
+
+def _check_honest(learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int, fit: Fit) -> None:
+    if fit.outcome is Outcome.EXACT:
+        error = relative_error(np.asarray(fit.predict(truth.x)), truth.layer(truth.x))
+        _require(error < 1e-8, f"An EXACT fit agrees with fresh examples; its error there is {error:.1e}.")
+    noise_only = ExampleOracle(target, inputs, noise=lambda y, rng: rng.standard_normal(y.shape), rng=seed)
+    outcome = learner.fit(noise_only, rng=seed).outcome
+    _require(
+        not outcome.succeeded or outcome is Outcome.BEST_OF_CLASS,
+        f"Labels that are pure noise cannot be learned; the outcome said {outcome.name}.",
+    )
+
+
+def _check_budget_respected(learner: Learner, target: Any, inputs: Inputs, seed: int) -> None:
+    least = learner.minimum_examples(inputs.k, inputs.d)
+    for budget in (least, 2 * least + 3):
+        for limited, oracle in (
+            (_with(learner, examples=budget), ExampleOracle(target, inputs, rng=seed)),
+            (learner, _served(target, inputs, budget, seed)),
+        ):
+            if limited is None or budget == 0:
+                continue
+            fit = limited.fit(oracle, rng=seed)
+            _require(
+                fit.examples_used <= budget and oracle.drawn <= budget, "No more examples are drawn than the budget."
+            )
+    if least == 0:
+        return
+    too_few = _with(learner, examples=least - 1)
+    if too_few is not None:
+        _require_error(
+            lambda: too_few.fit(ExampleOracle(target, inputs, rng=seed), rng=seed), "Too few examples are an error."
+        )
+    if least > 1:
+        _require_error(
+            lambda: learner.fit(_served(target, inputs, least - 1, seed), rng=seed), "Too few examples are an error."
+        )
+
+
+def _check_bad_examples(learner: Learner, target: Any, inputs: Inputs, seed: int) -> None:
+    def not_a_number(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return np.where(np.arange(y.size).reshape(y.shape) == y.size - 1, np.nan, y)
+
+    def too_wide(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return np.concatenate([y, y[..., :1]], axis=-1)
+
+    for corrupt, sentence in ((not_a_number, "NaN labels are an error."), (too_wide, "Wrong shapes are an error.")):
+        if learner.minimum_examples(inputs.k, inputs.d) > 0:
+            oracle = ExampleOracle(target, inputs, noise=corrupt, rng=seed)
+            _require_error(lambda oracle=oracle: learner.fit(oracle, rng=seed), sentence)  # type: ignore[misc]
+
+
+def _check_bad_parameters(learner: Learner, target: Any, inputs: Inputs, seed: int) -> None:
+    names = {one.name for one in dataclasses.fields(learner)}  # type: ignore[arg-type]
+    for name in ("m", "work") if "m" in names else ():
+        for value in (0, -1, 1.5):
+            _require_error(
+                lambda name=name, value=value: _with(learner, **{name: value}).fit(  # type: ignore[misc, union-attr]
+                    ExampleOracle(target, inputs, rng=seed), rng=seed
+                ),
+                f"{name} = {value} is an error.",
+            )
+    if "examples" in names:
+        _require_error(lambda: _with(learner, examples=-1), "A negative budget is an error.")
+
+
+def _served(target: Any, inputs: Inputs, n: int, seed: int) -> ExampleOracle:
+    return ExampleOracle.from_arrays(*ExampleOracle(target, inputs, rng=seed).draw(max(n, 1)))
+
+
+def _with(learner: Learner, **changes: Any) -> Any:
+    names = {one.name for one in dataclasses.fields(learner)}  # type: ignore[arg-type]
+    if not changes.keys() <= names:
+        return None
+    return dataclasses.replace(learner, **changes)  # type: ignore[type-var]
+
+
+def _require(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise AssertionError(sentence)
+
+
+def _require_error(action: Callable[[], Any], sentence: str) -> None:
+    try:
+        action()
+    except ValueError as error:
+        _require(len(str(error).split()) >= 4, f"{sentence} Its message must be a sentence, not {str(error)!r}.")
+        return
+    raise AssertionError(f"{sentence} It was accepted.")

@@ -1,0 +1,107 @@
+"""Newton: exact recovery at four times the counting floor, and honesty where there is nothing to recover."""
+
+import numpy as np
+import pytest
+
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    GaussianInputs,
+    GroundTruth,
+    Outcome,
+    SphereInputs,
+    make_nice_layer,
+)
+from attention.testing import check_learner
+from upper import Newton, counting_floor, gauss_newton
+
+
+def _learn(layer, inputs, learner, seed=0):
+    truth = GroundTruth.draw(layer, inputs, 500, rng=seed + 1)
+    fit = learner.fit(ExampleOracle(layer, inputs, rng=seed + 2), rng=seed + 3, truth=truth)
+    return fit, truth.measure(layer=fit.layer)
+
+
+@pytest.mark.parametrize(("m", "k", "d"), [(2, 2, 32), (4, 4, 32)])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_exact_at_four_times_the_counting_floor(m, k, d, seed):
+    fit, errors = _learn(make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d), Newton(m), seed)
+    assert fit.outcome is Outcome.EXACT
+    assert fit.examples_used <= 4 * counting_floor(heads=m, tokens=k, dim=d)
+    assert errors["relative_error"] <= 1e-12
+    assert errors["theta_error"] <= 1e-11
+    assert errors["w_error"] <= 1e-11
+
+
+@pytest.mark.parametrize("inputs", [GaussianInputs(3, 12), SphereInputs(3, 12)], ids=["gaussian", "sphere"])
+def test_exact_under_other_inputs(inputs):
+    fit, errors = _learn(make_nice_layer(heads=2, dim=12, rng=5), inputs, Newton(2))
+    assert fit.outcome is Outcome.EXACT
+    assert errors["relative_error"] <= 1e-12
+
+
+def test_one_token_is_linear_regression():
+    fit, errors = _learn(make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(1, 6), Newton(2))
+    assert fit.outcome is Outcome.EXACT
+    assert errors["relative_error"] <= 1e-12
+
+
+def test_one_coordinate():
+    fit, errors = _learn(AttentionLayer(np.ones((1, 1, 1)), np.ones((1, 1, 1))), GaussianInputs(2, 1), Newton(1))
+    assert errors["relative_error"] <= 1e-8, fit.outcome
+
+
+def test_zero_target_is_learned_without_warning():
+    layer = AttentionLayer(np.zeros((1, 4, 4)), np.zeros((1, 4, 4)))
+    fit = Newton(1).fit(ExampleOracle(layer, BooleanInputs(2, 4), rng=0), rng=0)
+    assert fit.outcome is Outcome.EXACT
+    assert not np.any(fit.layer.w)
+
+
+def test_work_budget_is_kept_and_said():
+    learner = Newton(2, work=100)
+    fit, _ = _learn(make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(2, 16), learner)
+    assert fit.outcome is Outcome.WORK_SPENT
+    # a trial once begun is finished: at most one inner solve beyond the budget
+    assert fit.trace[-2].measures["passes"] <= 100 + 2 * learner.inner_steps + 3
+
+
+def test_too_few_heads_end_in_a_local_minimum():
+    fit, errors = _learn(make_nice_layer(heads=3, dim=8, rng=1), BooleanInputs(3, 8), Newton(1, starts=3))
+    assert fit.outcome is Outcome.LOCAL_MINIMUM
+    assert fit.trace[-1].measures["starts"] == 3
+    assert errors["relative_error"] > 0.1
+
+
+def test_residual_never_rises():
+    layer = make_nice_layer(heads=2, dim=12, rng=3)
+    x, y = ExampleOracle(layer, BooleanInputs(3, 12), rng=4).draw(200)
+    rng = np.random.default_rng(5)
+    residuals = [
+        one.residual
+        for one, _ in zip(gauss_newton(x, y, rng.standard_normal((2, 12, 12)) / 12, rng=rng), range(12), strict=False)
+    ]
+    assert residuals == sorted(residuals, reverse=True)
+
+
+def test_superlinear_near_the_solution():
+    layer = make_nice_layer(heads=2, dim=16, rng=0)
+    fit, _ = _learn(layer, BooleanInputs(3, 16), Newton(2))
+    residuals = np.array([step.measures["residual"] for step in fit.trace[:-1]])
+    near = np.flatnonzero((residuals < 1e-3) & (residuals > 1e-11))
+    assert len(near) >= 2
+    assert np.all(residuals[near + 1] < 0.1 * residuals[near])
+
+
+@pytest.mark.bad_input
+def test_contract():
+    fit = check_learner(Newton(2), make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(3, 6))
+    assert fit.outcome is Outcome.EXACT
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("wrong", [{"m": 0}, {"m": 2.5}, {"starts": 0}, {"work": -1}, {"tolerance": -1.0}])
+def test_wrong_parameters(wrong):
+    with pytest.raises(ValueError, match="is needed"):
+        Newton(**({"m": 2} | wrong))

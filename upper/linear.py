@@ -1,0 +1,112 @@
+"""The linear baseline: least squares of each output row on its own token and on the mean token."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from scipy.linalg import lstsq
+
+from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
+from attention._arrays import count, namespace
+from attention.inputs import Rng
+from attention.learning import Progress
+from attention.metrics import relative_error
+
+__all__ = ["LinearBaseline", "LinearPredictor"]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPredictor:
+    """The predictor Y_a = x_a U + (mean of the tokens) V.
+
+    Parameters
+    ----------
+    own, mean : array (d, d)
+        U and V.
+    """
+
+    own: Float[np.ndarray, "d d"]
+    mean: Float[np.ndarray, "d d"]
+
+    def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
+        """The predicted labels, in the array type of `x`."""
+        xp = namespace(x)
+        own, mean = (xp.asarray(u, dtype=x.dtype) for u in (self.own, self.mean))
+        return xp.matmul(x, own) + xp.matmul(xp.mean(x, axis=-2, keepdims=True), mean)
+
+
+@dataclass(frozen=True)
+class LinearBaseline:
+    """Least squares on the token itself and on the mean token: what no attention at all can reach.
+
+    Parameters
+    ----------
+    examples : int, optional
+        Budget in examples; by default sixteen times the number of unknowns of one output coordinate.
+
+    Raises
+    ------
+    ValueError
+        If `examples` is negative, or on `fit` below `minimum_examples`.
+
+    Notes
+    -----
+    An improper learner: its hypothesis is no attention layer. It contains the layer with all Theta_i = 0 and, for
+    hard instances on two tokens, the known part. O(n k d^2).
+
+    References
+    ----------
+    Derived here; the first phase of Chen and Li (arXiv 2402.04084) is the estimate of a part of it.
+    """
+
+    examples: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.examples is not None:
+            object.__setattr__(self, "examples", count("examples", self.examples, least=0))
+
+    def minimum_examples(self, k: int, d: int) -> int:
+        """As many equations as unknowns, 2 d an output coordinate and k an example."""
+        return -(-2 * d // k) + 1
+
+    def fit(
+        self,
+        oracle: ExampleOracle,
+        *,
+        rng: Rng = None,
+        truth: GroundTruth | None = None,
+        progress: Progress | None = None,
+    ) -> Fit:
+        """Regress the labels on the tokens and their means; `rng` is not needed.
+
+        Raises
+        ------
+        ValueError
+            If the budget is below `minimum_examples`, or the oracle's examples are malformed.
+        """
+        recorder = Recorder(oracle, truth=truth, progress=progress)
+        least, budget = self.minimum_examples(oracle.k, oracle.d), check_budget(self, oracle)
+        wanted = self.examples or 16 * least
+        n = wanted if budget is None else min(wanted, budget)
+        x, y = draw_examples(oracle, n)
+        held_out = max(1, n // 10) if n > least else 0
+        predictor = _regress(x[held_out:], y[held_out:])
+        recorder.step("Least squares", predict=predictor)
+        return recorder.fit(_outcome(predictor, x[:held_out], y[:held_out]), predict=predictor)
+
+
+def _regress(x: np.ndarray, y: np.ndarray) -> LinearPredictor:
+    n, k, d = x.shape
+    mean = np.broadcast_to(x.mean(axis=1, keepdims=True), x.shape)
+    features = np.concatenate([x, mean], axis=2).reshape(n * k, 2 * d)
+    # minimum norm, so that one token (own = mean) needs no case of its own
+    solution = lstsq(features, y.reshape(n * k, d), lapack_driver="gelsd")[0]
+    return LinearPredictor(own=solution[:d], mean=solution[d:])
+
+
+def _outcome(predictor: Callable[[Any], Any], x: np.ndarray, y: np.ndarray) -> Outcome:
+    if len(x) and np.any(y) and relative_error(predictor(x), y) < 1e-10:
+        return Outcome.EXACT
+    return Outcome.BEST_OF_CLASS
