@@ -1,7 +1,18 @@
 """The learning problem: attention layers, where examples come from, what a learner is and what it returns."""
 
+from attention.conditions import Condition, ConditionReport, check_conditions
 from attention.errors import ExamplesExhaustedError, FileFormatError, MixedArraysError
 from attention.examples import ExampleOracle
+from attention.files import (
+    StoredLayer,
+    StoredTensors,
+    load_layer,
+    read_arrays,
+    read_tensors,
+    save_layer,
+    write_examples,
+    write_tensors,
+)
 from attention.inputs import (
     BooleanInputs,
     GaussianInputs,
@@ -26,10 +37,20 @@ from attention.learning import (
 )
 from attention.metrics import ParameterErrors, parameter_errors, relative_error, unknown_part_error
 from attention.nice import make_nice_layer
+from attention.structured import (
+    make_affinely_dependent_layer,
+    make_block_diagonal_layer,
+    make_close_heads_layer,
+    make_diagonal_layer,
+    make_low_rank_layer,
+    make_repeated_singular_values_layer,
+)
 
 __all__ = [
     "AttentionLayer",
     "BooleanInputs",
+    "Condition",
+    "ConditionReport",
     "ExampleOracle",
     "ExamplesExhaustedError",
     "FileFormatError",
@@ -46,14 +67,29 @@ __all__ = [
     "SliceInputs",
     "SphereInputs",
     "Step",
+    "StoredLayer",
+    "StoredTensors",
     "attention_pattern",
     "check_budget",
+    "check_conditions",
     "draw_examples",
     "inputs_from_json",
     "inputs_to_json",
+    "load_layer",
+    "make_affinely_dependent_layer",
+    "make_block_diagonal_layer",
+    "make_close_heads_layer",
+    "make_diagonal_layer",
+    "make_low_rank_layer",
     "make_nice_layer",
+    "make_repeated_singular_values_layer",
     "parameter_errors",
+    "read_arrays",
+    "read_tensors",
     "relative_error",
+    "save_layer",
     "sinusoidal_positions",
     "unknown_part_error",
+    "write_examples",
+    "write_tensors",
 ]

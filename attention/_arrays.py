@@ -102,5 +102,7 @@ def non_negative(name: str, value: Any, *, strictly: bool = False) -> float:
     except (TypeError, ValueError):
         raise ValueError(f"{name} is {value!r}: a number is needed.") from None
     if not np.isfinite(number) or number < 0 or (strictly and number == 0):
-        raise ValueError(f"{name} is {number}: a finite number {'above' if strictly else 'of at least'} 0 is needed.")
+        raise ValueError(
+            f"{name} is {number}: a finite number {'above' if strictly else 'of at least'} 0 is needed."
+        )
     return number

@@ -47,7 +47,9 @@ class ExampleOracle:
     ((10, 3, 4), 10)
     """
 
-    def __init__(self, target: Target, inputs: Inputs, *, noise: float | Noise = 0.0, rng: Rng = None) -> None:
+    def __init__(
+        self, target: Target, inputs: Inputs, *, noise: float | Noise = 0.0, rng: Rng = None
+    ) -> None:
         self._target: Target | None = target
         self._inputs: Inputs | None = inputs
         self._noise = noise if callable(noise) else non_negative("noise", noise)

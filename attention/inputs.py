@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from attention._arrays import count, require_finite
 
@@ -68,7 +67,9 @@ class BooleanInputs(_TokenShape):
         """Draw `n` matrices of independent signs; O(n k d)."""
         size = self._size(n)
         total = n * self.k * self.d
-        bits = np.unpackbits(np.frombuffer(np.random.default_rng(rng).bytes(-(-total // 8)), np.uint8), count=total)
+        bits = np.unpackbits(
+            np.frombuffer(np.random.default_rng(rng).bytes(-(-total // 8)), np.uint8), count=total
+        )
         return (2.0 * bits - 1.0).reshape(size)
 
 
@@ -215,8 +216,12 @@ def inputs_to_json(inputs: Inputs) -> dict[str, Any]:
         }
     for name, kind in _BY_NAME.items():
         if type(inputs) is kind:
-            return {"name": name} | {field.name: getattr(inputs, field.name) for field in fields(kind)}
-    raise ValueError(f"{type(inputs).__name__} has no JSON form: {', '.join(_BY_NAME)} and positioned ones have.")
+            return {"name": name} | {
+                field.name: getattr(inputs, field.name) for field in fields(cast(Any, inputs))
+            }
+    raise ValueError(
+        f"{type(inputs).__name__} has no JSON form: {', '.join(_BY_NAME)} and positioned ones have."
+    )
 
 
 def inputs_from_json(data: Mapping[str, Any]) -> Inputs:
@@ -228,15 +233,22 @@ def inputs_from_json(data: Mapping[str, Any]) -> Inputs:
         If the name is unknown or a field is missing, superfluous or out of range.
     """
     if not isinstance(data, Mapping):
-        raise ValueError(f"The inputs are described by {type(data).__name__}: an object with a name is needed.")
+        raise ValueError(
+            f"The inputs are described by {type(data).__name__}: an object with a name is needed."
+        )
     kwargs: dict[str, Any] = dict(data)
     name = kwargs.pop("name", None)
     try:
         if name == "positioned":
-            positions: ArrayLike = np.asarray(kwargs.pop("positions"), dtype=np.float64)
+            positions = np.asarray(kwargs.pop("positions"), dtype=np.float64)
             return PositionedInputs(inputs_from_json(kwargs.pop("inputs")), positions, **kwargs)
         if not isinstance(name, str) or name not in _BY_NAME:
             raise ValueError(f"The inputs are named {name!r}: {', '.join(_BY_NAME)} or positioned is needed.")
-        return _BY_NAME[name](**kwargs)
-    except (KeyError, TypeError) as error:
+        return _BY_NAME[name](**{key: _tuples(value) for key, value in kwargs.items()})
+    except (KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"The description of the {name} inputs does not fit them: {error}.") from None
+
+
+def _tuples(value: Any) -> Any:
+    # JSON knows lists only, and blocks and weights are tuples
+    return tuple(_tuples(one) for one in value) if isinstance(value, list) else value

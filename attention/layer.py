@@ -52,12 +52,15 @@ class AttentionLayer:
 
     def __post_init__(self) -> None:
         xp = namespace(self.theta, self.w)
+        dtype = _common_dtype(self.theta, self.w, xp)
         for name in ("theta", "w"):
             array = getattr(self, name)
             shape = tuple(array.shape)
             if len(shape) != 3 or shape[0] < 1 or shape[1] < 1 or shape[1] != shape[2]:
-                raise ValueError(f"{name} has shape {shape}: (m, d, d) with m heads and d coordinates is needed.")
-            array = as_floating(array, xp.asarray(0.0).dtype, xp)
+                raise ValueError(
+                    f"{name} has shape {shape}: (m, d, d) with m heads and d coordinates is needed."
+                )
+            array = as_floating(array, dtype, xp)
             require_finite(name, array, xp)
             if is_numpy(array):
                 array = np.array(array, order="C")
@@ -114,7 +117,9 @@ class AttentionLayer:
     def _tokens(self, x: Any) -> tuple[Any, Any]:
         xp = namespace(x, self.theta)
         if x.ndim < 2 or x.shape[-1] != self.dim or x.shape[-2] < 1:
-            raise ValueError(f"x has shape {tuple(x.shape)}: (..., k, {self.dim}) with k >= 1 tokens is needed.")
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}: (..., k, {self.dim}) with k >= 1 tokens is needed."
+            )
         return as_floating(x, self.theta.dtype, xp), xp
 
     def _logits(self, x: Any, xp: Any) -> Any:
@@ -147,6 +152,12 @@ def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"
     require_finite("The logits", logits, xp)
     weights = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     return weights / xp.sum(weights, axis=-1, keepdims=True)
+
+
+def _common_dtype(theta: Any, w: Any, xp: Any) -> Any:
+    # the library's default dtype is for integers only: float32 parameters stay float32
+    floating = [array.dtype for array in (theta, w) if xp.isdtype(array.dtype, "real floating")]
+    return xp.result_type(*floating) if floating else xp.asarray(0.0).dtype
 
 
 def _writeable(array: Any) -> Any:

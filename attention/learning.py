@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -36,7 +37,9 @@ class Outcome(Enum):
 
     EXACT = "Exact: the held-out examples are reproduced to the precision of the arithmetic."
     REACHED_TOLERANCE = "Reached: the error on fresh examples is below the requested tolerance."
-    PRECISION_FLOOR = "Floor: the error stopped falling at the floor of the arithmetic; use a wider dtype for more."
+    PRECISION_FLOOR = (
+        "Floor: the error stopped falling at the floor of the arithmetic; use a wider dtype for more."
+    )
     BEST_OF_CLASS = (
         "Best of its class: no better predictor of this kind exists on the examples, but the examples are not "
         "reproduced; a richer class is needed."
@@ -49,12 +52,18 @@ class Outcome(Enum):
         "Overfitted: the examples are reproduced but held-out ones are not; allow more examples, or take it as "
         "evidence that the target is hard for this learner."
     )
-    WORK_SPENT = "Out of work: the budget of passes over the data was spent before convergence; allow more work."
-    EXAMPLES_SPENT = "Out of examples: the budget of examples was spent before convergence; allow more examples."
+    WORK_SPENT = (
+        "Out of work: the budget of passes over the data was spent before convergence; allow more work."
+    )
+    EXAMPLES_SPENT = (
+        "Out of examples: the budget of examples was spent before convergence; allow more examples."
+    )
     EXAMPLES_RAN_OUT = "Out of examples: the given examples ran out before convergence; give more of them."
-    DIVERGED = "Diverged: the parameters left the finite numbers; lower the learning rate or rescale the target."
+    DIVERGED = (
+        "Diverged: the parameters left the finite numbers; lower the learning rate or rescale the target."
+    )
     NOT_APPLICABLE = (
-        "Not of this kind: the examples contradict what this attack assumes of the target; use a general learner."
+        "Not of this kind: the examples contradict what this attack assumes; use a general learner."
     )
 
     @property
@@ -66,7 +75,9 @@ class Outcome(Enum):
         return self.value
 
 
-_SUCCESSES = frozenset({Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR, Outcome.BEST_OF_CLASS})
+_SUCCESSES = frozenset(
+    {Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR, Outcome.BEST_OF_CLASS}
+)
 
 
 @dataclass(frozen=True)
@@ -168,12 +179,30 @@ class GroundTruth:
 
     @classmethod
     def draw(
-        cls, layer: AttentionLayer, inputs: Inputs, n: int = 2000, *, known: Predictor | None = None, rng: Rng = None
+        cls,
+        layer: AttentionLayer,
+        inputs: Inputs,
+        n: int = 2000,
+        *,
+        known: Predictor | None = None,
+        rng: Rng = None,
     ) -> "GroundTruth":
         """Ground truth on `n` fresh inputs."""
         return cls(layer=layer, x=inputs.sample(count("n", n), rng=rng), known=known)
 
-    def measure(self, *, predict: Predictor | None = None, layer: AttentionLayer | None = None) -> dict[str, float]:
+    @cached_property
+    def y(self) -> Float[np.ndarray, "n k d"]:
+        """The target's outputs on `x`."""
+        return self.layer(self.x)
+
+    @cached_property
+    def y_known(self) -> Float[np.ndarray, "n k d"] | None:
+        """The known part on `x`; None for zero."""
+        return None if self.known is None else np.asarray(self.known(self.x))
+
+    def measure(
+        self, *, predict: Predictor | None = None, layer: AttentionLayer | None = None
+    ) -> dict[str, float]:
         """Errors of a predictor (or a layer): relative, on the unknown part and, where they compare, of parameters.
 
         ``theta_error`` and ``w_error`` are the worst head's, heads matched by the Hungarian algorithm.
@@ -181,10 +210,9 @@ class GroundTruth:
         predict = layer if predict is None else predict
         measures: dict[str, float] = {}
         if predict is not None:
-            predicted, target = np.asarray(predict(self.x), dtype=np.float64), self.layer(self.x)
-            measures["relative_error"] = relative_error(predicted, target)
-            known = None if self.known is None else np.asarray(self.known(self.x))
-            measures["unknown_part_error"] = unknown_part_error(predicted, target, known)
+            predicted = np.asarray(predict(self.x), dtype=np.float64)
+            measures["relative_error"] = relative_error(predicted, self.y)
+            measures["unknown_part_error"] = unknown_part_error(predicted, self.y, self.y_known)
         if layer is not None and (layer.heads, layer.dim) == (self.layer.heads, self.layer.dim):
             errors = parameter_errors(layer, self.layer)
             measures |= {"theta_error": float(errors.theta.max()), "w_error": float(errors.w.max())}
@@ -246,7 +274,9 @@ class Recorder:
             self._progress(step)
         self._paused += time.perf_counter() - began
 
-    def fit(self, outcome: Outcome, *, predict: Predictor | None = None, layer: AttentionLayer | None = None) -> Fit:
+    def fit(
+        self, outcome: Outcome, *, predict: Predictor | None = None, layer: AttentionLayer | None = None
+    ) -> Fit:
         """The `Fit` of what was recorded; a layer predicts by itself."""
         seconds, examples = self.seconds, self.examples
         predictor = layer if predict is None else predict
@@ -287,7 +317,9 @@ def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:
     return budget
 
 
-def draw_examples(oracle: ExampleOracle, n: int) -> tuple[Float[np.ndarray, "n k d"], Float[np.ndarray, "n k d"]]:
+def draw_examples(
+    oracle: ExampleOracle, n: int
+) -> tuple[Float[np.ndarray, "n k d"], Float[np.ndarray, "n k d"]]:
     """Draw `n` examples and hold them to their shape and to finite entries.
 
     Raises

@@ -43,7 +43,9 @@ def unknown_part_error(
     unknown = target if known is None else target - known
     energy = float(xp.sum(unknown**2))
     if energy == 0:
-        raise ValueError("The target has no unknown part on these examples: an error relative to it has no meaning.")
+        raise ValueError(
+            "The target has no unknown part on these examples: an error relative to it has no meaning."
+        )
     return float(np.sqrt(float(xp.sum((predicted - target) ** 2)) / energy))
 
 
@@ -83,7 +85,8 @@ def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> Parameter
             "parameters compare only when both agree; compare the functions instead."
         )
     theta, w = (
-        _pairwise_relative(to_numpy(getattr(fitted, name)), to_numpy(getattr(truth, name))) for name in ("theta", "w")
+        _pairwise_relative(to_numpy(getattr(fitted, name)), to_numpy(getattr(truth, name)))
+        for name in ("theta", "w")
     )
     _, matching = linear_sum_assignment(theta + w)
     heads = np.arange(truth.heads)

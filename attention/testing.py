@@ -16,7 +16,12 @@ __all__ = ["check_learner"]
 
 
 def check_learner(
-    learner: Learner, target: AttentionLayer, inputs: Inputs, *, seed: int = 0, known: Callable[[Any], Any] | None = None
+    learner: Learner,
+    target: AttentionLayer,
+    inputs: Inputs,
+    *,
+    seed: int = 0,
+    known: Callable[[Any], Any] | None = None,
 ) -> Fit:
     """Hold `learner` to the contract of `attention.learning.Learner` on `target`.
 
@@ -64,22 +69,32 @@ def check_learner(
 
 
 def _check_fit(learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int) -> Fit:
-    oracle, seen = ExampleOracle(target, inputs, rng=seed), []
+    oracle = ExampleOracle(target, inputs, rng=seed)
+    seen: list[Step] = []
     fit = learner.fit(oracle, rng=seed, truth=truth, progress=seen.append)
     _require(isinstance(fit, Fit), "fit returns a Fit.")
     _require(isinstance(fit.outcome, Outcome), "The outcome is an Outcome.")
     _require(fit.examples_used == oracle.drawn, "examples_used is what was drawn from the oracle.")
     _require(fit.seconds >= 0, "seconds is not negative.")
-    _require(len(fit.trace) >= 1 and all(isinstance(step, Step) for step in fit.trace), "The trace has steps.")
+    _require(
+        len(fit.trace) >= 1 and all(isinstance(step, Step) for step in fit.trace), "The trace has steps."
+    )
     _require(tuple(seen) == fit.trace, "progress sees every step of the trace, once and in order.")
     for name in ("examples", "seconds"):
         values = [getattr(step, name) for step in fit.trace]
         _require(values == sorted(values), f"The {name} of the trace never fall.")
-    _require("relative_error" in fit.trace[-1].measures, "The last step is measured against the ground truth.")
+    _require(
+        "relative_error" in fit.trace[-1].measures, "The last step is measured against the ground truth."
+    )
     predicted = np.asarray(fit.predict(truth.x))
-    _require(predicted.shape == truth.x.shape and bool(np.isfinite(predicted).all()), "predict gives finite outputs.")
+    _require(
+        predicted.shape == truth.x.shape and bool(np.isfinite(predicted).all()),
+        "predict gives finite outputs.",
+    )
     if fit.layer is not None:
-        _require(np.allclose(fit.layer(truth.x), predicted, atol=1e-9), "The layer predicts what predict does.")
+        _require(
+            np.allclose(fit.layer(truth.x), predicted, atol=1e-9), "The layer predicts what predict does."
+        )
     return fit
 
 
@@ -90,11 +105,15 @@ def _check_reproducible(
         again = learner.fit(ExampleOracle(target, inputs, rng=seed), rng=seed, truth=again_truth)
         same = np.array_equal(np.asarray(again.predict(truth.x)), np.asarray(fit.predict(truth.x)))
         _require(same, "The same rng gives the same bits, measured or not.")
-        _require(again.examples_used == fit.examples_used, "The same rng draws as many examples, measured or not.")
+        _require(
+            again.examples_used == fit.examples_used, "The same rng draws as many examples, measured or not."
+        )
         _require(again.outcome is fit.outcome, "The same rng gives the same outcome, measured or not.")
 
 
-def _check_honest(learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int, fit: Fit) -> None:
+def _check_honest(
+    learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int, fit: Fit
+) -> None:
     if fit.outcome is Outcome.EXACT:
         error = relative_error(np.asarray(fit.predict(truth.x)), truth.layer(truth.x))
         _require(error < 1e-8, f"An EXACT fit agrees with fresh examples; its error there is {error:.1e}.")
@@ -117,18 +136,21 @@ def _check_budget_respected(learner: Learner, target: Any, inputs: Inputs, seed:
                 continue
             fit = limited.fit(oracle, rng=seed)
             _require(
-                fit.examples_used <= budget and oracle.drawn <= budget, "No more examples are drawn than the budget."
+                fit.examples_used <= budget and oracle.drawn <= budget,
+                "No more examples are drawn than the budget.",
             )
     if least == 0:
         return
     too_few = _with(learner, examples=least - 1)
     if too_few is not None:
         _require_error(
-            lambda: too_few.fit(ExampleOracle(target, inputs, rng=seed), rng=seed), "Too few examples are an error."
+            lambda: too_few.fit(ExampleOracle(target, inputs, rng=seed), rng=seed),
+            "Too few examples are an error.",
         )
     if least > 1:
         _require_error(
-            lambda: learner.fit(_served(target, inputs, least - 1, seed), rng=seed), "Too few examples are an error."
+            lambda: learner.fit(_served(target, inputs, least - 1, seed), rng=seed),
+            "Too few examples are an error.",
         )
 
 
@@ -139,7 +161,10 @@ def _check_bad_examples(learner: Learner, target: Any, inputs: Inputs, seed: int
     def too_wide(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return np.concatenate([y, y[..., :1]], axis=-1)
 
-    for corrupt, sentence in ((not_a_number, "NaN labels are an error."), (too_wide, "Wrong shapes are an error.")):
+    for corrupt, sentence in (
+        (not_a_number, "NaN labels are an error."),
+        (too_wide, "Wrong shapes are an error."),
+    ):
         if learner.minimum_examples(inputs.k, inputs.d) > 0:
             oracle = ExampleOracle(target, inputs, noise=corrupt, rng=seed)
             _require_error(lambda oracle=oracle: learner.fit(oracle, rng=seed), sentence)  # type: ignore[misc]
@@ -150,7 +175,7 @@ def _check_bad_parameters(learner: Learner, target: Any, inputs: Inputs, seed: i
     for name in ("m", "work") if "m" in names else ():
         for value in (0, -1, 1.5):
             _require_error(
-                lambda name=name, value=value: _with(learner, **{name: value}).fit(  # type: ignore[misc, union-attr]
+                lambda name=name, value=value: _with(learner, **{name: value}).fit(  # type: ignore[misc]
                     ExampleOracle(target, inputs, rng=seed), rng=seed
                 ),
                 f"{name} = {value} is an error.",
@@ -179,6 +204,8 @@ def _require_error(action: Callable[[], Any], sentence: str) -> None:
     try:
         action()
     except ValueError as error:
-        _require(len(str(error).split()) >= 4, f"{sentence} Its message must be a sentence, not {str(error)!r}.")
+        _require(
+            len(str(error).split()) >= 4, f"{sentence} Its message must be a sentence, not {str(error)!r}."
+        )
         return
     raise AssertionError(f"{sentence} It was accepted.")

@@ -1,1 +1,37 @@
-"""."""
+"""What every hard instance shares: staircases of heads, the known part, certificates, bounds, files."""
+
+from lower.bounds import (
+    eliminated_per_query,
+    exact_fraction,
+    number_of_parities,
+    parity_exponent,
+    parity_targets,
+    query_lower_bound,
+)
+from lower.certificate import Certificate, Statement
+from lower.enumeration import all_sign_matrices
+from lower.gf2 import GF2Solution, solve_gf2
+from lower.instance import HardInstance, load_instance, save_instance
+from lower.known import LinearKnownPart
+from lower.staircase import SATURATED_SLOPE, ErrorBound, Staircase
+
+__all__ = [
+    "SATURATED_SLOPE",
+    "Certificate",
+    "ErrorBound",
+    "GF2Solution",
+    "HardInstance",
+    "LinearKnownPart",
+    "Staircase",
+    "Statement",
+    "all_sign_matrices",
+    "eliminated_per_query",
+    "exact_fraction",
+    "load_instance",
+    "number_of_parities",
+    "parity_exponent",
+    "parity_targets",
+    "query_lower_bound",
+    "save_instance",
+    "solve_gf2",
+]

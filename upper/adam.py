@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
+from attention import (
+    AttentionLayer,
+    ExampleOracle,
+    Fit,
+    GroundTruth,
+    Outcome,
+    Recorder,
+    check_budget,
+    draw_examples,
+)
 from attention._arrays import count, non_negative
 from attention.inputs import Rng
 from attention.learning import Progress
@@ -73,7 +82,9 @@ class Adam:
             object.__setattr__(self, name, count(name, getattr(self, name)))
         if self.examples is not None:
             object.__setattr__(self, "examples", count("examples", self.examples, least=0))
-        object.__setattr__(self, "learning_rate", non_negative("learning_rate", self.learning_rate, strictly=True))
+        object.__setattr__(
+            self, "learning_rate", non_negative("learning_rate", self.learning_rate, strictly=True)
+        )
         object.__setattr__(self, "tolerance", non_negative("tolerance", self.tolerance))
 
     def minimum_examples(self, k: int, d: int) -> int:

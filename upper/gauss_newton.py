@@ -154,7 +154,9 @@ class _InnerSystem:
         self._inverse = np.linalg.inv(gram).astype(dtype)
         self._coupling = _head_coupling(self._jacobian, rng)
 
-    def solve(self, residual: np.ndarray, damping: float, *, forcing: float, at_most: int) -> tuple[np.ndarray, int]:
+    def solve(
+        self, residual: np.ndarray, damping: float, *, forcing: float, at_most: int
+    ) -> tuple[np.ndarray, int]:
         """Preconditioned conjugate gradients to the relative accuracy `forcing`; the solution and the steps taken."""
         m = len(self._coupling)
         shift = damping * float(np.trace(self._coupling)) / m

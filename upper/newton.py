@@ -4,7 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
+from attention import (
+    AttentionLayer,
+    ExampleOracle,
+    Fit,
+    GroundTruth,
+    Outcome,
+    Recorder,
+    check_budget,
+    draw_examples,
+)
 from attention._arrays import count, non_negative
 from attention.inputs import Rng
 from attention.learning import Progress
@@ -102,7 +111,11 @@ class Newton:
         rng = np.random.default_rng(rng)
         floor = counting_floor(heads=self.m, tokens=oracle.k, dim=oracle.d)
         budget = check_budget(self, oracle)
-        n = budget if self.examples is not None and budget is not None else min(budget or 4 * floor, 4 * floor)
+        n = (
+            budget
+            if self.examples is not None and budget is not None
+            else min(budget or 4 * floor, 4 * floor)
+        )
         n = max(n, self.minimum_examples(oracle.k, oracle.d))
         x, y = draw_examples(oracle, n)
         held_out = min(max(1, n // 20), n - floor)
@@ -121,11 +134,23 @@ class Newton:
         assert best is not None
         layer = AttentionLayer(theta=best.theta, w=best.w)
         held_error = _held_out_error(layer, x_held, y_held)
-        recorder.step("Held-out examples", layer=layer, residual=best.residual, held_out_error=held_error, starts=started)
+        recorder.step(
+            "Held-out examples",
+            layer=layer,
+            residual=best.residual,
+            held_out_error=held_error,
+            starts=started,
+        )
         return recorder.fit(self._outcome(best, held_error, spent), layer=layer)
 
     def _run(
-        self, x: np.ndarray, y: np.ndarray, work: int, start: int, recorder: Recorder, rng: np.random.Generator
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        work: int,
+        start: int,
+        recorder: Recorder,
+        rng: np.random.Generator,
     ) -> Iterate:
         d = x.shape[-1]
         history: list[float] = []

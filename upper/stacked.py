@@ -24,7 +24,7 @@ def read_tokens(
     One product of (n k, d) by (d, m d) and two batched ones; O(n k m d (d + 2 k)).
     """
     xp = namespace(x, theta)
-    n, k, d = x.shape
+    n, k, _ = x.shape
     m = theta.shape[0]
     logits = xp.reshape(_contract(x, theta, xp), (n, k, m, k))
     weights = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))

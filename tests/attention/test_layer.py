@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs, attention_pattern, make_nice_layer
+from attention import AttentionLayer
 
 
 @pytest.mark.bad_input

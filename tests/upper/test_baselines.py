@@ -9,9 +9,7 @@ from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth,
 from attention.testing import check_learner
 from upper import Adam, KnownPart, LinearBaseline, LinearPredictor, counting_floor
 
-needs_torch = pytest.mark.skipif(
-    find_spec("torch") is None, reason="needs the extra torch"
-)
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
 
 
 def test_no_attention_is_linear_in_the_mean_token():
@@ -30,7 +28,9 @@ def test_linear_baseline_is_the_best_linear_predictor():
     best = truth.measure(predict=fit.predict)["relative_error"]
     rng = np.random.default_rng(3)
     for _ in range(5):
-        shaken = LinearPredictor(*(u + 0.05 * rng.standard_normal(u.shape) for u in (fit.predict.own, fit.predict.mean)))
+        shaken = LinearPredictor(
+            *(u + 0.05 * rng.standard_normal(u.shape) for u in (fit.predict.own, fit.predict.mean))
+        )
         assert truth.measure(predict=shaken)["relative_error"] > best
     assert fit.outcome is Outcome.BEST_OF_CLASS
 

@@ -48,7 +48,9 @@ def test_one_token_is_linear_regression():
 
 
 def test_one_coordinate():
-    fit, errors = _learn(AttentionLayer(np.ones((1, 1, 1)), np.ones((1, 1, 1))), GaussianInputs(2, 1), Newton(1))
+    fit, errors = _learn(
+        AttentionLayer(np.ones((1, 1, 1)), np.ones((1, 1, 1))), GaussianInputs(2, 1), Newton(1)
+    )
     assert errors["relative_error"] <= 1e-8, fit.outcome
 
 
@@ -80,7 +82,9 @@ def test_residual_never_rises():
     rng = np.random.default_rng(5)
     residuals = [
         one.residual
-        for one, _ in zip(gauss_newton(x, y, rng.standard_normal((2, 12, 12)) / 12, rng=rng), range(12), strict=False)
+        for one, _ in zip(
+            gauss_newton(x, y, rng.standard_normal((2, 12, 12)) / 12, rng=rng), range(12), strict=False
+        )
     ]
     assert residuals == sorted(residuals, reverse=True)
 

@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from attention import BooleanInputs, make_nice_layer
 from upper import HeadJacobian, read_tokens, stack_projections
 
-SHAPES = {"m": st.integers(1, 4), "k": st.integers(1, 4), "d": st.integers(1, 6), "seed": st.integers(0, 2**32 - 1)}
+SHAPES = {
+    "m": st.integers(1, 4),
+    "k": st.integers(1, 4),
+    "d": st.integers(1, 6),
+    "seed": st.integers(0, 2**32 - 1),
+}
 
 
 def _setting(m, k, d, seed):
@@ -38,7 +43,10 @@ def test_jacobian_is_the_derivative(m, k, d, seed):
         (read_tokens(x, layer.theta + sign * step * direction)[1] @ w).reshape(x.shape) for sign in (1, -1)
     )
     np.testing.assert_allclose(
-        HeadJacobian.at(x, pattern, layer.w).times(direction), (ahead - behind) / (2 * step), atol=2e-6, rtol=2e-6
+        HeadJacobian.at(x, pattern, layer.w).times(direction),
+        (ahead - behind) / (2 * step),
+        atol=2e-6,
+        rtol=2e-6,
     )
 
 

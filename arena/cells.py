@@ -1,0 +1,92 @@
+"""One cell of a comparison: one learner on one target with one seed, under one thread, whatever happens."""
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from arena.results import Cell, TracePoint
+from arena.students import DoesNotApplyError, Effort, Student
+from arena.targets import Target
+from attention import Fit
+from attention.learning import Progress
+
+__all__ = ["cell_rngs", "run_cell", "single_thread"]
+
+
+def run_cell(
+    target: Target, student: Student, seed: int, effort: Effort, *, progress: Progress | None = None
+) -> Cell:
+    """Run one learner on one target; a crash is recorded in the cell and ends nothing else.
+
+    Notes
+    -----
+    Everything runs under one BLAS thread from random streams that depend on the target's name and the seed alone,
+    so the same versions give the same bits in any process and any order, seconds aside.
+    """
+    try:
+        learner = student.build(target, effort)
+    except DoesNotApplyError as error:
+        return Cell(target.name, student.name, seed, "not applicable", message=str(error))
+    for_oracle, for_learner, for_truth = cell_rngs(target, seed)
+    try:
+        with single_thread(student.extra):
+            truth = target.ground_truth(rng=for_truth)
+            fit = learner.fit(target.oracle(rng=for_oracle), rng=for_learner, truth=truth, progress=progress)
+            measures = truth.measure(predict=fit.predict, layer=fit.layer)
+    except Exception as error:  # one learner's failure must not lose the others' results
+        return Cell(target.name, student.name, seed, "failed", message=f"{type(error).__name__}: {error}")
+    return _done(target, student, seed, fit, measures)
+
+
+def cell_rngs(
+    target: Target, seed: int
+) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
+    """Independent streams for the examples, the learner and the measuring of one cell."""
+    name = zlib.crc32(target.name.encode())
+    oracle, learner, truth = (np.random.default_rng([seed, name, stream]) for stream in range(3))
+    return oracle, learner, truth
+
+
+@contextmanager
+def single_thread(extra: str = "") -> Iterator[None]:
+    """One thread for BLAS, OpenMP and, where `extra` is "torch", PyTorch: more of them would change the bits."""
+    if extra == "torch":
+        try:
+            import torch
+        except ImportError:  # the learner says so in its own words
+            pass
+        else:
+            before = torch.get_num_threads()
+            torch.set_num_threads(1)
+            try:
+                with threadpool_limits(limits=1):
+                    yield
+            finally:
+                torch.set_num_threads(before)
+            return
+    with threadpool_limits(limits=1):
+        yield
+
+
+def _done(target: Target, student: Student, seed: int, fit: Fit, measures: dict[str, float]) -> Cell:
+    return Cell(
+        target.name,
+        student.name,
+        seed,
+        "done",
+        outcome=fit.outcome.name,
+        outcome_text=str(fit.outcome),
+        succeeded=fit.outcome.succeeded,
+        relative_error=measures["relative_error"],
+        unknown_part_error=measures["unknown_part_error"],
+        theta_error=measures.get("theta_error"),
+        w_error=measures.get("w_error"),
+        examples_used=fit.examples_used,
+        seconds=fit.seconds,
+        trace=tuple(
+            TracePoint(step.name, step.examples, step.seconds, dict(step.measures)) for step in fit.trace
+        ),
+    )

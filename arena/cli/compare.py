@@ -1,0 +1,75 @@
+"""``attention-bounds compare``: the main job, learners against targets."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arena.cli.console import JsonOption, WorkFailedError, progress_bar, require_writable, say
+from arena.compare import compare
+from arena.page import render_page
+from arena.results import Cell, Results
+from arena.students import PRESETS, choose_students
+from arena.table import print_table
+from arena.targets import load_target, preset_targets
+
+__all__ = ["compare_command"]
+
+
+def compare_command(
+    files: Annotated[list[Path] | None, typer.Argument(help="Targets; without any, five built here.")] = None,
+    preset: Annotated[str, typer.Option(help="Effort: quick (a minute or two) or full.")] = "quick",
+    learners: Annotated[str | None, typer.Option(help="Comma-separated names; by default all.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds a cell; by default 1 (quick) or 3 (full).")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Number k of tokens, for files that do not say.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.json and index.html.")] = Path(
+        "results"
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """Run every learner on every target; print a table, write DIR/results.json and DIR/index.html.
+
+    Example: attention-bounds compare --preset quick --out results
+    """
+    students = choose_students(learners)
+    if preset not in PRESETS:
+        raise ValueError(f"The preset is {preset!r}: {' or '.join(PRESETS)} is needed.")
+    targets = [load_target(path, tokens=tokens) for path in files] if files else preset_targets()
+    require_writable(out, directory=True)
+    seeds_wanted = PRESETS[preset].seeds if seeds is None else seeds
+    total = len(targets) * len(students) * seeds_wanted
+    with progress_bar("compare", total, quiet=as_json) as tick:
+        results = compare(
+            targets,
+            students,
+            preset=preset,
+            seeds=seeds,
+            jobs=(os.cpu_count() or 1) if jobs is None else jobs,
+            command=shlex.join(["attention-bounds", *sys.argv[1:]]),
+            on_cell=lambda cell: tick(f"{cell.learner} on {cell.target}"),
+        )
+    (out / "results.json").write_text(results.to_json(), encoding="utf-8")
+    if as_json:
+        typer.echo(results.to_json())
+    else:
+        print_table(results)
+    (out / "index.html").write_text(render_page(results), encoding="utf-8")
+    say(f"\n{out / 'results.json'}\n{out / 'index.html'}", quiet=as_json)
+    _report_failures(results, total)
+
+
+def _report_failures(results: Results, total: int) -> None:
+    if results.made.get("interrupted"):
+        raise WorkFailedError(
+            f"Interrupted: {len(results.cells)} of {total} cells are done, and were written."
+        )
+    failed: list[Cell] = [cell for cell in results.cells if cell.status == "failed"]
+    if failed:
+        first = failed[0]
+        raise WorkFailedError(
+            f"{len(failed)} of {total} cells failed; the first, {first.learner} on {first.target}: {first.message}"
+        )

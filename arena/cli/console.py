@@ -1,0 +1,98 @@
+"""What every command shares: JSON alone on standard output, words elsewhere, progress that vanishes off a terminal."""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = [
+    "JsonOption",
+    "SeedOption",
+    "WorkFailedError",
+    "print_json",
+    "progress_bar",
+    "require_writable",
+    "say",
+]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
+
+
+class WorkFailedError(Exception):
+    """The command was right and its work failed: one line, exit status 1."""
+
+
+def print_json(data: Any) -> None:
+    """Print `data` as one JSON document on standard output; what is not finite becomes null."""
+    typer.echo(json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def say(text: str, *, quiet: bool = False) -> None:
+    """Print words for a person on standard output, unless machines are listening."""
+    if not quiet:
+        typer.echo(text)
+
+
+def require_writable(path: Path, *, directory: bool = False) -> None:
+    """Find out before the work whether its result can be written.
+
+    Raises
+    ------
+    OSError
+        If it cannot.
+    """
+    folder = path if directory else path.parent
+    if directory:
+        folder.mkdir(parents=True, exist_ok=True)
+    elif path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the path of a file.")
+    elif not folder.is_dir():
+        raise FileNotFoundError(f"The folder {folder} does not exist: make it first.")
+    probe = folder / f".{path.name}.probe"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OSError(f"Nothing can be written in {folder}: {error.strerror}.") from None
+
+
+@contextmanager
+def progress_bar(label: str, total: int | None, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """A progress bar on standard error; nothing at all where that is no terminal.
+
+    Yields
+    ------
+    callable
+        Call it with a few words after each unit of work.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda words: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[words]}"),
+    )
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(label, total=total, words="")
+        yield lambda words: progress.update(task, advance=1, words=words)
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    return data

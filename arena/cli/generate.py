@@ -1,0 +1,113 @@
+"""``attention-bounds generate``: nice and hard targets as files of data."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from arena.cli.console import JsonOption, SeedOption, print_json, require_writable, say
+from arena.targets import Target, lwr_target, nice_target, parity_target, save_target
+from sq.families import Construction
+
+__all__ = ["InputsName", "generate_app"]
+
+generate_app = typer.Typer(
+    help="Make a nice or a hard attention layer and write it as a file of data.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_OutOption = Annotated[Path, typer.Option("-o", "--out", help="The safetensors file to write.")]
+
+
+InputsName = Literal["boolean", "gaussian", "sphere"]
+
+
+@generate_app.command("nice")
+def nice_command(
+    out: _OutOption,
+    heads: Annotated[int, typer.Option(help="Number m of heads.")] = 2,
+    tokens: Annotated[int, typer.Option(help="Number k of tokens.")] = 2,
+    dim: Annotated[int, typer.Option(help="Number d of coordinates of a token.")] = 32,
+    sigma: Annotated[float, typer.Option(help="Standard deviation of a logit on Boolean tokens.")] = 2.0,
+    inputs: Annotated[InputsName, typer.Option(help="Distribution of the tokens.")] = "boolean",
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a nice random layer.
+
+    Example: attention-bounds generate nice --heads 4 --tokens 4 --dim 32 --seed 1 -o nice.safetensors
+    """
+    _write(
+        nice_target(heads=heads, tokens=tokens, dim=dim, sigma=sigma, inputs=inputs, seed=seed),
+        out,
+        as_json,
+    )
+
+
+@generate_app.command("sq-parity")
+def parity_command(
+    out: _OutOption,
+    heads: Annotated[
+        int | None, typer.Option(help="Number m of heads; by default what --bits needs.")
+    ] = None,
+    dim: Annotated[int, typer.Option(help="Number d of coordinates of a token.")] = 48,
+    bits: Annotated[int | None, typer.Option(help="Hidden bits; by default as many as --heads hide.")] = None,
+    construction: Annotated[
+        Construction,
+        typer.Option(help="B: saturated, one head a bit. D: minimal, 2m - 1 bits in m heads."),
+    ] = "D",
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a layer of two tokens that hides a parity: hard for statistical queries.
+
+    Example: attention-bounds generate sq-parity --heads 2 --dim 48 --seed 1 -o parity.safetensors
+    """
+    if heads is None and bits is None:
+        heads = 2
+    target = parity_target(heads=heads, dim=dim, bits=bits, construction=construction, seed=seed)
+    _write(target, out, as_json)
+
+
+@generate_app.command("lwr")
+def lwr_command(
+    out: _OutOption,
+    secret_dim: Annotated[int, typer.Option(help="Number n of entries of the secret.")] = 24,
+    modulus: Annotated[int, typer.Option(help="Modulus q.")] = 64,
+    levels: Annotated[int, typer.Option(help="Rounding levels p.")] = 2,
+    gadget: Annotated[
+        bool, typer.Option("--gadget", help="Standard power-of-two rounding; q a power of 2.")
+    ] = False,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a layer of two tokens that computes learning with rounding.
+
+    Example: attention-bounds generate lwr --secret-dim 24 --modulus 64 --levels 2 -o lwr.safetensors
+    """
+    _write(
+        lwr_target(secret_dim=secret_dim, modulus=modulus, levels=levels, gadget=gadget, seed=seed),
+        out,
+        as_json,
+    )
+
+
+def _write(target: Target, out: Path, as_json: bool) -> None:
+    require_writable(out)
+    save_target(out, target)
+    record = target.record
+    say(f"{out}: {record.title}.", quiet=as_json)
+    if as_json:
+        print_json(
+            {
+                "file": str(out),
+                "kind": record.kind,
+                "title": record.title,
+                "heads": record.heads,
+                "tokens": record.tokens,
+                "dim": record.dim,
+                "inputs": record.inputs,
+                "made": target.made,
+            }
+        )

@@ -1,0 +1,102 @@
+"""The entry point: commands put together, and every error one line with an exit status of 1 or 2."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from arena.cli.compare import compare_command
+from arena.cli.console import WorkFailedError
+from arena.cli.generate import generate_app
+from arena.cli.inspect import inspect_command
+from arena.cli.learn import learn_command
+
+__all__ = ["app", "main", "run"]
+
+_OK, _FAILED, _WRONG_USE = 0, 1, 2
+
+# Newer versions of typer carry a click of their own, so its base classes are reached through the one that typer exports.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+_CommandLineError: type[Exception] = _UsageError.__bases__[0]
+
+app = typer.Typer(
+    name="attention-bounds",
+    help="Can a multi-head attention layer be learned from examples, how, and when is it hopeless?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.add_typer(generate_app, name="generate")
+app.command("inspect")(inspect_command)
+app.command("learn")(learn_command)
+app.command("compare")(compare_command)
+
+
+def _show_version(wanted: bool | None) -> None:
+    if wanted:
+        typer.echo(f"attention-bounds {version('attention-bounds')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    show_version: Annotated[
+        bool | None,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
+    ] = None,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 the work failed, 2 wrong use."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit status; what goes wrong is one line on standard error.
+
+    Raises
+    ------
+    Exception
+        Only what is a defect of this program, with its traceback.
+    """
+    try:
+        status = app(args=list(arguments), prog_name="attention-bounds", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else _OK
+    except typer.Exit as error:
+        return error.exit_code
+    except _CommandLineError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help text
+            typer.echo(error.format_message())  # type: ignore[attr-defined]
+            return _WRONG_USE
+        return _complain(error.format_message(), _WRONG_USE)  # type: ignore[attr-defined]
+    except (typer.Abort, KeyboardInterrupt):
+        return _complain("Interrupted.", _FAILED)
+    except BrokenPipeError:
+        # whoever read the output has seen enough; keep the interpreter from writing to it again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _FAILED
+    except WorkFailedError as error:
+        return _complain(str(error), _FAILED)
+    except OSError as error:
+        return _complain(_reason(error), _FAILED)
+    except (ValueError, MemoryError, ImportError) as error:
+        return _complain(str(error) or type(error).__name__, _WRONG_USE)
+
+
+def _complain(message: str, status: int) -> int:
+    typer.echo(f"attention-bounds: {' '.join(message.split())}", err=True)
+    return status
+
+
+def _reason(error: OSError) -> str:
+    if error.strerror is None:
+        return str(error)
+    return f"{error.strerror}: {error.filename}." if error.filename else f"{error.strerror}."

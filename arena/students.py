@@ -1,0 +1,198 @@
+"""Students of a comparison: named learners, what each guarantees, and how each is set up for a target."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from arena.results import LearnerRecord
+from arena.targets import Target
+from attention import Learner
+from sq import ParityElimination
+from upper import Adam, KnownPart, LinearBaseline, Newton
+
+__all__ = ["PRESETS", "STUDENTS", "DoesNotApplyError", "Effort", "Student", "choose_students"]
+
+_MOST_HEADS_ON_HARD_TARGETS = 8
+
+
+class DoesNotApplyError(ValueError):
+    """A specialised learner was asked for on a target it is not for."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard the students try, in steps and passes, so that results do not depend on the machine.
+
+    Attributes
+    ----------
+    adam_steps, adam_steps_hard : int
+        Steps of Adam on nice and on hard targets.
+    adam_tolerance : float
+        The error at which Adam stops.
+    newton_passes, newton_passes_hard : int
+        Passes over the data for Newton on nice and on hard targets.
+    seeds : int
+        How many seeds unless the caller says.
+    """
+
+    adam_steps: int
+    adam_steps_hard: int
+    adam_tolerance: float
+    newton_passes: int
+    newton_passes_hard: int
+    seeds: int
+
+
+PRESETS: Mapping[str, Effort] = {
+    "quick": Effort(
+        adam_steps=1500,
+        adam_steps_hard=2500,
+        adam_tolerance=1e-4,
+        newton_passes=20_000,
+        newton_passes_hard=3000,
+        seeds=1,
+    ),
+    "full": Effort(
+        adam_steps=8000,
+        adam_steps_hard=12_000,
+        adam_tolerance=0.0,
+        newton_passes=50_000,
+        newton_passes_hard=20_000,
+        seeds=3,
+    ),
+}
+"""Effort by name: quick shows the picture within a minute or two, full lets Adam reach its floor."""
+
+
+@dataclass(frozen=True)
+class Student:
+    """A learner by name.
+
+    Attributes
+    ----------
+    name, title : str
+        What the command line calls it, and what the page does.
+    guarantee : str
+        What is promised, and by whom.
+    build : callable
+        Sets the learner up for a target with an effort; raises `DoesNotApplyError` where it is not for the target.
+    proper : bool
+        Whether its fit is an attention layer, which can be saved.
+    extra : str
+        The optional dependency it needs, if any.
+    """
+
+    name: str
+    title: str
+    guarantee: str
+    build: Callable[[Target, Effort], Learner]
+    proper: bool = True
+    extra: str = ""
+
+    def record(self, learners: Sequence[Learner]) -> LearnerRecord:
+        """What the results remember: the parameters all its set-ups share, and the range of the others."""
+        values: dict[str, list[Any]] = {}
+        for learner in learners:
+            for field in dataclasses.fields(learner):  # type: ignore[arg-type]
+                value = getattr(learner, field.name)
+                if value is None or isinstance(value, bool | int | float | str):
+                    values.setdefault(field.name, []).append(value)
+        parameters = {
+            name: seen[0]
+            if all(one == seen[0] for one in seen)
+            else "by target: " + ", ".join(map(str, seen))
+            for name, seen in values.items()
+        }
+        return LearnerRecord(self.name, self.title, self.guarantee, parameters)
+
+
+def choose_students(names: str | None = None) -> list[Student]:
+    """The students in a comma-separated list of names; all of them if None.
+
+    Raises
+    ------
+    ValueError
+        If a name is not known, or none is given.
+    """
+    if names is None:
+        return list(STUDENTS.values())
+    wanted = list(dict.fromkeys(part.strip() for part in names.split(",") if part.strip()))
+    unknown = [name for name in wanted if name not in STUDENTS]
+    if unknown or not wanted:
+        given = f"{unknown[0]!r} is no learner" if unknown else "No learner is named"
+        raise ValueError(f"{given}: choose among {', '.join(STUDENTS)}.")
+    return [STUDENTS[name] for name in wanted]
+
+
+def _heads(target: Target) -> int:
+    # on hard targets a student of as many heads as the target would only be slower
+    return min(target.layer.heads, _MOST_HEADS_ON_HARD_TARGETS) if target.record.hard else target.layer.heads
+
+
+def _newton(target: Target, effort: Effort) -> Learner:
+    work = effort.newton_passes_hard if target.record.hard else effort.newton_passes
+    return Newton(m=_heads(target), work=work)
+
+
+def _adam(target: Target, effort: Effort) -> Learner:
+    work = effort.adam_steps_hard if target.record.hard else effort.adam_steps
+    return Adam(m=_heads(target), work=work, tolerance=effort.adam_tolerance)
+
+
+def _linear(target: Target, effort: Effort) -> Learner:
+    return LinearBaseline()
+
+
+def _known_part(target: Target, effort: Effort) -> Learner:
+    return KnownPart(None if target.instance is None else target.instance.known)
+
+
+def _elimination(target: Target, effort: Effort) -> Learner:
+    if target.instance is None or target.record.kind != "parity":
+        raise DoesNotApplyError("Gaussian elimination is an attack on hidden parities only.")
+    return ParityElimination.for_instance(target.instance)
+
+
+STUDENTS: Mapping[str, Student] = {
+    student.name: student
+    for student in (
+        Student(
+            "newton",
+            "Newton",
+            "No theorem. Measured: on nice random layers one random start at four times the counting floor of examples "
+            "ends at rounding error.",
+            _newton,
+        ),
+        Student(
+            "adam",
+            "Adam",
+            "No theorem. Measured: it solves nice layers too, with hundreds of times the examples, and float32 stops "
+            "it near 2e-7.",
+            _adam,
+            extra="torch",
+        ),
+        Student(
+            "linear",
+            "Linear baseline",
+            "Exact least squares: no predictor linear in the token and the mean token does better on the examples.",
+            _linear,
+            proper=False,
+        ),
+        Student(
+            "known-part",
+            "Known part",
+            "By definition at 1.0: it predicts what is known in advance and nothing else.",
+            _known_part,
+            proper=False,
+        ),
+        Student(
+            "elimination",
+            "Elimination",
+            "Proved: noise-free hidden parities fall to Gaussian elimination over GF(2) from about 2 (d + 9) examples, "
+            "with probability above .998. It is no statistical-query algorithm and knows the family.",
+            _elimination,
+        ),
+    )
+}
+"""Every student by name, in the order of the table."""

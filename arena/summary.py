@@ -1,0 +1,98 @@
+"""One learner on one target over all seeds, in a few numbers and one word."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from arena._fields import finite_or_none
+
+__all__ = ["LEARNED", "NOTHING", "Summary", "summarise"]
+
+LEARNED = 1e-3
+"""At or below this error on the unknown part the short word is "learned"."""
+NOTHING = 0.9
+"""At or above this error on the unknown part the short word is "nothing"."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One learner on one target over all seeds.
+
+    Attributes
+    ----------
+    status : {"done", "not applicable", "failed", "missing"}
+        "done" when any fit came back that speaks of this target; "missing" when there is no cell.
+    error, error_min, error_max : float or None
+        Median, least and largest error on the unknown part. A fit whose error is not finite counts as
+        infinite; None stands for infinite, and for no fit at all.
+    examples, seconds : float or None
+        Medians.
+    outcomes : dict of str to int
+        How often each outcome was seen, most frequent first.
+    seeds, done : int
+        How many cells there are, and how many of them are done.
+    message : str
+        The first message of a cell that failed or does not apply.
+    """
+
+    status: str
+    error: float | None = None
+    error_min: float | None = None
+    error_max: float | None = None
+    examples: float | None = None
+    seconds: float | None = None
+    outcomes: dict[str, int] = field(default_factory=dict)
+    seeds: int = 0
+    done: int = 0
+    message: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """A short word: "learned", "partly", "nothing", or else what stands in the way of a number."""
+        if self.status != "done":
+            return {"not applicable": "does not apply", "missing": "not run"}.get(self.status, self.status)
+        if self.error is None or self.error >= NOTHING:
+            return "nothing"
+        return "learned" if self.error <= LEARNED else "partly"
+
+    @property
+    def outcome(self) -> str:
+        """The most frequent outcome; empty when no fit came back."""
+        return next(iter(self.outcomes), "")
+
+
+def summarise(cells: Sequence[Any]) -> Summary:
+    """The summary of the cells (`arena.results.Cell`) of one target and one learner, one per seed."""
+    if not cells:
+        return Summary("missing")
+    done = [cell for cell in cells if cell.status == "done" and cell.outcome != "NOT_APPLICABLE"]
+    message = next(
+        (text for cell in cells if cell not in done and (text := cell.message or cell.outcome_text)), ""
+    )
+    outcomes = Counter(cell.outcome for cell in cells if cell.outcome)
+    if not done:
+        failed = any(cell.status == "failed" for cell in cells)
+        return Summary(
+            "failed" if failed else "not applicable",
+            outcomes=dict(outcomes.most_common()),
+            seeds=len(cells),
+            message=message,
+        )
+    errors = [math.inf if cell.unknown_part_error is None else cell.unknown_part_error for cell in done]
+    examples = [cell.examples_used for cell in done if cell.examples_used is not None]
+    seconds = [cell.seconds for cell in done if cell.seconds is not None]
+    return Summary(
+        "done",
+        error=finite_or_none(median(errors)),
+        error_min=finite_or_none(min(errors)),
+        error_max=finite_or_none(max(errors)),
+        examples=float(median(examples)) if examples else None,
+        seconds=float(median(seconds)) if seconds else None,
+        outcomes=dict(outcomes.most_common()),
+        seeds=len(cells),
+        done=len(done),
+        message=message,
+    )

@@ -1,0 +1,168 @@
+"""The short words of a comparison, the same in the terminal, in the figures and on the page."""
+
+import math
+from collections.abc import Sequence
+
+from arena.results import Results, TargetRecord
+from arena.summary import LEARNED, NOTHING
+
+__all__ = [
+    "LEGEND",
+    "findings",
+    "in_order",
+    "outcome_word",
+    "printable",
+    "short_count",
+    "short_error",
+    "short_seconds",
+    "verdict_meaning",
+]
+
+LEGEND = "1.0 = nothing learned beyond what is known in advance"
+
+_OUTCOMES = {
+    "EXACT": "exact",
+    "REACHED_TOLERANCE": "reached",
+    "PRECISION_FLOOR": "at its floor",
+    "BEST_OF_CLASS": "best of class",
+    "LOCAL_MINIMUM": "stuck",
+    "OVERFITTED": "overfitted",
+    "WORK_SPENT": "out of work",
+    "EXAMPLES_SPENT": "budget spent",
+    "EXAMPLES_RAN_OUT": "ran out",
+    "DIVERGED": "diverged",
+    "NOT_APPLICABLE": "not its kind",
+}
+
+
+def outcome_word(name: str) -> str:
+    """One or two words for an outcome, by the name of its enum member.
+
+    Examples
+    --------
+    >>> outcome_word("PRECISION_FLOOR")
+    'at its floor'
+    """
+    return _OUTCOMES.get(name, name.lower().replace("_", " "))
+
+
+def short_error(error: float | int | None) -> str:
+    """An error in at most six characters; None (not finite) is an infinity.
+
+    Examples
+    --------
+    >>> [short_error(error) for error in (4.4e-16, 0.0, 0.0042, 0.3141, 1.042, 31.4, 1e5, None)]
+    ['4e-16', '0', '0.0042', '0.314', '1.04', '31', '1e5', 'inf']
+    """
+    if error is None or math.isinf(error):
+        return "inf"
+    if error == 0:
+        return "0"
+    # decided on the rounded number, so that 0.9996 is 1.00 and not 1.000
+    if (digits := float(f"{error:.2e}")) >= 1:
+        return f"{error:.2f}" if digits < 9.995 else f"{error:.0f}" if digits < 9999 else _power(error)
+    return f"{error:.3f}" if digits >= 0.01 else f"{error:.4f}" if digits >= 0.001 else _power(error)
+
+
+def _power(value: float) -> str:
+    mantissa, exponent = f"{value:.0e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def short_count(count: float | int | None) -> str:
+    """A number of examples in at most five characters.
+
+    Examples
+    --------
+    >>> [short_count(count) for count in (0, 344, 2048, 768_000, 1_500_000, None)]
+    ['0', '344', '2.0k', '768k', '1.5M', '-']
+    """
+    if count is None:
+        return "-"
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= 0.9995 * size:
+            scaled = count / size
+            return f"{scaled:.1f}{unit}" if scaled < 9.95 else f"{scaled:.0f}{unit}"
+    return f"{count:.0f}"
+
+
+def short_seconds(seconds: float | int | None) -> str:
+    """A time in at most six characters.
+
+    Examples
+    --------
+    >>> [short_seconds(seconds) for seconds in (0.0004, 0.51, 7.31, 83.2, 5400, None)]
+    ['<1 ms', '0.51 s', '7.3 s', '83 s', '90 min', '-']
+    """
+    if seconds is None:
+        return "-"
+    if seconds < 0.001:
+        return "<1 ms"
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 600:
+        digits = 2 if seconds < 0.995 else 1 if seconds < 9.95 else 0
+        return f"{seconds:.{digits}f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 36000 else f"{seconds / 3600:.0f} h"
+
+
+def verdict_meaning() -> str:
+    """What the words learned, partly and nothing stand for."""
+    return f"learned: at most {LEARNED:g}; nothing: at least {NOTHING:g}; partly: in between"
+
+
+def printable(text: str) -> str:
+    r"""`text` on one line without characters that would move a terminal's cursor or change its colours.
+
+    Examples
+    --------
+    >>> printable("a\x1b[31mb")
+    'a?[31mb'
+    """
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "?" for letter in text)
+
+
+def in_order(results: Results) -> list[TargetRecord]:
+    """The targets as they are shown: nice ones first, hard ones below, otherwise as given."""
+    return sorted(results.targets, key=lambda target: target.hard)
+
+
+def findings(results: Results) -> list[str]:
+    """What the table says, in sentences: who learned the nice targets, and who learned each hard one."""
+    said = []
+    pairs = [results.summary(target.name, one.name) for target in results.targets for one in results.learners]
+    if missing := sum(pair.status == "missing" for pair in pairs):
+        said.append(f"Not finished: {missing} of {len(pairs)} pairs of target and learner have not run.")
+    nice = [target for target in results.targets if not target.hard]
+    if nice:
+        learned = {one.title: _with_verdict(results, one.name, nice, "learned") for one in results.learners}
+        full = [title for title, count in learned.items() if count == len(nice)]
+        some = [title for title, count in learned.items() if count]
+        if full and len(nice) > 1:
+            said.append(f"All {len(nice)} nice targets are learned by {_join(full)}.")
+        elif full:
+            said.append(f"{nice[0].title} is learned by {_join(full)}.")
+        elif some:
+            said.append(f"Nobody learns every nice target; some of them are learned by {_join(some)}.")
+        else:
+            said.append("Nobody learns any nice target.")
+    for target in (target for target in results.targets if target.hard):
+        full, some = (
+            [one.title for one in results.learners if _with_verdict(results, one.name, [target], verdict)]
+            for verdict in ("learned", "partly")
+        )
+        if not any(results.summary(target.name, one.name).done for one in results.learners):
+            said.append(f"{target.title}: no learner came back with a fit.")
+            continue
+        by = f"only by {_join(full)}" if full else "by nobody"
+        end = f"; in part by {_join(some)}" if some else "" if full else f": no error is below {NOTHING:g}"
+        said.append(f"{target.title} is learned {by}{end}.")
+    return said
+
+
+def _with_verdict(results: Results, learner: str, targets: Sequence[TargetRecord], verdict: str) -> int:
+    return sum(results.summary(target.name, learner).verdict == verdict for target in targets)
+
+
+def _join(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,116 @@
+"""What the non-degeneracy conditions measure of a stack of matrices, one a head; zero heads divide nothing."""
+
+import numpy as np
+from jaxtyping import Float
+
+from attention._local_limit import largest_characteristic_value
+
+__all__ = ["HeadMeasures"]
+
+
+class HeadMeasures:
+    """Measures of the matrices A_1, .., A_m, each computed when it is asked for.
+
+    Parameters
+    ----------
+    heads : array (m, d, d)
+        The matrices.
+
+    Notes
+    -----
+    Each head is first divided by its largest entry, so that squares neither overflow nor vanish.
+    """
+
+    def __init__(self, heads: Float[np.ndarray, "m d d"]) -> None:
+        self._epsilon = float(np.finfo(heads.dtype).eps)
+        heads = np.asarray(heads, dtype=np.float64)
+        self._m, self._d, _ = heads.shape
+        scale = np.abs(heads).max(axis=(1, 2))
+        self._scale = np.where(scale > 0, scale, 1.0)
+        self._heads = heads / self._scale[:, None, None]
+        self._size = np.linalg.norm(self._heads, axis=(1, 2))  # 0 for a zero head, else from 1 to d
+        self._per_size = np.divide(1.0, self._size, out=np.zeros(self._m), where=self._size > 0)
+        self._values: np.ndarray | None = None
+
+    @property
+    def norms(self) -> Float[np.ndarray, " m"]:
+        """|A_i|."""
+        with np.errstate(over="ignore"):
+            return self._size * self._scale
+
+    def norm_ratio(self) -> float:
+        """Max |A_i| / min |A_i|; infinite with a zero head beside others, 1 if all are zero."""
+        sizes = np.sort(self._size * (self._scale / self._scale.max()))
+        with np.errstate(over="ignore"):
+            return 1.0 if sizes[-1] == 0 else np.inf if sizes[0] == 0 else float(sizes[-1] / sizes[0])
+
+    def incoherence(self) -> Float[np.ndarray, " m"]:
+        """The largest |<A_i, A_j>| / (|A_i| |A_j|) of every head over the other heads."""
+        units = self._units()
+        gram = np.abs(units @ units.T)
+        np.fill_diagonal(gram, 0)
+        return gram.max(axis=1)
+
+    def stable_rank(self) -> Float[np.ndarray, " m"]:
+        """|A_i|^2 / |A_i|_op^2; 0 for a zero head."""
+        largest = self._singular_values()[:, 0]
+        return np.divide(self._size, largest, out=np.zeros(self._m), where=largest > 0) ** 2
+
+    def trace(self) -> Float[np.ndarray, " m"]:
+        """Tr(A_i)^2 / |A_i|^2; 0 for a zero head."""
+        return (np.trace(self._heads, axis1=1, axis2=2) * self._per_size) ** 2
+
+    def heavy_column(self) -> Float[np.ndarray, " m"]:
+        """The largest squared norm of a column of A_i over |A_i|^2; 0 for a zero head."""
+        return (np.linalg.norm(self._heads, axis=1).max(axis=1) * self._per_size) ** 2
+
+    def non_arithmetic(self) -> Float[np.ndarray, " m"]:
+        """The worst column of every head by `largest_characteristic_value`; 1 with a column of zeros."""
+        return np.array([largest_characteristic_value(head).max() for head in self._heads])
+
+    def pairwise_distance(self) -> Float[np.ndarray, " m"]:
+        """The smallest |A_i - A_j| / max(|A_i|, |A_j|) of every head over the others; 0 for two zero heads."""
+        relative = self._scale / self._scale.max()
+        heads, sizes = self._heads * relative[:, None, None], self._size * relative
+        distance = np.full((self._m, self._m), np.inf)
+        for i in range(self._m):
+            for j in range(i):  # differences, not expanded squares: those lose half the digits of close heads
+                larger = max(sizes[i], sizes[j])
+                gap = np.linalg.norm(heads[i] - heads[j]) / larger if larger > 0 else 0.0
+                distance[i, j] = distance[j, i] = gap
+        return distance.min(axis=1)
+
+    def singular_value_gap(self) -> Float[np.ndarray, " m"]:
+        """The smallest gap of neighbouring singular values over the largest one; values of 0 count once."""
+        gaps = np.zeros(self._m)
+        for head, values in enumerate(self._singular_values()):
+            if values[0] > 0:
+                rank = int((values > self._d * self._epsilon * values[0]).sum())
+                distinct = np.append(values[:rank], [0.0] if rank < self._d else [])
+                gaps[head] = -np.diff(distinct).max(initial=-values[0]) / values[0]
+        return gaps
+
+    def linear_independence(self) -> float:
+        """The smallest singular value of the stacked vec(A_i) / |A_i|."""
+        if self._m > self._d**2:
+            return 0.0
+        return float(np.linalg.svd(self._units(), compute_uv=False)[-1])
+
+    def affine_independence(self) -> float:
+        """Singular value m-1 of the stacked vec(A_i - mean), scaled to a root mean square of 1."""
+        if self._m - 1 > self._d**2:
+            return 0.0
+        heads = self._heads * (self._scale / self._scale.max())[:, None, None]
+        centred = (heads - heads.mean(axis=0)).reshape(self._m, -1)
+        size = np.linalg.norm(centred)
+        if size <= self._m * self._epsilon * np.linalg.norm(heads):  # equal heads, to rounding
+            return 0.0
+        return float(np.linalg.svd(centred, compute_uv=False)[self._m - 2] * np.sqrt(self._m - 1) / size)
+
+    def _units(self) -> Float[np.ndarray, "m dd"]:
+        return (self._heads * self._per_size[:, None, None]).reshape(self._m, -1)
+
+    def _singular_values(self) -> Float[np.ndarray, "m d"]:
+        if self._values is None:
+            self._values = np.linalg.svd(self._heads, compute_uv=False)
+        return self._values

@@ -1,0 +1,281 @@
+"""The non-degeneracy report: does a layer meet the conditions under which attention layers are provably learned?"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from attention._arrays import count, non_negative, to_numpy
+from attention._head_measures import HeadMeasures
+from attention.layer import AttentionLayer
+
+__all__ = ["Condition", "ConditionReport", "check_conditions"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition, measured.
+
+    Attributes
+    ----------
+    name : str
+        The condition; thresholds are set by this name.
+    applies_to : "Theta", "W" or "shape"
+        What it is a condition on.
+    measured : float or None
+        The measured value, that of the worst head or pair; None where there is nothing to measure.
+    better : "small" or "large"
+        The direction of good.
+    threshold : float
+        The condition holds when the measured value is at most (small) or at least (large) this.
+    verdict : bool
+        Whether it holds; a condition with nothing to measure holds.
+    per_head : tuple of float or None
+        The value of every head (the worst over its columns or partners); None for one value of all heads.
+    explanation : str
+        What is measured, and why it matters.
+    """
+
+    name: str
+    applies_to: Literal["Theta", "W", "shape"]
+    measured: float | None
+    better: Literal["small", "large"]
+    threshold: float
+    verdict: bool
+    per_head: tuple[float, ...] | None
+    explanation: str
+
+
+@dataclass(frozen=True)
+class ConditionReport:
+    """The non-degeneracy conditions of one layer; prints as a table.
+
+    Attributes
+    ----------
+    heads, dim : int
+        The numbers m of heads and d of coordinates.
+    tokens : int or None
+        The number k of tokens, if it was given.
+    conditions : tuple of Condition
+        All of them, violated or not.
+    """
+
+    heads: int
+    dim: int
+    tokens: int | None
+    conditions: tuple[Condition, ...]
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether every condition holds."""
+        return not self.violated
+
+    @property
+    def violated(self) -> tuple[str, ...]:
+        """The names of the conditions that do not hold."""
+        return tuple(condition.name for condition in self.conditions if not condition.verdict)
+
+    def __getitem__(self, name: str) -> Condition:
+        for condition in self.conditions:
+            if condition.name == name:
+                return condition
+        raise KeyError(name)
+
+    def __str__(self) -> str:
+        rows = [("condition", "on", "measured", "wanted", "verdict")]
+        for one in self.conditions:
+            bound = "<=" if one.better == "small" else ">="
+            measured = "-" if one.measured is None else f"{one.measured:.3g}"
+            verdict = "nothing to measure" if one.measured is None else "holds" if one.verdict else "VIOLATED"
+            rows.append((one.name, one.applies_to, measured, f"{bound} {one.threshold:.3g}", verdict))
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
+        ]
+        lines.insert(1, "  ".join("-" * width for width in widths))
+        tokens = "k not given" if self.tokens is None else f"k={self.tokens} tokens"
+        whole = "all conditions hold" if self.satisfied else f"{len(self.violated)} conditions violated"
+        title = f"Non-degeneracy of m={self.heads} heads in d={self.dim} coordinates, {tokens}: {whole}"
+        return "\n".join([title, *(line.rstrip() for line in lines), _NOTE])
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain JSON values; an infinite value becomes the text "infinity"."""
+        return {
+            "heads": self.heads,
+            "dim": self.dim,
+            "tokens": self.tokens,
+            "satisfied": self.satisfied,
+            "violated": list(self.violated),
+            "conditions": [
+                {name: _plain(value) for name, value in vars(condition).items()}
+                for condition in self.conditions
+            ],
+            "note": _NOTE,
+        }
+
+
+_NOTE = (
+    "The thresholds are this toolkit's own and can be set by name: the constants of the paper's conditions "
+    "are not known to us."
+)
+
+
+def check_conditions(
+    layer: AttentionLayer, *, tokens: int | None = None, thresholds: Mapping[str, float] | None = None
+) -> ConditionReport:
+    r"""Measure every non-degeneracy condition of a layer and hold it against a threshold.
+
+    Parameters
+    ----------
+    layer : AttentionLayer
+        The layer, of any array library.
+    tokens : int, optional
+        The number k of tokens it is used with; the condition on k is not judged without.
+    thresholds : mapping of str to float, optional
+        Thresholds by the name of the condition, in place of the defaults.
+
+    Raises
+    ------
+    ValueError
+        If `thresholds` has a name that no condition has, or a value below 0.
+
+    Notes
+    -----
+    Each condition, what is measured, and its default threshold; <A, B> = Tr(A^T B), \|A\| is the Frobenius norm.
+
+    * ``theta_incoherence``, ``w_incoherence``: max \|<A_i, A_j>\| / (\|A_i\| \|A_j\|) over pairs; at most 1/4.
+    * ``theta_stable_rank``, ``w_stable_rank``: min \|A_i\|^2 / \|A_i\|_op^2; at least max(m, k, ln d).
+    * ``theta_trace``: max Tr(Theta_i)^2 / \|Theta_i\|^2; at most 1/4.
+    * ``theta_heavy_column``: max \|column\|^2 / \|Theta_i\|^2; at most 1/4.
+    * ``theta_non_arithmetic``: max over columns theta and t of prod_j \|cos(t theta_j)\|; at most 1/2. The range
+      of t is 4 / \|theta\| to 4 pi sqrt(d) / \|theta\|, on a grid of step 1 / (4 \|theta\|).
+    * ``theta_norms``: max \|Theta_i\|; at most (1 + ln d)^2. All other conditions are free of scale.
+    * ``theta_norms_comparable``, ``w_norms_comparable``: max \|A_i\| / min \|A_i\|; at most 4.
+    * ``theta_pairwise_distance``: min \|Theta_i - Theta_j\| / max(\|Theta_i\|, \|Theta_j\|); at least 1/10.
+    * ``theta_distinct_singular_values``: the smallest gap of neighbouring singular values over the largest one;
+      at least 1e-6. Values that are 0 to rounding count once: a low rank is what the stable rank is about.
+    * ``theta_linear_independence``: the smallest singular value of the stacked vec(Theta_i) / \|Theta_i\|;
+      at least 1/10.
+    * ``theta_affine_independence``: singular value m-1 of the stacked vec(Theta_i - mean), scaled so that the m-1
+      have root mean square 1; at least 1/10. Differences from the mean do not depend on the order of the heads.
+    * ``heads_against_dimension``, ``tokens_against_dimension``: m / d and k / d; at most 1/4.
+
+    Conditions about pairs are vacuous for one head. A zero head has stable rank 0, no distinct singular values
+    and columns on a lattice. Some conditions imply others: close heads are coherent and nearly linearly
+    dependent, and affinely dependent heads are linearly dependent.
+
+    Nice layers meet all of it better as d grows (measured), with two exceptions: the smallest gap of their
+    singular values falls, about like d^(-3/2), and ``theta_non_arithmetic`` tends to exp(-8), its value at
+    the smallest t. O(m d^3 + m^2 d^2).
+
+    References
+    ----------
+    The conditions are those that Chen and Li, arXiv 2402.04084, ask of a layer, as far as they are known to
+    us; how they are measured, and all thresholds, are derived here.
+
+    Examples
+    --------
+    >>> from attention import make_nice_layer
+    >>> report = check_conditions(make_nice_layer(heads=2, dim=64, rng=0), tokens=2)
+    >>> report.satisfied
+    True
+    >>> report["heads_against_dimension"].measured
+    0.03125
+    """
+    tokens = None if tokens is None else count("tokens", tokens)
+    m, d = layer.heads, layer.dim
+    theta, w = HeadMeasures(to_numpy(layer.theta)), HeadMeasures(to_numpy(layer.w))
+    rank = float(max(m, tokens or 1, math.log(d)))
+    pairs = m > 1
+    conditions = [
+        _condition("theta_incoherence", theta.incoherence() if pairs else None, "small", 0.25),
+        _condition("theta_stable_rank", theta.stable_rank(), "large", rank),
+        _condition("theta_trace", theta.trace(), "small", 0.25),
+        _condition("theta_heavy_column", theta.heavy_column(), "small", 0.25),
+        _condition("theta_non_arithmetic", theta.non_arithmetic(), "small", 0.5),
+        _condition("theta_norms", theta.norms, "small", (1 + math.log(d)) ** 2),
+        _condition("theta_norms_comparable", theta.norm_ratio() if pairs else None, "small", 4.0),
+        _condition("theta_pairwise_distance", theta.pairwise_distance() if pairs else None, "large", 0.1),
+        _condition("theta_distinct_singular_values", theta.singular_value_gap(), "large", 1e-6),
+        _condition("theta_linear_independence", theta.linear_independence(), "large", 0.1),
+        _condition("theta_affine_independence", theta.affine_independence() if pairs else None, "large", 0.1),
+        _condition("w_incoherence", w.incoherence() if pairs else None, "small", 0.25),
+        _condition("w_stable_rank", w.stable_rank(), "large", rank),
+        _condition("w_norms_comparable", w.norm_ratio() if pairs else None, "small", 4.0),
+        _condition("heads_against_dimension", m / d, "small", 0.25),
+        _condition("tokens_against_dimension", None if tokens is None else tokens / d, "small", 0.25),
+    ]
+    conditions = _with_thresholds(conditions, dict(thresholds or {}))
+    return ConditionReport(heads=m, dim=d, tokens=tokens, conditions=tuple(conditions))
+
+
+_EXPLANATIONS = {
+    "theta_incoherence": "Heads that point in different directions can be told apart.",
+    "theta_stable_rank": "Many directions matter alike, so that logits are nearly Gaussian.",
+    "theta_trace": "The logit of a token on itself behaves like the logits on the others.",
+    "theta_heavy_column": "No single coordinate of a token decides the logits.",
+    "theta_non_arithmetic": "The logits do not lie near a lattice, as a local limit theorem needs; 1 is a lattice.",
+    "theta_norms": "Logits are at most polylogarithmic, so that patterns are seldom saturated.",
+    "theta_norms_comparable": "No head drowns the others; infinite with a zero head beside others.",
+    "theta_pairwise_distance": "No two heads attend in nearly the same way.",
+    "theta_distinct_singular_values": "Singular vectors are determined, repeated values leave them free.",
+    "theta_linear_independence": "The span of the heads has the dimension m.",
+    "theta_affine_independence": "The affine hull of the heads has the dimension m-1.",
+    "w_incoherence": "The outputs of different heads can be told apart.",
+    "w_stable_rank": "The output of a head keeps many directions of a token.",
+    "w_norms_comparable": "No head's output drowns the others; infinite with a zero head beside others.",
+    "heads_against_dimension": "The number of heads is much smaller than the dimension.",
+    "tokens_against_dimension": "The number of tokens is much smaller than the dimension.",
+}
+
+
+def _condition(
+    name: str, measured: np.ndarray | float | None, better: Literal["small", "large"], threshold: float
+) -> Condition:
+    """The condition at its default threshold; an array holds a value of every head, the worst one counts."""
+    prefix, _, _ = name.partition("_")
+    explanation = _EXPLANATIONS[name]
+    per_head = None
+    if measured is None:
+        missing = "the number of tokens was not given" if prefix == "tokens" else "one head makes no pair"
+        explanation = f"Nothing to measure, as {missing}. {explanation}"
+    elif isinstance(measured, np.ndarray):
+        per_head = tuple(float(one) for one in measured)
+        measured = max(per_head) if better == "small" else min(per_head)
+    applies_to: dict[str, Literal["Theta", "W"]] = {"theta": "Theta", "w": "W"}
+    return Condition(
+        name=name,
+        applies_to=applies_to.get(prefix, "shape"),
+        measured=measured,
+        better=better,
+        threshold=threshold,
+        verdict=_holds(measured, better, threshold),
+        per_head=per_head,
+        explanation=explanation,
+    )
+
+
+def _holds(measured: float | None, better: str, threshold: float) -> bool:
+    return measured is None or (measured <= threshold if better == "small" else measured >= threshold)
+
+
+def _with_thresholds(conditions: list[Condition], thresholds: dict[str, float]) -> list[Condition]:
+    names = [condition.name for condition in conditions]
+    unknown = [name for name in thresholds if name not in names]
+    if unknown:
+        raise ValueError(
+            f"thresholds names {', '.join(map(str, unknown))}: only {', '.join(names)} have one."
+        )
+    judged = []
+    for one in conditions:
+        bound = non_negative(f"The threshold of {one.name}", thresholds.get(one.name, one.threshold))
+        judged.append(replace(one, threshold=bound, verdict=_holds(one.measured, one.better, bound)))
+    return judged
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return "infinity" if isinstance(value, float) and math.isinf(value) else value

@@ -1,0 +1,312 @@
+"""Layers, instances and examples as safetensors files with JSON metadata, held to their format before use."""
+
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import ArrayLike
+
+from attention._arrays import require_finite, to_numpy
+from attention._containers import (
+    ALLOWED,
+    DTYPES,
+    HEADER_LIMIT,
+    guarded,
+    json_object,
+    read_npy,
+    read_safetensors,
+    wrong,
+)
+from attention.inputs import Inputs, inputs_from_json, inputs_to_json
+from attention.layer import AttentionLayer
+
+__all__ = [
+    "StoredLayer",
+    "StoredTensors",
+    "load_layer",
+    "read_arrays",
+    "read_tensors",
+    "save_layer",
+    "write_examples",
+    "write_tensors",
+]
+
+FilePath = str | os.PathLike[str]
+
+_METADATA_KEY = "attention_bounds"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class StoredTensors:
+    """What a file of this toolkit holds.
+
+    Attributes
+    ----------
+    kind : str
+        What the tensors are: "layer", "instance", "examples" or a caller's own word.
+    tensors : dict of str to array
+        The arrays by name, in alphabetical order.
+    metadata : dict
+        The JSON values stored beside them.
+    """
+
+    kind: str
+    tensors: dict[str, np.ndarray]
+    metadata: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredLayer:
+    """A layer from a file, with what the file says about it.
+
+    Attributes
+    ----------
+    layer : AttentionLayer
+        The layer.
+    inputs : Inputs or None
+        The distribution of the token matrices it was made for; None if the file names none.
+    made : dict
+        How it was made: generator, parameters, seed, version; empty if the file does not say.
+    """
+
+    layer: AttentionLayer
+    inputs: Inputs | None
+    made: dict[str, Any]
+
+
+def write_tensors(
+    path: FilePath, kind: str, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]
+) -> None:
+    """Write arrays and JSON metadata as one safetensors file.
+
+    Parameters
+    ----------
+    path : path
+        Where to; a file that is there is replaced at once when the new one is complete.
+    kind : str
+        What the tensors are; `read_tensors` can insist on it.
+    tensors : mapping of str to array
+        Finite real arrays by name: float16 to float64, or integers of 8 to 64 bits.
+    metadata : mapping of str to JSON values
+        Anything `json` writes, apart from the names "format" and "kind". Tuples come back as lists.
+
+    Raises
+    ------
+    ValueError
+        If an array is not finite or of another dtype, or the metadata has no JSON form.
+    OSError
+        If the file cannot be written; then nothing is left behind.
+
+    Notes
+    -----
+    The same content gives the same bytes. Arrays come back bit for bit, in the machine's byte order.
+    """
+    if not isinstance(kind, str) or not kind:
+        raise ValueError(f"kind is {kind!r}: a word that says what the tensors are is needed.")
+    arrays = {name: _writable_array(name, tensors[name]) for name in sorted(tensors)}
+    reserved = {"format", "kind"} & set(metadata)
+    if reserved:
+        raise ValueError(f"The metadata name {', '.join(sorted(reserved))}: choose other names.")
+    try:
+        text = json.dumps(
+            {"format": _FORMAT, "kind": kind, **metadata},
+            sort_keys=True,
+            separators=(",", ":"),
+            allow_nan=False,
+        )
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"The metadata have no JSON form: {error}.") from None
+    # each quote and backslash of the text is escaped once more in the header
+    if 2 * len(text) + sum(100 + 6 * len(name) + 24 * a.ndim for name, a in arrays.items()) > HEADER_LIMIT:
+        raise ValueError(f"The metadata take {len(text)} characters: put what is large into the tensors.")
+    _write_whole(Path(path), safetensors.numpy.save(arrays, metadata={_METADATA_KEY: text}))
+
+
+def read_tensors(path: FilePath, *, kind: str | None = None) -> StoredTensors:
+    """Read what `write_tensors` wrote.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    kind : str, optional
+        The kind it must be of; any if None.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is missing, damaged, of another kind, or holds an entry that is not finite.
+    """
+    path = Path(path)
+    tensors, about = _read(path)
+    if about is None:
+        raise wrong(path, "the file has no metadata of this toolkit; give one that the toolkit wrote")
+    if kind is not None and about["kind"] != kind:
+        raise wrong(path, f"the file is of kind {about['kind']!r:.100} where {kind!r} is needed")
+    metadata = {name: value for name, value in about.items() if name not in ("format", "kind")}
+    return StoredTensors(kind=about["kind"], tensors=tensors, metadata=metadata)
+
+
+def save_layer(
+    path: FilePath,
+    layer: AttentionLayer,
+    *,
+    inputs: Inputs | None = None,
+    made: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a layer: its parameters as data, and how they were made for the record.
+
+    Parameters
+    ----------
+    path : path
+        Where to.
+    layer : AttentionLayer
+        The layer, of any array library.
+    inputs : Inputs, optional
+        The distribution of the token matrices it is meant for.
+    made : mapping, optional
+        How it was made: generator, parameters, seed, version, as JSON values.
+
+    Raises
+    ------
+    ValueError
+        If `made` has no JSON form.
+    OSError
+        If the file cannot be written.
+    """
+    tensors = {"theta": to_numpy(layer.theta), "w": to_numpy(layer.w)}
+    described = None if inputs is None else inputs_to_json(inputs)
+    write_tensors(path, "layer", tensors, {"inputs": described, "made": dict(made or {})})
+
+
+def load_layer(path: FilePath) -> StoredLayer:
+    """Read the layer of any safetensors file that holds theta and w: a layer, an instance, or a foreign file.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is missing or damaged, or theta and w are not finite floats of one shape (m, d, d).
+    """
+    path = Path(path)
+    tensors, about = _read(path)
+    missing = [name for name in ("theta", "w") if name not in tensors]
+    if missing:
+        raise wrong(path, f"the file holds no {' and no '.join(missing)}, so it is no layer")
+    theta, w = tensors["theta"], tensors["w"]
+    for name, array in (("theta", theta), ("w", w)):
+        m, d, e = array.shape if array.ndim == 3 else (0, 0, 0)
+        if array.dtype.kind != "f" or m < 1 or d < 1 or d != e:
+            raise wrong(
+                path, f"{name} is {array.dtype} of shape {array.shape} where floats (m, d, d) are needed"
+            )
+    if theta.shape != w.shape:
+        raise wrong(path, f"theta has shape {theta.shape} and w {w.shape} where they must be equal")
+    layer = guarded(path, "theta and w make no layer", lambda: AttentionLayer(theta=theta, w=w))
+    described, made = (about or {}).get("inputs"), (about or {}).get("made") or {}
+    if not isinstance(made, dict):
+        raise wrong(path, "the file says how it was made, but not as a JSON object")
+    inputs = None
+    if described is not None:
+        inputs = guarded(
+            path, "the inputs are not described as they must be", lambda: inputs_from_json(described)
+        )
+        if inputs.d != layer.dim:
+            raise wrong(path, f"the inputs have {inputs.d} coordinates and the layer {layer.dim}")
+    return StoredLayer(layer=layer, inputs=inputs, made=made)
+
+
+def read_arrays(path: FilePath, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    """Read arrays from a ``.npy`` file (named "array") or from any safetensors file (named as there).
+
+    Parameters
+    ----------
+    path : path
+        The file; the ending ``.npy`` decides which of the two formats is read.
+    names : sequence of str, optional
+        The arrays that must be there, and the only ones given back.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is missing or damaged, lacks a name, or holds an entry that is not finite.
+    """
+    path = Path(path)
+    arrays = {"array": read_npy(path)} if path.suffix.lower() == ".npy" else read_safetensors(path)[0]
+    if names is None:
+        return arrays
+    missing = [name for name in names if name not in arrays]
+    if missing:
+        raise wrong(path, f"the file holds no array named {' and none named '.join(missing)}")
+    return {name: arrays[name] for name in names}
+
+
+def write_examples(path: FilePath, x: ArrayLike, y: ArrayLike) -> None:
+    """Write examples as one safetensors file with x and y, for `ExampleOracle.from_files`.
+
+    Parameters
+    ----------
+    path : path
+        Where to.
+    x, y : array (n, k, d)
+        Token matrices and their labels.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ or are not (n, k, d), or an entry is not finite.
+    """
+    x, y = (np.asarray(to_numpy(array)) for array in (x, y))
+    if x.ndim != 3 or x.shape != y.shape or 0 in x.shape:
+        raise ValueError(f"x has shape {x.shape} and y {y.shape}: both must be (n, k, d), and not empty.")
+    write_tensors(path, "examples", {"x": x, "y": y}, {})
+
+
+def _writable_array(name: str, array: Any) -> np.ndarray:
+    if not isinstance(name, str) or not name or name == "__metadata__" or not name.isprintable():
+        raise ValueError(f"A tensor is named {name!r}: a printable name other than __metadata__ is needed.")
+    array = np.asarray(array)
+    array = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
+    if array.dtype not in DTYPES.values():
+        raise ValueError(f"{name} is an array of {array.dtype}: {ALLOWED}.")
+    require_finite(name, array)
+    return array
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    path = Path(os.path.realpath(path))  # a link keeps pointing at what is replaced
+    if path.exists() and not path.is_file():  # a device or a pipe takes the bytes and stays what it is
+        path.write_bytes(data)
+        return
+    beside = path.parent / f".{secrets.token_hex(8)}.tmp"
+    try:
+        with beside.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
+    """The arrays of a safetensors file and, where it has them, the metadata of this toolkit."""
+    tensors, metadata = read_safetensors(path)
+    text = metadata.get(_METADATA_KEY)
+    if text is None:
+        return tensors, None
+    about = json_object(path, "metadata of this toolkit", text.encode("utf-8", "surrogatepass"))
+    if type(about.get("format")) is not int or about["format"] != _FORMAT:
+        raise wrong(
+            path, f"the file has format {about.get('format')!r:.50}; this version reads format {_FORMAT}"
+        )
+    if not isinstance(about.get("kind"), str) or not about["kind"]:
+        raise wrong(path, "the file does not say of which kind it is")
+    return tensors, about

@@ -1,0 +1,1 @@
+"""Timed comparisons, never part of the tests: ``python -m benchmarks learners``."""

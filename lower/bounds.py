@@ -1,0 +1,157 @@
+"""Query lower bounds in exact arithmetic: what one query can rule out, and how many queries that makes."""
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from attention._arrays import count
+
+if TYPE_CHECKING:
+    import sympy
+
+__all__ = [
+    "Number",
+    "eliminated_per_query",
+    "exact_fraction",
+    "number_of_parities",
+    "parity_exponent",
+    "parity_targets",
+    "query_lower_bound",
+]
+
+Number = float | Fraction | str
+
+
+def exact_fraction(name: str, value: Number | int) -> Fraction:
+    """`value` as a fraction; a float stands for the shortest decimal that prints it, so 0.1 is one tenth.
+
+    Raises
+    ------
+    ValueError
+        If `value` is not a finite number.
+    """
+    # by its own repr: numpy scalars print their type as well
+    text = repr(float(value)) if isinstance(value, float) else value
+    try:
+        return Fraction(text)
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        raise ValueError(
+            f"{name} is {value!r}: a finite number, a fraction or a decimal text is needed."
+        ) from None
+
+
+def eliminated_per_query(tolerance: Number) -> int:
+    """M* = ceil(1/tau^2) - 1: the most candidates that one correlational query of tolerance tau can rule out.
+
+    Parameters
+    ----------
+    tolerance : float, Fraction or str
+        The tolerance tau, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If `tolerance` is not in (0, 1).
+
+    Notes
+    -----
+    The candidates f_S are orthonormal (the known part taken off, scaled to norm 1) and a query h has norm at
+    most 1. An oracle that replies with what the known part alone gives is wrong by <h, f_S> on candidate S, a
+    valid reply unless |<h, f_S>| > tau. Bessel's inequality sum_S <h, f_S>^2 <= 1 allows fewer than 1/tau^2
+    of those.
+
+    References
+    ----------
+    The argument is that of Blum et al. 1994; this form is derived here.
+
+    Examples
+    --------
+    >>> [eliminated_per_query(tau) for tau in (0.9, 0.5, 0.3, 0.1, 0.05)]
+    [1, 3, 11, 99, 399]
+    """
+    tau = exact_fraction("tolerance", tolerance)
+    if not 0 < tau < 1:
+        raise ValueError(f"tolerance is {tolerance}: a number above 0 and below 1 is needed.")
+    return math.ceil(1 / tau**2) - 1
+
+
+def query_lower_bound(targets: int, tolerance: Number, *, success: Number | int = 1) -> int:
+    """The fewest correlational queries with which a learner can tell `targets` orthogonal candidates apart.
+
+    Parameters
+    ----------
+    targets : int
+        The number N of pairwise orthogonal candidates.
+    tolerance : float, Fraction or str
+        The tolerance tau of the queries, in (0, 1).
+    success : float, Fraction or str
+        The probability with which a randomised learner must succeed; 1 for a deterministic learner.
+
+    Returns
+    -------
+    int
+        ceil((success N - 1) / M*) with M* from `eliminated_per_query`; never below 0.
+
+    Notes
+    -----
+    While more than one candidate is consistent with all replies, a learner that stops is wrong on one of
+    them, and the reply of the known part rules out at most M* candidates a query.
+
+    Examples
+    --------
+    >>> query_lower_bound(9139, 0.1)  # three hidden bits among 39
+    93
+    """
+    targets = count("targets", targets)
+    share = exact_fraction("success", success)
+    if not 0 < share <= 1:
+        raise ValueError(f"success is {success}: a probability above 0 and at most 1 is needed.")
+    return max(0, math.ceil((share * targets - 1) / eliminated_per_query(tolerance)))
+
+
+def number_of_parities(dim: int, bits: int) -> int:
+    """C(d - 1, l): the parities of `bits` coordinates that leave one of `dim` out for the gate."""
+    return math.comb(count("dim", dim) - 1, count("bits", bits, least=0))
+
+
+def parity_exponent(heads: int) -> int:
+    """2m - 1: the power of d with which the number of parities hidden by m heads grows.
+
+    Examples
+    --------
+    >>> parity_exponent(2)
+    3
+    """
+    return 2 * count("heads", heads) - 1
+
+
+def parity_targets(heads: int, *, symbol: Any = None) -> "sympy.Poly":
+    """The number C(d - 1, 2m - 1) of parities that m heads hide, as a polynomial in d.
+
+    Parameters
+    ----------
+    heads : int
+        The number m of heads.
+    symbol : sympy.Symbol, optional
+        What stands for d; ``Symbol("d", integer=True, positive=True)`` when left out.
+
+    Returns
+    -------
+    sympy.Poly
+        A polynomial of degree 2m - 1 with rational coefficients.
+
+    References
+    ----------
+    Derived here; the paper states the d^Omega(m) form without the constant in the exponent.
+
+    Examples
+    --------
+    >>> parity_targets(2).as_expr().factor()
+    (d - 3)*(d - 2)*(d - 1)/6
+    """
+    import sympy  # half a second to import, and nothing else here needs it
+
+    d = sympy.Symbol("d", integer=True, positive=True) if symbol is None else symbol
+    bits = parity_exponent(heads)
+    falling = sympy.prod([d - 1 - step for step in range(bits)])
+    return sympy.Poly(sympy.expand(falling / sympy.factorial(bits)), d)

@@ -1,0 +1,136 @@
+"""Why an instance is hard: statements with numbers, each saying how far it can be trusted."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+__all__ = ["Certificate", "Statement", "Status"]
+
+Status = Literal["proved", "derived", "measured"]
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One fact about an instance.
+
+    Parameters
+    ----------
+    name : str
+        What the number is, in a few words.
+    value : bool, int, float or str
+        The number; integers of any size are exact.
+    meaning : str
+        The sentence a reader should take away.
+    status : {"proved", "derived", "measured"}
+        ``proved``: a theorem, its proof in the `source`. ``derived``: worked out in this project, checked by
+        enumeration of small cases. ``measured``: seen in experiments, no more than that.
+    source : str
+        Where the proof, the derivation or the measurement is.
+    """
+
+    name: str
+    value: Value
+    meaning: str
+    status: Status
+    source: str
+
+    def __post_init__(self) -> None:
+        for field in ("name", "meaning", "source"):
+            text = getattr(self, field)
+            if not isinstance(text, str) or not text:
+                raise ValueError(
+                    f"The {field} of a statement is {text!r}: a text that is not empty is needed."
+                )
+        if self.status not in get_args(Status):
+            raise ValueError(
+                f"The status of {self.name!r} is {self.status!r}: {', '.join(get_args(Status))} are allowed."
+            )
+        if not isinstance(self.value, bool | int | float | str):
+            raise ValueError(
+                f"The value of {self.name!r} is of {type(self.value).__name__}: a number or a text is needed."
+            )
+        if isinstance(self.value, float) and not math.isfinite(self.value):
+            raise ValueError(f"The value of {self.name!r} is {self.value}: a finite number is needed.")
+
+    def __str__(self) -> str:
+        value = f"{self.value:.6g}" if isinstance(self.value, float) else str(self.value)
+        return f"{self.name}: {value} ({self.status}). {self.meaning} [{self.source}]"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The statements that say why instances of a family are hard, and for whom they are not.
+
+    Parameters
+    ----------
+    family : str
+        The family's name.
+    statements : tuple of Statement
+        The facts, names distinct.
+
+    Examples
+    --------
+    >>> sides = Statement("sides", 2, "A coin has two.", "proved", "Derived here")
+    >>> certificate = Certificate("coins", (sides,))
+    >>> print(certificate)
+    Certificate of the family coins
+      sides: 2 (proved). A coin has two. [Derived here]
+    >>> certificate["sides"].value
+    2
+    """
+
+    family: str
+    statements: tuple[Statement, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.family, str) or not self.family:
+            raise ValueError(f"The family of a certificate is {self.family!r}: a name is needed.")
+        statements = tuple(self.statements)
+        names = [one.name for one in statements]
+        if len(set(names)) != len(names):
+            raise ValueError("Two statements of the certificate have one name: names must be distinct.")
+        object.__setattr__(self, "statements", statements)
+
+    def __iter__(self) -> Iterator[Statement]:
+        return iter(self.statements)
+
+    def __getitem__(self, name: str) -> Statement:
+        for one in self.statements:
+            if one.name == name:
+                return one
+        raise KeyError(name)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [f"Certificate of the family {self.family}", *(f"  {one}" for one in self.statements)]
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The certificate as plain JSON values; `from_json` gives it back."""
+        return {"family": self.family, "statements": [asdict(one) for one in self.statements]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Certificate":
+        """The certificate that `to_json` wrote.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing, superfluous or of a wrong kind.
+        """
+        if not isinstance(data, Mapping) or set(data) != {"family", "statements"}:
+            raise ValueError("A certificate needs a family and statements, and nothing else.")
+        if not isinstance(data["statements"], list | tuple):
+            raise ValueError("The statements of a certificate must be a list.")
+        wanted = set(Statement.__dataclass_fields__)
+        for one in data["statements"]:
+            if not isinstance(one, Mapping) or set(one) != wanted:
+                raise ValueError(
+                    f"A statement of a certificate needs {', '.join(sorted(wanted))}, and nothing else."
+                )
+            if one["status"] not in get_args(Status):
+                allowed = ", ".join(get_args(Status))
+                raise ValueError(f"A statement has the status {one['status']!r}: {allowed} are allowed.")
+        return cls(family=data["family"], statements=tuple(Statement(**one) for one in data["statements"]))

@@ -1,0 +1,177 @@
+"""A hard instance: a layer, its secret, what is known in advance and why it is hard; also as one file."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from attention import AttentionLayer, FileFormatError, Inputs, inputs_from_json, inputs_to_json
+from attention._arrays import is_numpy, non_negative, to_numpy
+from attention._containers import guarded
+from attention.files import read_tensors, write_tensors
+from lower.certificate import Certificate
+from lower.known import LinearKnownPart
+
+__all__ = ["HardInstance", "load_instance", "save_instance"]
+
+_KIND = "instance"
+_TENSORS = ("theta", "w", "secret", "known_mixing", "known_projection")
+_METADATA = ("family", "inputs", "certificate", "realisation_error", "parameters")
+
+
+@dataclass(frozen=True, eq=False)
+class HardInstance:
+    """A target that is hard to learn, with everything needed to judge a learner on it.
+
+    Parameters
+    ----------
+    family : str
+        The family it was drawn from.
+    layer : AttentionLayer
+        The target, NumPy parameters.
+    inputs : Inputs
+        The distribution of the token matrices.
+    secret : array of int
+        What a learner does not know; its meaning is the family's.
+    known : LinearKnownPart
+        The part of the target that is the same for every secret.
+    certificate : Certificate
+        Why the family is hard, and for whom it is not.
+    realisation_error : float
+        Proved supremum, over all inputs, of the Euclidean norm of a row of `layer` minus the family's ideal
+        target, in exact arithmetic on the stored numbers. Evaluating the layer in floating point adds
+        rounding of the order of the machine precision times the sum of the heads' coefficients.
+    parameters : mapping of str to JSON values
+        The family's parameters, all of them public: nothing here depends on the secret.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit together.
+    """
+
+    family: str
+    layer: AttentionLayer
+    inputs: Inputs
+    secret: Int[np.ndarray, "..."]
+    known: LinearKnownPart
+    certificate: Certificate
+    realisation_error: float
+    parameters: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.family, str) or not self.family:
+            raise ValueError(f"The family is {self.family!r}: a name is needed.")
+        if self.certificate.family != self.family:
+            raise ValueError(
+                f"The certificate is of the family {self.certificate.family!r} and the instance of "
+                f"{self.family!r}: they must agree."
+            )
+        if not is_numpy(self.layer.theta):
+            raise ValueError("The layer's parameters are not NumPy arrays: convert it with layer.map first.")
+        sizes = {"layer": self.layer.dim, "inputs": self.inputs.d, "known part": self.known.d}
+        if len(set(sizes.values())) != 1:
+            raise ValueError(f"The dimensions differ, {_listed(sizes)}: they must agree.")
+        sizes = {"inputs": self.inputs.k, "known part": self.known.k}
+        if len(set(sizes.values())) != 1:
+            raise ValueError(f"The numbers of tokens differ, {_listed(sizes)}: they must agree.")
+        secret = to_numpy(self.secret)
+        if secret.dtype.kind not in "iu" or secret.size < 1:
+            raise ValueError(
+                f"secret has shape {secret.shape} of {secret.dtype}: whole numbers, at least one, are needed."
+            )
+        secret = np.array(secret, dtype=np.int64)
+        secret.flags.writeable = False
+        try:
+            parameters = json.loads(json.dumps(dict(self.parameters), allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"The parameters have no JSON form: {error}.") from None
+        object.__setattr__(self, "secret", secret)
+        object.__setattr__(self, "parameters", parameters)
+        object.__setattr__(
+            self, "realisation_error", non_negative("realisation_error", self.realisation_error)
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"HardInstance(family={self.family!r}, heads={self.layer.heads}, tokens={self.inputs.k}, "
+            f"dim={self.layer.dim})"
+        )
+
+
+def save_instance(path: str | Path, instance: HardInstance, *, made: Mapping[str, Any] | None = None) -> None:
+    """Write an instance as one safetensors file; `load_instance` gives it back bit for bit.
+
+    Parameters
+    ----------
+    path : str or Path
+        Where to write.
+    instance : HardInstance
+        What to write.
+    made : mapping, optional
+        How the instance was made (command, seed, versions): plain JSON values, for readers of the file only.
+
+    Notes
+    -----
+    The file holds theta and w under the names of a layer file, so whatever reads layers reads the target too.
+    """
+    tensors = {
+        "theta": instance.layer.theta,
+        "w": instance.layer.w,
+        "secret": instance.secret,
+        "known_mixing": instance.known.mixing,
+        "known_projection": instance.known.projection,
+    }
+    metadata: dict[str, Any] = {
+        "family": instance.family,
+        "inputs": inputs_to_json(instance.inputs),
+        "certificate": instance.certificate.to_json(),
+        "realisation_error": instance.realisation_error,
+        "parameters": dict(instance.parameters),
+    }
+    if made is not None:
+        metadata["made"] = dict(made)
+    write_tensors(path, _KIND, tensors, metadata)
+
+
+def load_instance(path: str | Path) -> HardInstance:
+    """Read the instance that `save_instance` wrote.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is missing, truncated, of another kind, or its parts do not make an instance.
+    """
+    stored = read_tensors(path, kind=_KIND)
+    tensors, metadata = stored.tensors, stored.metadata
+    missing = [name for name in _TENSORS if name not in tensors]
+    missing += [name for name in _METADATA if name not in metadata]
+    if missing:
+        raise FileFormatError(f"{path}: the file holds no {', no '.join(missing)}, so it is no instance.")
+    return guarded(Path(path), "its parts make no instance", lambda: _assembled(tensors, metadata))
+
+
+def _assembled(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:
+    for name in _TENSORS:
+        if tensors[name].dtype.kind != ("i" if name == "secret" else "f"):
+            raise ValueError(f"{name} is an array of {tensors[name].dtype}")
+    if not isinstance(metadata["parameters"], Mapping) or isinstance(metadata["realisation_error"], bool):
+        raise ValueError("parameters is no object or realisation_error no number")
+    return HardInstance(
+        family=metadata["family"],
+        layer=AttentionLayer(theta=tensors["theta"], w=tensors["w"]),
+        inputs=inputs_from_json(metadata["inputs"]),
+        secret=tensors["secret"],
+        known=LinearKnownPart(mixing=tensors["known_mixing"], projection=tensors["known_projection"]),
+        certificate=Certificate.from_json(metadata["certificate"]),
+        realisation_error=metadata["realisation_error"],
+        parameters=metadata["parameters"],
+    )
+
+
+def _listed(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())

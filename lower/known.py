@@ -1,0 +1,133 @@
+"""The part of a hard target that everyone knows in advance: a fixed linear function of the tokens."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from jaxtyping import Float, Shaped
+from numpy.typing import ArrayLike
+
+from attention._arrays import as_floating, count, namespace, require_finite, to_numpy
+
+__all__ = ["LinearKnownPart"]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearKnownPart:
+    """The known part K(X) = M X P of a target: a mixing M of the tokens, a projection P of the coordinates.
+
+    Errors on hard targets are measured with K taken off the target's energy, since a learner that finds K has
+    found nothing that was hidden.
+
+    Parameters
+    ----------
+    mixing : array (k, k)
+        M: how the tokens are mixed.
+    projection : array (d, d)
+        P: what is done to each mixed token.
+
+    Raises
+    ------
+    ValueError
+        If the arrays are not square matrices of finite real numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> known = LinearKnownPart.from_gate(-3.0, 1.0, gate=0, direction=np.array([1.0, 0.0]))
+    >>> known(np.array([[1.0, 1.0], [1.0, -1.0]]))  # off the gate: C x_11 in both rows
+    array([[-3.,  0.],
+           [-3.,  0.]])
+    >>> known(np.array([[1.0, 1.0], [-1.0, 1.0]]))  # on the gate: c0 x_11, c0 x_21
+    array([[ 1.,  0.],
+           [-1.,  0.]])
+    """
+
+    mixing: Float[np.ndarray, "k k"]
+    projection: Float[np.ndarray, "d d"]
+
+    def __post_init__(self) -> None:
+        for name in ("mixing", "projection"):
+            array = np.array(to_numpy(getattr(self, name)), dtype=np.float64)
+            if array.ndim != 2 or array.shape[0] < 1 or array.shape[0] != array.shape[1]:
+                raise ValueError(f"{name} has shape {array.shape}: a square matrix is needed.")
+            require_finite(name, array)
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def zero(cls, k: int, d: int) -> "LinearKnownPart":
+        """Nothing known in advance about a target on `k` tokens in `d` coordinates."""
+        k, d = count("k", k), count("d", d)
+        return cls(mixing=np.zeros((k, k)), projection=np.zeros((d, d)))
+
+    @classmethod
+    def from_gate(cls, c: float, c0: float, *, gate: int, direction: ArrayLike) -> "LinearKnownPart":
+        """The known part K = C a_g [1; 1] w^T + c0 u_g [1; -1] w^T of a staircase on two tokens.
+
+        Parameters
+        ----------
+        c : float
+            C, the sum of the heads' coefficients: what is seen off the gate.
+        c0 : float
+            The constant part of the staircase: what is seen on the gate.
+        gate : int
+            The gate coordinate g; a = (x_1 + x_2)/2 and u = (x_1 - x_2)/2.
+        direction : array (d,)
+            The output direction w.
+        """
+        w = np.asarray(direction, dtype=np.float64)
+        if w.ndim != 1 or not 0 <= gate < len(w):
+            raise ValueError(
+                f"gate is {gate} and direction has shape {w.shape}: a coordinate of a vector is needed."
+            )
+        own, other = (c + c0) / 2, (c - c0) / 2
+        return cls(
+            mixing=np.array([[own, other], [other, own]]), projection=np.outer(np.eye(len(w))[gate], w)
+        )
+
+    @property
+    def k(self) -> int:
+        """The number of tokens."""
+        return int(self.mixing.shape[0])
+
+    @property
+    def d(self) -> int:
+        """The number of coordinates of a token."""
+        return int(self.projection.shape[0])
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing is known in advance."""
+        return not (self.mixing.any() and self.projection.any())
+
+    def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
+        """K on the token matrices `x`, in the array type of `x`; O(n k d (k + d)).
+
+        Raises
+        ------
+        ValueError
+            If `x` is not (..., k, d).
+        """
+        xp = namespace(x)
+        if x.ndim < 2 or tuple(x.shape[-2:]) != (self.k, self.d):
+            raise ValueError(f"x has shape {tuple(x.shape)}: (..., {self.k}, {self.d}) is needed.")
+        x = as_floating(x, xp.asarray(0.0).dtype, xp)
+        mixing, projection = (
+            # a copy: torch warns about read-only memory
+            xp.asarray(np.array(array), dtype=x.dtype, device=array_api_compat.device(x))
+            for array in (self.mixing, self.projection)
+        )
+        return xp.matmul(mixing, xp.matmul(x, projection))
+
+    def describe(self) -> str:
+        """What is known, as a sentence."""
+        if self.is_zero:
+            return "Nothing is known in advance: the known part is zero."
+        rank = int(np.linalg.matrix_rank(self.projection))
+        rows = "; ".join(" ".join(f"{one:.6g}" for one in row) for row in self.mixing)
+        return (
+            f"Known in advance: K(X) = M X P with the mixing M = [{rows}] of the {self.k} tokens "
+            f"and a projection P of rank {rank} in {self.d} coordinates."
+        )

@@ -1,0 +1,274 @@
+"""The staircase gadget: heads that compute a step function of an integer form of two Boolean tokens."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+from scipy.special import expit
+
+from attention import AttentionLayer
+from attention._arrays import count, require_finite, to_numpy
+
+__all__ = ["SATURATED_SLOPE", "ErrorBound", "Staircase"]
+
+SATURATED_SLOPE = 40.0
+"""A slope at which the float64 softmax is exactly 0 or 1 half a unit off a threshold (38 already is)."""
+
+
+@dataclass(frozen=True)
+class ErrorBound:
+    """An upper bound on a realisation error, and the sentence that says why it holds.
+
+    Attributes
+    ----------
+    value : float
+        The bound, in exact arithmetic.
+    reason : str
+        Which argument gave it.
+    """
+
+    value: float
+    reason: str
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return f"at most {self.value:.4g}: {self.reason}"
+
+
+@dataclass(frozen=True, eq=False)
+class Staircase:
+    """A function of an integer linear form of two Boolean tokens, built from attention heads.
+
+    With the gate coordinate g, tokens x_1, x_2 in {-1, 1}^d and the form T = <v, 1[x_1j != x_2j]>, it gives
+
+    * on the gate (x_1g != x_2g): x_1g s(T) w in row 1 and x_2g s(T) w in row 2,
+      where s(T) = sum_i c_i tanh(beta_i (T - t_i)),
+    * off the gate: x_1g (sum_i c_i) w in both rows.
+
+    Parameters
+    ----------
+    form : array of int (d,)
+        The integer coefficients v; v_g = 0.
+    thresholds : array (m,)
+        The thresholds t_i, half-integers, so that no value of T ever meets one.
+    coefficients : array (m,)
+        The step sizes c_i: the limit jumps by 2 c_i at t_i.
+    slopes : float or array (m,)
+        The slopes beta_i > 0; one number serves all heads.
+    gate : int
+        The gate coordinate g.
+    direction : array (d,), optional
+        The output direction w; the gate's unit vector when left out.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, an entry is not finite, a slope is not positive, a threshold is not a
+        half-integer, or the form does not leave the gate out.
+
+    Notes
+    -----
+    Head i has Theta_i = beta_i (diag(v) - t_i e_g e_g^T) and W_i = c_i e_g w^T. With u = (x_1 - x_2)/2 and
+    a = (x_1 + x_2)/2, a_j u_j = 0 and u_j^2 = 1[x_1j != x_2j], so the logit difference
+    x_1 Theta_i (x_1 - x_2)^T is 2 beta_i (T - t_i) on the gate, row 2's is its negative, and a softmax over
+    two logits that differ by z has p_1 - p_2 = tanh(z/2).
+
+    References
+    ----------
+    Derived here.
+
+    Examples
+    --------
+    A bump: 1 where T is 1 or 2, else 0.
+
+    >>> import numpy as np
+    >>> stairs = Staircase(form=np.array([0, 1, 1, 1]), thresholds=np.array([0.5, 2.5]),
+    ...                    coefficients=np.array([0.5, -0.5]), slopes=40.0)
+    >>> stairs.reachable()
+    array([0, 1, 2, 3])
+    >>> stairs.limit(stairs.reachable())
+    array([0., 1., 1., 0.])
+    >>> stairs.layer()
+    AttentionLayer(heads=2, dim=4, dtype=float64)
+    """
+
+    form: Int[np.ndarray, " d"]
+    thresholds: Float[np.ndarray, " m"]
+    coefficients: Float[np.ndarray, " m"]
+    slopes: Float[np.ndarray, " m"] | float = SATURATED_SLOPE
+    gate: int = 0
+    direction: Float[np.ndarray, " d"] | None = None
+
+    def __post_init__(self) -> None:
+        form = to_numpy(self.form)
+        if form.ndim != 1 or len(form) < 1 or form.dtype.kind not in "iu":
+            raise ValueError(f"form has shape {form.shape} of {form.dtype}: (d,) whole numbers are needed.")
+        d = len(form)
+        gate = count("gate", self.gate, least=0)
+        if gate >= d:
+            raise ValueError(f"gate is {gate}: a coordinate from 0 to {d - 1} is needed.")
+        if form[gate] != 0:
+            raise ValueError(f"form is {form[gate]} at the gate coordinate {gate}: it must be 0 there.")
+        thresholds, coefficients = (
+            _vector(name, getattr(self, name)) for name in ("thresholds", "coefficients")
+        )
+        if len(thresholds) != len(coefficients):
+            raise ValueError(
+                f"There are {len(thresholds)} thresholds and {len(coefficients)} coefficients: "
+                "one each a head is needed."
+            )
+        slopes = _vector(
+            "slopes", np.full(len(thresholds), self.slopes) if np.ndim(self.slopes) == 0 else self.slopes
+        )
+        if len(slopes) != len(thresholds):
+            raise ValueError(
+                f"There are {len(slopes)} slopes for {len(thresholds)} heads: one, or one each, is needed."
+            )
+        if np.any(slopes <= 0):
+            raise ValueError(f"The least slope is {slopes.min()}: slopes above 0 are needed.")
+        if np.any(np.mod(thresholds, 1.0) != 0.5):
+            raise ValueError(
+                "The thresholds are not all half-integers: take t = n + 1/2, which no value of T meets."
+            )
+        direction = np.eye(d)[gate] if self.direction is None else _vector("direction", self.direction)
+        if len(direction) != d:
+            raise ValueError(f"direction has {len(direction)} entries: {d}, as many as the form, are needed.")
+        fixed = {
+            "form": np.array(form, dtype=np.int64),
+            "thresholds": thresholds,
+            "coefficients": coefficients,
+            "slopes": slopes,
+            "direction": direction,
+        }
+        for name, array in fixed.items():
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "gate", gate)
+
+    @property
+    def heads(self) -> int:
+        """The number m of heads."""
+        return len(self.thresholds)
+
+    @property
+    def dim(self) -> int:
+        """The number d of coordinates of a token."""
+        return len(self.form)
+
+    def layer(self) -> AttentionLayer:
+        """The attention layer that computes this staircase on two Boolean tokens; O(m d^2) numbers."""
+        theta = np.zeros((self.heads, self.dim, self.dim))
+        own = np.arange(self.dim)
+        theta[:, own, own] = np.outer(self.slopes, self.form)
+        theta[:, self.gate, self.gate] = -np.asarray(self.slopes) * self.thresholds
+        w = np.zeros_like(theta)
+        w[:, self.gate, :] = np.outer(self.coefficients, np.asarray(self.direction))
+        return AttentionLayer(theta=theta, w=w)
+
+    def values(self, t: Shaped[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+        """s(T) = sum_i c_i tanh(beta_i (T - t_i)) at the finite slopes, in float64."""
+        return np.tanh(self.slopes * self._distances(t)) @ self.coefficients
+
+    def limit(self, t: Shaped[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+        """The step function sum_i c_i sign(T - t_i), which `values` tends to as all slopes grow."""
+        return np.sign(self._distances(t)) @ self.coefficients
+
+    def decimal_values(self, t: Sequence[int] | Int[np.ndarray, " n"], *, digits: int = 50) -> list[Decimal]:
+        """`values` in decimal arithmetic of `digits` digits: what the stored numbers mean, unrounded."""
+        heads = [
+            tuple(Decimal(float(one)) for one in head)
+            for head in zip(self.coefficients, np.asarray(self.slopes), self.thresholds, strict=True)
+        ]
+        with localcontext(Context(prec=count("digits", digits))):
+            return [
+                sum(
+                    (c * _decimal_tanh(beta * (Decimal(int(one)) - own)) for c, beta, own in heads),
+                    Decimal(0),
+                )
+                for one in t
+            ]
+
+    def reachable(self) -> Int[np.ndarray, " values"]:
+        """Every value the form T takes, in increasing order: the subset sums of v; O(d sum|v|)."""
+        form = self.form
+        least, most = int(form[form < 0].sum()), int(form[form > 0].sum())
+        reached = np.zeros(most - least + 1, dtype=bool)
+        reached[-least] = True
+        for step in form[form != 0]:
+            before = reached.copy()
+            if step > 0:
+                reached[step:] |= before[:-step]
+            else:
+                reached[:step] |= before[-step:]
+        return np.flatnonzero(reached) + least
+
+    def error(self) -> float:
+        """The supremum over every reachable T of |values - limit|, by enumeration; O(m d sum|v|).
+
+        It is computed without cancellation, so it is right to many digits even far below 1e-16, where
+        `values` and `limit` round to the same float64 numbers. Times |w| it bounds the Euclidean norm of a
+        row's error, on every input: off the gate the layer has no error at all.
+        """
+        distances = self._distances(self.reachable())
+        return float(
+            np.abs((-np.sign(distances) * _tanh_deficit(self.slopes * distances)) @ self.coefficients).max()
+        )
+
+    def error_bound(self) -> ErrorBound:
+        """A proved bound on `error`: in closed form for one slope beta and distinct thresholds.
+
+        Notes
+        -----
+        The closed form is 4 max|c| e^-beta / (1 - e^(-2 beta)). Proof: 1 - tanh(z) = 2/(e^(2z) + 1) is at
+        most 2 e^(-2z) for z >= 0, so head i is off its limit by at most 2 |c_i| e^(-2 beta |T - t_i|). The
+        distances |T - t_i| of an integer from distinct half-integers lie in {1/2, 3/2, ...} and each occurs
+        at most twice, once on either side, so the sum is at most 4 max|c| sum_{j>=0} e^(-beta (2j+1)), a
+        geometric series.
+
+        Where slopes differ or thresholds repeat, the bound is the exact enumeration of `error` and says so.
+
+        References
+        ----------
+        Derived here.
+        """
+        slopes = np.asarray(self.slopes)
+        if np.all(slopes == slopes[0]) and len(np.unique(self.thresholds)) == self.heads:
+            beta = float(slopes[0])
+            largest = float(np.abs(self.coefficients).max())
+            return ErrorBound(
+                4 * largest * math.exp(-beta) / -math.expm1(-2 * beta),
+                "one slope and distinct half-integer thresholds, so 4 max|c| e^-b / (1 - e^-2b) applies",
+            )
+        return ErrorBound(
+            self.error(),
+            "slopes differ or thresholds repeat, so every reachable value of the form was enumerated",
+        )
+
+    def _distances(self, t: np.ndarray) -> np.ndarray:
+        return np.asarray(t, dtype=np.float64)[..., None] - self.thresholds
+
+
+def _vector(name: str, values: object) -> np.ndarray:
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is not an array of numbers: one number a head is needed.") from None
+    if array.ndim != 1 or len(array) < 1:
+        raise ValueError(f"{name} has shape {array.shape}: a vector of at least one entry is needed.")
+    require_finite(name, array)
+    return array
+
+
+def _tanh_deficit(z: np.ndarray) -> np.ndarray:
+    # 1 - tanh|z|, without the cancellation of subtracting
+    return 2.0 * expit(-2.0 * np.abs(z))
+
+
+def _decimal_tanh(z: Decimal) -> Decimal:
+    grown = (2 * z).exp()
+    return (grown - 1) / (grown + 1)

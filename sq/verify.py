@@ -1,0 +1,203 @@
+"""Whether a layer is the parity it claims to be: checked on inputs, without the algebra that built it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from numpy.typing import ArrayLike
+
+from attention import AttentionLayer, BooleanInputs
+from attention._arrays import count, non_negative
+from attention.inputs import Rng
+from lower import HardInstance, LinearKnownPart, all_sign_matrices
+
+__all__ = [
+    "ParityVerification",
+    "is_parity_realisation",
+    "parity_target",
+    "verify_parity_instance",
+]
+
+_EXHAUSTIVE_BITS = 16
+_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class ParityVerification:
+    """What comparing a layer with its parity gave.
+
+    Attributes
+    ----------
+    max_error : float
+        The largest Euclidean norm of a row of layer minus target on the inputs checked, float64 rounding
+        included.
+    amplitude : float
+        The average over the gate of the unknown part along the parity: 1 for a true realisation.
+    inputs_checked : int
+        How many token matrices were compared.
+    exhaustive : bool
+        Whether those were all there are; else `max_error` is a lower bound on the supremum.
+    """
+
+    max_error: float
+    amplitude: float
+    inputs_checked: int
+    exhaustive: bool
+
+    def __str__(self) -> str:
+        which = "all" if self.exhaustive else "random"
+        return (
+            f"Largest row error {self.max_error:.3g} on {self.inputs_checked} inputs ({which}), "
+            f"amplitude {self.amplitude:.12g}."
+        )
+
+
+def parity_target(
+    x: Shaped[np.ndarray, "*n 2 d"],
+    secret: ArrayLike,
+    *,
+    known: LinearKnownPart,
+    gate: int,
+    direction: ArrayLike,
+    amplitude: float = 1.0,
+) -> Float[np.ndarray, "*n 2 d"]:
+    """The definition: K(X) + amplitude u_g chi_S(y) [1; -1] w^T, u = (x_1 - x_2)/2, y_j = x_1j x_2j.
+
+    Parameters
+    ----------
+    x : array (..., 2, d)
+        Boolean token matrices.
+    secret : array of int
+        The coordinates in S.
+    known : LinearKnownPart
+        K.
+    gate, direction, amplitude : int, array (d,), float
+        g, w and the amplitude of the unknown part.
+    """
+    first, second = x[..., 0, :], x[..., 1, :]
+    chosen = np.asarray(secret, dtype=np.int64)
+    parity = np.prod(first[..., chosen] * second[..., chosen], axis=-1)
+    signal = amplitude * parity * (first[..., gate] - second[..., gate]) / 2
+    rows = np.stack([signal, -signal], axis=-1)
+    return known(x) + rows[..., None] * np.asarray(direction, dtype=np.float64)
+
+
+def verify_parity_instance(
+    instance: HardInstance, *, rng: Rng = None, samples: int = 20_000
+) -> ParityVerification:
+    """Compare the layer of a parity instance with the definition of its target.
+
+    Parameters
+    ----------
+    instance : HardInstance
+        Of the family "sq-parity".
+    rng : optional
+        Anything `numpy.random.default_rng` accepts (SPEC 7); draws inputs where there are too many to try
+        all.
+    samples : int
+        How many inputs to draw then.
+
+    Raises
+    ------
+    ValueError
+        If the instance is of another family.
+
+    Notes
+    -----
+    All 2^(2d) inputs are tried for d <= 8, in blocks; `samples` random ones beyond.
+
+    Examples
+    --------
+    >>> from sq import make_parity_instance
+    >>> checked = verify_parity_instance(make_parity_instance(dim=5, heads=2, rng=0))
+    >>> checked.exhaustive, checked.inputs_checked, checked.max_error < 1e-12
+    (True, 1024, True)
+    """
+    if instance.family != "sq-parity":
+        raise ValueError(f"The instance is of the family {instance.family!r}: one of sq-parity is needed.")
+    own = instance.parameters
+    gate, w = int(own["gate"]), np.asarray(own["direction"], dtype=np.float64)
+    return _verify(
+        instance.layer,
+        instance.secret,
+        instance.known,
+        gate,
+        w,
+        float(own["amplitude"]),
+        rng=rng,
+        samples=samples,
+    )
+
+
+def is_parity_realisation(
+    layer: AttentionLayer,
+    secret: ArrayLike,
+    *,
+    known: LinearKnownPart,
+    gate: int = 0,
+    direction: ArrayLike | None = None,
+    tolerance: float = 1e-9,
+    rng: Rng = None,
+    samples: int = 20_000,
+) -> bool:
+    """Whether `layer` is `known` plus the parity of the coordinates `secret`, up to `tolerance`.
+
+    All inputs are tried for d <= 8; beyond, "yes" means that `samples` random inputs did not refute it.
+
+    Parameters
+    ----------
+    layer : AttentionLayer
+        The layer, NumPy parameters.
+    secret : array of int
+        The coordinates in S.
+    known : LinearKnownPart
+        The known part.
+    gate, direction : int, array (d,), optional
+        The gate coordinate, and the output direction; the gate's unit vector when left out.
+    tolerance : float
+        The largest Euclidean norm of a row's error that passes.
+    rng, samples : optional
+        As in `verify_parity_instance`.
+    """
+    w = np.eye(layer.dim)[gate] if direction is None else np.asarray(direction, dtype=np.float64)
+    checked = _verify(layer, np.asarray(secret), known, gate, w, 1.0, rng=rng, samples=samples)
+    return checked.max_error <= non_negative("tolerance", tolerance)
+
+
+def _verify(
+    layer: AttentionLayer,
+    secret: np.ndarray,
+    known: LinearKnownPart,
+    gate: int,
+    direction: np.ndarray,
+    amplitude: float,
+    *,
+    rng: Rng,
+    samples: int,
+) -> ParityVerification:
+    d = layer.dim
+    exhaustive = 2 * d <= _EXHAUSTIVE_BITS
+    total = 1 << (2 * d) if exhaustive else count("samples", samples)
+    rng = np.random.default_rng(rng)
+    worst, along, weight = 0.0, 0.0, 0.0
+    for start in range(0, total, _BLOCK):
+        stop = min(start + _BLOCK, total)
+        x = (
+            all_sign_matrices(2, d, start, stop)
+            if exhaustive
+            else BooleanInputs(2, d).sample(stop - start, rng=rng)
+        )
+        output, fixed = layer(x), known(x)
+        target = parity_target(x, secret, known=known, gate=gate, direction=direction, amplitude=amplitude)
+        pattern = parity_target(
+            x, secret, known=LinearKnownPart.zero(2, d), gate=gate, direction=direction, amplitude=1.0
+        )
+        worst = max(worst, float(np.linalg.norm(output - target, axis=-1).max()))
+        along += float(np.sum((output - fixed) * pattern))
+        weight += float(np.sum(pattern**2))
+    return ParityVerification(
+        max_error=worst,
+        amplitude=along / weight if weight > 0 else 0.0,
+        inputs_checked=total,
+        exhaustive=exhaustive,
+    )

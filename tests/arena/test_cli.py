@@ -1,0 +1,225 @@
+"""The command line: the main job end to end, JSON alone on standard output, one-line errors."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arena.cli.main import run
+from arena.results import Results
+from attention.files import load_layer
+from upper import LinearBaseline
+
+
+@pytest.fixture
+def cli(capsys):
+    def call(*arguments, status=0):
+        assert run([str(argument) for argument in arguments]) == status
+        return capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def nice(tmp_path, cli):
+    path = tmp_path / "nice.safetensors"
+    cli("generate", "nice", "--heads", 2, "--tokens", 3, "--dim", 8, "--seed", 1, "-o", path)
+    return path
+
+
+@pytest.fixture
+def parity(tmp_path, cli):
+    path = tmp_path / "parity.safetensors"
+    cli("generate", "sq-parity", "--heads", 2, "--dim", 12, "--seed", 1, "-o", path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("command", "shape"),
+    [
+        (["nice", "--heads", 3, "--tokens", 2, "--dim", 5, "--sigma", 1.0], (3, 2, 5)),
+        (["nice", "--inputs", "gaussian", "--dim", 4], (2, 2, 4)),
+        (["sq-parity", "--heads", 2, "--dim", 8], (2, 2, 8)),
+        (["sq-parity", "--bits", 3, "--dim", 8, "--construction", "B"], (3, 2, 8)),
+        (["lwr", "--secret-dim", 5, "--modulus", 8, "--levels", 2], (None, 2, 6)),
+        (["lwr", "--secret-dim", 2, "--modulus", 8, "--levels", 2, "--gadget"], (None, 2, 7)),
+    ],
+    ids=str,
+)
+def test_generate_writes_what_it_says(cli, tmp_path, command, shape):
+    path = tmp_path / "target.safetensors"
+    said = json.loads(cli("generate", *command, "-o", path, "--json").out)
+    stored = load_layer(path)
+    assert (said["heads"], said["tokens"], said["dim"]) == (
+        stored.layer.heads,
+        stored.inputs.k,
+        stored.layer.dim,
+    )
+    assert shape[0] in (None, said["heads"])
+    assert (said["tokens"], said["dim"]) == shape[1:]
+
+
+def test_inspect_a_nice_layer(cli, nice):
+    words = cli("inspect", nice).out
+    assert "theta_stable_rank" in words
+    said = json.loads(cli("inspect", nice, "--json").out)
+    assert said["certificate"] is None
+    assert said["conditions"]
+
+
+@pytest.mark.parametrize("kind", ["sq-parity", "lwr"])
+def test_inspect_a_hard_instance_shows_and_verifies_its_certificate(cli, tmp_path, kind):
+    path = tmp_path / "hard.safetensors"
+    size = ["--dim", 6] if kind == "sq-parity" else ["--secret-dim", 6, "--modulus", 8]
+    cli("generate", kind, *size, "-o", path)
+    words = cli("inspect", path, "--verify").out
+    assert "known" in words.lower()
+    said = json.loads(cli("inspect", path, "--verify", "--json").out)
+    assert said["certificate"]["statements"]
+    assert said["verification"]
+
+
+def test_learn_reports_and_saves_the_layer(cli, nice, tmp_path):
+    fitted = tmp_path / "fitted.safetensors"
+    said = json.loads(cli("learn", nice, "--learner", "newton", "--seed", 3, "-o", fitted, "--json").out)
+    wanted = "outcome relative_error unknown_part_error theta_error w_error examples_used seconds".split()
+    assert set(wanted) <= set(said)
+    assert said["outcome"] == "EXACT"
+    assert said["relative_error"] < 1e-12
+    x = np.ones((1, 3, 8))
+    np.testing.assert_allclose(load_layer(fitted).layer(x), load_layer(nice).layer(x), atol=1e-11)
+    assert "Exact" in cli("learn", nice).out
+
+
+def test_learn_is_reproducible(cli, nice):
+    one, two = (json.loads(cli("learn", nice, "--seed", 5, "--json").out) for _ in range(2))
+    for said in (one, two):
+        said.pop("seconds")
+        for step in said["trace"]:
+            step.pop("seconds")
+    assert one == two
+
+
+def test_learn_with_a_budget(cli, nice):
+    said = json.loads(cli("learn", nice, "--learner", "linear", "--examples", 50, "--json").out)
+    assert said["examples_used"] == 50
+    assert said["theta_error"] is None
+
+
+def test_elimination_solves_parity(cli, parity):
+    said = json.loads(cli("learn", parity, "--learner", "elimination", "--json").out)
+    assert said["outcome"] == "EXACT"
+    assert said["unknown_part_error"] < 1e-12
+
+
+def test_compare_files_writes_results_and_page(cli, nice, parity, tmp_path):
+    out = tmp_path / "made" / "here"
+    said = cli(
+        "compare", nice, parity, "--learners", "linear,known-part,elimination", "--jobs", 1, "--out", out
+    )
+    assert "nice" in said.out
+    results = Results.from_json((out / "results.json").read_text(encoding="utf-8"))
+    assert [target.name for target in results.targets] == ["nice", "parity"]
+    assert len(results.cells) == 6
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert page.lstrip().lower().startswith("<!doctype html>")
+    assert page.rstrip().endswith("</html>")
+
+
+def test_compare_json_is_alone_on_standard_output(cli, nice, tmp_path):
+    said = cli("compare", nice, "--learners", "known-part", "--jobs", 1, "--out", tmp_path / "r", "--json")
+    assert Results.from_json(said.out).to_json() == (tmp_path / "r" / "results.json").read_text(
+        encoding="utf-8"
+    )
+    assert said.err == ""
+
+
+WRONG = [
+    (["learn", "{nice}", "--learner", "nobody"], "'nobody' is no learner"),
+    (["learn", "{nice}", "--learner", "elimination"], "attack on hidden parities only"),
+    (["learn", "{nice}", "--learner", "linear", "-o", "{dir}/f.safetensors"], "fits no attention layer"),
+    (["learn", "{nice}", "--examples", "3"], "at least"),
+    (["learn", "{nice}", "--learner", "known-part", "--examples", "3"], "no use for --examples"),
+    (["learn", "{nice}", "--preset", "slow"], "quick or full"),
+    (["learn", "{dir}/absent.safetensors"], "absent.safetensors"),
+    (["learn", "{dir}"], "{dir}"),
+    (["learn", "{text}"], "text.safetensors"),
+    (["inspect", "{nice}", "--verify"], "Only a hard instance"),
+    (["inspect"], "Missing argument"),
+    (["generate", "nice", "--heads", "0", "-o", "{dir}/n"], "heads is 0: at least 1"),
+    (["generate", "nice", "--sigma", "nan", "-o", "{dir}/n"], "sigma"),
+    (["generate", "sq-parity", "--dim", "3", "--bits", "5", "-o", "{dir}/n"], "bits"),
+    (["generate", "sq-parity", "--heads", "2", "--bits", "9", "-o", "{dir}/n"], "heads"),
+    (["generate", "lwr", "--modulus", "12", "--gadget", "-o", "{dir}/n"], "power of"),
+    (["generate", "nice"], "--out"),
+    (["compare", "{nice}", "--seeds", "0", "--out", "{dir}/r"], "seeds is 0: at least 1"),
+    (["compare", "{nice}", "--jobs", "0", "--out", "{dir}/r"], "jobs is 0: at least 1"),
+    (["generate", "nice", "--seed", "-1", "-o", "{dir}/n"], "--seed"),
+    (["compare", "{nice}", "{nice}", "--out", "{dir}/r"], "Two targets are named"),
+    (["compare", "--preset", "slow", "--out", "{dir}/r"], "quick or full"),
+    (["frobnicate"], "frobnicate"),
+    (["--nonsense"], "--nonsense"),
+]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("arguments", "complaint"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_wrong_use_is_one_line_and_status_two(cli, nice, tmp_path, arguments, complaint):
+    text = tmp_path / "text.safetensors"
+    text.write_text("hello")
+    names = {"nice": nice, "dir": tmp_path, "text": text}
+    said = cli(*(argument.format(**names) for argument in arguments), status=2)
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert complaint.format(**names) in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_one_line_before_any_work(cli, nice, tmp_path):
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o500)
+    said = cli("compare", nice, "--out", folder, status=1)
+    assert said.err.count("\n") == 1
+
+
+def test_a_folder_that_does_not_exist_is_one_line(cli, nice, tmp_path):
+    said = cli("learn", nice, "-o", tmp_path / "absent" / "f.safetensors", status=1)
+    assert said.err.count("\n") == 1
+    assert "absent" in said.err
+
+
+def test_a_failed_cell_is_status_one_and_loses_nothing(cli, nice, tmp_path, monkeypatch):
+    import arena.cli.compare
+    from arena.students import STUDENTS, Student
+
+    broken = Student("broken", "Broken", "None.", STUDENTS["linear"].build)
+    monkeypatch.setattr(LinearBaseline, "fit", lambda *given, **options: 1 / 0)
+    monkeypatch.setattr(arena.cli.compare, "choose_students", lambda names: [STUDENTS["known-part"], broken])
+    said = cli("compare", nice, "--jobs", 1, "--out", tmp_path / "r", status=1)
+    assert "ZeroDivisionError" in said.err
+    assert said.err.count("\n") == 1
+    assert len(Results.from_json((tmp_path / "r" / "results.json").read_text(encoding="utf-8")).cells) == 2
+
+
+@pytest.mark.parametrize(
+    "command", ["", "generate nice", "generate sq-parity", "generate lwr", "inspect", "learn", "compare"]
+)
+def test_help_has_an_example(cli, command):
+    words = cli(*command.split(), "--help").out
+    if command:
+        assert "Example: attention-bounds" in words
+
+
+def test_the_installed_command_runs():
+    program = Path(sys.executable).with_name("attention-bounds")
+    if not program.exists():
+        pytest.skip("the package is not installed with its command")
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("attention-bounds ")

@@ -1,0 +1,90 @@
+"""Targets: data that comes back from files bit for bit, with everything that is shown of it."""
+
+import numpy as np
+import pytest
+
+from arena import (
+    instance_target,
+    load_target,
+    lwr_target,
+    nice_target,
+    parity_target,
+    preset_targets,
+    save_target,
+)
+from attention import AttentionLayer, FileFormatError
+from attention.files import save_layer
+
+TARGETS = {
+    "nice": lambda: nice_target(heads=2, tokens=3, dim=5, sigma=1.5, inputs="sphere", seed=4),
+    "parity": lambda: parity_target(heads=2, dim=6, seed=4),
+    "lwr": lambda: lwr_target(secret_dim=6, modulus=8, levels=2, seed=4),
+    "gadget": lambda: lwr_target(secret_dim=2, modulus=8, levels=2, gadget=True, seed=4),
+}
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_target_comes_back_from_its_file_bit_for_bit(kind, tmp_path):
+    target = TARGETS[kind]()
+    path = tmp_path / f"{target.name}.safetensors"
+    save_target(path, target)
+    back = load_target(path)
+    assert back.record == target.record
+    assert back.made == target.made
+    assert back.inputs == target.inputs
+    for name in ("theta", "w"):
+        np.testing.assert_array_equal(getattr(back.layer, name), getattr(target.layer, name))
+    if target.instance is not None:
+        np.testing.assert_array_equal(back.instance.secret, target.instance.secret)
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_the_same_seed_makes_the_same_file(kind, tmp_path):
+    paths = [tmp_path / name for name in ("one", "two")]
+    for path in paths:
+        save_target(path, TARGETS[kind]())
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_preset_targets_are_three_nice_and_two_hard_ones():
+    records = [target.record for target in preset_targets()]
+    assert [(record.kind, record.hard, record.tokens, record.dim) for record in records] == [
+        ("nice", False, 2, 32),
+        ("nice", False, 4, 32),
+        ("nice", False, 2, 32),
+        ("parity", True, 2, 48),
+        ("lwr", True, 2, 25),
+    ]
+    assert records[2].inputs["name"] == "gaussian"
+    assert all(record.certificate for record in records if record.hard)
+
+
+def test_a_file_without_inputs_needs_the_number_of_tokens(tmp_path):
+    path = tmp_path / "own.safetensors"
+    save_layer(path, AttentionLayer(np.zeros((1, 3, 3)), np.ones((1, 3, 3))))
+    with pytest.raises(ValueError, match="--tokens"):
+        load_target(path)
+    assert load_target(path, tokens=4).inputs.k == 4
+
+
+def test_a_hard_instance_keeps_its_own_inputs(tmp_path):
+    path = tmp_path / "parity.safetensors"
+    save_target(path, TARGETS["parity"]())
+    with pytest.raises(ValueError, match="its own"):
+        load_target(path, tokens=3)
+
+
+def test_what_is_no_target_is_a_file_format_error(tmp_path):
+    path = tmp_path / "noise.safetensors"
+    path.write_bytes(b"not a file of tensors")
+    with pytest.raises(FileFormatError, match="noise"):
+        load_target(path)
+
+
+def test_ground_truth_of_a_hard_target_knows_the_known_part():
+    target = parity_target(heads=2, dim=6, seed=0)
+    truth = target.ground_truth(100, rng=0)
+    measures = truth.measure(predict=target.instance.known)
+    assert measures["unknown_part_error"] == 1.0
+    assert measures["relative_error"] < 0.2
+    assert instance_target("other", target.instance, {}).record.how.startswith("A hard instance")

@@ -1,0 +1,710 @@
+"""Files come back bit for bit, and whatever is wrong with one ends in one error with one sentence."""
+
+import json
+import os
+import stat
+import warnings
+
+import hypothesis.extra.numpy as arrays
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    FileFormatError,
+    GaussianInputs,
+    PositionedInputs,
+    SliceInputs,
+    SphereInputs,
+    load_layer,
+    make_nice_layer,
+    read_arrays,
+    read_tensors,
+    save_layer,
+    sinusoidal_positions,
+    write_examples,
+    write_tensors,
+)
+
+READERS = (read_tensors, load_layer, read_arrays)
+DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
+
+
+def assemble(header: str | bytes | dict, data: bytes = b"", length: int | None = None) -> bytes:
+    """The bytes of a safetensors file with this header, right or wrong."""
+    text = json.dumps(header) if isinstance(header, dict) else header
+    text = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return (len(text) if length is None else length).to_bytes(8, "little") + text + data
+
+
+def take_apart(content: bytes) -> tuple[dict, bytes]:
+    length = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + length]), content[8 + length :]
+
+
+def one_sentence(error: pytest.ExceptionInfo, path) -> bool:
+    message = str(error.value)
+    return message.startswith(f"{path}: ") and message.endswith(".") and "\n" not in message
+
+
+@pytest.fixture
+def layer_file(tmp_path):
+    path = tmp_path / "layer.safetensors"
+    save_layer(path, make_nice_layer(heads=2, dim=3, rng=0), inputs=BooleanInputs(2, 3), made={"seed": 0})
+    return path
+
+
+class TestRoundTrip:
+    @given(
+        tensors=st.dictionaries(
+            st.text("abcxyz.é_/", min_size=1, max_size=5),
+            st.sampled_from(DTYPES).flatmap(
+                lambda dtype: arrays.arrays(
+                    np.dtype(dtype),
+                    arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3),
+                    elements={"allow_nan": False, "allow_infinity": False} if dtype[0] == "f" else None,
+                )
+            ),
+            max_size=4,
+        ),
+        metadata=st.dictionaries(
+            st.text(max_size=4).filter(lambda name: name not in ("format", "kind")),
+            st.recursive(
+                st.none()
+                | st.booleans()
+                | st.integers()
+                | st.floats(allow_nan=False, allow_infinity=False)
+                | st.text(),
+                lambda inner: (
+                    st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+                ),
+                max_leaves=5,
+            ),
+            max_size=3,
+        ),
+    )
+    @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    def test_tensors_and_metadata_bit_for_bit(self, tmp_path, tensors, metadata):
+        path = tmp_path / "some.safetensors"
+        write_tensors(path, "some", tensors, metadata)
+        stored = read_tensors(path, kind="some")
+        assert stored.kind == "some"
+        assert stored.metadata == metadata
+        assert list(stored.tensors) == sorted(tensors)
+        for name, array in tensors.items():
+            back = stored.tensors[name]
+            assert back.dtype == array.dtype
+            assert back.shape == array.shape
+            assert back.tobytes() == array.tobytes()  # minus zero and subnormals included
+
+    def test_same_content_same_bytes(self, tmp_path):
+        a, b, c = (
+            np.arange(6.0).reshape(2, 3),
+            np.arange(3, dtype=np.int8),
+            np.float32(2) * np.ones(2, np.float32),
+        )
+        write_tensors(
+            tmp_path / "1", "some", {"a": a, "b": b, "c": c}, {"x": 1, "y": [2.5], "z": {"u": 1, "v": 2}}
+        )
+        write_tensors(
+            tmp_path / "2",
+            "some",
+            {"c": c, "b": b, "a": np.asfortranarray(a)},
+            {"z": {"v": 2, "u": 1}, "y": (2.5,), "x": 1},
+        )
+        assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+    def test_arrays_in_other_byte_order_or_strides_keep_their_values(self, tmp_path):
+        a = np.arange(12.0).reshape(3, 4)
+        write_tensors(tmp_path / "f", "some", {"big": a.astype(">f8"), "strided": a[::2, ::-1].T}, {})
+        stored = read_tensors(tmp_path / "f").tensors
+        np.testing.assert_array_equal(stored["big"], a)
+        np.testing.assert_array_equal(stored["strided"], a[::2, ::-1].T)
+        assert stored["big"].dtype == np.float64
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize(
+        "inputs",
+        [
+            None,
+            BooleanInputs(4, 3),
+            GaussianInputs(1, 3),
+            SphereInputs(2, 3),
+            SliceInputs((1, 2), ((0, 2), (1, 1))),
+            PositionedInputs(GaussianInputs(5, 3), sinusoidal_positions(5, 3)),
+        ],
+    )
+    def test_layer(self, tmp_path, inputs, dtype):
+        nice = make_nice_layer(heads=2, dim=3, rng=1)
+        layer = AttentionLayer(theta=nice.theta.astype(dtype), w=nice.w.astype(dtype))
+        made = {"generator": "make_nice_layer", "seed": 1, "sigma": 0.1}
+        save_layer(tmp_path / "layer", layer, inputs=inputs, made=made)
+        back = load_layer(tmp_path / "layer")
+        assert back.layer.theta.dtype == back.layer.w.dtype == dtype
+        assert back.layer.theta.tobytes() == layer.theta.tobytes()
+        assert back.layer.w.tobytes() == layer.w.tobytes()
+        assert (back.inputs, back.made) == (inputs, made)
+        assert read_tensors(tmp_path / "layer").kind == "layer"
+
+    def test_torch_layer(self, tmp_path):
+        torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+        layer = make_nice_layer(heads=2, dim=3, rng=1)
+        save_layer(tmp_path / "layer", layer.map(torch.from_numpy))
+        np.testing.assert_array_equal(load_layer(tmp_path / "layer").layer.theta, layer.theta)
+
+    def test_layer_of_an_instance_and_of_a_foreign_file(self, tmp_path):
+        layer = make_nice_layer(heads=2, dim=3, rng=1)
+        tensors = {"theta": np.array(layer.theta), "w": np.array(layer.w)}
+        write_tensors(tmp_path / "1", "instance", tensors | {"secret": np.arange(3)}, {"family": "parity"})
+        (tmp_path / "2").write_bytes(safetensors.numpy.save(tensors))
+        for name in "12":
+            back = load_layer(tmp_path / name)
+            assert back.layer.theta.tobytes() == layer.theta.tobytes()
+            assert (back.inputs, back.made) == (None, {})
+
+    def test_examples_of_both_forms(self, tmp_path):
+        x = BooleanInputs(2, 3).sample(5, rng=0)
+        y = make_nice_layer(heads=1, dim=3, rng=1)(x)
+        write_examples(tmp_path / "pair.safetensors", x, y)
+        np.save(tmp_path / "x.npy", x)
+        np.save(tmp_path / "y.npy", y)
+        assert read_tensors(tmp_path / "pair.safetensors", kind="examples").metadata == {}
+        for oracle in (
+            ExampleOracle.from_files(tmp_path / "pair.safetensors"),
+            ExampleOracle.from_files(tmp_path / "x.npy", tmp_path / "y.npy"),
+        ):
+            given_x, given_y = oracle.draw(5)
+            assert given_x.tobytes() == x.tobytes()
+            assert given_y.tobytes() == y.tobytes()
+
+    @pytest.mark.parametrize("dtype", [*DTYPES, ">f8", ">i4"])
+    @pytest.mark.parametrize("order", ["C", "F"])
+    def test_npy(self, tmp_path, dtype, order):
+        array = np.arange(6).reshape(2, 3).astype(dtype, order=order)
+        np.save(tmp_path / "a.npy", array)
+        back = read_arrays(tmp_path / "a.npy")["array"]
+        np.testing.assert_array_equal(back, array)
+        assert back.dtype == array.dtype.newbyteorder("=")
+
+    def test_names_choose_the_arrays(self, layer_file):
+        assert list(read_arrays(layer_file, names=["w"])) == ["w"]
+        with pytest.raises(FileFormatError, match="no array named x and none named y"):
+            read_arrays(layer_file, names=("x", "w", "y"))
+
+
+class TestWriting:
+    @pytest.mark.parametrize(
+        ("kind", "tensors", "metadata", "match"),
+        [
+            ("", {}, {}, "kind is ''"),
+            ("some", {"a": np.array([np.nan])}, {}, "NaN"),
+            ("some", {"a": np.array([-np.inf], np.float32)}, {}, "NaN or infinite"),
+            ("some", {"a": np.array([1j])}, {}, "complex128"),
+            ("some", {"a": np.array([True])}, {}, "bool"),
+            ("some", {"a": np.array([None])}, {}, "object"),
+            ("some", {"__metadata__": np.zeros(1)}, {}, "another|other than"),
+            ("some", {"": np.zeros(1)}, {}, "printable name"),
+            ("some", {"\ud800": np.zeros(1)}, {}, "printable name"),
+            ("some", {}, {"kind": "x"}, "choose other names"),
+            ("some", {}, {"a": np.nan}, "no JSON form"),
+            ("some", {}, {"a": np.zeros(1)}, "no JSON form"),
+            ("some", {}, {"a": "b" * 2**24}, "put what is large into the tensors"),
+        ],
+    )
+    def test_refuses_what_could_not_be_read_back(self, tmp_path, kind, tensors, metadata, match):
+        with pytest.raises(ValueError, match=match):
+            write_tensors(tmp_path / "f", kind, tensors, metadata)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_refuses_metadata_without_end(self, tmp_path):
+        endless: list = []
+        endless.append(endless)
+        deep: list = []
+        for _ in range(100_000):
+            deep = [deep]
+        for value in (endless, deep):
+            with pytest.raises(ValueError, match="no JSON form"):
+                write_tensors(tmp_path / "f", "some", {}, {"a": value})
+        while deep:  # taken apart by hand: the interpreter frees so deep a list by recursion
+            deep = deep.pop()
+
+    @pytest.mark.parametrize("shapes", [((2, 3), (2, 3)), ((0, 2, 3), (0, 2, 3)), ((1, 2, 3), (2, 2, 3))])
+    def test_refuses_what_are_no_examples(self, tmp_path, shapes):
+        with pytest.raises(ValueError, match=r"must be \(n, k, d\)"):
+            write_examples(tmp_path / "f", np.zeros(shapes[0]), np.zeros(shapes[1]))
+
+    def test_replaces_at_once_or_not_at_all(self, tmp_path, layer_file, monkeypatch):
+        before = layer_file.read_bytes()
+
+        def disk_full(*_):
+            raise OSError(28, "No space left on device")
+
+        for name in ("fsync", "replace"):
+            with monkeypatch.context() as patched:
+                patched.setattr(os, name, disk_full)
+                with pytest.raises(OSError, match="No space left"):
+                    write_tensors(layer_file, "some", {"a": np.zeros(9)}, {})
+            assert layer_file.read_bytes() == before
+            assert list(tmp_path.iterdir()) == [layer_file]
+        write_tensors(layer_file, "some", {"a": np.zeros(9)}, {})
+        assert read_tensors(layer_file).kind == "some"
+        assert list(tmp_path.iterdir()) == [layer_file]
+
+    def test_missing_folder_or_folder_itself_is_a_plain_os_error(self, tmp_path):
+        for path in (tmp_path / "none" / "f", tmp_path):
+            with pytest.raises(OSError, match=r"No such file|s a directory"):
+                write_tensors(path, "some", {}, {})
+
+    def test_links_stay_links_and_rights_follow_the_umask(self, tmp_path, layer_file):
+        (tmp_path / "link").symlink_to(layer_file)
+        write_tensors(tmp_path / "link", "some", {}, {})
+        assert (tmp_path / "link").is_symlink()
+        assert read_tensors(layer_file).kind == "some"
+        (tmp_path / "plain").write_bytes(b"")
+        assert stat.S_IMODE(layer_file.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
+
+
+F64 = {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}
+EIGHT = bytes(8)
+OWN = {"format": 1, "kind": "some"}
+
+
+def own(text: str) -> dict:
+    return {"__metadata__": {"attention_bounds": text}, "a": F64}
+
+
+DAMAGED = {
+    "empty": b"",
+    "seven bytes": b"\x10" + bytes(6),
+    "length only": (2).to_bytes(8, "little"),
+    "zero length": bytes(8) + b"{}",
+    "huge length": assemble({"a": F64}, EIGHT, length=2**64 - 1),
+    "length beyond the file": assemble({"a": F64}, EIGHT, length=1000),
+    "length beyond the limit": assemble(b"{" + b" " * (2**24) + b"}"),
+    "header not text": assemble(b'{"\xff\xfe": 1}'),
+    "header a list": assemble("[1, 2]"),
+    "header a number": assemble("12"),
+    "header cut": assemble('{"a": {"dtype": "F64"'),
+    "header after a space": assemble(" " + json.dumps({"a": F64}), EIGHT),
+    "deep lists": assemble("[" * 1_000_000),
+    "deep objects": assemble('{"a":' * 200_000),
+    "deep and closed": assemble('{"a":' + "[" * 100_000 + "]" * 100_000 + "}"),
+    "repeated tensor": assemble('{"a":' + json.dumps(F64) + ',"a":' + json.dumps(F64) + "}", EIGHT),
+    "repeated field": assemble('{"a":{"dtype":"F64","dtype":"F64","shape":[1],"data_offsets":[0,8]}}', EIGHT),
+    "endless integer": assemble(
+        '{"a":{"dtype":"F64","shape":[%s],"data_offsets":[0,8]}}' % ("9" * 5000), EIGHT
+    ),
+    "entry a list": assemble({"a": [1]}),
+    "field missing": assemble({"a": {"dtype": "F64", "shape": [1]}}, EIGHT),
+    "field too many": assemble({"a": F64 | {"more": 1}}, EIGHT),
+    "bfloat16": assemble({"a": F64 | {"dtype": "BF16", "shape": [4]}}, EIGHT),
+    "bool": assemble({"a": F64 | {"dtype": "BOOL", "shape": [8]}}, EIGHT),
+    "complex": assemble({"a": F64 | {"dtype": "C64"}}, EIGHT),
+    "unknown dtype": assemble({"a": F64 | {"dtype": "F65"}}, EIGHT),
+    "dtype no text": assemble({"a": F64 | {"dtype": ["F64"]}}, EIGHT),
+    "shape negative": assemble({"a": F64 | {"shape": [-1, -1]}}, EIGHT),
+    "shape true": assemble({"a": F64 | {"shape": [True]}}, EIGHT),
+    "shape of floats": assemble({"a": F64 | {"shape": [1.0]}}, EIGHT),
+    "shape of texts": assemble({"a": F64 | {"shape": ["1"]}}, EIGHT),
+    "shape no list": assemble({"a": F64 | {"shape": 1}}, EIGHT),
+    "shape beyond its bytes": assemble({"a": F64 | {"shape": [2]}}, EIGHT),
+    "shape beyond all bounds": assemble({"a": F64 | {"shape": [2**62, 4]}}, EIGHT),
+    "shape beyond all bounds, yet empty": assemble(
+        {"a": {**F64, "shape": [2**62, 2**62, 0], "data_offsets": [0, 0]}}
+    ),
+    "shape of 10000 axes": assemble({"a": F64 | {"shape": [1] * 10_000}}, EIGHT),
+    "offsets three": assemble({"a": F64 | {"data_offsets": [0, 8, 8]}}, EIGHT),
+    "offsets backwards": assemble({"a": F64 | {"data_offsets": [8, 0]}}, EIGHT),
+    "offsets beyond": assemble({"a": F64 | {"data_offsets": [8, 16]}}, EIGHT),
+    "offsets overlap": assemble({"a": F64, "b": F64}, EIGHT),
+    "offsets with a gap": assemble({"a": F64, "b": F64 | {"data_offsets": [16, 24]}}, EIGHT * 3),
+    "bytes too many": assemble({"a": F64}, EIGHT + b"\0"),
+    "bytes too few": assemble({"a": F64}, EIGHT[:-1]),
+    "nan": assemble({"a": F64}, np.array([np.nan]).tobytes()),
+    "infinity": assemble({"a": F64}, np.array([-np.inf]).tobytes()),
+    "float32 nan": assemble(
+        {"a": F64 | {"dtype": "F32", "shape": [2]}}, np.array([0, np.nan], np.float32).tobytes()
+    ),
+    "float16 infinity": assemble({"a": F64 | {"dtype": "F16", "shape": [4]}}, b"\0\x7c" + bytes(6)),
+    "lone surrogate": assemble('{"\\ud800":' + json.dumps(F64) + "}", EIGHT),
+    "metadata no object": assemble({"__metadata__": [], "a": F64}, EIGHT),
+    "metadata of numbers": assemble({"__metadata__": {"attention_bounds": 1}, "a": F64}, EIGHT),
+    "pickle": b"\x80\x04\x95\x1c\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins\x94\x8c\x04eval\x94\x93\x94.",
+}
+OWN_DAMAGED = {
+    "no JSON": own("hello"),
+    "a list": own("[]"),
+    "no format": own('{"kind": "some"}'),
+    "format 2": own('{"format": 2, "kind": "some"}'),
+    "format true": own('{"format": true, "kind": "some"}'),
+    "no kind": own('{"format": 1}'),
+    "kind empty": own('{"format": 1, "kind": ""}'),
+    "kind a number": own('{"format": 1, "kind": 3}'),
+    "NaN": own('{"format": 1, "kind": "some", "a": NaN}'),
+    "1e999": own('{"format": 1, "kind": "some", "a": 1e999}'),
+    "deep": own('{"format": 1, "kind": "some", "a": ' + "[" * 100_000 + "]" * 100_000 + "}"),
+    "repeated": own('{"format": 1, "format": 1, "kind": "some"}'),
+    "lone surrogate": own("\ud800"),
+}
+
+
+class TestDamaged:
+    @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED.keys())
+    @pytest.mark.parametrize("read", READERS)
+    def test_container(self, tmp_path, content, read):
+        path = tmp_path / "damaged.safetensors"
+        path.write_bytes(content)
+        with pytest.raises(FileFormatError) as error:
+            read(path)
+        assert one_sentence(error, path)
+
+    @pytest.mark.parametrize("header", OWN_DAMAGED.values(), ids=OWN_DAMAGED.keys())
+    def test_own_metadata(self, tmp_path, header):
+        path = tmp_path / "damaged.safetensors"
+        path.write_bytes(assemble(header, EIGHT))
+        with pytest.raises(FileFormatError) as error:
+            read_tensors(path)
+        assert one_sentence(error, path)
+
+    def test_what_the_damaged_ones_were_made_from_is_fine(self, tmp_path):
+        path = tmp_path / "fine.safetensors"
+        path.write_bytes(assemble({"a": F64}, EIGHT))
+        assert read_arrays(path)["a"] == [0.0]
+        path.write_bytes(assemble(own(json.dumps(OWN)), EIGHT))
+        assert read_tensors(path).kind == "some"
+
+    @pytest.mark.parametrize("read", READERS)
+    def test_no_file(self, tmp_path, read):
+        os.mkfifo(tmp_path / "pipe")
+        for path in (
+            tmp_path / "none",
+            tmp_path,
+            tmp_path / "pipe",
+            tmp_path / ("n" * 300),
+            tmp_path / "a\0b",
+        ):
+            with pytest.raises(FileFormatError) as error:
+                read(path)
+            assert one_sentence(error, path)
+
+    def test_no_right_to_read(self, layer_file, monkeypatch):
+        def refused(*_, **__):
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(type(layer_file), "open", refused)
+        with pytest.raises(FileFormatError, match="Permission denied"):
+            load_layer(layer_file)
+
+    def test_out_of_memory(self, layer_file, monkeypatch):
+        def full(_):
+            raise MemoryError
+
+        monkeypatch.setattr(safetensors.numpy, "load", full)
+        with pytest.raises(FileFormatError, match="MemoryError"):
+            load_layer(layer_file)
+
+    def test_interrupt_from_the_keyboard_is_none_of_ours(self, layer_file, monkeypatch):
+        def interrupt(_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(safetensors.numpy, "load", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            load_layer(layer_file)
+
+    def test_a_sparse_file_of_a_terabyte_is_refused_by_its_header(self, tmp_path):
+        path = tmp_path / "sparse.safetensors"
+        path.write_bytes(assemble({"a": F64}, EIGHT))
+        os.truncate(path, 2**40)
+        with pytest.raises(FileFormatError, match="promises 8 bytes"):
+            read_arrays(path)
+
+    def test_kind(self, layer_file):
+        assert read_tensors(layer_file, kind="layer").kind == "layer"
+        with pytest.raises(FileFormatError, match="of kind 'layer' where 'instance' is needed"):
+            read_tensors(layer_file, kind="instance")
+
+    def test_foreign_file_has_no_kind(self, tmp_path):
+        (tmp_path / "f").write_bytes(safetensors.numpy.save({"a": np.zeros(1)}, metadata={"format": "np"}))
+        with pytest.raises(FileFormatError, match="no metadata of this toolkit"):
+            read_tensors(tmp_path / "f")
+
+    @pytest.mark.parametrize(
+        ("tensors", "match"),
+        [
+            ({"theta": np.zeros((1, 2, 2))}, "holds no w"),
+            ({}, "holds no theta and no w"),
+            ({"theta": np.zeros((1, 2, 2)), "w": np.zeros((2, 2, 2))}, "must be equal"),
+            ({"theta": np.zeros((2, 2)), "w": np.zeros((2, 2))}, r"floats \(m, d, d\)"),
+            ({"theta": np.zeros((1, 2, 3)), "w": np.zeros((1, 2, 3))}, r"floats \(m, d, d\)"),
+            ({"theta": np.zeros((0, 2, 2)), "w": np.zeros((0, 2, 2))}, r"floats \(m, d, d\)"),
+            ({"theta": np.zeros((1, 0, 0)), "w": np.zeros((1, 0, 0))}, r"floats \(m, d, d\)"),
+            ({"theta": np.zeros((1, 2, 2), int), "w": np.zeros((1, 2, 2))}, "theta is int64"),
+        ],
+    )
+    def test_no_layer(self, tmp_path, tensors, match):
+        write_tensors(tmp_path / "f", "layer", tensors, {})
+        with pytest.raises(FileFormatError, match=match):
+            load_layer(tmp_path / "f")
+
+    @pytest.mark.parametrize(
+        ("metadata", "match"),
+        [
+            ({"inputs": 3}, "inputs are not described"),
+            ({"inputs": {"name": "boolean", "k": 2}}, "inputs are not described"),
+            ({"inputs": {"name": "boolean", "k": 2, "d": 3}}, "3 coordinates and the layer 2"),
+            ({"inputs": {"name": "boolean", "k": -2, "d": 2}}, "inputs are not described"),
+            (
+                {
+                    "inputs": {
+                        "name": "positioned",
+                        "inputs": {"name": "boolean", "k": 1, "d": 1},
+                        "positions": [[10**400]],
+                    }
+                },
+                "inputs are not described",
+            ),
+            ({"made": [1]}, "not as a JSON object"),
+        ],
+    )
+    def test_layer_with_wrong_metadata(self, tmp_path, metadata, match):
+        zeros = np.zeros((1, 2, 2))
+        write_tensors(tmp_path / "f", "layer", {"theta": zeros, "w": zeros}, metadata)
+        with pytest.raises(FileFormatError, match=match):
+            load_layer(tmp_path / "f")
+
+
+def npy(header: bytes, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+    return (
+        b"\x93NUMPY" + version + len(header).to_bytes(2 if version[0] == 1 else 4, "little") + header + data
+    )
+
+
+class TestDamagedNpy:
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"",
+            b"\x93NUM",
+            b"hello, world",
+            npy(b""),
+            npy(b"{"),
+            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }"),
+            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000,), }", EIGHT),
+            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -1), }", EIGHT),
+            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (True,), }", EIGHT),
+            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", EIGHT + b"\0"),
+            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", np.array([np.inf]).tobytes()),
+            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", np.array([np.nan]).tobytes()),
+            npy(
+                b"{'descr': '<f8', 'fortran_order': False, 'shape': %s, }" % (b"(" * 300 + b")" * 300), EIGHT
+            ),
+            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1," + b"1," * 40 + b"), }", EIGHT),
+            npy(b"{'descr': '<c16', 'fortran_order': False, 'shape': (1,), }", bytes(16)),
+            npy(b"{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }", b"\1"),
+            npy(b"{'descr': '<M8[s]', 'fortran_order': False, 'shape': (1,), }", EIGHT),
+            npy(b"{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (1,), }", EIGHT),
+            npy(b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", EIGHT),
+            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", EIGHT, version=b"\x03\x00"),
+            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", EIGHT, version=b"\x09\x00"),
+            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1is 1,), }", EIGHT),
+            npy(b"{'descr': '" + b"\\d" * 9 + b"'", EIGHT),
+            b"\x93NUMPY\x02\x00" + b"\xff" * 4 + b"{}",
+        ],
+    )
+    def test_container(self, tmp_path, content):
+        path = tmp_path / "damaged.npy"
+        path.write_bytes(content)
+        with pytest.raises(FileFormatError) as error:
+            read_arrays(path)
+        assert one_sentence(error, path)
+
+    def test_objects_and_archives(self, tmp_path):
+        np.save(tmp_path / "object.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+        np.savez(tmp_path / "archive.npz", a=np.zeros(1))
+        (tmp_path / "archive.npz").rename(tmp_path / "archive.npy")
+        (tmp_path / "pickle.npy").write_bytes(DAMAGED["pickle"])
+        for name in ("object.npy", "archive.npy", "pickle.npy"):
+            with pytest.raises(FileFormatError):
+                read_arrays(tmp_path / name)
+
+    def test_header_written_by_python_2(self, tmp_path):
+        header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1L,), }\n"
+        (tmp_path / "old.npy").write_bytes(npy(header, EIGHT))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert read_arrays(tmp_path / "old.npy")["array"] == [0.0]
+
+    def test_examples(self, tmp_path, layer_file):
+        np.save(tmp_path / "x.npy", np.zeros((2, 2, 3)))
+        np.save(tmp_path / "y.npy", np.zeros((2, 3)))
+        for paths in (
+            [layer_file],
+            [tmp_path / "x.npy", tmp_path / "y.npy"],
+            [tmp_path / "x.npy", tmp_path / "none"],
+        ):
+            with pytest.raises(FileFormatError):
+                ExampleOracle.from_files(*paths)
+
+
+NASTY = [
+    -1,
+    0,
+    1,
+    3,
+    2**31,
+    2**63,
+    2**64,
+    10**30,
+    1.5,
+    -0.0,
+    True,
+    None,
+    "",
+    "F64",
+    "BF16",
+    "F16",
+    "I64",
+    "\ud800",
+    [],
+    {},
+]
+NASTY += [
+    [0, 8],
+    [2**62, 2**62, 0],
+    [[[]]],
+    {"dtype": "F64"},
+    "x" * 3000,
+    [1] * 100,
+    '{"format":1,"kind":"layer"}',
+]
+
+
+def flip_bytes(content, rng):
+    content = bytearray(content)
+    # half of the flips fall into the header, where they hurt most
+    end = len(content) if rng.random() < 0.5 else 8 + int.from_bytes(content[:8], "little")
+    for place in rng.integers(0, min(end, len(content)), size=rng.integers(1, 9)):
+        content[place] = rng.integers(256) if rng.random() < 0.5 else content[place] ^ (1 << rng.integers(8))
+    return bytes(content)
+
+
+def truncate(content, rng):
+    return content[: rng.integers(0, len(content))]
+
+
+def splice(content, rng):
+    first, last = np.sort(rng.integers(0, len(content), size=2))
+    place = rng.integers(0, len(content))
+    return (
+        content[:place] + content[first:last] + content[place + (0 if rng.random() < 0.5 else last - first) :]
+    )
+
+
+def edit_length(content, rng):
+    length = int.from_bytes(content[:8], "little")
+    choices = [
+        0,
+        1,
+        2,
+        length - 1,
+        length + 1,
+        len(content) - 8,
+        len(content),
+        2**24,
+        2**32,
+        2**63,
+        2**64 - 1,
+    ]
+    return int(rng.choice(np.array(choices, dtype=object))).to_bytes(8, "little") + content[8:]
+
+
+def edit_header(content, rng):
+    header, data = take_apart(content)
+    name = str(rng.choice(sorted(header)))
+    nasty = NASTY[rng.integers(len(NASTY))]
+    action = rng.integers(5)
+    if action == 0:
+        header[name] = nasty
+    elif action == 1:
+        field = str(rng.choice(sorted(header[name])))
+        header[name][field] = nasty
+    elif action == 2:
+        header[str(nasty)[:50]] = header.pop(name)
+    elif action == 3:
+        header[name].pop(str(rng.choice(sorted(header[name]))))
+    else:
+        numbers = header[name].get("data_offsets") or [0]
+        numbers[rng.integers(len(numbers))] += int(rng.integers(-16, 17))
+    return assemble(header, data)
+
+
+def edit_own_metadata(content, rng):
+    header, data = take_apart(content)
+    text = header["__metadata__"]["attention_bounds"]
+    if rng.random() < 0.5:
+        about = json.loads(text)
+        holder = about if rng.random() < 0.5 or not about.get("inputs") else about["inputs"]
+        holder[str(rng.choice(sorted(holder)))] = NASTY[rng.integers(len(NASTY))]
+        text = json.dumps(about)
+    else:
+        place = int(rng.integers(len(text)))
+        text = (
+            text[:place]
+            + str(rng.choice(["", "[", "{", '"', "\\", "1e999", "NaN", "[" * 5000]))
+            + text[place + 1 :]
+        )
+    header["__metadata__"]["attention_bounds"] = text
+    return assemble(header, data)
+
+
+MUTATIONS = [flip_bytes, truncate, splice, edit_length, edit_header, edit_own_metadata]
+
+
+def loads(read, path) -> bool:
+    """Whether `path` loads; False for the one error allowed, and any other error fails the test."""
+    try:
+        read(path)
+    except FileFormatError as error:
+        message = str(error)
+    else:
+        return True
+    assert message.startswith(f"{path}: ")
+    return False
+
+
+@pytest.mark.parametrize("mutate", MUTATIONS)
+def test_mutated_files_load_or_raise_the_one_error(tmp_path, mutate):
+    """200 files a mutation, 1200 in all, each through every reader: none raises anything else, none warns."""
+    rng = np.random.default_rng(MUTATIONS.index(mutate))
+    positioned = PositionedInputs(GaussianInputs(2, 3), sinusoidal_positions(2, 3))
+    layer = make_nice_layer(heads=2, dim=3, rng=0)
+    save_layer(tmp_path / "1", layer, inputs=BooleanInputs(2, 3), made={"seed": 0})
+    save_layer(tmp_path / "2", AttentionLayer(theta=layer.theta[:1], w=layer.w[:1]), inputs=positioned)
+    write_examples(tmp_path / "3", np.ones((2, 2, 3)), np.zeros((2, 2, 3)))
+    originals = [(tmp_path / name).read_bytes() for name in "123"]
+    path = tmp_path / "mutated.safetensors"
+    refused = []
+    for turn in range(200):
+        path.write_bytes(mutate(originals[turn % 3], rng))
+        refused += [not loads(read, path) for read in READERS]
+    assert len(refused) == 600
+    assert sum(refused) > 200
+
+
+@pytest.mark.parametrize("mutate", [flip_bytes, truncate, splice])
+def test_mutated_npy_files_load_or_raise_the_one_error(tmp_path, mutate):
+    rng = np.random.default_rng(7)
+    np.save(tmp_path / "a.npy", np.arange(6.0).reshape(2, 3))
+    content = (tmp_path / "a.npy").read_bytes()
+    path = tmp_path / "mutated.npy"
+    refused = []
+    for _ in range(200):
+        path.write_bytes(mutate(content, rng))
+        refused.append(not loads(read_arrays, path))
+    assert len(refused) == 200
+    assert sum(refused) > 50

@@ -1,0 +1,92 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import sympy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lower import (
+    eliminated_per_query,
+    exact_fraction,
+    number_of_parities,
+    parity_exponent,
+    parity_targets,
+    query_lower_bound,
+)
+
+TOLERANCES = (0.9, 0.5, 0.3, 0.1, 0.05)
+QUERIES = {
+    (10, 2): (36, (35, 12, 4, 1, 1)),
+    (10, 4): (126, (125, 42, 12, 2, 1)),
+    (16, 3): (455, (454, 152, 42, 5, 2)),
+    (20, 3): (969, (968, 323, 88, 10, 3)),
+    (20, 4): (3876, (3875, 1292, 353, 40, 10)),
+    (30, 3): (3654, (3653, 1218, 333, 37, 10)),
+    (30, 4): (23751, (23750, 7917, 2160, 240, 60)),
+    (40, 2): (741, (740, 247, 68, 8, 2)),
+    (40, 3): (9139, (9138, 3046, 831, 93, 23)),
+    (40, 4): (82251, (82250, 27417, 7478, 831, 207)),
+}
+
+
+def test_eliminated_per_query_is_ceil_of_one_over_tau_squared_minus_one():
+    assert [eliminated_per_query(tau) for tau in TOLERANCES] == [1, 3, 11, 99, 399]
+
+
+@pytest.mark.parametrize(("d", "bits"), QUERIES)
+def test_query_lower_bounds_of_the_parity_families(d, bits):
+    targets, queries = QUERIES[d, bits]
+    assert number_of_parities(d, bits) == targets
+    assert tuple(query_lower_bound(targets, tau) for tau in TOLERANCES) == queries
+
+
+@given(st.integers(2, 3000))
+def test_a_tolerance_of_one_over_root_is_exact_whatever_its_form(root):
+    tau = Fraction(1, root)
+    assert eliminated_per_query(tau) == root**2 - 1
+    assert eliminated_per_query(f"1/{root}") == root**2 - 1
+
+
+@given(st.integers(1, 9999))
+def test_a_float_stands_for_the_decimal_it_prints(thousandths):
+    decimal = Fraction(thousandths, 10_000)
+    for given_as in (thousandths / 10_000, np.float64(thousandths / 10_000), str(thousandths / 10_000)):
+        assert eliminated_per_query(given_as) == math.ceil(1 / decimal**2) - 1
+
+
+def test_float_arithmetic_would_be_off_by_one():
+    assert math.ceil(1 / 0.1**2) - 1 == 99
+    assert eliminated_per_query(0.1) == 99
+    assert Fraction(0.1) != exact_fraction("tolerance", 0.1) == Fraction(1, 10)
+    wrong = [n for n in range(2, 400) if math.ceil(1 / (1 / n) ** 2) - 1 != n * n - 1]
+    assert wrong
+    assert all(eliminated_per_query(Fraction(1, n)) == n * n - 1 for n in wrong)
+
+
+def test_a_randomised_learner_may_save_its_failures():
+    assert query_lower_bound(9139, 0.1, success="2/3") == math.ceil((Fraction(2, 3) * 9139 - 1) / 99)
+    assert query_lower_bound(1, 0.1) == 0
+    assert query_lower_bound(1, 0.1, success=0.5) == 0
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 4])
+def test_the_number_of_targets_has_degree_2m_minus_1_in_d(heads):
+    polynomial = parity_targets(heads)
+    assert polynomial.degree() == parity_exponent(heads) == 2 * heads - 1
+    assert polynomial.LC() == sympy.Rational(1, math.factorial(2 * heads - 1))
+    for d in (2, 5, 17, 40):
+        assert polynomial.eval(d) == number_of_parities(d, 2 * heads - 1)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("tolerance", [0, 1, 1.5, -0.1, float("nan"), float("inf"), "small", None, "1/0"])
+def test_tolerances_outside_0_to_1_are_explained(tolerance):
+    with pytest.raises(ValueError, match="tolerance is"):
+        eliminated_per_query(tolerance)
+
+
+def test_success_must_be_a_probability():
+    with pytest.raises(ValueError, match="success"):
+        query_lower_bound(10, 0.1, success=1.5)

@@ -1,0 +1,70 @@
+import json
+
+import pytest
+
+from lower import Certificate, Statement
+
+
+def make():
+    return Certificate(
+        "coins",
+        (
+            Statement("sides", 2**80, "A coin has as many.", "proved", "By counting"),
+            Statement("weight", 0.1 + 0.2, "In grams.", "measured", "A balance"),
+            Statement("metal", "copper", "Mostly.", "derived", "Derived here"),
+        ),
+    )
+
+
+def test_json_round_trip_is_exact():
+    certificate = make()
+    again = Certificate.from_json(json.loads(json.dumps(certificate.to_json())))
+    assert again == certificate
+    assert again["sides"].value == 2**80
+    assert again["weight"].value == 0.1 + 0.2
+
+
+def test_it_prints_every_statement_with_its_status():
+    text = str(make())
+    for statement in make():
+        assert statement.name in text
+        assert statement.meaning in text
+        assert f"({statement.status})" in text
+    with pytest.raises(KeyError):
+        make()["colour"]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"status": "believed"},
+        {"status": ["proved"]},
+        {"value": float("nan")},
+        {"value": [1]},
+        {"value": None},
+        {"name": ""},
+        {"meaning": 3},
+        {"extra": 1},
+    ],
+)
+def test_statements_that_are_none_are_refused(changes):
+    data = make().to_json()
+    data["statements"][0] |= changes
+    with pytest.raises(ValueError, match=r"statement|status|value"):
+        Certificate.from_json(data)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "data", [[], {}, {"family": "x"}, {"family": "", "statements": []}, {"family": "x", "statements": 3}]
+)
+def test_certificates_that_are_none_are_refused(data):
+    with pytest.raises(ValueError, match=r"certificate"):
+        Certificate.from_json(data)
+
+
+def test_names_are_distinct():
+    one = make().statements[0]
+    with pytest.raises(ValueError, match="distinct"):
+        Certificate("coins", (one, one))

@@ -1,0 +1,65 @@
+import array_api_strict
+import numpy as np
+import pytest
+
+from lower import LinearKnownPart
+
+
+def test_from_gate_is_c_a_plus_c0_u():
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((50, 2, 4)), rng.standard_normal(4)
+    c, c0, gate = -2.5, 0.75, 2
+    known = LinearKnownPart.from_gate(c, c0, gate=gate, direction=w)
+    a, u = (x[:, 0] + x[:, 1]) / 2, (x[:, 0] - x[:, 1]) / 2
+    rows = np.stack([c * a[:, gate] + c0 * u[:, gate], c * a[:, gate] - c0 * u[:, gate]], axis=1)
+    np.testing.assert_allclose(known(x), rows[..., None] * w, atol=1e-14)
+
+
+def test_a_batch_equals_a_loop_and_any_leading_shape_is_allowed():
+    rng = np.random.default_rng(1)
+    known = LinearKnownPart(mixing=rng.standard_normal((3, 3)), projection=rng.standard_normal((5, 5)))
+    x = rng.standard_normal((2, 4, 3, 5))
+    one_by_one = np.stack([np.stack([known(one) for one in row]) for row in x])
+    np.testing.assert_allclose(known(x), one_by_one, atol=1e-14)
+    np.testing.assert_allclose(known(x[0, 0]), known.mixing @ x[0, 0] @ known.projection, atol=1e-14)
+
+
+def test_other_array_libraries_come_back_as_they_went_in():
+    rng = np.random.default_rng(2)
+    known = LinearKnownPart(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3)))
+    x = rng.standard_normal((6, 2, 3))
+    strict = known(array_api_strict.asarray(x))
+    assert type(strict) is type(array_api_strict.asarray(x))
+    np.testing.assert_allclose(np.asarray(strict), known(x), atol=1e-14)
+
+
+def test_torch_tensors_come_back_as_tensors():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(2)
+    known = LinearKnownPart(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3)))
+    x = rng.standard_normal((6, 2, 3))
+    single = known(torch.from_numpy(x).to(torch.float32))
+    assert single.dtype == torch.float32
+    np.testing.assert_allclose(single.numpy(), known(x), atol=1e-5)
+
+
+def test_zero_is_zero_and_says_so():
+    known = LinearKnownPart.zero(2, 3)
+    assert known.is_zero
+    assert "Nothing is known" in known.describe()
+    assert not known(np.ones((4, 2, 3))).any()
+    other = LinearKnownPart.from_gate(1.0, 0.0, gate=0, direction=np.ones(3))
+    assert not other.is_zero
+    assert "rank 1" in other.describe()
+
+
+@pytest.mark.bad_input
+def test_bad_arguments_are_explained():
+    with pytest.raises(ValueError, match="square"):
+        LinearKnownPart(mixing=np.ones((2, 3)), projection=np.eye(3))
+    with pytest.raises(ValueError, match="finite"):
+        LinearKnownPart(mixing=np.eye(2), projection=np.full((3, 3), np.nan))
+    with pytest.raises(ValueError, match="coordinate of a vector"):
+        LinearKnownPart.from_gate(1.0, 1.0, gate=3, direction=np.ones(3))
+    with pytest.raises(ValueError, match="shape"):
+        LinearKnownPart.zero(2, 3)(np.ones((4, 3, 3)))

@@ -1,0 +1,101 @@
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention import AttentionLayer
+from lwe import (
+    LWRParameters,
+    attaining_covariates,
+    covariate_form,
+    gadget_residues,
+    make_lwr_instance,
+    verify_lwr_instance,
+)
+
+
+@given(st.lists(st.integers(-12, 12), min_size=1, max_size=7))
+def test_every_value_of_the_inner_product_is_attained_once(form):
+    sums = sorted({int(np.dot(a, form)) for a in itertools.product([0, 1], repeat=len(form))})
+    covariates = attaining_covariates(np.array(form))
+    assert set(np.unique(covariates)) <= {0, 1}
+    np.testing.assert_array_equal(covariates @ np.array(form), sums)
+
+
+@pytest.mark.parametrize(("secret_dim", "modulus"), [(16, 256), (5, 8), (3, 2), (7, 1024)])
+def test_gadget_identity_is_exact(secret_dim, modulus):
+    rng = np.random.default_rng(secret_dim)
+    parameters = LWRParameters(secret_dim=secret_dim, modulus=modulus, levels=2, gadget=True)
+    secret = rng.integers(modulus, size=secret_dim)
+    a = rng.integers(2, size=(5000, parameters.covariates))
+    form = covariate_form(secret, parameters)
+    np.testing.assert_array_equal(np.mod(a @ form, modulus), gadget_residues(a, secret, modulus))
+    one_by_one = [
+        sum(
+            int(s) * sum(int(bit) * 2**i for i, bit in enumerate(digits))
+            for s, digits in zip(secret, row.reshape(secret_dim, -1), strict=True)
+        )
+        % modulus
+        for row in a[:50]
+    ]
+    np.testing.assert_array_equal(gadget_residues(a[:50], secret, modulus), one_by_one)
+
+
+def bent(instance, **entries):
+    theta, w = instance.layer.theta.copy(), instance.layer.w.copy()
+    for name, (index, change) in entries.items():
+        {"theta": theta, "w": w}[name][index] += change
+    return dataclasses.replace(instance, layer=AttentionLayer(theta=theta, w=w))
+
+
+@pytest.mark.parametrize("gadget", [False, True])
+def test_wrong_layers_are_seen(gadget):
+    instance = make_lwr_instance(secret_dim=10, modulus=32, levels=2, gadget=gadget, rng=0)
+    assert verify_lwr_instance(instance, rng=0).max_error == 0
+    for head in range(1, instance.layer.heads - 1, 2):
+        shifted = bent(instance, theta=((head, 0, 0), -40.0))  # one threshold one higher
+        assert verify_lwr_instance(shifted, rng=0, samples=0).max_error > 0
+        assert verify_lwr_instance(bent(instance, w=((head, 0, 0), 0.25)), rng=0).max_error > 0
+    other = make_lwr_instance(secret_dim=10, modulus=32, levels=2, gadget=gadget, rng=1)
+    swapped = dataclasses.replace(instance, secret=other.secret)
+    checked = verify_lwr_instance(swapped, rng=0)
+    assert checked.max_error >= 1
+    if gadget:
+        assert checked.gadget_identity is False
+
+
+def test_a_jump_at_a_rare_value_alone_is_seen():
+    # the highest reachable value of 24 covariates has probability 2^-24: only covering every value finds it
+    instance = make_lwr_instance(secret_dim=24, modulus=64, levels=2, rng=0)
+    top = 40.0 * instance.secret[instance.secret > 0].sum()
+    pad = instance.layer.heads - 1
+    lowered = bent(instance, theta=((pad, 0, 0), 40.0))
+    assert instance.layer.theta[pad, 0, 0] == -(top + 20.0)
+    assert verify_lwr_instance(lowered, rng=0).max_error > 0
+
+
+def test_layers_of_another_structure_are_not_called_covered():
+    instance = make_lwr_instance(secret_dim=10, modulus=32, levels=2, rng=0)
+    for changed in (
+        bent(instance, theta=((0, 3, 4), 1.0)),
+        bent(instance, theta=((1, 3, 3), 40.0)),
+        bent(instance, theta=((1, 0, 0), 0.1)),
+        bent(instance, w=((0, 2, 0), 1.0)),
+    ):
+        checked = verify_lwr_instance(changed, rng=0)
+        assert not checked.covers_all_inputs
+        assert "does not cover" in str(checked)
+    small = make_lwr_instance(secret_dim=4, modulus=8, levels=2, rng=0)
+    off_form = verify_lwr_instance(bent(small, theta=((0, 3, 4), 1.0)), rng=0)
+    assert off_form.covers_all_inputs
+    assert off_form.inputs_checked >= 2**10
+
+
+def test_other_families_are_refused():
+    instance = make_lwr_instance(secret_dim=4, modulus=8, levels=2, rng=0)
+    certificate = dataclasses.replace(instance.certificate, family="other")
+    with pytest.raises(ValueError, match="lwr"):
+        verify_lwr_instance(dataclasses.replace(instance, family="other", certificate=certificate))

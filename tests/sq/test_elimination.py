@@ -1,0 +1,179 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from attention import (
+    BooleanInputs,
+    ExampleOracle,
+    GaussianInputs,
+    GroundTruth,
+    Learner,
+    Outcome,
+    make_nice_layer,
+)
+from attention.testing import check_learner
+from sq import ParityElimination, make_parity_instance, parity_target
+
+
+def attack(instance, seed, **oracle):
+    return ParityElimination.for_instance(instance).fit(
+        ExampleOracle(instance.layer, instance.inputs, rng=seed, **oracle), rng=0
+    )
+
+
+def flips(rate):
+    """Noise that flips the hidden sign: with c0 = 0 a label on the gate is all sign, and its rows are opposite."""
+
+    def noise(y, rng):
+        on_gate = y[:, 0, :1] * y[:, 1, :1] < 0
+        flipped = on_gate & (rng.random((len(y), 1)) < rate)
+        return np.where(flipped[:, None], -y, y)
+
+    return noise
+
+
+@pytest.mark.parametrize("construction", ["B", "D"])
+def test_it_finds_the_secret_in_at_least_58_of_60_runs(construction):
+    found = 0
+    for seed in range(60):
+        instance = make_parity_instance(dim=40, bits=3, construction=construction, rng=seed)
+        fit = attack(instance, seed)
+        if fit.outcome is Outcome.EXACT:
+            np.testing.assert_array_equal(fit.layer.theta, instance.layer.theta)
+            np.testing.assert_array_equal(fit.layer.w, instance.layer.w)
+            found += 1
+        assert fit.examples_used <= 4 * (40 + 9)
+    assert found >= 58
+
+
+@pytest.mark.parametrize(("rate", "least", "most"), [(0.1, 0, 5), (0.01, 24, 50)])
+def test_label_flips_break_it(rate, least, most):
+    # all d - 1 + 10 = 49 equations must be free of flips: .99^49 = .61, .9^49 = .006
+    found = 0
+    for seed in range(60):
+        instance = make_parity_instance(dim=40, heads=2, rng=seed)
+        fit = attack(instance, seed, noise=flips(rate))
+        found += fit.outcome is Outcome.EXACT
+        assert fit.outcome in (Outcome.EXACT, Outcome.NOT_APPLICABLE)
+    assert least <= found <= most
+
+
+def test_it_is_exact_on_fresh_inputs_and_measures_itself():
+    instance = make_parity_instance(dim=128, heads=2, rng=3)
+    truth = GroundTruth.draw(instance.layer, instance.inputs, 500, known=instance.known, rng=4)
+    seen = []
+    fit = ParityElimination.for_instance(instance).fit(
+        ExampleOracle(instance.layer, instance.inputs, rng=5), truth=truth, progress=seen.append
+    )
+    assert fit.outcome is Outcome.EXACT
+    assert fit.trace[-1].measures["unknown_part_error"] < 1e-12
+    assert fit.trace[-1].measures["theta_error"] == 0
+    assert fit.trace[0].measures["unknown_part_error"] == pytest.approx(1)
+    assert 2 * (128 + 9) <= fit.examples_used < 2.6 * (128 + 9)
+    assert tuple(seen) == fit.trace
+
+
+def test_a_small_slope_is_no_obstacle():
+    instance = make_parity_instance(dim=20, bits=3, construction="B", beta=2.0, rng=0)
+    fit = attack(instance, 1)
+    assert fit.outcome is Outcome.EXACT
+    np.testing.assert_array_equal(fit.layer.theta, instance.layer.theta)
+
+
+def test_parities_larger_than_the_heads_serve_are_predicted_without_a_layer():
+    instance = make_parity_instance(dim=20, heads=2, rng=0)
+    secret = np.array([2, 5, 7, 8, 11])
+    gate = {"known": instance.known, "gate": 0, "direction": np.eye(20)[0]}
+    oracle = ExampleOracle(lambda x: parity_target(x, secret, **gate), instance.inputs, rng=0)
+    fit = ParityElimination.for_instance(instance).fit(oracle)
+    assert fit.outcome is Outcome.EXACT
+    assert fit.layer is None
+    x = instance.inputs.sample(100, rng=1)
+    np.testing.assert_allclose(fit.predict(x), parity_target(x, secret, **gate), atol=1e-12)
+
+
+def test_smaller_parities_are_served_by_the_same_heads():
+    large, small = (make_parity_instance(dim=20, bits=bits, rng=0) for bits in (3, 2))
+    fit = ParityElimination.for_instance(large).fit(ExampleOracle(small.layer, small.inputs, rng=0))
+    assert fit.outcome is Outcome.EXACT
+    np.testing.assert_array_equal(fit.layer.theta, small.layer.theta)
+
+
+def test_the_secret_is_never_read():
+    instance = make_parity_instance(dim=20, heads=2, rng=0)
+    lying = dataclasses.replace(
+        instance, secret=np.array([1, 2, 3]), layer=make_nice_layer(heads=2, dim=20, rng=0)
+    )
+    fit = ParityElimination.for_instance(lying).fit(ExampleOracle(instance.layer, instance.inputs, rng=0))
+    assert fit.outcome is Outcome.EXACT
+    np.testing.assert_array_equal(fit.layer.theta, instance.layer.theta)
+
+
+def test_too_few_examples_end_without_a_claim():
+    instance = make_parity_instance(dim=40, heads=2, rng=0)
+    for budget in (40, 60, 80):
+        learner = ParityElimination.for_instance(instance, examples=budget)
+        fit = learner.fit(ExampleOracle(instance.layer, instance.inputs, rng=0))
+        assert fit.outcome is Outcome.EXAMPLES_SPENT
+        assert fit.examples_used <= budget
+    # enough to determine the secret, too few to check it: the answer is given, success is not claimed
+    fit = ParityElimination.for_instance(instance, examples=92).fit(
+        ExampleOracle(instance.layer, instance.inputs, rng=0)
+    )
+    assert fit.outcome is Outcome.EXAMPLES_SPENT
+    np.testing.assert_array_equal(fit.layer.theta, instance.layer.theta)
+    given = ExampleOracle.from_arrays(*ExampleOracle(instance.layer, instance.inputs, rng=0).draw(60))
+    assert ParityElimination.for_instance(instance).fit(given).outcome is Outcome.EXAMPLES_RAN_OUT
+
+
+@pytest.mark.parametrize(
+    ("k", "inputs"), [(2, BooleanInputs(2, 20)), (3, BooleanInputs(3, 20)), (2, GaussianInputs(2, 20))]
+)
+def test_targets_of_other_kinds_are_called_so(k, inputs):
+    layer = make_nice_layer(heads=2, dim=20, rng=0)
+    for learner in (
+        ParityElimination(),
+        ParityElimination.for_instance(make_parity_instance(dim=20, heads=2, rng=0)),
+    ):
+        fit = learner.fit(ExampleOracle(layer, inputs, rng=0))
+        assert fit.outcome is Outcome.NOT_APPLICABLE
+        assert fit.predict(inputs.sample(3, rng=0)).shape == (3, k, 20)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("construction", ["B", "D"])
+def test_contract_on_a_parity(construction):
+    instance = make_parity_instance(dim=12, bits=3, construction=construction, rng=0)
+    learner = ParityElimination.for_instance(instance)
+    assert isinstance(learner, Learner)
+    fit = check_learner(learner, instance.layer, instance.inputs, known=instance.known)
+    assert fit.outcome is Outcome.EXACT
+
+
+@pytest.mark.bad_input
+def test_contract_on_nice_targets():
+    for k in (2, 3):
+        fit = check_learner(ParityElimination(), make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(k, 6))
+        assert fit.outcome is Outcome.NOT_APPLICABLE
+
+
+@pytest.mark.bad_input
+def test_bad_arguments_are_explained():
+    instance = make_parity_instance(dim=12, heads=2, rng=0)
+    with pytest.raises(ValueError, match="build it with for_instance"):
+        ParityElimination.for_instance(instance).fit(
+            ExampleOracle(make_nice_layer(heads=1, dim=13, rng=0), BooleanInputs(2, 13), rng=0)
+        )
+    for changes, word in (
+        ({"gate": -1}, "gate"),
+        ({"surplus": 0}, "surplus"),
+        ({"tolerance": 1.0}, "tolerance"),
+        ({"examples": 0}, "examples"),
+        ({"direction": np.ones(3)}, "norm"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            ParityElimination(**changes)
+    certificate = dataclasses.replace(instance.certificate, family="other")
+    with pytest.raises(ValueError, match="sq-parity"):
+        ParityElimination.for_instance(dataclasses.replace(instance, family="other", certificate=certificate))

@@ -1,0 +1,60 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from attention import AttentionLayer
+from lower import LinearKnownPart
+from sq import (
+    all_sign_matrices,
+    is_parity_realisation,
+    make_parity_instance,
+    parity_target,
+    verify_parity_instance,
+)
+
+
+def test_target_is_the_definition_one_input_at_a_time():
+    rng = np.random.default_rng(0)
+    x, w, known = all_sign_matrices(2, 4), rng.standard_normal(4), LinearKnownPart.zero(2, 4)
+    target = parity_target(x, [1, 3], known=known, gate=2, direction=w, amplitude=0.5)
+    for one, given in zip(x, target, strict=True):
+        sign = 1.0
+        for j in (1, 3):
+            sign *= one[0, j] * one[1, j]
+        u = (one[0, 2] - one[1, 2]) / 2
+        np.testing.assert_array_equal(given, 0.5 * u * sign * np.array([w, -w]))
+
+
+def test_a_wrong_secret_weight_or_known_part_is_seen():
+    instance = make_parity_instance(dim=6, heads=2, secret=[1, 2, 3])
+    assert is_parity_realisation(instance.layer, [3, 2, 1], known=instance.known)
+    assert not is_parity_realisation(instance.layer, [1, 2, 4], known=instance.known)
+    assert not is_parity_realisation(instance.layer, [1, 2], known=instance.known)
+    assert not is_parity_realisation(instance.layer, [1, 2, 3], known=LinearKnownPart.zero(2, 6))
+    assert not is_parity_realisation(instance.layer, [1, 2, 3], known=instance.known, gate=4)
+    theta = instance.layer.theta.copy()
+    theta[0, 5, 5] += 1e-3
+    bent = AttentionLayer(theta=theta, w=instance.layer.w)
+    assert not is_parity_realisation(bent, [1, 2, 3], known=instance.known)
+    checked = verify_parity_instance(dataclasses.replace(instance, layer=bent))
+    assert checked.max_error > 1e-4
+    assert "all" in str(checked)
+
+
+def test_large_instances_are_checked_on_random_inputs():
+    instance = make_parity_instance(dim=30, bits=4, construction="B", rng=0)
+    checked = verify_parity_instance(instance, rng=0, samples=5000)
+    assert not checked.exhaustive
+    assert checked.inputs_checked == 5000
+    assert checked.max_error == 0
+    other = dataclasses.replace(instance, secret=np.array([1, 2, 3, 4]))
+    assert verify_parity_instance(other, rng=0, samples=5000).max_error > 1
+    assert abs(verify_parity_instance(other, rng=0, samples=5000).amplitude) < 4 / np.sqrt(2500)
+
+
+def test_other_families_are_refused():
+    instance = make_parity_instance(dim=6, heads=2, rng=0)
+    certificate = dataclasses.replace(instance.certificate, family="other")
+    with pytest.raises(ValueError, match="sq-parity"):
+        verify_parity_instance(dataclasses.replace(instance, family="other", certificate=certificate))
