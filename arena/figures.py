@@ -300,21 +300,14 @@ def _remarks(axes: Any, against: str, points: Sequence[_Point]) -> None:
     """Notes on points that were moved to be drawn."""
     notes = []
     if any(y < LEAST_ERROR for _, y in points):
-        notes.append("errors of 0 are drawn at 10⁻¹⁷")
+        notes.append("0 is drawn at 10⁻¹⁷")
     if any(y > _MOST_ERROR for _, y in points):
         notes.append("errors above 100: top edge")
     if any(x < axes.get_xlim()[0] for x, _ in points):
         notes.append("no examples: left edge" if against == "examples" else "shorter times: left edge")
-    if notes:
-        axes.annotate(
-            "; ".join(notes),
-            (1.0, -0.135),
-            xycoords="axes fraction",
-            fontsize=7.5,
-            color=FAINT,
-            ha="right",
-            va="center",
-        )
+    for line in range(0, len(notes), 2):
+        place, said = (1.0, -0.135 - 0.0225 * line), "; ".join(notes[line : line + 2])
+        axes.annotate(said, place, xycoords="axes fraction", fontsize=7, color=FAINT, ha="right", va="center")
 
 
 def _fold(text: str, width: int, *, lines: int = 3) -> str:

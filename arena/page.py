@@ -4,7 +4,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -151,7 +151,23 @@ def _target(results: Results, target: TargetRecord, place: int) -> dict[str, Any
     inputs = {key: value for key, value in target.inputs.items() if isinstance(value, str | int | float)}
     name = str(inputs.pop("name", inputs.pop("kind", "")))
     extra = ", ".join(f"{key} {value}" for key, value in inputs.items() if key not in ("k", "d"))
-    return {"record": target, "curves": curves, "inputs": f"{name} ({extra})" if extra else name}
+    return {
+        "record": target,
+        "curves": curves,
+        "sentences": _sentences(target.certificate),
+        "inputs": f"{name} ({extra})" if extra else name,
+    }
+
+
+def _sentences(lines: Sequence[str]) -> list[tuple[str, str]]:
+    """Lines too long for a table as (label, sentence); none where the lines are a table."""
+    if all(len(line) <= _LINE for line in lines):
+        return []
+    parted = [line.strip().partition(": ") for line in lines]
+    return [(label, said) if colon else ("", label) for label, colon, said in parted]
+
+
+_LINE = 110
 
 
 def _inline(svg: str, prefix: str, label: str) -> str:

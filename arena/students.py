@@ -47,7 +47,7 @@ class Effort:
 PRESETS: Mapping[str, Effort] = {
     "quick": Effort(
         adam_steps=1500,
-        adam_steps_hard=2500,
+        adam_steps_hard=4000,
         adam_tolerance=1e-4,
         newton_passes=20_000,
         newton_passes_hard=3000,

@@ -30,9 +30,10 @@ def largest_characteristic_value(columns: Float[np.ndarray, "d n"]) -> Float[np.
     -----
     phi is the modulus of the characteristic function of sum_j +-theta_j with random signs. The range is
     scale free: t0 = 4 / |theta|, T = 4 pi sqrt(d) / |theta|, so that entries which are multiples of a
-    number of at least a quarter of their root mean square show up as 1. phi is evaluated on a grid of step
-    1 / (4 |theta|). At a maximum of height p the curvature of log phi is at most (|theta| / p)^2, so the
-    grid misses a factor of about exp(-1 / (128 p^2)), below 1% for p near 1 and about 3% for p = 1/2.
+    number of at least a quarter of their root mean square show up as 1. phi is evaluated on a grid of steps
+    of at most 1 / (4 |theta|), both ends included. At a maximum of height p the curvature of log phi is at
+    most (|theta| / p)^2, so that about a factor exp(-1 / (128 p^2)) is missed: below 1% for p near 1; in
+    trials against a grid a hundred times as fine never above 2%.
     Factors are taken from the largest entry on, and a point is dropped once its partial product is below
     the column's value at t0: O(d n sqrt(d)) cosines for columns without structure.
     """
@@ -44,7 +45,8 @@ def largest_characteristic_value(columns: Float[np.ndarray, "d n"]) -> Float[np.
         return largest
     # unit columns: the grid is then the same for all
     units = -np.sort(-np.abs(columns[:, alive] / norm[alive]), axis=0)
-    grid = np.arange(START, max(LAST * np.sqrt(d), START) + STEP, STEP)
+    last = LAST * np.sqrt(d)
+    grid = np.linspace(START, last, int(np.ceil((last - START) / STEP)) + 1)
     with np.errstate(divide="ignore"):  # log 0 = -inf is what a zero of phi is
         best = np.log(np.abs(np.cos(START * units))).sum(axis=0)
         column, point = (index.ravel() for index in np.indices((units.shape[1], grid.size)))

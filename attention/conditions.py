@@ -125,7 +125,7 @@ _NOTE = (
 def check_conditions(
     layer: AttentionLayer, *, tokens: int | None = None, thresholds: Mapping[str, float] | None = None
 ) -> ConditionReport:
-    r"""Measure every non-degeneracy condition of a layer and hold it against a threshold.
+    """Measure every non-degeneracy condition of a layer and hold it against a threshold.
 
     Parameters
     ----------
@@ -143,32 +143,34 @@ def check_conditions(
 
     Notes
     -----
-    Each condition, what is measured, and its default threshold; <A, B> = Tr(A^T B), \|A\| is the Frobenius norm.
+    What each condition measures, and its default threshold; ``<A, B>`` is ``Tr(A^T B)`` and ``|A|`` the
+    Frobenius norm.
 
-    * ``theta_incoherence``, ``w_incoherence``: max \|<A_i, A_j>\| / (\|A_i\| \|A_j\|) over pairs; at most 1/4.
-    * ``theta_stable_rank``, ``w_stable_rank``: min \|A_i\|^2 / \|A_i\|_op^2; at least max(m, k, ln d).
-    * ``theta_trace``: max Tr(Theta_i)^2 / \|Theta_i\|^2; at most 1/4.
-    * ``theta_heavy_column``: max \|column\|^2 / \|Theta_i\|^2; at most 1/4.
-    * ``theta_non_arithmetic``: max over columns theta and t of prod_j \|cos(t theta_j)\|; at most 1/2. The range
-      of t is 4 / \|theta\| to 4 pi sqrt(d) / \|theta\|, on a grid of step 1 / (4 \|theta\|).
-    * ``theta_norms``: max \|Theta_i\|; at most (1 + ln d)^2. All other conditions are free of scale.
-    * ``theta_norms_comparable``, ``w_norms_comparable``: max \|A_i\| / min \|A_i\|; at most 4.
-    * ``theta_pairwise_distance``: min \|Theta_i - Theta_j\| / max(\|Theta_i\|, \|Theta_j\|); at least 1/10.
-    * ``theta_distinct_singular_values``: the smallest gap of neighbouring singular values over the largest one;
+    * theta_incoherence, w_incoherence: ``max |<A_i, A_j>| / (|A_i| |A_j|)`` over pairs; at most 1/4.
+    * theta_stable_rank, w_stable_rank: ``min |A_i|^2 / |A_i|_op^2``; at least ``max(m, k, ln d)``.
+    * theta_trace: ``max Tr(Theta_i)^2 / |Theta_i|^2``; at most 1/4.
+    * theta_heavy_column: ``max |column|^2 / |Theta_i|^2``; at most 1/4.
+    * theta_non_arithmetic: ``max prod_j |cos(t theta_j)|`` over columns theta and t; at most 1/2. The range of t
+      is ``4 / |theta|`` to ``4 pi sqrt(d) / |theta|``, on a grid of steps of at most ``1 / (4 |theta|)``.
+    * theta_norms: ``max |Theta_i|``; at most ``(1 + ln d)^2``. All other conditions are free of scale.
+    * theta_norms_comparable, w_norms_comparable: ``max |A_i| / min |A_i|``; at most 4.
+    * theta_pairwise_distance: ``min |Theta_i - Theta_j| / max(|Theta_i|, |Theta_j|)``; at least 1/10.
+    * theta_distinct_singular_values: the smallest gap of neighbouring singular values over the largest value;
       at least 1e-6. Values that are 0 to rounding count once: a low rank is what the stable rank is about.
-    * ``theta_linear_independence``: the smallest singular value of the stacked vec(Theta_i) / \|Theta_i\|;
-      at least 1/10.
-    * ``theta_affine_independence``: singular value m-1 of the stacked vec(Theta_i - mean), scaled so that the m-1
-      have root mean square 1; at least 1/10. Differences from the mean do not depend on the order of the heads.
-    * ``heads_against_dimension``, ``tokens_against_dimension``: m / d and k / d; at most 1/4.
+    * theta_linear_independence: the smallest singular value of the stacked ``vec(Theta_i) / |Theta_i|``; at
+      least 1/10.
+    * theta_affine_independence: singular value m-1 of the stacked ``vec(Theta_i - mean)``, scaled so that the
+      m-1 have root mean square 1; at least 1/10. Differences from the mean, unlike differences from one of
+      the heads, do not depend on the order of the heads.
+    * heads_against_dimension, tokens_against_dimension: ``m / d`` and ``k / d``; at most 1/4.
 
     Conditions about pairs are vacuous for one head. A zero head has stable rank 0, no distinct singular values
     and columns on a lattice. Some conditions imply others: close heads are coherent and nearly linearly
     dependent, and affinely dependent heads are linearly dependent.
 
-    Nice layers meet all of it better as d grows (measured), with two exceptions: the smallest gap of their
-    singular values falls, about like d^(-3/2), and ``theta_non_arithmetic`` tends to exp(-8), its value at
-    the smallest t. O(m d^3 + m^2 d^2).
+    Of nice layers all measures improve as d grows (measured), but for theta_norms, which stays at sigma, the
+    smallest gap of their singular values, which falls about like d^(-3/2), and theta_non_arithmetic, which
+    tends to exp(-8), its value at the smallest t. O(m d^3 + m^2 d^2).
 
     References
     ----------

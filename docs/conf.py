@@ -17,3 +17,15 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 default_role = "code"
+
+
+def _norms_are_not_substitutions(app, what, name, obj, options, lines):
+    # docstrings write norms as |x|, which reStructuredText takes for a substitution
+    for place, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            lines[place] = line.replace("|", r"\|")
+
+
+def setup(app):
+    """Connect the mending of docstrings."""
+    app.connect("autodoc-process-docstring", _norms_are_not_substitutions)

@@ -20,6 +20,7 @@ from lwe.uniformity import total_variation_from_uniform, wrap_ratio
 __all__ = ["lwr_staircase", "make_lwr_instance"]
 
 _FAMILY = "lwr"
+_MOST_NUMBERS = 1 << 28  # two gigabytes an array
 
 
 def make_lwr_instance(
@@ -57,7 +58,8 @@ def make_lwr_instance(
     Raises
     ------
     ValueError
-        If a parameter is out of its range or the secret does not fit.
+        If a parameter is out of its range, the secret does not fit, or the layer or its certificate would be
+        too large.
 
     Notes
     -----
@@ -79,6 +81,13 @@ def make_lwr_instance(
     if secret is None:
         secret = np.random.default_rng(rng).integers(parameters.modulus, size=parameters.secret_dim)
     form = covariate_form(secret, parameters)
+    distance = total_variation_from_uniform(form, parameters.modulus)
+    heads = parameters.levels * np.abs(form).sum() / parameters.modulus + 2
+    if heads * parameters.dim**2 > _MOST_NUMBERS:
+        raise ValueError(
+            f"{parameters} needs about {heads:.0f} heads of {parameters.dim}^2 numbers, too many to store: "
+            "take fewer levels or a smaller secret."
+        )
     stairs = lwr_staircase(form, parameters, beta=beta)
     bound = stairs.error_bound()
     return HardInstance(
@@ -87,7 +96,7 @@ def make_lwr_instance(
         inputs=BooleanInputs(k=2, d=parameters.dim),
         secret=np.mod(np.asarray(secret), parameters.modulus) if parameters.gadget else form,
         known=LinearKnownPart.zero(2, parameters.dim),
-        certificate=_certificate(form, stairs, parameters, bound),
+        certificate=_certificate(form, stairs, parameters, bound, float(distance)),
         realisation_error=bound.value,
         parameters={
             "secret_dim": parameters.secret_dim,
@@ -130,7 +139,7 @@ def lwr_staircase(form: np.ndarray, parameters: LWRParameters, *, beta: float = 
 
 
 def _certificate(
-    form: np.ndarray, stairs: Staircase, parameters: LWRParameters, bound: ErrorBound
+    form: np.ndarray, stairs: Staircase, parameters: LWRParameters, bound: ErrorBound, distance: float
 ) -> Certificate:
     rho = wrap_ratio(form, parameters.modulus)
     wraps = (
@@ -138,7 +147,6 @@ def _certificate(
         if rho >= 0.5
         else "below 0.5, so the sum hardly wraps around: expect an easy one"
     )
-    distance = float(total_variation_from_uniform(form, parameters.modulus))
     return Certificate(
         _FAMILY,
         (

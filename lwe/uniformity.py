@@ -13,6 +13,11 @@ __all__ = ["residue_counts", "total_variation_from_uniform", "wrap_ratio"]
 def residue_counts(form: Int[np.ndarray, " n"], modulus: int) -> Shaped[np.ndarray, " modulus"]:
     """How many of the 2^n vectors a in {0, 1}^n have <v, a> = r mod q, for every residue r; exact integers.
 
+    Raises
+    ------
+    ValueError
+        If n q is above 2^28, which would take hours.
+
     Notes
     -----
     Dynamic programming over the coordinates, O(n q) additions of integers of up to n bits.
@@ -23,6 +28,11 @@ def residue_counts(form: Int[np.ndarray, " n"], modulus: int) -> Shaped[np.ndarr
     array([2, 2, 2, 2])
     """
     q = count("modulus", modulus)
+    if len(form) * q > 1 << 28:
+        raise ValueError(
+            f"There are {len(form)} covariates and the modulus is {q}: exact counting needs their product to be at "
+            "most 2^28; take a smaller modulus."
+        )
     # Python's own integers where int64 could overflow: an exact answer of 2^-n and below needs them
     counts = np.zeros(q, dtype=np.int64 if len(form) <= 62 else object)
     counts[0] = 1

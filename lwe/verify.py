@@ -7,14 +7,17 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer
-from attention._arrays import count
+from attention._arrays import count, non_negative
 from attention.inputs import Rng
 from lower import HardInstance, all_sign_matrices
+from lwe.parameters import LWRParameters
 
 __all__ = ["LWRVerification", "attaining_covariates", "gadget_residues", "verify_lwr_instance"]
 
 _EXHAUSTIVE_BITS = 16
 _BLOCK = 1024
+_MOST_VALUES = 1 << 22
+_PARAMETERS = ("secret_dim", "modulus", "levels", "gadget")
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def verify_lwr_instance(instance: HardInstance, *, rng: Rng = None, samples: int
     Raises
     ------
     ValueError
-        If the instance is of another family.
+        If the instance is of another family, or its parameters or secret do not fit it.
 
     Notes
     -----
@@ -88,19 +91,19 @@ def verify_lwr_instance(instance: HardInstance, *, rng: Rng = None, samples: int
     >>> checked.max_error, checked.covers_all_inputs
     (0.0, True)
     """
-    if instance.family != "lwr":
-        raise ValueError(f"The instance is of the family {instance.family!r}: one of lwr is needed.")
     samples, rng = count("samples", samples, least=0), np.random.default_rng(rng)
-    layer, gate = instance.layer, int(instance.parameters["gate"])
-    form, structured = _form_of(layer, gate, float(instance.parameters["beta"]))
+    parameters, gate, beta = _public(instance)
+    layer, q = instance.layer, parameters.modulus
+    form, structured = _form_of(layer, gate, beta)
+    # a layer whose form is not even centred is none of ours, and its values could be too many to list
+    structured = structured and bool(np.abs(form).max() <= q) and int(np.abs(form).sum()) < _MOST_VALUES
     worst, checked = 0.0, 0
     attaining = attaining_covariates(form) if structured else np.zeros((0, layer.dim - 1), dtype=np.int64)
     for x in _inputs(attaining, gate, layer.dim, samples, instance, rng):
-        error = np.linalg.norm(layer(x) - _expected(x, instance, gate), axis=-1)
+        error = np.linalg.norm(layer(x) - _expected(x, instance.secret, parameters, gate), axis=-1)
         worst, checked = max(worst, float(error.max())), checked + len(x)
     identity = None
-    if instance.parameters["gadget"]:
-        q = int(instance.parameters["modulus"])
+    if parameters.gadget:
         bits = rng.integers(2, size=(max(samples, 1), layer.dim - 1))
         identity = bool(np.all(np.mod(bits @ form, q) == gadget_residues(bits, instance.secret, q)))
     return LWRVerification(
@@ -158,11 +161,35 @@ def gadget_residues(
     return np.mod(np.asarray(residues) @ secret, modulus)
 
 
+def _public(instance: HardInstance) -> tuple[LWRParameters, int, float]:
+    """The parameters, the gate and the slope that an instance makes public, held to its layer."""
+    if instance.family != "lwr":
+        raise ValueError(f"The instance is of the family {instance.family!r}: one of lwr is needed.")
+    public = instance.parameters
+    missing = [name for name in (*_PARAMETERS, "gate", "beta") if name not in public]
+    if missing:
+        raise ValueError(f"The instance does not say what its {', '.join(missing)} is, as an lwr one must.")
+    parameters = LWRParameters(**{name: public[name] for name in _PARAMETERS})
+    gate = count("The instance's gate", public["gate"], least=0)
+    beta = non_negative("The instance's beta", public["beta"], strictly=True)
+    d = instance.layer.dim
+    if instance.inputs.k != 2 or parameters.dim != d or gate >= d:
+        raise ValueError(
+            f"{parameters} with gate {gate} does not fit a layer on {instance.inputs.k} tokens, d = {d}."
+        )
+    if instance.secret.shape != (parameters.secret_dim,):
+        raise ValueError(f"secret has shape {instance.secret.shape}: ({parameters.secret_dim},) is needed.")
+    return parameters, gate, beta
+
+
 def _form_of(layer: AttentionLayer, gate: int, beta: float) -> tuple[Int[np.ndarray, " n"], bool]:
     """The integer form that a layer's logits share, and whether the layer is such that T and the gate suffice."""
     others = np.arange(layer.dim) != gate
     diagonal = np.diagonal(layer.theta, axis1=1, axis2=2)
-    form = np.rint(diagonal[0, others] / beta).astype(np.int64)
+    nearest = np.rint(diagonal[0, others] / beta)
+    if np.abs(nearest).max() > 2.0**53:
+        return np.zeros(len(nearest), dtype=np.int64), False
+    form = nearest.astype(np.int64)
     shared = bool(np.all(diagonal[:, others] == beta * form))
     nothing_else = (
         np.count_nonzero(layer.theta) == np.count_nonzero(diagonal) and not layer.w[:, others].any()
@@ -188,15 +215,14 @@ def _inputs(
             yield all_sign_matrices(2, dim, start, start + _BLOCK)
 
 
-def _expected(x: np.ndarray, instance: HardInstance, gate: int) -> Float[np.ndarray, "n 2 d"]:
+def _expected(
+    x: np.ndarray, secret: np.ndarray, parameters: LWRParameters, gate: int
+) -> Float[np.ndarray, "n 2 d"]:
     """The definition: x_rg (floor(p (T mod q) / q) - (p - 1)/2) in coordinate g of row r on the gate, else 0."""
-    q, p = int(instance.parameters["modulus"]), int(instance.parameters["levels"])
+    q, p = parameters.modulus, parameters.levels
     differ = x[:, 0] != x[:, 1]
     covariates = np.delete(differ, gate, axis=1).astype(np.int64)
-    if instance.parameters["gadget"]:
-        residues = gadget_residues(covariates, instance.secret, q)
-    else:
-        residues = np.mod(covariates @ instance.secret, q)
+    residues = gadget_residues(covariates, secret, q) if parameters.gadget else np.mod(covariates @ secret, q)
     label = p * residues // q - (p - 1) / 2
     expected = np.zeros_like(x)
     expected[:, :, gate] = x[:, :, gate] * (label * differ[:, gate])[:, None]

@@ -11,7 +11,7 @@ from attention.inputs import Rng
 from attention.learning import Predictor, Progress
 from lower import HardInstance, LinearKnownPart, solve_gf2
 from sq.families import ParityHeads, parity_heads
-from sq.verify import parity_target
+from sq.verify import gate_and_direction, parity_target
 
 __all__ = ["ParityElimination"]
 
@@ -96,19 +96,19 @@ class ParityElimination:
         Raises
         ------
         ValueError
-            If the instance is of another family.
+            If the instance is of another family, or does not say which heads realise it.
         """
-        if instance.family != "sq-parity":
-            raise ValueError(
-                f"The instance is of the family {instance.family!r}: one of sq-parity is needed."
-            )
+        gate, direction = gate_and_direction(instance)
         public = instance.parameters
-        beta = float(public["slopes"][0])
+        try:
+            heads = parity_heads(public["construction"], bits=public["bits"], beta=float(public["slopes"][0]))
+        except (KeyError, IndexError, TypeError) as error:
+            raise ValueError(f"The instance does not say which heads realise it ({error}).") from None
         return cls(
-            gate=int(public["gate"]),
-            direction=np.asarray(public["direction"], dtype=np.float64),
+            gate=gate,
+            direction=direction,
             known=instance.known,
-            heads=parity_heads(public["construction"], bits=int(public["bits"]), beta=beta),
+            heads=heads,
             examples=examples,
             # a small slope leaves labels off their ideal by up to the realisation error
             tolerance=min(1e-3 + 1.1 * instance.realisation_error, 0.9),

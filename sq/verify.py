@@ -13,6 +13,7 @@ from lower import HardInstance, LinearKnownPart, all_sign_matrices
 
 __all__ = [
     "ParityVerification",
+    "gate_and_direction",
     "is_parity_realisation",
     "parity_target",
     "verify_parity_instance",
@@ -100,7 +101,7 @@ def verify_parity_instance(
     Raises
     ------
     ValueError
-        If the instance is of another family.
+        If the instance is of another family, or its gate, direction or secret do not fit it.
 
     Notes
     -----
@@ -113,20 +114,40 @@ def verify_parity_instance(
     >>> checked.exhaustive, checked.inputs_checked, checked.max_error < 1e-12
     (True, 1024, True)
     """
+    gate, w = gate_and_direction(instance)
+    secret = instance.secret
+    if secret.ndim != 1 or np.any((secret < 0) | (secret >= instance.layer.dim) | (secret == gate)):
+        raise ValueError(
+            f"The secret is {secret.tolist()}: coordinates from 0 to {instance.layer.dim - 1} other than the gate "
+            f"{gate} are needed."
+        )
+    return _verify(instance.layer, secret, instance.known, gate, w, 1.0, rng=rng, samples=samples)
+
+
+def gate_and_direction(instance: HardInstance) -> tuple[int, Float[np.ndarray, " d"]]:
+    """The gate coordinate and the output direction that a parity instance makes public.
+
+    Raises
+    ------
+    ValueError
+        If the instance is of another family, not of two tokens, or does not say what they are.
+    """
     if instance.family != "sq-parity":
         raise ValueError(f"The instance is of the family {instance.family!r}: one of sq-parity is needed.")
-    own = instance.parameters
-    gate, w = int(own["gate"]), np.asarray(own["direction"], dtype=np.float64)
-    return _verify(
-        instance.layer,
-        instance.secret,
-        instance.known,
-        gate,
-        w,
-        float(own["amplitude"]),
-        rng=rng,
-        samples=samples,
-    )
+    if instance.inputs.k != 2:
+        raise ValueError(f"The instance has {instance.inputs.k} tokens: parity instances have 2.")
+    d = instance.layer.dim
+    gate, direction = (instance.parameters.get(name) for name in ("gate", "direction"))
+    gate = count("The instance's gate", gate, least=0)
+    try:
+        w = np.array(direction, dtype=np.float64)
+    except (TypeError, ValueError):
+        w = np.zeros(0)
+    if gate >= d or w.shape != (d,) or not np.all(np.isfinite(w)):
+        raise ValueError(
+            f"The instance's gate is {gate}, its direction of shape {w.shape}: they must fit d = {d}."
+        )
+    return gate, w
 
 
 def is_parity_realisation(

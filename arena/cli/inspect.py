@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from attention.conditions import check_conditions
 
 from arena.cli.console import JsonOption, print_json, say
 from arena.targets import Target, load_target
+from attention.conditions import check_conditions
 from lwe import verify_lwr_instance
 from sq import verify_parity_instance
 

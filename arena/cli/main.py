@@ -18,7 +18,7 @@ __all__ = ["app", "main", "run"]
 
 _OK, _FAILED, _WRONG_USE = 0, 1, 2
 
-# Newer versions of typer carry a click of their own, so its base classes are reached through the one that typer exports.
+# Newer versions of typer carry a click of their own: its base classes are reached through what typer exports.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 _CommandLineError: type[Exception] = _UsageError.__bases__[0]
 

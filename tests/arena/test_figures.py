@@ -162,8 +162,13 @@ def test_errors_of_zero_are_drawn_and_said(sample_results):
     assert "10⁻¹⁷" not in " ".join(texts(learning_curve(sample_results, "nice-2-2-32", "seconds")))
     zero = only(sample_results, unknown_part_error=0.0)
     said = " ".join(texts(learning_curve(zero, "nice-2-2-32", "seconds")))
-    assert "errors of 0 are drawn at 10⁻¹⁷" in said
+    assert "0 is drawn at 10⁻¹⁷" in said
+    least = learning_curve(only(sample_results, unknown_part_error=1e-17), "nice-2-2-32", "seconds")
+    drawn = re.findall(r"<use [^>]*>", learning_curve(zero, "nice-2-2-32", "seconds"))
     assert LEAST_ERROR == 1e-17
+    assert [mark.split()[2:4] for mark in drawn] == [
+        mark.split()[2:4] for mark in re.findall(r"<use [^>]*>", least)
+    ]
 
 
 def test_what_lies_off_the_axes_is_said(sample_results):
@@ -204,6 +209,13 @@ def test_names_are_text(sample_results):
         tags = {node.tag for node in ElementTree.fromstring(svg).iter()}
         assert f"{SVG}script" not in tags
         assert any("$" in (text or "") or "</text" in (text or "") for text in texts(svg))
+
+
+def test_a_dollar_starts_no_formula(sample_results):
+    first, *others = sample_results.learners
+    results = replace(sample_results, learners=(replace(first, title="$x^2$"), *others))
+    assert "$x^2$" in texts(heat_map(results))
+    assert "$x^2$" in texts(learning_curve(results, "parity", "examples"))
 
 
 @pytest.mark.bad_input

@@ -180,6 +180,16 @@ def test_figures_follow_the_theme_of_the_page(text):
         assert re.sub(r"var\(--[a-z]+, #[0-9a-f]{6}\)", "", figures).count(colour) == 0
 
 
+def test_a_certificate_of_sentences_is_a_list_and_one_of_columns_stays_as_it_is(sample_results):
+    first, *others = sample_results.targets
+    lines = ("Certificate", "  queries: 164 (derived). " + "A learner needs at least this many of them. " * 3)
+    text = render_page(replace(sample_results, targets=(replace(first, certificate=lines), *others)))
+    assert "<li>Certificate</li>" in text
+    assert "<li><strong>queries:</strong> 164 (derived). A learner" in text
+    assert text.count('class="card sentences"') == 1
+    assert "incoherence of the heads     0.049   small is good" in text
+
+
 def test_hostile_text_stays_text(sample_results):
     results = poisoned(sample_results)
     text = render_page(results)

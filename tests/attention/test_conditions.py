@@ -114,15 +114,13 @@ class TestMeasured:
 
     @given(layer=layers)
     @settings(max_examples=30, deadline=None)
-    def test_non_arithmetic_is_the_maximum_over_a_grid_a_hundred_times_as_fine(self, layer):
+    def test_non_arithmetic_is_the_maximum_over_a_much_finer_grid(self, layer):
         report = check_conditions(layer)
         finest = max(
-            characteristic_value(head[:, j], 20_000) for head in layer.theta for j in range(layer.dim)
+            characteristic_value(head[:, j], 5_000) for head in layer.theta for j in range(layer.dim)
         )
         measured = report["theta_non_arithmetic"].measured
-        # at the end of the coarse grid a step may lie beyond T
-        assert measured <= finest * (1 + 1e-3) or measured == pytest.approx(1, abs=0.3)
-        assert measured >= finest * np.exp(-1 / (128 * finest**2)) - 0.02
+        assert 0.97 * finest <= measured <= finest * (1 + 1e-4)
 
     @given(layer=layers, scale=st.sampled_from([1e-200, 1e-3, 7.0, 1e150]), seed=st.integers(0, 99))
     @settings(max_examples=50, deadline=None)
@@ -186,7 +184,8 @@ class TestLargestCharacteristicValue:
     def test_dropping_hopeless_points_changes_nothing(self, seed, d):
         columns = np.random.default_rng(seed).standard_normal((d, 3))
         units = columns / np.linalg.norm(columns, axis=0)
-        grid = np.arange(4, max(4 * np.pi * np.sqrt(d), 4) + 0.25, 0.25)
+        last = 4 * np.pi * np.sqrt(d)
+        grid = np.linspace(4, last, int(np.ceil((last - 4) / 0.25)) + 1)
         everywhere = np.abs(np.cos(grid[:, None, None] * units)).prod(axis=1).max(axis=0)
         np.testing.assert_allclose(largest_characteristic_value(columns), everywhere, rtol=1e-9)
 
@@ -199,18 +198,21 @@ class TestNiceLayers:
         assert report.violated == ()
 
     def test_gaussian_heads_meet_them_better_as_the_dimension_grows(self):
-        def median(name, dim):
-            reports = [check_conditions(make_nice_layer(heads=3, dim=dim, rng=seed)) for seed in range(5)]
-            return np.median([report[name].measured for report in reports])
-
+        reports = {
+            dim: [
+                check_conditions(make_nice_layer(heads=3, dim=dim, rng=seed), tokens=2) for seed in range(5)
+            ]
+            for dim in (16, 48, 144)
+        }
         for name in NAMES - {"theta_non_arithmetic", "theta_norms", "theta_distinct_singular_values"}:
-            if name == "tokens_against_dimension":
-                continue
-            small, middle, large = (median(name, dim) for dim in (16, 48, 144))
-            better = check_conditions(make_nice_layer(heads=3, dim=4, rng=0))[name].better
+            small, middle, large = (
+                np.median([report[name].measured for report in reports[dim]]) for dim in (16, 48, 144)
+            )
+            better = reports[16][0][name].better
             assert (small > middle > large) if better == "small" else (small < middle < large), name
         # stable rank of a square Gaussian matrix: d / 4
-        assert median("theta_stable_rank", 144) == pytest.approx(36, rel=0.1)
+        ranks = [report["theta_stable_rank"].measured for report in reports[144]]
+        assert np.median(ranks) == pytest.approx(36, rel=0.1)
 
 
 IMPLIED = {"theta_incoherence", "theta_linear_independence"}
@@ -337,7 +339,7 @@ class TestDegenerate:
         assert report["theta_stable_rank"].per_head[0] == 0
         assert report["theta_non_arithmetic"].per_head[0] == 1
         assert report["theta_distinct_singular_values"].per_head[0] == 0
-        assert report["theta_linear_independence"].measured == 0
+        assert report["theta_linear_independence"].measured < 1e-12
         assert report["w_norms_comparable"].measured == (1 if len(zero) == 3 else math.inf)
         assert report["theta_pairwise_distance"].measured == pytest.approx(0 if len(zero) > 1 else 1)
         assert json.loads(json.dumps(report.to_json(), allow_nan=False)) == report.to_json()

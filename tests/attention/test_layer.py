@@ -1,19 +1,350 @@
 """AttentionLayer: the identities of the target class, on three array libraries."""
 
+import math
+import warnings
+
+import array_api_strict
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from attention import AttentionLayer
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    GaussianInputs,
+    MixedArraysError,
+    attention_pattern,
+    make_nice_layer,
+)
+
+sizes = {
+    "m": st.integers(1, 4),
+    "k": st.integers(1, 5),
+    "d": st.integers(1, 6),
+    "seed": st.integers(0, 2**32),
+}
 
 
-@pytest.mark.bad_input
-def test_wrong_shapes():
-    with pytest.raises(ValueError, match="theta has shape"):
-        AttentionLayer(theta=np.zeros((2, 3)), w=np.zeros((2, 3, 3)))
-    with pytest.raises(ValueError, match="must be equal"):
-        AttentionLayer(theta=np.zeros((2, 3, 3)), w=np.zeros((1, 3, 3)))
+@pytest.fixture(params=["numpy", "torch", "array_api_strict"])
+def library(request):
+    """The name of an array library, and how an array becomes one of its arrays."""
+    if request.param == "torch":
+        torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+        return "torch", lambda array: torch.from_numpy(np.array(array))
+    if request.param == "array_api_strict":
+        return "array_api_strict", lambda array: array_api_strict.asarray(np.array(array))
+    return "numpy", np.array
 
 
-def test_hook_is_on():
-    with pytest.raises(Exception, match="Type-check"):
-        AttentionLayer(theta=np.zeros((2, 3, 3)), w=np.zeros((1, 3, 3)))
+def module(array):
+    return type(array).__module__.split(".")[0]
+
+
+def by_loops(layer, x):
+    """The definition, one sum after the other."""
+    k, d = x.shape
+    out = np.zeros((k, d))
+    for theta, w in zip(layer.theta, layer.w, strict=True):
+        for a in range(k):
+            logits = [
+                sum(x[a, i] * theta[i, j] * x[b, j] for i in range(d) for j in range(d)) for b in range(k)
+            ]
+            weights = [math.exp(one - max(logits)) for one in logits]
+            for b in range(k):
+                out[a] += weights[b] / sum(weights) * (x[b] @ w)
+    return out
+
+
+class TestDefinition:
+    @given(**sizes)
+    @settings(max_examples=50, deadline=None)
+    def test_output_is_the_triple_sum(self, m, k, d, seed):
+        layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(2, rng=seed)
+        np.testing.assert_allclose(layer(x), [by_loops(layer, one) for one in x], rtol=1e-12, atol=1e-13)
+
+    @given(**sizes)
+    @settings(max_examples=50, deadline=None)
+    def test_logits_and_patterns_are_those_of_the_output(self, m, k, d, seed):
+        layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(3, rng=seed)
+        logits, patterns = layer.logits(x), layer.patterns(x)
+        assert logits.shape == patterns.shape == (3, m, k, k)
+        np.testing.assert_allclose(logits, np.einsum("nai,mij,nbj->nmab", x, layer.theta, x), atol=1e-12)
+        np.testing.assert_allclose(
+            patterns, np.exp(logits) / np.exp(logits).sum(-1, keepdims=True), rtol=1e-12
+        )
+        np.testing.assert_allclose(np.einsum("nmab,nbi,mij->naj", patterns, x, layer.w), layer(x), atol=1e-12)
+
+    def test_one_token_attends_to_itself(self):
+        layer, x = make_nice_layer(heads=3, dim=4, rng=0), BooleanInputs(1, 4).sample(5, rng=0)
+        np.testing.assert_allclose(layer(x), x @ layer.w.sum(axis=0), rtol=1e-13)
+
+    def test_parameters_are_frozen_copies(self):
+        theta = np.zeros((1, 2, 2))
+        layer = AttentionLayer(theta=theta, w=theta)
+        theta += 1
+        assert not layer.theta.any()
+        with pytest.raises(ValueError, match="read-only"):
+            layer.theta[0] = 1
+        with pytest.raises(AttributeError):
+            layer.w = theta
+
+    def test_repr_and_sizes(self):
+        layer = make_nice_layer(heads=2, dim=3, rng=0)
+        assert repr(layer) == "AttentionLayer(heads=2, dim=3, dtype=float64)"
+        assert (layer.heads, layer.dim) == (2, 3)
+
+
+class TestSymmetries:
+    @given(**sizes)
+    @settings(max_examples=50, deadline=None)
+    def test_permuting_tokens_permutes_outputs(self, m, k, d, seed):
+        layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(2, rng=seed)
+        order = np.random.default_rng(seed).permutation(k)
+        np.testing.assert_allclose(layer(x[:, order]), layer(x)[:, order], rtol=0, atol=1e-12)
+
+    @given(**sizes)
+    @settings(max_examples=50, deadline=None)
+    def test_permuting_heads_changes_nothing(self, m, k, d, seed):
+        layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(2, rng=seed)
+        order = np.random.default_rng(seed).permutation(m)
+        permuted = AttentionLayer(theta=layer.theta[order], w=layer.w[order])
+        assert np.linalg.norm(permuted(x) - layer(x)) <= 1e-12 * np.linalg.norm(layer(x))
+
+    @given(**sizes, shift=st.floats(-1e3, 1e3))
+    @settings(max_examples=50, deadline=None)
+    def test_adding_one_number_to_every_logit_of_a_row_changes_nothing(self, m, k, d, seed, shift):
+        layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(2, rng=seed)
+        logits = layer.logits(x)
+        shifts = shift * np.random.default_rng(seed).standard_normal((*logits.shape[:-1], 1))
+        moved = attention_pattern(logits + shifts)
+        np.testing.assert_allclose(moved, layer.patterns(x), rtol=0, atol=1e-15 * (10 + np.abs(shifts).max()))
+        # within a layer: a last coordinate of one in every token lets Theta add to all logits of a row
+        ones = np.concatenate([x, np.ones((2, k, 1))], axis=-1)
+        theta, w = (np.pad(one, ((0, 0), (0, 1), (0, 1))) for one in (layer.theta, layer.w))
+        plain = AttentionLayer(theta=theta, w=w)(ones)
+        theta[:, :, -1] += shift * np.random.default_rng(seed).standard_normal((m, d + 1))
+        shifted = AttentionLayer(theta=theta, w=w)(ones)
+        np.testing.assert_allclose(shifted, plain, rtol=0, atol=1e-13 * (10 + abs(shift)))
+
+    @given(**sizes, batch=st.lists(st.integers(0, 3), max_size=3))
+    @settings(max_examples=50, deadline=None)
+    def test_batch_equals_loop(self, m, k, d, seed, batch):
+        layer, rng = make_nice_layer(heads=m, dim=d, rng=seed), np.random.default_rng(seed)
+        x = rng.standard_normal((*batch, k, d))
+        for method, inner in ((layer, (k, d)), (layer.logits, (m, k, k)), (layer.patterns, (m, k, k))):
+            whole = method(x)
+            assert whole.shape == (*batch, *inner)
+            for index in np.ndindex(*batch):
+                np.testing.assert_allclose(whole[index], method(x[index]), rtol=1e-12, atol=1e-13)
+
+    @given(**sizes)
+    @settings(max_examples=50, deadline=None)
+    def test_float32_agrees_with_float64(self, m, k, d, seed):
+        layer, x = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d).sample(3, rng=seed)
+        narrow = layer.map(lambda array: array.astype(np.float32))
+        out = narrow(x.astype(np.float32))
+        assert out.dtype == np.float32
+        np.testing.assert_allclose(out, layer(x), rtol=0, atol=1e-4 * max(1, np.abs(layer(x)).max()))
+
+    @given(**sizes)
+    @settings(max_examples=30, deadline=None)
+    def test_a_head_split_in_two_halves_changes_nothing(self, m, k, d, seed):
+        layer, x = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d).sample(2, rng=seed)
+        twice = AttentionLayer(
+            theta=np.concatenate([layer.theta] * 2), w=np.concatenate([0.25 * layer.w, 0.75 * layer.w])
+        )
+        np.testing.assert_allclose(twice(x), layer(x), rtol=0, atol=1e-12)
+
+
+class TestLibraries:
+    def test_array_type_in_equals_array_type_out(self, library):
+        name, convert = library
+        plain, x = make_nice_layer(heads=2, dim=3, rng=0), BooleanInputs(4, 3).sample(5, rng=0)
+        layer = plain.map(convert)
+        for result, expected in (
+            (layer(convert(x)), plain(x)),
+            (layer.logits(convert(x)), plain.logits(x)),
+            (layer.patterns(convert(x)), plain.patterns(x)),
+            (attention_pattern(convert(x)), attention_pattern(x)),
+        ):
+            assert module(result) == name
+            np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-12, atol=1e-14)
+
+    @pytest.mark.parametrize("parameters", ["float32", "float64"])
+    @pytest.mark.parametrize("tokens", ["float32", "float64"])
+    def test_float32_stays_float32_and_the_wider_of_two_wins(self, library, parameters, tokens):
+        name, convert = library
+        layer = make_nice_layer(heads=2, dim=3, rng=0).map(lambda array: convert(array.astype(parameters)))
+        x = convert(BooleanInputs(2, 3).sample(4, rng=0).astype(tokens))
+        assert str(layer.theta.dtype).endswith(parameters)
+        wider = "float32" if parameters == tokens == "float32" else "float64"
+        for result in (layer(x), layer.logits(x), layer.patterns(x)):
+            assert str(result.dtype).endswith(wider)
+            assert module(result) == name
+
+    def test_parameters_of_two_widths_take_the_wider(self):
+        zeros = np.zeros((1, 2, 2))
+        layer = AttentionLayer(theta=zeros.astype(np.float32), w=zeros)
+        assert layer.theta.dtype == layer.w.dtype == np.float64
+        layer = AttentionLayer(theta=zeros.astype(np.float32), w=zeros.astype(int))
+        assert layer.theta.dtype == layer.w.dtype == np.float32
+
+    def test_whole_numbers_are_taken_as_floats(self, library):
+        _, convert = library
+        theta, w = np.arange(8).reshape(2, 2, 2) - 3, np.arange(8).reshape(2, 2, 2)
+        x = np.array([[[1, -1], [1, 1], [-1, 1]]])
+        whole = AttentionLayer(theta=convert(theta), w=convert(w))(convert(x))
+        expected = AttentionLayer(theta=theta.astype(float), w=w.astype(float))(x.astype(float))
+        np.testing.assert_allclose(np.asarray(whole), expected, rtol=1e-5)
+        layer = make_nice_layer(heads=1, dim=2, rng=0)
+        np.testing.assert_array_equal(layer(x.astype(np.int8)), layer(x.astype(float)))
+
+    @pytest.mark.parametrize("dtype", [bool, np.complex128])
+    def test_truth_values_and_complex_numbers_are_refused(self, library, dtype):
+        _, convert = library
+        wrong, right = convert(np.ones((1, 2, 2), dtype)), convert(np.ones((1, 2, 2)))
+        with pytest.raises(ValueError, match="real floating-point or integer entries"):
+            AttentionLayer(theta=wrong, w=right)
+        with pytest.raises(ValueError, match="real floating-point or integer entries"):
+            AttentionLayer(theta=right, w=right)(wrong)
+
+    def test_mixed_libraries(self):
+        zeros = np.zeros((1, 2, 2))
+        strict = array_api_strict.asarray(zeros)
+        with pytest.raises(MixedArraysError, match="array_api_strict and numpy"):
+            AttentionLayer(theta=zeros, w=strict)
+        with pytest.raises(MixedArraysError, match="one library"):
+            AttentionLayer(theta=zeros, w=zeros)(strict)
+        torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+        with pytest.raises(MixedArraysError, match="numpy and torch"):
+            AttentionLayer(theta=zeros, w=torch.zeros((1, 2, 2)))
+        with pytest.raises(MixedArraysError, match="numpy and torch"):
+            AttentionLayer(theta=zeros, w=zeros)(torch.zeros((1, 2, 2)))
+
+    def test_gradients_flow(self):
+        torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+        plain = make_nice_layer(heads=2, dim=3, rng=0)
+        x, weights = (torch.from_numpy(GaussianInputs(4, 3).sample(2, rng=seed)) for seed in (0, 1))
+        theta, w = (torch.from_numpy(np.array(one)).requires_grad_() for one in (plain.theta, plain.w))
+        (AttentionLayer(theta=theta, w=w)(x) * weights).sum().backward()
+
+        def value(**changed):
+            layer = AttentionLayer(**{"theta": plain.theta, "w": plain.w, **changed})
+            return float((layer(x.numpy()) * weights.numpy()).sum())
+
+        for name, gradient in (("theta", theta.grad), ("w", w.grad)):
+            for index in ((0, 1, 2), (1, 0, 0)):
+                step = np.zeros((2, 3, 3))
+                step[index] = 1e-6
+                there, back = (value(**{name: getattr(plain, name) + sign * step}) for sign in (1, -1))
+                assert gradient[index].item() == pytest.approx((there - back) / 2e-6, rel=1e-6, abs=1e-8)
+
+    def test_gradients_check(self):
+        torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+        x = torch.from_numpy(GaussianInputs(3, 2).sample(2, rng=0)).requires_grad_()
+        layer = make_nice_layer(heads=2, dim=2, rng=0)
+        parameters = (torch.from_numpy(np.array(one)).requires_grad_() for one in (layer.theta, layer.w))
+        assert torch.autograd.gradcheck(
+            lambda theta, w, x: AttentionLayer(theta=theta, w=w)(x), (*parameters, x)
+        )
+
+
+class TestHardMax:
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    @pytest.mark.parametrize("size", [1e6, -1e6])
+    def test_logits_of_a_million_give_the_hard_maximum(self, library, dtype, size):
+        _, convert = library
+        # tokens e_1, e_2, e_3: the logit of a on b is Theta_ab, and token a reads exactly its favourite
+        order = np.array([[0.0, 0.5, 1.0], [1.0, 0.0, 0.5], [0.25, 1.0, 0.5]])
+        w = np.array([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]])
+        layer = AttentionLayer(theta=convert((size * order[None]).astype(dtype)), w=convert(w.astype(dtype)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            out = layer(convert(np.eye(3, dtype=dtype)))
+            pattern = layer.patterns(convert(np.eye(3, dtype=dtype)))
+        favourite = (np.sign(size) * order).argmax(axis=1)
+        np.testing.assert_array_equal(np.asarray(out), w[0][favourite])
+        np.testing.assert_array_equal(np.asarray(pattern)[0], np.eye(3)[favourite])
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    @pytest.mark.parametrize("size", [1e6, -1e6])
+    def test_ties_split_evenly(self, library, dtype, size):
+        _, convert = library
+        logits = size * np.array([[1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]], dtype)
+        expected = {
+            1e6: [[0.5, 0.5, 0, 0], [1, 0, 0, 0], [0.25] * 4],
+            -1e6: [[0, 0, 0.5, 0.5], [0, 1 / 3, 1 / 3, 1 / 3], [0.25] * 4],
+        }[size]
+        result = attention_pattern(convert(logits))
+        np.testing.assert_array_equal(np.asarray(result), np.array(expected, dtype))
+
+    def test_the_largest_logits_there_are(self):
+        np.testing.assert_array_equal(attention_pattern(np.array([1e308, 1e307])), [1, 0])
+
+    @pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
+    def test_logits_that_are_not_finite_are_an_error(self, wrong):
+        with pytest.raises(ValueError, match="logits holds NaN or infinite"):
+            attention_pattern(np.array([0.0, wrong]))
+
+
+class TestWrongInput:
+    @pytest.mark.bad_input
+    @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (0, 3, 3), (1, 0, 0), (1, 2, 2, 2), ()])
+    def test_parameter_shapes(self, shape):
+        with pytest.raises(ValueError, match="theta has shape"):
+            AttentionLayer(theta=np.zeros(shape), w=np.zeros((1, 3, 3)))
+        with pytest.raises(ValueError, match="w has shape"):
+            AttentionLayer(theta=np.zeros((1, 3, 3)), w=np.zeros(shape))
+
+    @pytest.mark.bad_input
+    def test_parameters_of_two_shapes(self):
+        with pytest.raises(ValueError, match="must be equal"):
+            AttentionLayer(theta=np.zeros((2, 3, 3)), w=np.zeros((1, 3, 3)))
+
+    @pytest.mark.bad_input
+    @pytest.mark.parametrize("shape", [(3,), (2, 4), (0, 3), (5, 2, 4)])
+    def test_token_shapes(self, shape):
+        layer = make_nice_layer(heads=1, dim=3, rng=0)
+        for method in (layer, layer.logits, layer.patterns):
+            with pytest.raises(ValueError, match=r"x has shape"):
+                method(np.zeros(shape))
+
+    @pytest.mark.bad_input
+    def test_lists_are_no_arrays(self):
+        with pytest.raises(ValueError, match=r"got list: convert it first"):
+            AttentionLayer(theta=[[[1.0]]], w=[[[1.0]]])
+        with pytest.raises(ValueError, match=r"got list: convert it first"):
+            make_nice_layer(heads=1, dim=1, rng=0)([[1.0]])
+
+    @pytest.mark.parametrize("wrong", [np.nan, np.inf])
+    def test_entries_that_are_not_finite(self, library, wrong):
+        _, convert = library
+        bad, good = convert(np.full((1, 2, 2), wrong)), convert(np.zeros((1, 2, 2)))
+        with pytest.raises(ValueError, match="theta holds NaN"):
+            AttentionLayer(theta=bad, w=good)
+        with pytest.raises(ValueError, match="w holds NaN"):
+            AttentionLayer(theta=good, w=bad)
+
+    def test_shape_checks_of_the_tests_are_on(self):
+        with pytest.raises(Exception, match="Type-check"):
+            AttentionLayer(theta=np.zeros((2, 3, 3)), w=np.zeros((1, 3, 3)))
+
+
+class TestNiceLayer:
+    def test_entries_have_the_stated_deviation(self):
+        layer = make_nice_layer(heads=4, dim=50, sigma=3.0, rng=0)
+        assert np.std(layer.theta) == pytest.approx(3 / 50, rel=0.03)
+        assert np.std(layer.w) == pytest.approx(1 / np.sqrt(50), rel=0.03)
+
+    def test_same_seed_same_bits(self):
+        one, other = make_nice_layer(heads=2, dim=3, rng=4), make_nice_layer(heads=2, dim=3, rng=4)
+        assert one.theta.tobytes() + one.w.tobytes() == other.theta.tobytes() + other.w.tobytes()
+
+    @pytest.mark.bad_input
+    @pytest.mark.parametrize(
+        "wrong", [{"heads": 0}, {"dim": True}, {"sigma": -1}, {"sigma": "x"}, {"heads": 1.5}]
+    )
+    def test_sizes_out_of_range(self, wrong):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            make_nice_layer(**{"heads": 1, "dim": 2, **wrong})

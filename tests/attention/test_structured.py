@@ -61,7 +61,7 @@ def test_same_seed_same_bits(make):
 
 @every
 def test_sigma_scales_theta_alone(make):
-    one, three, zero = (make(heads=3, dim=6, sigma=sigma, rng=0) for sigma in (1, 3, 0))
+    one, three, zero = (make(heads=3, dim=6, sigma=sigma, rng=0) for sigma in (1.0, 3.0, 0.0))
     np.testing.assert_allclose(three.theta, 3 * one.theta, rtol=0, atol=1e-14)
     np.testing.assert_array_equal(three.w, one.w)
     assert not zero.theta.any()

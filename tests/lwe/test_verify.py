@@ -99,3 +99,32 @@ def test_other_families_are_refused():
     certificate = dataclasses.replace(instance.certificate, family="other")
     with pytest.raises(ValueError, match="lwr"):
         verify_lwr_instance(dataclasses.replace(instance, family="other", certificate=certificate))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"modulus": 7.5},
+        {"modulus": None},
+        {"gate": 9},
+        {"gate": "x"},
+        {"beta": 0},
+        {"beta": []},
+        {"levels": 9},
+        {"secret_dim": 5},
+        {"gadget": True},
+    ],
+)
+def test_instances_that_contradict_themselves_are_explained(changes):
+    instance = make_lwr_instance(secret_dim=4, modulus=8, levels=2, rng=0)
+    with pytest.raises(ValueError, match=r"needed|fit|at most"):
+        verify_lwr_instance(dataclasses.replace(instance, parameters={**instance.parameters, **changes}))
+
+
+def test_secrets_that_do_not_fit_and_missing_parameters_are_explained():
+    instance = make_lwr_instance(secret_dim=4, modulus=8, levels=2, rng=0)
+    with pytest.raises(ValueError, match="needed"):
+        verify_lwr_instance(dataclasses.replace(instance, secret=np.array([[1, 99]])))
+    with pytest.raises(ValueError):
+        verify_lwr_instance(dataclasses.replace(instance, parameters={}))

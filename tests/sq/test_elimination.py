@@ -118,11 +118,12 @@ def test_too_few_examples_end_without_a_claim():
         assert fit.outcome is Outcome.EXAMPLES_SPENT
         assert fit.examples_used <= budget
     # enough to determine the secret, too few to check it: the answer is given, success is not claimed
-    fit = ParityElimination.for_instance(instance, examples=92).fit(
-        ExampleOracle(instance.layer, instance.inputs, rng=0)
-    )
-    assert fit.outcome is Outcome.EXAMPLES_SPENT
-    np.testing.assert_array_equal(fit.layer.theta, instance.layer.theta)
+    learner = ParityElimination.for_instance(instance, examples=84)
+    fits = [learner.fit(ExampleOracle(instance.layer, instance.inputs, rng=seed)) for seed in range(20)]
+    unchecked = [fit for fit in fits if fit.outcome is Outcome.EXAMPLES_SPENT and fit.layer is not None]
+    assert len(unchecked) >= 5
+    for fit in unchecked:
+        np.testing.assert_array_equal(fit.layer.theta, instance.layer.theta)
     given = ExampleOracle.from_arrays(*ExampleOracle(instance.layer, instance.inputs, rng=0).draw(60))
     assert ParityElimination.for_instance(instance).fit(given).outcome is Outcome.EXAMPLES_RAN_OUT
 
@@ -177,3 +178,23 @@ def test_bad_arguments_are_explained():
     certificate = dataclasses.replace(instance.certificate, family="other")
     with pytest.raises(ValueError, match="sq-parity"):
         ParityElimination.for_instance(dataclasses.replace(instance, family="other", certificate=certificate))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"slopes": []},
+        {"slopes": None},
+        {"bits": "3"},
+        {"construction": "C"},
+        {"construction": []},
+        {"gate": 12},
+    ],
+)
+def test_instances_that_contradict_themselves_are_explained(changes):
+    instance = make_parity_instance(dim=12, heads=2, rng=0)
+    with pytest.raises(ValueError):
+        ParityElimination.for_instance(
+            dataclasses.replace(instance, parameters={**instance.parameters, **changes})
+        )

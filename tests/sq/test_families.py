@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy.linalg import hadamard
 
-from lower import load_instance, query_lower_bound, save_instance
-from sq import all_sign_matrices, make_parity_instance, parity_heads, verify_parity_instance
+from lower import all_sign_matrices, load_instance, query_lower_bound, save_instance
+from sq import make_parity_instance, parity_heads, verify_parity_instance
 
 DIM = 6
 

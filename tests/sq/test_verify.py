@@ -58,3 +58,29 @@ def test_other_families_are_refused():
     certificate = dataclasses.replace(instance.certificate, family="other")
     with pytest.raises(ValueError, match="sq-parity"):
         verify_parity_instance(dataclasses.replace(instance, family="other", certificate=certificate))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gate": 6},
+        {"gate": "x"},
+        {"gate": None},
+        {"direction": [1.0]},
+        {"direction": "w"},
+        {"direction": [[1], 2]},
+    ],
+)
+def test_instances_that_contradict_themselves_are_explained(changes):
+    instance = make_parity_instance(dim=6, heads=2, rng=0)
+    with pytest.raises(ValueError, match=r"needed|fit|at most"):
+        verify_parity_instance(dataclasses.replace(instance, parameters={**instance.parameters, **changes}))
+
+
+def test_secrets_that_do_not_fit_and_missing_parameters_are_explained():
+    instance = make_parity_instance(dim=6, heads=2, rng=0)
+    with pytest.raises(ValueError, match="needed"):
+        verify_parity_instance(dataclasses.replace(instance, secret=np.array([[1, 99]])))
+    with pytest.raises(ValueError):
+        verify_parity_instance(dataclasses.replace(instance, parameters={}))
