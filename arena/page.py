@@ -160,8 +160,9 @@ def _target(results: Results, target: TargetRecord, place: int) -> dict[str, Any
 
 
 def _sentences(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Lines too long for a table as (label, sentence); none where the lines are a table."""
-    if all(len(line) <= _LINE for line in lines):
+    """Long lines as (label, sentence), to be wrapped; none where the lines are short or in columns."""
+    in_columns = sum("  " in line.strip() for line in lines)
+    if 2 * in_columns >= len(lines) or all(len(line) <= _LINE for line in lines):
         return []
     parted = [line.strip().partition(": ") for line in lines]
     return [(label, said) if colon else ("", label) for label, colon, said in parted]

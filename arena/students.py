@@ -101,7 +101,7 @@ class Student:
         parameters = {
             name: seen[0]
             if all(one == seen[0] for one in seen)
-            else "by target: " + ", ".join(map(str, seen))
+            else ", ".join(map(str, seen)) + " (target by target)"
             for name, seen in values.items()
         }
         return LearnerRecord(self.name, self.title, self.guarantee, parameters)

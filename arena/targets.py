@@ -43,6 +43,7 @@ __all__ = [
 INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}
 """The token distributions that a name alone describes."""
 
+_INPUT_TITLES = {"gaussian": "Gaussian"}
 _KINDS = {"parity": "parity", "sq-parity": "parity", "lwr": "lwr", "lwr-gadget": "lwr"}
 
 
@@ -233,7 +234,11 @@ def _layer_target(name: str, layer: AttentionLayer, inputs: Inputs, made: Mappin
     record = TargetRecord(
         name=name,
         title=f"{'Nice' if nice else 'Layer'}, {_plural(layer.heads, 'head')}, {_plural(inputs.k, 'token')}"
-        + ("" if described["name"] == "boolean" else f", {described['name']}"),
+        + (
+            ""
+            if described["name"] == "boolean"
+            else f", {_INPUT_TITLES.get(described['name'], described['name'])}"
+        ),
         kind="nice" if nice else "file",
         heads=layer.heads,
         tokens=inputs.k,

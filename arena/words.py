@@ -134,7 +134,7 @@ def findings(results: Results) -> list[str]:
     if missing := sum(pair.status == "missing" for pair in pairs):
         said.append(f"Not finished: {missing} of {len(pairs)} pairs of target and learner have not run.")
     nice = [target for target in results.targets if not target.hard]
-    if nice:
+    if any(cell.target == target.name for target in nice for cell in results.cells):
         learned = {one.title: _with_verdict(results, one.name, nice, "learned") for one in results.learners}
         full = [title for title, count in learned.items() if count == len(nice)]
         some = [title for title, count in learned.items() if count]

@@ -153,6 +153,8 @@ def _tensor_span(path: Path, name: str, entry: Any) -> tuple[int, int]:
             )
     if len(shape) > _AXES_LIMIT or len(offsets) != 2:
         raise wrong(path, f"tensor {name!r:.100} has {len(shape)} axes and {len(offsets)} offsets")
+    if math.prod(max(one, 1) for one in shape) >= 2**60:  # no library indexes that, though it may be empty
+        raise wrong(path, f"tensor {name!r:.100} has a shape beyond all bounds")
     if offsets[1] - offsets[0] != math.prod(shape) * DTYPES[dtype].itemsize:
         raise wrong(path, f"tensor {name!r:.100} has a shape that does not fit its bytes")
     return offsets[0], offsets[1]

@@ -22,7 +22,12 @@ __all__ = ["compare_command"]
 def compare_command(
     files: Annotated[list[Path] | None, typer.Argument(help="Targets; without any, five built here.")] = None,
     preset: Annotated[str, typer.Option(help="Effort: quick (a minute or two) or full.")] = "quick",
-    learners: Annotated[str | None, typer.Option(help="Comma-separated names; by default all.")] = None,
+    learners: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma-separated among newton, adam, linear, known-part, elimination; by default all."
+        ),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds a cell; by default 1 (quick) or 3 (full).")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
     tokens: Annotated[int | None, typer.Option(help="Number k of tokens, for files that do not say.")] = None,

@@ -12,7 +12,10 @@ from sq.families import Construction
 __all__ = ["InputsName", "generate_app"]
 
 generate_app = typer.Typer(
-    help="Make a nice or a hard attention layer and write it as a file of data.",
+    help=(
+        "Make a nice or a hard attention layer and write it as a file of data.\n\n"
+        "Example: attention-bounds generate sq-parity --heads 2 --dim 48 -o parity.safetensors"
+    ),
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -24,7 +24,10 @@ _CommandLineError: type[Exception] = _UsageError.__bases__[0]
 
 app = typer.Typer(
     name="attention-bounds",
-    help="Can a multi-head attention layer be learned from examples, how, and when is it hopeless?",
+    help=(
+        "Can a multi-head attention layer be learned from examples, how, and when is it hopeless?\n\n"
+        "Example: attention-bounds compare --preset quick --out results"
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,

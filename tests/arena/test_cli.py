@@ -217,12 +217,12 @@ def test_a_failed_cell_is_status_one_and_loses_nothing(cli, nice, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    "command", ["", "generate nice", "generate sq-parity", "generate lwr", "inspect", "learn", "compare"]
+    "command",
+    ["", "generate", "generate nice", "generate sq-parity", "generate lwr", "inspect", "learn", "compare"],
 )
 def test_help_has_an_example(cli, command):
     words = cli(*command.split(), "--help").out
-    if command:
-        assert "Example: attention-bounds" in words
+    assert "Example: attention-bounds" in words
 
 
 def test_the_installed_command_runs():

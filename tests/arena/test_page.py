@@ -181,13 +181,16 @@ def test_figures_follow_the_theme_of_the_page(text):
 
 
 def test_a_certificate_of_sentences_is_a_list_and_one_of_columns_stays_as_it_is(sample_results):
-    first, *others = sample_results.targets
+    first, second, *others = sample_results.targets
+    columns = (*second.certificate, "A remark below the columns that is long. " * 4)
     lines = ("Certificate", "  queries: 164 (derived). " + "A learner needs at least this many of them. " * 3)
-    text = render_page(replace(sample_results, targets=(replace(first, certificate=lines), *others)))
+    both = (replace(first, certificate=lines), replace(second, certificate=columns))
+    text = render_page(replace(sample_results, targets=(*both, *others)))
     assert "<li>Certificate</li>" in text
     assert "<li><strong>queries:</strong> 164 (derived). A learner" in text
     assert text.count('class="card sentences"') == 1
     assert "incoherence of the heads     0.049   small is good" in text
+    assert "incoherence of the heads     0.021" not in text.split('id="data"')[0]
 
 
 def test_hostile_text_stays_text(sample_results):

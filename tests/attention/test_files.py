@@ -336,6 +336,7 @@ DAMAGED = {
     "metadata of numbers": assemble({"__metadata__": {"attention_bounds": 1}, "a": F64}, EIGHT),
     "pickle": b"\x80\x04\x95\x1c\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins\x94\x8c\x04eval\x94\x93\x94.",
 }
+CHECKED_LATER = {"nan", "infinity", "float32 nan", "float16 infinity", "lone surrogate"}
 OWN_DAMAGED = {
     "no JSON": own("hello"),
     "a list": own("[]"),
@@ -362,6 +363,15 @@ class TestDamaged:
         with pytest.raises(FileFormatError) as error:
             read(path)
         assert one_sentence(error, path)
+
+    @pytest.mark.parametrize("name", sorted(set(DAMAGED) - CHECKED_LATER))
+    def test_container_is_refused_before_the_library_sees_it(self, tmp_path, name, monkeypatch):
+        loaded = []
+        monkeypatch.setattr(safetensors.numpy, "load", loaded.append)
+        (tmp_path / "damaged").write_bytes(DAMAGED[name])
+        with pytest.raises(FileFormatError):
+            read_arrays(tmp_path / "damaged")
+        assert loaded == []
 
     @pytest.mark.parametrize("header", OWN_DAMAGED.values(), ids=OWN_DAMAGED.keys())
     def test_own_metadata(self, tmp_path, header):

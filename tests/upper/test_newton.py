@@ -1,5 +1,7 @@
 """Newton: exact recovery at four times the counting floor, and honesty where there is nothing to recover."""
 
+from itertools import islice, pairwise
+
 import numpy as np
 import pytest
 
@@ -76,16 +78,16 @@ def test_too_few_heads_end_in_a_local_minimum():
     assert errors["relative_error"] > 0.1
 
 
-def test_residual_never_rises():
-    layer = make_nice_layer(heads=2, dim=12, rng=3)
-    x, y = ExampleOracle(layer, BooleanInputs(3, 12), rng=4).draw(200)
+def test_rejected_trials_change_the_damping_alone():
+    # large logits: the quadratic model is trusted too far, and trials fail
+    layer = make_nice_layer(heads=2, dim=8, sigma=16.0, rng=2)
+    x, y = ExampleOracle(layer, BooleanInputs(3, 8), rng=4).draw(60)
     rng = np.random.default_rng(5)
-    residuals = [
-        one.residual
-        for one, _ in zip(
-            gauss_newton(x, y, rng.standard_normal((2, 12, 12)) / 12, rng=rng), range(12), strict=False
-        )
-    ]
+    run = list(islice(gauss_newton(x, y, 0.2 * rng.standard_normal((2, 8, 8)), rng=rng), 40))
+    rejected = [after for before, after in pairwise(run) if after.theta is before.theta]
+    assert rejected
+    assert all(after.damping > before.damping for before, after in pairwise(run) if after in rejected)
+    residuals = [iterate.residual for iterate in run]
     assert residuals == sorted(residuals, reverse=True)
 
 

@@ -1,0 +1,264 @@
+"""The learning protocol: clocks, counts and budgets are honest."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import attention.learning
+from attention import (
+    BooleanInputs,
+    ExampleOracle,
+    Fit,
+    GaussianInputs,
+    GroundTruth,
+    Learner,
+    Outcome,
+    Recorder,
+    Step,
+    check_budget,
+    draw_examples,
+    make_nice_layer,
+    relative_error,
+)
+
+LAYER = make_nice_layer(heads=2, dim=3, rng=0)
+INPUTS = BooleanInputs(2, 3)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still unless it is moved."""
+
+    class Clock:
+        now = 100.0
+
+        def perf_counter(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(attention.learning, "time", clock)
+    return clock
+
+
+def oracle(**kwargs):
+    return ExampleOracle(LAYER, INPUTS, rng=0, **kwargs)
+
+
+class TestRecorder:
+    def test_counts_only_its_own_draws(self):
+        source = oracle()
+        source.draw(5)
+        recorder = Recorder(source)
+        assert recorder.examples == 0
+        source.draw(3)
+        recorder.step("one")
+        source.split(2)[1].draw(4)
+        recorder.step("two")
+        fit = recorder.fit(Outcome.EXACT, layer=LAYER)
+        assert [step.examples for step in fit.trace] == [3, 7]
+        assert fit.examples_used == 7
+
+    def test_measuring_stops_the_clock(self, clock):
+        def slow(x):
+            clock.now += 1000
+            return LAYER(x)
+
+        def slow_progress(step):
+            clock.now += 500
+
+        truth = GroundTruth.draw(LAYER, INPUTS, 10, rng=0)
+        recorder = Recorder(oracle(), truth=truth, progress=slow_progress)
+        clock.now += 2
+        recorder.step("one", predict=slow)
+        assert recorder.seconds == 2
+        clock.now += 3
+        recorder.step("two", predict=slow)
+        clock.now += 4
+        fit = recorder.fit(Outcome.EXACT, predict=slow)
+        assert [step.seconds for step in fit.trace] == [2, 5]
+        assert fit.seconds == 9
+
+    def test_measures_against_the_truth_join_those_of_the_step(self):
+        truth = GroundTruth.draw(LAYER, INPUTS, 10, rng=0)
+        seen = []
+        recorder = Recorder(oracle(), truth=truth, progress=seen.append)
+        assert recorder.measuring
+        recorder.step("half", predict=lambda x: 0.5 * LAYER(x), loss=3)
+        recorder.step("layer", layer=LAYER)
+        recorder.step("nothing to measure")
+        fit = recorder.fit(Outcome.EXACT, layer=LAYER)
+        assert fit.trace[0].measures == pytest.approx(
+            {"loss": 3, "relative_error": 0.5, "unknown_part_error": 0.5}
+        )
+        assert all(type(value) is float for value in fit.trace[0].measures.values())
+        assert set(fit.trace[1].measures) == {
+            "relative_error",
+            "unknown_part_error",
+            "theta_error",
+            "w_error",
+        }
+        assert max(fit.trace[1].measures.values()) == 0
+        assert fit.trace[2].measures == {}
+        assert tuple(seen) == fit.trace
+        assert [step.name for step in seen] == ["half", "layer", "nothing to measure"]
+
+    def test_without_truth_nothing_is_measured_and_no_predictor_is_called(self):
+        def never(x):
+            raise AssertionError("called")
+
+        recorder = Recorder(oracle())
+        assert not recorder.measuring
+        recorder.step("one", predict=never, loss=2.0)
+        (step,) = recorder.fit(Outcome.WORK_SPENT, predict=never).trace
+        assert step.measures == {"loss": 2.0}
+
+    def test_fit_predicts_by_the_predictor_or_else_by_the_layer(self):
+        def zero(x):
+            return np.zeros_like(x)
+
+        assert Recorder(oracle()).fit(Outcome.EXACT, layer=LAYER).predict is LAYER
+        fit = Recorder(oracle()).fit(Outcome.BEST_OF_CLASS, predict=zero, layer=LAYER)
+        assert (fit.predict, fit.layer, fit.outcome) == (zero, LAYER, Outcome.BEST_OF_CLASS)
+        with pytest.raises(ValueError, match="needs a predictor or a layer"):
+            Recorder(oracle()).fit(Outcome.EXACT)
+
+    def test_a_later_step_does_not_change_an_earlier_fit(self):
+        recorder = Recorder(oracle())
+        recorder.step("one")
+        fit = recorder.fit(Outcome.EXACT, layer=LAYER)
+        recorder.step("two")
+        assert len(fit.trace) == 1
+
+
+class TestGroundTruth:
+    def test_known_part(self):
+        truth = GroundTruth.draw(LAYER, INPUTS, 10, known=lambda x: x @ LAYER.w[0], rng=0)
+        measures = truth.measure(predict=truth.known)
+        assert measures["unknown_part_error"] == pytest.approx(1)
+        assert measures["relative_error"] == relative_error(truth.known(truth.x), LAYER(truth.x))
+
+    def test_parameters_compare_only_where_sizes_agree(self):
+        truth = GroundTruth.draw(LAYER, INPUTS, 10, rng=0)
+        measures = truth.measure(layer=make_nice_layer(heads=3, dim=3, rng=1))
+        assert set(measures) == {"relative_error", "unknown_part_error"}
+        assert truth.measure() == {}
+
+    def test_theta_error_is_the_worst_head_s(self):
+        layer = LAYER.map(lambda array: array * np.array([1.0, 1.5])[:, None, None])
+        measures = GroundTruth.draw(LAYER, INPUTS, 10, rng=0).measure(layer=layer)
+        assert measures["theta_error"] == pytest.approx(0.5)
+        assert measures["w_error"] == pytest.approx(0.5)
+
+    def test_fresh_inputs_are_those_of_the_distribution(self):
+        truth = GroundTruth.draw(LAYER, INPUTS, rng=3)
+        np.testing.assert_array_equal(truth.x, INPUTS.sample(2000, rng=3))
+
+    @pytest.mark.bad_input
+    def test_wrong_count(self):
+        with pytest.raises(ValueError, match="n is 0"):
+            GroundTruth.draw(LAYER, INPUTS, 0)
+
+
+@dataclass(frozen=True)
+class Wants:
+    """A learner with a budget and a minimum, as far as `check_budget` looks."""
+
+    examples: int | None = None
+    least: int = 0
+
+    def minimum_examples(self, k, d):
+        assert (k, d) == (2, 3)
+        return self.least
+
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        raise NotImplementedError
+
+
+class TestBudget:
+    @pytest.mark.parametrize(
+        ("budget", "left", "expected"), [(None, None, None), (7, None, 7), (None, 4, 4), (7, 4, 4), (3, 4, 3)]
+    )
+    def test_the_smaller_of_budget_and_what_is_left(self, budget, left, expected):
+        source = (
+            oracle() if left is None else ExampleOracle.from_arrays(np.zeros((9, 2, 3)), np.zeros((9, 2, 3)))
+        )
+        if left is not None:
+            source.draw(9 - left)
+        assert check_budget(Wants(budget), source) == expected
+
+    def test_too_few(self):
+        assert check_budget(Wants(7, least=7), oracle()) == 7
+        with pytest.raises(ValueError, match="Wants has 7 examples of 2 tokens in 3 dimensions: at least 8"):
+            check_budget(Wants(7, least=8), oracle())
+        with pytest.raises(ValueError, match="Wants has 4 examples"):
+            check_budget(
+                Wants(7, least=5), ExampleOracle.from_arrays(np.zeros((4, 2, 3)), np.zeros((4, 2, 3)))
+            )
+
+    def test_learners_are_known_by_their_methods(self):
+        assert isinstance(Wants(), Learner)
+        assert not isinstance(LAYER, Learner)
+
+
+class TestDrawExamples:
+    def test_draws_and_counts(self):
+        source = oracle()
+        x, y = draw_examples(source, 5)
+        np.testing.assert_array_equal(y, LAYER(x))
+        assert source.drawn == 5
+
+    @pytest.mark.bad_input
+    @pytest.mark.parametrize(
+        ("noise", "match"),
+        [
+            (lambda y, rng: np.where(rng.random(y.shape) < 0.1, np.nan, y), "oracle's y holds NaN"),
+            (lambda y, rng: y * np.inf, "oracle's y holds NaN or infinite"),
+            (lambda y, rng: y[..., :2], r"oracle's y has shape \(20, 2, 2\)"),
+            (lambda y, rng: y[:-1], r"oracle's y has shape \(19, 2, 3\)"),
+            (lambda y, rng: y[:, 0], r"oracle's y has shape \(20, 3\)"),
+        ],
+    )
+    def test_labels_that_are_not_finite_or_of_wrong_shape(self, noise, match):
+        with pytest.raises(ValueError, match=match):
+            draw_examples(oracle(noise=noise), 20)
+
+    @pytest.mark.bad_input
+    def test_tokens_that_are_not_finite(self):
+        class Broken(GaussianInputs):
+            def sample(self, n, *, rng=None):
+                return np.full((n, self.k, self.d), np.inf)
+
+        with pytest.raises(ValueError, match="oracle's x holds NaN or infinite"):
+            draw_examples(ExampleOracle(lambda x: np.zeros_like(x), Broken(2, 3)), 4)
+
+
+class TestOutcome:
+    @pytest.mark.parametrize("outcome", list(Outcome))
+    def test_reads_as_a_sentence(self, outcome):
+        text = str(outcome)
+        assert text[0].isupper()
+        assert text.endswith(".")
+        assert "\n" not in text
+        assert 30 < len(text) < 250
+
+    def test_successes(self):
+        succeeded = {outcome for outcome in Outcome if outcome.succeeded}
+        assert succeeded == {
+            Outcome.EXACT,
+            Outcome.REACHED_TOLERANCE,
+            Outcome.PRECISION_FLOOR,
+            Outcome.BEST_OF_CLASS,
+        }
+
+    def test_sentences_differ(self):
+        assert len({str(outcome).split(":")[1] for outcome in Outcome}) == len(Outcome)
+
+
+def test_records_are_frozen():
+    step = Step("one", 1, 1.0)
+    fit = Fit(LAYER, LAYER, Outcome.EXACT, 1, 1.0)
+    for record in (step, fit):
+        with pytest.raises(AttributeError):
+            record.seconds = 2.0
+    assert (step.measures, fit.trace) == ({}, ())
