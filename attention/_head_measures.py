@@ -87,7 +87,7 @@ class HeadMeasures:
             if values[0] > 0:
                 rank = int((values > self._d * self._epsilon * values[0]).sum())
                 distinct = np.append(values[:rank], [0.0] if rank < self._d else [])
-                gaps[head] = -np.diff(distinct).max(initial=-values[0]) / values[0]
+                gaps[head] = (distinct[:-1] - distinct[1:]).min(initial=values[0]) / values[0]
         return gaps
 
     def linear_independence(self) -> float:

@@ -6,9 +6,8 @@ from jaxtyping import Float
 __all__ = ["LAST", "START", "STEP", "largest_characteristic_value"]
 
 START = 4.0  # t0, in units of 1 / |column|: phi(t0) is about exp(-8) for a column without structure
-LAST = (
-    4 * np.pi
-)  # T, in units of 1 / (root mean square of the column): four periods of a column of equal |entries|
+# T, in units of 1 / (root mean square of the column): four periods of a column of equal |entries|
+LAST = 4 * np.pi
 STEP = 0.25  # of the grid, in units of 1 / |column|
 _AT_ONCE = 16  # coordinates multiplied before hopeless points of the grid are dropped
 

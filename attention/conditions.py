@@ -87,7 +87,7 @@ class ConditionReport:
         rows = [("condition", "on", "measured", "wanted", "verdict")]
         for one in self.conditions:
             bound = "<=" if one.better == "small" else ">="
-            measured = "-" if one.measured is None else f"{one.measured:.3g}"
+            measured = "-" if one.measured is None else f"{one.measured + 0.0:.3g}"  # no minus zero
             verdict = "nothing to measure" if one.measured is None else "holds" if one.verdict else "VIOLATED"
             rows.append((one.name, one.applies_to, measured, f"{bound} {one.threshold:.3g}", verdict))
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
@@ -96,7 +96,10 @@ class ConditionReport:
         ]
         lines.insert(1, "  ".join("-" * width for width in widths))
         tokens = "k not given" if self.tokens is None else f"k={self.tokens} tokens"
-        whole = "all conditions hold" if self.satisfied else f"{len(self.violated)} conditions violated"
+        some = len(self.violated)
+        whole = (
+            f"{some} {'condition' if some == 1 else 'conditions'} violated" if some else "all conditions hold"
+        )
         title = f"Non-degeneracy of m={self.heads} heads in d={self.dim} coordinates, {tokens}: {whole}"
         return "\n".join([title, *(line.rstrip() for line in lines), _NOTE])
 

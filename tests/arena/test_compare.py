@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from arena import Results, choose_students, compare, nice_target, parity_target
 from arena.students import PRESETS, STUDENTS, DoesNotApplyError, Student
@@ -93,6 +94,24 @@ def test_a_broken_learner_loses_only_its_own_cell(targets, result):
         assert (cell.status, cell.unknown_part_error) == ("done", None)
     assert other.unknown_part_error == 1.0
     assert Results.from_json(results.to_json()) == results
+
+
+@dataclass(frozen=True)
+class _Counting(KnownPart):
+    threads: list = dataclasses.field(default_factory=list)
+
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        np.ones((64, 64)) @ np.ones((64, 64))
+        self.threads.extend(pool["num_threads"] for pool in threadpool_info())
+        return super().fit(oracle, rng=rng, truth=truth, progress=progress)
+
+
+def test_every_cell_runs_under_one_thread(targets):
+    learner = _Counting()
+    student = Student("counting", "Counting", "None.", lambda target, effort: learner)
+    with threadpool_limits(limits=2):
+        compare(targets[:1], [student])
+    assert set(learner.threads) == {1}
 
 
 def test_an_interruption_keeps_the_cells_done(targets):
