@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer
-from lower import LinearKnownPart
+from lower import LinearKnownPart, all_sign_matrices
 from sq import (
-    all_sign_matrices,
     is_parity_realisation,
     make_parity_instance,
     parity_target,
