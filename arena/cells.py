@@ -36,6 +36,8 @@ def run_cell(
             truth = target.ground_truth(rng=for_truth)
             fit = learner.fit(target.oracle(rng=for_oracle), rng=for_learner, truth=truth, progress=progress)
             measures = truth.measure(predict=fit.predict, layer=fit.layer)
+    except ImportError as error:  # an optional dependency is absent: nothing went wrong
+        return Cell(target.name, student.name, seed, "not applicable", message=str(error))
     except Exception as error:  # one learner's failure must not lose the others' results
         return Cell(target.name, student.name, seed, "failed", message=f"{type(error).__name__}: {error}")
     return _done(target, student, seed, fit, measures)

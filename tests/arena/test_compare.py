@@ -96,6 +96,13 @@ def test_a_broken_learner_loses_only_its_own_cell(targets, result):
     assert Results.from_json(results.to_json()) == results
 
 
+def test_an_absent_extra_is_no_failure(targets, monkeypatch):
+    monkeypatch.setattr("upper.adam.find_spec", lambda name: None)
+    (cell,) = compare(targets[:1], [STUDENTS["adam"]]).cells
+    assert cell.status == "not applicable"
+    assert "attention-bounds[torch]" in cell.message
+
+
 @dataclass(frozen=True)
 class _Counting(KnownPart):
     threads: list = dataclasses.field(default_factory=list)

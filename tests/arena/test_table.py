@@ -98,8 +98,9 @@ def test_findings_of_a_run_that_stopped(sample_results):
     some = tuple(cell for cell in sample_results.cells if cell.target == "parity")
     said = findings(replace(sample_results, cells=some))
     assert said[0] == "Not finished: 20 of 25 pairs of target and learner have not run."
-    assert said[1] == "Nobody learns any nice target."
-    assert said[3] == "Learning with rounding: no learner came back with a fit."
+    # of nice targets that were not run nothing can be said
+    assert not any("nice" in sentence for sentence in said)
+    assert said[2] == "Learning with rounding: no learner came back with a fit."
 
 
 def test_a_part_learned_is_said(sample_results):
