@@ -2,7 +2,8 @@
 
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -26,17 +27,17 @@ def run_cell(
     Everything runs under one BLAS thread from random streams that depend on the target's name and the seed alone,
     so the same versions give the same bits in any process and any order, seconds aside.
     """
-    try:
-        learner = student.build(target, effort)
-    except DoesNotApplyError as error:
-        return Cell(target.name, student.name, seed, "not applicable", message=str(error))
     for_oracle, for_learner, for_truth = cell_rngs(target, seed)
     try:
+        learner = student.build(target, effort)
         with single_thread(student.extra):
             truth = target.ground_truth(rng=for_truth)
             fit = learner.fit(target.oracle(rng=for_oracle), rng=for_learner, truth=truth, progress=progress)
             measures = truth.measure(predict=fit.predict, layer=fit.layer)
-    except ImportError as error:  # an optional dependency is absent: nothing went wrong
+    except (
+        DoesNotApplyError,
+        ImportError,
+    ) as error:  # not for this target, or an optional dependency is absent
         return Cell(target.name, student.name, seed, "not applicable", message=str(error))
     except Exception as error:  # one learner's failure must not lose the others' results
         return Cell(target.name, student.name, seed, "failed", message=f"{type(error).__name__}: {error}")
@@ -55,21 +56,13 @@ def cell_rngs(
 @contextmanager
 def single_thread(extra: str = "") -> Iterator[None]:
     """One thread for BLAS, OpenMP and, where `extra` is "torch", PyTorch: more of them would change the bits."""
-    if extra == "torch":
-        try:
+    with ExitStack() as limits:
+        if extra == "torch" and find_spec("torch") is not None:
             import torch
-        except ImportError:  # the learner says so in its own words
-            pass
-        else:
-            before = torch.get_num_threads()
+
+            limits.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(1)
-            try:
-                with threadpool_limits(limits=1):
-                    yield
-            finally:
-                torch.set_num_threads(before)
-            return
-    with threadpool_limits(limits=1):
+        limits.enter_context(threadpool_limits(limits=1))
         yield
 
 

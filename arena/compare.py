@@ -1,8 +1,10 @@
 """The main job: every student on every target, side by side."""
 
+import math
 import platform
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
 from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 
@@ -10,7 +12,7 @@ from joblib import Parallel, delayed
 
 from arena.cells import run_cell
 from arena.results import Cell, Results
-from arena.students import PRESETS, DoesNotApplyError, Effort, Student, choose_students
+from arena.students import PRESETS, Effort, Student, choose_students
 from arena.targets import Target, preset_targets
 from attention._arrays import count
 
@@ -55,7 +57,8 @@ def compare(
 
     Notes
     -----
-    An interruption (Ctrl-C) ends the run and returns the cells done so far, with "interrupted" in `made`.
+    An interruption (Ctrl-C) ends the run and returns the cells done so far, with "interrupted" in `made`. When a
+    worker process dies, the cells that were not done are recorded as failed.
     """
     if preset not in PRESETS:
         raise ValueError(f"The preset is {preset!r}: {' or '.join(PRESETS)} is needed.")
@@ -81,6 +84,13 @@ def compare(
                 on_cell(cell)
     except KeyboardInterrupt:
         interrupted = True
+    except (
+        BrokenExecutor
+    ):  # a worker was killed, for want of memory say: the cells it took along are recorded
+        message = "a worker process was killed (out of memory?); run it again with fewer jobs"
+        for target, student, seed in work:
+            key = (target.name, student.name, seed)
+            cells.setdefault(key, Cell(*key, "failed", message=message))
     made |= {"seconds": round(time.perf_counter() - began, 3)} | (
         {"interrupted": True} if interrupted else {}
     )
@@ -107,11 +117,13 @@ def _set_up(student: Student, targets: Sequence[Target], effort: Effort) -> list
     for target in targets:
         try:
             learners.append(student.build(target, effort))
-        except DoesNotApplyError:
+        except ValueError:  # the cell says why
             continue
     return learners
 
 
 def _cost(target: Target, student: Student) -> float:
-    # the longest first, so that no worker is left alone with a long one at the end
-    return {"adam": 4.0, "newton": 2.0}.get(student.name, 0.0) * (2.0 if target.record.hard else 1.0)
+    # what takes milliseconds first, so that an early interruption leaves something to see; then the longest, so that no
+    # worker is left alone with a long one at the end
+    long = {"adam": 4.0, "newton": 2.0}.get(student.name, math.inf)
+    return long * (2.0 if target.record.hard else 1.0)

@@ -26,6 +26,7 @@ _OUTCOMES = {
     "PRECISION_FLOOR": "at its floor",
     "BEST_OF_CLASS": "best of class",
     "LOCAL_MINIMUM": "stuck",
+    "RESIDUAL_FLOOR": "noise floor",
     "OVERFITTED": "overfitted",
     "WORK_SPENT": "out of work",
     "EXAMPLES_SPENT": "budget spent",
@@ -133,8 +134,8 @@ def findings(results: Results) -> list[str]:
     pairs = [results.summary(target.name, one.name) for target in results.targets for one in results.learners]
     if missing := sum(pair.status == "missing" for pair in pairs):
         said.append(f"Not finished: {missing} of {len(pairs)} pairs of target and learner have not run.")
-    nice = [target for target in results.targets if not target.hard]
-    if any(cell.target == target.name for target in nice for cell in results.cells):
+    nice = [target for target in results.targets if not target.hard and _speaks(results, target)]
+    if nice:
         learned = {one.title: _with_verdict(results, one.name, nice, "learned") for one in results.learners}
         full = [title for title, count in learned.items() if count == len(nice)]
         some = [title for title, count in learned.items() if count]
@@ -147,17 +148,29 @@ def findings(results: Results) -> list[str]:
         else:
             said.append("Nobody learns any nice target.")
     for target in (target for target in results.targets if target.hard):
+        if _unfinished(results, target):
+            continue
+        if not _speaks(results, target):
+            said.append(f"{target.title}: no learner came back with a fit.")
+            continue
         full, some = (
             [one.title for one in results.learners if _with_verdict(results, one.name, [target], verdict)]
             for verdict in ("learned", "partly")
         )
-        if not any(results.summary(target.name, one.name).done for one in results.learners):
-            said.append(f"{target.title}: no learner came back with a fit.")
-            continue
         by = f"only by {_join(full)}" if full else "by nobody"
         end = f"; in part by {_join(some)}" if some else "" if full else f": no error is below {NOTHING:g}"
         said.append(f"{target.title} is learned {by}{end}.")
     return said
+
+
+def _speaks(results: Results, target: TargetRecord) -> bool:
+    """Whether the comparison says anything of the target: it ran to its end, and a fit came back."""
+    fits = any(results.summary(target.name, one.name).done for one in results.learners)
+    return fits and not _unfinished(results, target)
+
+
+def _unfinished(results: Results, target: TargetRecord) -> bool:
+    return any(results.summary(target.name, one.name).status == "missing" for one in results.learners)
 
 
 def _with_verdict(results: Results, learner: str, targets: Sequence[TargetRecord], verdict: str) -> int:

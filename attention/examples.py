@@ -73,7 +73,10 @@ class ExampleOracle:
         ValueError
             If the shapes differ or are not (n, k, d), or an entry is not finite.
         """
-        x, y = (np.array(to_numpy(array), dtype=np.float64) for array in (x, y))
+        x, y = (to_numpy(array) for array in (x, y))
+        if x.dtype.kind not in "fiu" or y.dtype.kind not in "fiu":
+            raise ValueError(f"x is of {x.dtype} and y of {y.dtype}: real numbers are needed.")
+        x, y = (np.array(array, dtype=np.float64) for array in (x, y))
         if x.ndim != 3 or x.shape != y.shape or 0 in x.shape:
             raise ValueError(f"x has shape {x.shape} and y {y.shape}: both must be (n, k, d), and not empty.")
         require_finite("x", x)
@@ -87,7 +90,9 @@ class ExampleOracle:
 
     @classmethod
     def from_files(cls, x_path: str | Path, y_path: str | Path | None = None) -> "ExampleOracle":
-        """An oracle over the examples in a pair of ``.npy`` files, or in one safetensors file with x and y.
+        """An oracle over the examples in a pair of files, one array each, or in one safetensors file with x and y.
+
+        The pair may be ``.npy`` or safetensors files.
 
         Raises
         ------
@@ -100,8 +105,7 @@ class ExampleOracle:
             if y_path is None:
                 arrays = read_arrays(x_path, names=("x", "y"))
                 return cls.from_arrays(arrays["x"], arrays["y"])
-            x, y = (read_arrays(path)["array"] for path in (x_path, y_path))
-            return cls.from_arrays(x, y)
+            return cls.from_arrays(*(_only_array(path, read_arrays(path)) for path in (x_path, y_path)))
         except FileFormatError:
             raise
         except ValueError as error:
@@ -173,3 +177,9 @@ class ExampleOracle:
             ]
         self._streams.extend(streams)
         return streams
+
+
+def _only_array(path: str | Path, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    if len(arrays) != 1:
+        raise FileFormatError(f"{path}: the file holds {len(arrays)} arrays where one is needed.")
+    return next(iter(arrays.values()))

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from attention._arrays import as_floating, is_numpy, namespace, require_finite
+from attention._kernels import contract, mix, softmax
 
 __all__ = ["AttentionLayer", "attention_pattern"]
 
@@ -93,12 +94,9 @@ class AttentionLayer:
             If `x` is not (..., k, d), or an array of another library than the parameters.
         """
         x, xp = self._tokens(x)
-        m, d = self.heads, self.dim
-        pattern = xp.moveaxis(self._pattern(x, xp), -3, -2)  # (..., k, m, k)
-        *batch, k, _, _ = pattern.shape
-        read = xp.matmul(xp.reshape(pattern, (*batch, k * m, k)), x)
-        w = xp.reshape(xp.astype(self.w, x.dtype), (m * d, d))
-        return xp.reshape(xp.matmul(xp.reshape(read, (-1, m * d)), w), tuple(x.shape))
+        read = mix(attention_pattern(contract(x, xp.astype(self.theta, x.dtype), xp)), x, xp)
+        w = xp.reshape(xp.astype(self.w, x.dtype), (-1, self.dim))
+        return xp.reshape(xp.matmul(read, w), tuple(x.shape))
 
     def logits(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
         """The attention logits x_a Theta_i x_b of every head."""
@@ -108,7 +106,7 @@ class AttentionLayer:
     def patterns(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
         """The attention patterns of every head: rows are probability vectors over the tokens."""
         x, xp = self._tokens(x)
-        return self._pattern(x, xp)
+        return attention_pattern(self._logits(x, xp))
 
     def map(self, convert: Callable[[Any], Any]) -> "AttentionLayer":
         """The same layer with `convert` applied to both parameters, for example ``torch.from_numpy``."""
@@ -123,15 +121,7 @@ class AttentionLayer:
         return as_floating(x, self.theta.dtype, xp), xp
 
     def _logits(self, x: Any, xp: Any) -> Any:
-        *batch, k, d = x.shape
-        m = self.heads
-        stacked = xp.reshape(xp.permute_dims(xp.astype(self.theta, x.dtype), (1, 0, 2)), (d, m * d))
-        left = xp.reshape(xp.matmul(xp.reshape(x, (-1, d)), stacked), (*batch, k * m, d))
-        logits = xp.matmul(left, xp.matrix_transpose(x))
-        return xp.moveaxis(xp.reshape(logits, (*batch, k, m, k)), -2, -3)
-
-    def _pattern(self, x: Any, xp: Any) -> Any:
-        return attention_pattern(self._logits(x, xp))
+        return xp.moveaxis(contract(x, xp.astype(self.theta, x.dtype), xp), -2, -3)
 
 
 def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
@@ -150,16 +140,15 @@ def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"
     """
     xp = namespace(logits)
     require_finite("The logits", logits, xp)
-    weights = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
-    return weights / xp.sum(weights, axis=-1, keepdims=True)
+    return softmax(logits, xp)
+
+
+def _writeable(array: Any) -> Any:
+    # torch.from_numpy warns about read-only memory, and rightly so
+    return np.array(array) if is_numpy(array) else array
 
 
 def _common_dtype(theta: Any, w: Any, xp: Any) -> Any:
     # the library's default dtype is for integers only: float32 parameters stay float32
     floating = [array.dtype for array in (theta, w) if xp.isdtype(array.dtype, "real floating")]
     return xp.result_type(*floating) if floating else xp.asarray(0.0).dtype
-
-
-def _writeable(array: Any) -> Any:
-    # torch.from_numpy warns about read-only memory, and rightly so
-    return np.array(array) if is_numpy(array) else array

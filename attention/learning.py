@@ -52,6 +52,10 @@ class Outcome(Enum):
         "Overfitted: the examples are reproduced but held-out ones are not; allow more examples, or take it as "
         "evidence that the target is hard for this learner."
     )
+    RESIDUAL_FLOOR = (
+        "Floor of the residual: independent starts end at the same error, on held-out examples too; the labels are "
+        "noisy at that level, or the student has too few heads."
+    )
     WORK_SPENT = (
         "Out of work: the budget of passes over the data was spent before convergence; allow more work."
     )

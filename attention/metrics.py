@@ -41,12 +41,14 @@ def unknown_part_error(
     if len(shapes) != 1:
         raise ValueError(f"The outputs have shapes {sorted(shapes)}: they must be equal.")
     unknown = target if known is None else target - known
-    energy = float(xp.sum(unknown**2))
-    if energy == 0:
+    unit = float(xp.max(xp.abs(unknown)))
+    if unit == 0:
         raise ValueError(
             "The target has no unknown part on these examples: an error relative to it has no meaning."
         )
-    return float(np.sqrt(float(xp.sum((predicted - target) ** 2)) / energy))
+    # in units of the largest entry no square over- or underflows
+    error, energy = (float(xp.sum((part / unit) ** 2)) for part in (predicted - target, unknown))
+    return float(np.sqrt(error / energy))
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,11 @@ def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> Parameter
 
 
 def _pairwise_relative(fitted: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    # differences, not expanded squares: those lose half the digits when heads agree
-    size = np.linalg.norm(truth, axis=(1, 2))
-    gaps = np.stack([np.linalg.norm(fitted - head, axis=(1, 2)) for head in truth])
-    return gaps / np.where(size > 0, size, 1.0)[:, None]
+    unit = float(np.abs(truth).max()) or 1.0
+    with np.errstate(over="ignore"):
+        fitted, truth = fitted / unit, truth / unit
+        size = np.linalg.norm(truth, axis=(1, 2))
+        # differences, not expanded squares: those lose half the digits when heads agree
+        gaps = np.stack([np.linalg.norm(fitted - head, axis=(1, 2)) for head in truth])
+        relative = gaps / np.where(size > 0, size, 1.0)[:, None]
+    return np.minimum(relative, np.finfo(float).max / 4)  # the matching adds two of them

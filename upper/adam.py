@@ -127,19 +127,18 @@ class Adam:
             schedule.step()
             if step % _LOOK_EVERY == 0 or step == steps:
                 last = running.pop()
+                if not (math.isfinite(last) and theta.isfinite().all() and w.isfinite().all()):
+                    outcome = Outcome.DIVERGED
+                    theta.zero_(), w.zero_()  # what is left of the parameters predicts nothing
+                elif last <= self.tolerance:
+                    outcome = Outcome.REACHED_TOLERANCE
                 recorder.step(
                     f"Step {step}", layer=_layer(theta, w) if recorder.measuring else None, fresh_error=last
                 )
-                if not math.isfinite(last):
-                    outcome = Outcome.DIVERGED
-                elif last <= self.tolerance:
-                    outcome = Outcome.REACHED_TOLERANCE
                 if outcome is not None:
                     break
         if outcome is None:
             outcome = self._ending(oracle, steps, last)
-        if outcome is Outcome.DIVERGED:
-            return recorder.fit(outcome, layer=_layer(torch.zeros_like(theta), torch.zeros_like(w)))
         return recorder.fit(outcome, layer=_layer(theta, w))
 
     def _start(self, d: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -190,7 +189,8 @@ def _cosine_with_warm_up(steps: int) -> Any:
 def _tensor(array: np.ndarray) -> "torch.Tensor":
     import torch
 
-    return torch.from_numpy(array.astype(np.float32))
+    with np.errstate(over="ignore"):  # labels beyond float32 end as a divergence, not as a warning
+        return torch.from_numpy(array.astype(np.float32))
 
 
 def _layer(theta: "torch.Tensor", w: "torch.Tensor") -> AttentionLayer:

@@ -112,12 +112,16 @@ def gauss_newton(
                 at_most=inner_steps,
             )
             trial = theta + size * step
-            trial_pattern, trial_read = read_tokens(x, trial)
+            passes += 2 * steps + 2
+            with np.errstate(over="ignore", invalid="ignore"):  # a wild step is rejected below
+                trial_pattern, trial_read = read_tokens(x, trial)
+            if not np.isfinite(trial_read).all():
+                damping = 4 * max(damping, 1e-16)
+                continue
             trial_w = _resolve_w(trial_read, labels, w, damping)
             trial_residual = labels - trial_read @ trial_w
             trial_c = float(np.linalg.norm(trial_residual)) / scale
-            passes += 2 * steps + 2
-            accepted = trial_c < c  # also False for NaN
+            accepted = trial_c < c
             if accepted:
                 if trial_c < 0.8 * c:
                     damping *= 0.25
@@ -159,8 +163,10 @@ class _InnerSystem:
     ) -> tuple[np.ndarray, int]:
         """Preconditioned conjugate gradients to the relative accuracy `forcing`; the solution and the steps taken."""
         m = len(self._coupling)
-        shift = damping * float(np.trace(self._coupling)) / m
-        precondition = np.linalg.inv(self._coupling + (shift or 1.0) * np.eye(m))
+        mean = float(np.trace(self._coupling)) / m
+        shift = damping * mean
+        # heads that agree on the probe make the coupling singular, however small the damping
+        precondition = np.linalg.inv(self._coupling + (max(shift, 1e-9 * mean) or 1.0) * np.eye(m))
         r = self._jacobian.transpose_times(residual).astype(np.float64)
         solution = np.zeros_like(r)
         z = np.tensordot(precondition, r, axes=1)

@@ -68,7 +68,7 @@ class LinearBaseline:
             object.__setattr__(self, "examples", count("examples", self.examples, least=0))
 
     def minimum_examples(self, k: int, d: int) -> int:
-        """As many equations as unknowns, 2 d an output coordinate and k an example."""
+        """As many equations as unknowns, 2 d an output coordinate and k an example, and an example to hold out."""
         return -(-2 * d // k) + 1
 
     def fit(
@@ -91,7 +91,7 @@ class LinearBaseline:
         wanted = self.examples or 16 * least
         n = wanted if budget is None else min(wanted, budget)
         x, y = draw_examples(oracle, n)
-        held_out = max(1, n // 10) if n > least else 0
+        held_out = min(max(1, n // 10), n - least + 1)
         predictor = _regress(x[held_out:], y[held_out:])
         recorder.step("Least squares", predict=predictor)
         return recorder.fit(_outcome(predictor, x[:held_out], y[:held_out]), predict=predictor)

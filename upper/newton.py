@@ -1,6 +1,7 @@
 """The Newton learner: exact recovery of nice layers from a few times the counting floor of examples."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -28,6 +29,9 @@ _EXACT = 1e-10
 # A start is given up when the residual did not fall below this share of itself over so many iterates: on nice
 # targets the worst such ratio seen is 1e-9. It would be wrong on a target so ill-conditioned that damped steps creep.
 _STALL_ITERATES, _STALL_RATIO = 10, 0.7
+# Two starts at the same residual, with held-out examples not much above it, mean that no start does better: the
+# labels are noisy, or the student too small. Local minima of one target differ in residual.
+_HELD_OUT_RATIO = 1.5
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Newton:
         Budget in examples; by default four times the counting floor. A twentieth of them is held out to tell an
         exact layer from an overfitted one; all starts share the same examples.
     work : int
-        Budget in passes over the examples, shared by all starts.
+        Budget in passes over the examples, shared by all starts; a trial once begun is finished.
     starts : int
         At most so many random starts; a start that stalls in a local minimum is followed by the next.
     tolerance : float
@@ -111,42 +115,44 @@ class Newton:
         rng = np.random.default_rng(rng)
         floor = counting_floor(heads=self.m, tokens=oracle.k, dim=oracle.d)
         budget = check_budget(self, oracle)
-        n = (
-            budget
-            if self.examples is not None and budget is not None
-            else min(budget or 4 * floor, 4 * floor)
-        )
-        n = max(n, self.minimum_examples(oracle.k, oracle.d))
+        default = 4 * floor if self.examples is None else self.examples
+        n = max(default if budget is None else min(default, budget), floor + 1)
         x, y = draw_examples(oracle, n)
+        # the residual is relative, and W scales with the labels: units keep their squares within the floats
+        unit = float(np.abs(y).max()) or 1.0
+        y = y / unit
         held_out = min(max(1, n // 20), n - floor)
         x_held, y_held, x, y = x[:held_out], y[:held_out], x[held_out:], y[held_out:]
 
-        best: Iterate | None = None
-        spent, started = 0, 0
-        while started < self.starts and spent < self.work:
-            started += 1
-            last = self._run(x, y, self.work - spent, started, recorder, rng)
-            spent += last.passes
-            if best is None or last.residual < best.residual:
-                best = last
-            if last.residual < _EXACT:
+        ends: list[Iterate] = []
+        spent, at_floor = 0, False
+        while len(ends) < self.starts and spent < self.work and not at_floor:
+            ends.append(self._run(x, y, unit, self.work - spent, len(ends) + 1, recorder, rng))
+            spent += ends[-1].passes
+            ends.sort(key=attrgetter("residual"))
+            if ends[0].residual < max(_EXACT, self.tolerance):
                 break
-        assert best is not None
-        layer = AttentionLayer(theta=best.theta, w=best.w)
-        held_error = _held_out_error(layer, x_held, y_held)
+            at_floor = _same_residual(ends) and (
+                _held_out_error(ends[0], x_held, y_held) < _HELD_OUT_RATIO * ends[0].residual
+            )
+        best = ends[0]
+        held_error = _held_out_error(best, x_held, y_held)
+        layer = _layer(best, unit)
         recorder.step(
             "Held-out examples",
             layer=layer,
             residual=best.residual,
             held_out_error=held_error,
-            starts=started,
+            starts=len(ends),
         )
-        return recorder.fit(self._outcome(best, held_error, spent), layer=layer)
+        outcome = self._outcome(best, held_error, spent_all=spent >= self.work, at_floor=at_floor)
+        return recorder.fit(outcome, layer=layer)
 
     def _run(
         self,
         x: np.ndarray,
         y: np.ndarray,
+        unit: float,
         work: int,
         start: int,
         recorder: Recorder,
@@ -159,7 +165,7 @@ class Newton:
         for iterate in iterates:
             recorder.step(
                 f"Start {start}, iterate {len(history)}",
-                layer=AttentionLayer(iterate.theta, iterate.w) if recorder.measuring else None,
+                layer=_layer(iterate, unit) if recorder.measuring else None,
                 residual=iterate.residual,
                 damping=iterate.damping,
                 passes=iterate.passes,
@@ -169,14 +175,16 @@ class Newton:
                 return iterate
         raise AssertionError("gauss_newton never ends by itself")
 
-    def _outcome(self, best: Iterate, held_error: float, spent: int) -> Outcome:
+    def _outcome(self, best: Iterate, held_error: float, *, spent_all: bool, at_floor: bool) -> Outcome:
         if held_error < _EXACT:
             return Outcome.EXACT
         if best.residual <= self.tolerance and held_error <= 4 * self.tolerance:
             return Outcome.REACHED_TOLERANCE
         if best.residual < 0.1 * held_error:
             return Outcome.OVERFITTED
-        return Outcome.WORK_SPENT if spent >= self.work else Outcome.LOCAL_MINIMUM
+        if at_floor:
+            return Outcome.RESIDUAL_FLOOR
+        return Outcome.WORK_SPENT if spent_all else Outcome.LOCAL_MINIMUM
 
 
 def _stalled(history: list[float]) -> bool:
@@ -187,8 +195,16 @@ def _stalled(history: list[float]) -> bool:
     return now > _STALL_RATIO * before or (now < _EXACT and now > 0.5 * history[-3])
 
 
-def _held_out_error(layer: AttentionLayer, x: np.ndarray, y: np.ndarray) -> float:
-    predicted = layer(x)
+def _same_residual(ends: list[Iterate]) -> bool:
+    return len(ends) > 1 and ends[1].residual < 1.01 * ends[0].residual
+
+
+def _layer(iterate: Iterate, unit: float) -> AttentionLayer:
+    return AttentionLayer(theta=iterate.theta, w=unit * iterate.w)
+
+
+def _held_out_error(iterate: Iterate, x: np.ndarray, y: np.ndarray) -> float:
+    predicted = AttentionLayer(theta=iterate.theta, w=iterate.w)(x)
     if not np.any(y):  # a zero target has no relative error; its predictor must be zero too
         return float(np.linalg.norm(predicted))
     return relative_error(predicted, y)

@@ -10,6 +10,7 @@ from typing import Any
 from jaxtyping import Shaped
 
 from attention._arrays import namespace
+from attention._kernels import contract, mix, softmax
 
 __all__ = ["HeadJacobian", "read_tokens", "stack_projections"]
 
@@ -24,12 +25,8 @@ def read_tokens(
     One product of (n k, d) by (d, m d) and two batched ones; O(n k m d (d + 2 k)).
     """
     xp = namespace(x, theta)
-    n, k, _ = x.shape
-    m = theta.shape[0]
-    logits = xp.reshape(_contract(x, theta, xp), (n, k, m, k))
-    weights = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
-    pattern = weights / xp.sum(weights, axis=-1, keepdims=True)
-    return pattern, _mix(pattern, x, xp)
+    pattern = softmax(contract(x, theta, xp), xp)
+    return pattern, mix(pattern, x, xp)
 
 
 def stack_projections(w: Shaped[Any, "m d d"]) -> Shaped[Any, "m*d d"]:
@@ -78,7 +75,7 @@ class HeadJacobian:
         """J dTheta: how the outputs change along `direction`."""
         xp = namespace(self.x, direction)
         n, k, _ = self.x.shape
-        change = xp.reshape(_contract(self.x, direction, xp), self.pattern.shape)
+        change = contract(self.x, direction, xp)
         return xp.matmul(xp.reshape(self._softmax_derivative(change, xp), (n, k, -1)), self.values)
 
     def times_each_head(self, direction: Shaped[Any, "d d"]) -> Shaped[Any, "m n k d"]:
@@ -86,7 +83,7 @@ class HeadJacobian:
         xp = namespace(self.x, direction)
         n, k, d = self.x.shape
         m = self.pattern.shape[2]
-        change = xp.reshape(_contract(self.x, direction[None, :, :], xp), (n, k, 1, k))
+        change = contract(self.x, direction[None, :, :], xp)
         change = self._softmax_derivative(xp.broadcast_to(change, self.pattern.shape), xp)
         return xp.matmul(
             xp.permute_dims(change, (2, 0, 1, 3)),
@@ -99,7 +96,7 @@ class HeadJacobian:
         n, k, d = self.x.shape
         m = self.pattern.shape[2]
         pull = xp.reshape(xp.matmul(residual, xp.matrix_transpose(self.values)), self.pattern.shape)
-        mixed = _mix(self._softmax_derivative(pull, xp), self.x, xp)
+        mixed = mix(self._softmax_derivative(pull, xp), self.x, xp)
         gradient = xp.matmul(xp.matrix_transpose(xp.reshape(self.x, (n * k, d))), mixed)
         return xp.permute_dims(xp.reshape(gradient, (d, m, d)), (1, 0, 2))
 
@@ -107,19 +104,3 @@ class HeadJacobian:
         # symmetric, so it serves J and its transpose alike
         weighted = self.pattern * change
         return weighted - self.pattern * xp.sum(weighted, axis=-1, keepdims=True)
-
-
-def _contract(x: Any, theta: Any, xp: Any) -> Any:
-    """x_a Theta_i x_b as (n, k m, k)."""
-    n, k, d = x.shape
-    m = theta.shape[0]
-    stacked = xp.reshape(xp.permute_dims(theta, (1, 0, 2)), (d, m * d))
-    left = xp.reshape(xp.matmul(xp.reshape(x, (n * k, d)), stacked), (n, k * m, d))
-    return xp.matmul(left, xp.matrix_transpose(x))
-
-
-def _mix(weights: Any, x: Any, xp: Any) -> Any:
-    """sum_b weights[n, a, i, b] x_b as (n k, m d)."""
-    n, k, d = x.shape
-    m = weights.shape[2]
-    return xp.reshape(xp.matmul(xp.reshape(weights, (n, k * m, k)), x), (n * k, m * d))

@@ -3,18 +3,21 @@
 import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from arena.cli.console import JsonOption, WorkFailedError, progress_bar, require_writable, say
+from arena.cli.console import JsonOption, WorkFailedError, progress_bar, require_writable, say, write_text
+from arena.cli.generate import InputsName
 from arena.compare import compare
 from arena.page import render_page
 from arena.results import Cell, Results
 from arena.students import PRESETS, choose_students
 from arena.table import print_table
-from arena.targets import load_target, preset_targets
+from arena.targets import Target, load_target, preset_targets
+from attention._arrays import count
 
 __all__ = ["compare_command"]
 
@@ -30,7 +33,10 @@ def compare_command(
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds a cell; by default 1 (quick) or 3 (full).")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
-    tokens: Annotated[int | None, typer.Option(help="Number k of tokens, for files that do not say.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Number k of tokens, instead of the files'.")] = None,
+    inputs: Annotated[
+        InputsName | None, typer.Option(help="Distribution of the tokens, instead of the files'.")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.json and index.html.")] = Path(
         "results"
     ),
@@ -43,7 +49,9 @@ def compare_command(
     students = choose_students(learners)
     if preset not in PRESETS:
         raise ValueError(f"The preset is {preset!r}: {' or '.join(PRESETS)} is needed.")
-    targets = [load_target(path, tokens=tokens) for path in files] if files else preset_targets()
+    targets = _from_files(files, tokens, inputs) if files else preset_targets()
+    seeds = None if seeds is None else count("seeds", seeds)
+    jobs = (os.cpu_count() or 1) if jobs is None else count("jobs", jobs)
     require_writable(out, directory=True)
     seeds_wanted = PRESETS[preset].seeds if seeds is None else seeds
     total = len(targets) * len(students) * seeds_wanted
@@ -53,18 +61,31 @@ def compare_command(
             students,
             preset=preset,
             seeds=seeds,
-            jobs=(os.cpu_count() or 1) if jobs is None else jobs,
+            jobs=jobs,
             command=shlex.join(["attention-bounds", *sys.argv[1:]]),
             on_cell=lambda cell: tick(f"{cell.learner} on {cell.target}"),
         )
-    (out / "results.json").write_text(results.to_json(), encoding="utf-8")
+    if not results.cells:
+        raise WorkFailedError("Interrupted before the first cell was done: nothing was written.")
+    write_text(out / "results.json", results.to_json())
     if as_json:
         typer.echo(results.to_json())
     else:
         print_table(results)
-    (out / "index.html").write_text(render_page(results), encoding="utf-8")
+    write_text(out / "index.html", render_page(results))
     say(f"\n{out / 'results.json'}\n{out / 'index.html'}", quiet=as_json)
     _report_failures(results, total)
+
+
+def _from_files(files: list[Path], tokens: int | None, inputs: InputsName | None) -> list[Target]:
+    """Targets that carry the names of their files: two of one shape must be told apart."""
+    targets = [load_target(path, tokens=tokens, inputs=inputs) for path in files]
+    stems = [path.stem for path in files]
+    names = stems if len(set(stems)) == len(stems) else [str(path) for path in files]
+    return [
+        replace(target, record=replace(target.record, name=name, title=f"{name}: {target.record.title}"))
+        for target, name in zip(targets, names, strict=True)
+    ]
 
 
 def _report_failures(results: Results, total: int) -> None:

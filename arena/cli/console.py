@@ -18,6 +18,7 @@ __all__ = [
     "progress_bar",
     "require_writable",
     "say",
+    "write_text",
 ]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
@@ -60,6 +61,17 @@ def require_writable(path: Path, *, directory: bool = False) -> None:
         probe.unlink()
     except OSError as error:
         raise OSError(f"Nothing can be written in {folder}: {error.strerror}.") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file or leave the one that is there."""
+    beside = path.with_name(f".{path.name}.tmp")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

@@ -7,7 +7,15 @@ from typing import Annotated, Any
 import typer
 
 from arena.cells import cell_rngs, single_thread
-from arena.cli.console import JsonOption, SeedOption, print_json, progress_bar, require_writable, say
+from arena.cli.console import (
+    JsonOption,
+    SeedOption,
+    WorkFailedError,
+    print_json,
+    progress_bar,
+    require_writable,
+    say,
+)
 from arena.cli.generate import InputsName
 from arena.students import PRESETS, DoesNotApplyError, choose_students
 from arena.targets import load_target
@@ -21,11 +29,17 @@ def learn_command(
     file: Annotated[Path, typer.Argument(help="The layer or instance to learn.")],
     learner: Annotated[str, typer.Option(help="newton, adam, linear, known-part or elimination.")] = "newton",
     examples: Annotated[int | None, typer.Option(help="Budget in examples.")] = None,
-    heads: Annotated[int | None, typer.Option(help="Heads of the student; by default the target's.")] = None,
-    tokens: Annotated[
-        int | None, typer.Option(help="Number k of tokens, where the file does not say.")
+    work: Annotated[
+        int | None, typer.Option(help="Budget in passes over the examples (Adam: in steps).")
     ] = None,
-    inputs: Annotated[InputsName | None, typer.Option(help="Distribution of the tokens, likewise.")] = None,
+    heads: Annotated[
+        int | None,
+        typer.Option(help="Heads of the student; by default the target's, 8 at most if it is hard."),
+    ] = None,
+    tokens: Annotated[int | None, typer.Option(help="Number k of tokens, instead of the file's.")] = None,
+    inputs: Annotated[
+        InputsName | None, typer.Option(help="Distribution of the tokens, instead of the file's.")
+    ] = None,
     preset: Annotated[str, typer.Option(help="Effort: quick or full.")] = "full",
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Where to write the fitted layer.")] = None,
     seed: SeedOption = 0,
@@ -35,7 +49,10 @@ def learn_command(
 
     Example: attention-bounds learn nice.safetensors --learner newton --seed 1 -o fitted.safetensors
     """
-    (student,) = choose_students(learner)
+    students = choose_students(learner)
+    if len(students) > 1:
+        raise ValueError(f"{len(students)} learners are named: learn runs one; compare runs several.")
+    student = students[0]
     if preset not in PRESETS:
         raise ValueError(f"The preset is {preset!r}: {' or '.join(PRESETS)} is needed.")
     target = load_target(file, tokens=tokens, inputs=inputs)
@@ -49,7 +66,7 @@ def learn_command(
         learner_set_up: Any = student.build(target, PRESETS[preset])
     except DoesNotApplyError as error:
         raise ValueError(f"{error} {file} holds something else.") from None
-    learner_set_up = _changed(learner_set_up, {"examples": examples, "m": heads}, student.title)
+    learner_set_up = _changed(learner_set_up, {"examples": examples, "work": work, "m": heads}, student.title)
 
     for_oracle, for_learner, for_truth = cell_rngs(target, seed)
     with single_thread(student.extra), progress_bar(student.title, None, quiet=as_json) as tick:
@@ -58,6 +75,7 @@ def learn_command(
             target.oracle(rng=for_oracle), rng=for_learner, truth=truth, progress=lambda step: tick(step.name)
         )
         measures = truth.measure(predict=fit.predict, layer=fit.layer)
+    saved = None
     if out is not None and fit.layer is not None:
         made = {
             "generator": f"learn {student.name}",
@@ -66,10 +84,13 @@ def learn_command(
             "outcome": fit.outcome.name,
         }
         save_layer(out, fit.layer, inputs=target.inputs, made=made)
+        saved = out
     if as_json:
-        print_json(_as_json(file, student.name, seed, fit, measures, out))
+        print_json(_as_json(file, student.name, seed, fit, measures, saved))
     else:
-        _describe(target.record.title, student.title, fit, measures, out)
+        _describe(target.record.title, student.title, fit, measures, saved)
+    if out is not None and saved is None:
+        raise WorkFailedError(f"{out} was not written: {student.title} ended without a layer.")
 
 
 def _changed(learner: Learner, changes: dict[str, int | None], title: str) -> Learner:
@@ -115,5 +136,5 @@ def _describe(target: str, learner: str, fit: Fit, measures: dict[str, float], o
         if value is not None:
             say(f"  {name:<28} {value:.3g}")
     say(f"  {'examples used':<28} {fit.examples_used}\n  {'seconds':<28} {fit.seconds:.2f}")
-    if out is not None and fit.layer is not None:
+    if out is not None:
         say(f"  {'fitted layer':<28} {out}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from arena.cli.compare import compare_command
@@ -14,9 +15,10 @@ from arena.cli.generate import generate_app
 from arena.cli.inspect import inspect_command
 from arena.cli.learn import learn_command
 
-__all__ = ["app", "main", "run"]
+__all__ = ["app", "run"]
 
 _OK, _FAILED, _WRONG_USE = 0, 1, 2
+_INTERRUPTED = 130  # what the command-line library makes of Ctrl-C
 
 # Newer versions of typer carry a click of their own: its base classes are reached through what typer exports.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -56,11 +58,6 @@ def _root(
     pass
 
 
-def main() -> None:
-    """Run the command line and exit: 0 done, 1 the work failed, 2 wrong use."""
-    sys.exit(run(sys.argv[1:]))
-
-
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status; what goes wrong is one line on standard error.
 
@@ -74,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else _OK
     except typer.Exit as error:
-        return error.exit_code
+        return error.exit_code if error.exit_code != _INTERRUPTED else _complain("Interrupted.", _FAILED)
     except _CommandLineError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help text
             typer.echo(error.format_message())  # type: ignore[attr-defined]
@@ -90,7 +87,9 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(str(error), _FAILED)
     except OSError as error:
         return _complain(_reason(error), _FAILED)
-    except (ValueError, MemoryError, ImportError) as error:
+    except (MemoryError, np.linalg.LinAlgError) as error:
+        return _complain(f"The work failed: {error or type(error).__name__}", _FAILED)
+    except (ValueError, ImportError) as error:
         return _complain(str(error) or type(error).__name__, _WRONG_USE)
 
 

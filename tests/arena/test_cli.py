@@ -1,5 +1,6 @@
 """The command line: the main job end to end, JSON alone on standard output, one-line errors."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -11,7 +12,9 @@ import pytest
 
 from arena.cli.main import run
 from arena.results import Results
-from attention.files import load_layer
+from attention import make_nice_layer
+from attention.files import load_layer, save_layer
+from lower import load_instance, save_instance
 from upper import LinearBaseline
 
 
@@ -103,6 +106,39 @@ def test_learn_reports_and_saves_the_layer(cli, nice, tmp_path):
     assert "Exact" in cli("learn", nice).out
 
 
+def test_a_layer_that_was_not_found_is_not_saved(cli, parity, tmp_path):
+    fitted = tmp_path / "fitted.safetensors"
+    few = ["--learner", "elimination", "--examples", 12]
+    said = cli("learn", parity, *few, "-o", fitted, "--json", status=1)
+    assert json.loads(said.out)["fitted"] is None
+    assert "was not written" in said.err
+    assert not fitted.exists()
+
+
+def test_inspect_a_layer_from_elsewhere_needs_no_tokens(cli, tmp_path):
+    path = tmp_path / "own.safetensors"
+    save_layer(path, make_nice_layer(heads=2, dim=16, rng=0))
+    assert "k not given" in cli("inspect", path).out
+    assert json.loads(cli("inspect", path, "--json").out)["conditions"]["tokens"] is None
+
+
+def test_thresholds_are_the_callers(cli, nice):
+    said = json.loads(cli("inspect", nice, "--threshold", "theta_trace=0", "--json").out)
+    assert "theta_trace" in said["conditions"]["violated"]
+
+
+def test_an_instance_that_lies_about_its_secret_is_found_out(cli, parity, tmp_path):
+    instance = load_instance(parity)
+    other = dataclasses.replace(instance, secret=np.setdiff1d(np.arange(1, 12), instance.secret)[:3])
+    path = tmp_path / "lie.safetensors"
+    save_instance(path, other)
+    said = cli("inspect", path, "--verify", status=1)
+    assert "NOT verified" in said.out
+    assert said.err.count("\n") == 1
+    said = json.loads(cli("inspect", parity, "--verify", "--json").out)
+    assert said["verification"]["holds"] is True
+
+
 def test_learn_is_reproducible(cli, nice):
     one, two = (json.loads(cli("learn", nice, "--seed", 5, "--json").out) for _ in range(2))
     for said in (one, two):
@@ -138,6 +174,16 @@ def test_compare_files_writes_results_and_page(cli, nice, parity, tmp_path):
     assert page.rstrip().endswith("</html>")
 
 
+def test_files_of_one_shape_are_told_apart(cli, nice, tmp_path):
+    other = tmp_path / "other" / nice.name
+    other.parent.mkdir()
+    other.write_bytes(nice.read_bytes())
+    options = ["--learners", "known-part", "--jobs", 1, "--json", "--out", tmp_path / "r"]
+    said = Results.from_json(cli("compare", nice, other, *options).out)
+    assert [target.name for target in said.targets] == [str(nice), str(other)]
+    assert len({target.title for target in said.targets}) == 2
+
+
 def test_compare_json_is_alone_on_standard_output(cli, nice, tmp_path):
     said = cli("compare", nice, "--learners", "known-part", "--jobs", 1, "--out", tmp_path / "r", "--json")
     assert Results.from_json(said.out).to_json() == (tmp_path / "r" / "results.json").read_text(
@@ -152,11 +198,15 @@ WRONG = [
     (["learn", "{nice}", "--learner", "linear", "-o", "{dir}/f.safetensors"], "fits no attention layer"),
     (["learn", "{nice}", "--examples", "3"], "at least"),
     (["learn", "{nice}", "--learner", "known-part", "--examples", "3"], "no use for --examples"),
+    (["learn", "{nice}", "--learner", "newton,linear"], "learn runs one"),
+    (["learn", "{nice}", "--work", "0"], "work is 0: at least 1"),
     (["learn", "{nice}", "--preset", "slow"], "quick or full"),
     (["learn", "{dir}/absent.safetensors"], "absent.safetensors"),
     (["learn", "{dir}"], "{dir}"),
     (["learn", "{text}"], "text.safetensors"),
     (["inspect", "{nice}", "--verify"], "Only a hard instance"),
+    (["inspect", "{nice}", "--threshold", "theta_trace"], "NAME=VALUE"),
+    (["inspect", "{nice}", "--threshold", "nothing=1"], "nothing"),
     (["inspect"], "Missing argument"),
     (["generate", "nice", "--heads", "0", "-o", "{dir}/n"], "heads is 0: at least 1"),
     (["generate", "nice", "--sigma", "nan", "-o", "{dir}/n"], "sigma"),

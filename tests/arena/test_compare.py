@@ -1,6 +1,7 @@
 """The main job: every learner on every target, the same bits whatever runs them."""
 
 import dataclasses
+import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -94,6 +95,35 @@ def test_a_broken_learner_loses_only_its_own_cell(targets, result):
         assert (cell.status, cell.unknown_part_error) == ("done", None)
     assert other.unknown_part_error == 1.0
     assert Results.from_json(results.to_json()) == results
+
+
+def test_a_killed_worker_loses_only_what_it_had(targets):
+    @dataclass(frozen=True)
+    class Deadly(KnownPart):
+        def fit(self, oracle, *, rng=None, truth=None, progress=None):
+            import os
+            import signal
+
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    deadly = Student("deadly", "Deadly", "None.", lambda target, effort: Deadly())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # joblib's, about the worker
+        results = compare(targets[:1], [STUDENTS["known-part"], deadly], jobs=2)
+    (cell,) = results.cell(targets[0].name, "deadly")
+    assert cell.status == "failed"
+    assert "worker process was killed" in cell.message
+    assert Results.from_json(results.to_json()) == results
+
+
+def test_a_target_that_breaks_a_set_up_loses_only_its_own_cell(targets):
+    def refuse(target, effort):
+        raise ValueError("The instance does not say which heads realise it.")
+
+    results = compare(targets[:1], [Student("picky", "Picky", "None.", refuse), STUDENTS["known-part"]])
+    (cell,), (other,) = (results.cell(targets[0].name, name) for name in ("picky", "known-part"))
+    assert (cell.status, other.status) == ("failed", "done")
+    assert "which heads" in cell.message
 
 
 def test_an_absent_extra_is_no_failure(targets, monkeypatch):

@@ -77,6 +77,19 @@ class Careless(MeanLabel):
         return x, np.nan_to_num(y)[..., : oracle.d]
 
 
+class CarelessOfTokens(MeanLabel):
+    def drawn(self, oracle, budget):
+        _, y = oracle.draw(budget)
+        return draw_examples(
+            type("Labels", (), {"draw": lambda self, n: (y, y), "k": oracle.k, "d": oracle.d})(), budget
+        )
+
+
+class Random(MeanLabel):
+    def shift(self, rng, truth):
+        return 10 * np.random.default_rng(rng).standard_normal()
+
+
 class Frugal(MeanLabel):
     def fit(self, oracle, **given):
         return dataclasses.replace(super().fit(oracle, **given), examples_used=0)
@@ -103,8 +116,20 @@ class AnyHeads(MeanLabel):
     m: int = 1
 
 
+@dataclass(frozen=True)
+class WorkOnly(MeanLabel):
+    work: int = 1
+
+
 @dataclass
-class Mutable(MeanLabel.__bases__[0]):
+class Mutable:
+    examples: int | None = 20
+    minimum_examples = MeanLabel.minimum_examples
+    fit = MeanLabel.fit
+
+
+@dataclass(frozen=True)
+class Unfinished:
     examples: int | None = 20
 
 
@@ -122,8 +147,11 @@ def test_a_learner_that_keeps_the_contract_passes():
         (Thirsty(), "No more examples are drawn"),
         (Erratic(), "same bits"),
         (Peeking(), "same bits"),
-        (Boasting(), "EXACT fit agrees"),
-        (Overconfident(), "pure noise"),
+        (Boasting(), "says EXACT agrees"),
+        (Random(), "says BEST_OF_CLASS agrees"),
+        (CarelessOfTokens(), "NaN tokens are an error"),
+        (WorkOnly(), "work = 0 is an error"),
+        (Overconfident(), "says REACHED_TOLERANCE agrees"),
         (Careless(), "NaN labels are an error"),
         (Frugal(), "examples_used is what was drawn"),
         (Silent(), "progress sees every step"),
@@ -131,8 +159,9 @@ def test_a_learner_that_keeps_the_contract_passes():
         (Undemanding(), "Too few examples"),
         (AnyHeads(), "m = 0 is an error"),
         (Mutable(), "frozen"),
+        (Unfinished(), "has examples, minimum_examples and fit"),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, MeanLabel | Mutable) else "",
+    ids=lambda value: type(value).__name__ if isinstance(value, MeanLabel | Mutable | Unfinished) else "",
 )
 def test_each_broken_sentence_is_named(learner, sentence):
     with pytest.raises(AssertionError, match=sentence):

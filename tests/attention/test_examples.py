@@ -14,6 +14,7 @@ from attention import (
     make_nice_layer,
     write_examples,
 )
+from attention.files import write_tensors
 
 LAYER = make_nice_layer(heads=2, dim=3, rng=0)
 INPUTS = BooleanInputs(4, 3)
@@ -213,3 +214,13 @@ class TestSplit:
     def test_wrong_workers(self, workers):
         with pytest.raises(ValueError, match="workers is"):
             ExampleOracle(LAYER, INPUTS).split(workers)
+
+
+def test_a_pair_of_safetensors_files_is_read_like_a_pair_of_npy_files(tmp_path):
+    x = np.ones((4, 2, 3))
+    for name, tensors in (("x", {"tokens": x}), ("y", {"y": 2 * x}), ("both", {"x": x, "y": x})):
+        write_tensors(tmp_path / name, "examples", tensors, {})
+    served, labels = ExampleOracle.from_files(tmp_path / "x", tmp_path / "y").draw(4)
+    np.testing.assert_array_equal(labels, 2 * served)
+    with pytest.raises(FileFormatError, match="2 arrays where one is needed"):
+        ExampleOracle.from_files(tmp_path / "x", tmp_path / "both")

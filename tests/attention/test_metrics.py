@@ -149,3 +149,17 @@ def test_permuting_the_heads_changes_no_error_at_all():
     measures = truth.measure(layer=AttentionLayer(theta=layer.theta[::-1], w=layer.w[::-1]))
     assert measures["theta_error"] == measures["w_error"] == 0
     assert max(measures.values()) < 1e-15
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_errors_are_free_of_scale(scale):
+    rng = np.random.default_rng(0)
+    target, error = rng.standard_normal((5, 2, 3)), rng.standard_normal((5, 2, 3))
+    expected = relative_error(target + error, target)
+    np.testing.assert_allclose(relative_error(scale * (target + error), scale * target), expected, rtol=1e-12)
+    nice, other = make_nice_layer(heads=2, dim=3, rng=0), make_nice_layer(heads=2, dim=3, rng=1)
+    large, larger = (AttentionLayer(scale * layer.theta, layer.w) for layer in (nice, other))
+    np.testing.assert_allclose(
+        parameter_errors(larger, large).theta, parameter_errors(other, nice).theta, rtol=1e-12
+    )
+    assert np.isfinite(parameter_errors(larger, nice).theta).all()

@@ -100,11 +100,21 @@ def test_adam_says_when_the_examples_ran_out():
 
 
 @needs_torch
-def test_adam_says_when_it_diverged():
-    layer, inputs = make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(2, 4)
-    fit = Adam(1, work=200, learning_rate=1e30).fit(ExampleOracle(layer, inputs, rng=0), rng=0)
+@pytest.mark.parametrize(("rate", "scale"), [(1e20, 1.0), (1e30, 1.0), (0.01, 1e160)])
+@pytest.mark.parametrize("measured", [False, True])
+def test_adam_says_when_it_diverged(rate, scale, measured):
+    nice, inputs = make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(2, 4)
+    layer = AttentionLayer(nice.theta, scale * nice.w)
+    truth = GroundTruth.draw(layer, inputs, 50, rng=1) if measured else None
+    fit = Adam(1, work=200, learning_rate=rate).fit(ExampleOracle(layer, inputs, rng=0), rng=0, truth=truth)
     assert fit.outcome is Outcome.DIVERGED
-    assert np.isfinite(fit.layer.theta).all()
+    assert not np.any(fit.layer.w)
+
+
+def test_linear_baseline_is_exact_at_its_minimum_budget():
+    layer = AttentionLayer(np.zeros((1, 5, 5)), np.random.default_rng(0).standard_normal((1, 5, 5)))
+    learner = LinearBaseline(examples=LinearBaseline().minimum_examples(3, 5) + 3)
+    assert learner.fit(ExampleOracle(layer, BooleanInputs(3, 5), rng=1)).outcome is Outcome.EXACT
 
 
 @pytest.mark.bad_input

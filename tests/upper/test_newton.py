@@ -71,11 +71,55 @@ def test_work_budget_is_kept_and_said():
     assert fit.trace[-2].measures["passes"] <= 100 + 2 * learner.inner_steps + 3
 
 
-def test_too_few_heads_end_in_a_local_minimum():
-    fit, errors = _learn(make_nice_layer(heads=3, dim=8, rng=1), BooleanInputs(3, 8), Newton(1, starts=3))
+def test_a_start_that_stalls_alone_is_a_local_minimum():
+    fit, errors = _learn(make_nice_layer(heads=3, dim=8, rng=1), BooleanInputs(3, 8), Newton(1, starts=1))
     assert fit.outcome is Outcome.LOCAL_MINIMUM
-    assert fit.trace[-1].measures["starts"] == 3
     assert errors["relative_error"] > 0.1
+
+
+def test_starts_that_agree_are_a_floor_of_the_residual():
+    fit, _ = _learn(make_nice_layer(heads=3, dim=8, rng=1), BooleanInputs(3, 8), Newton(1, starts=10))
+    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    assert fit.trace[-1].measures["starts"] < 10
+
+
+def test_excess_error_under_label_noise_is_that_of_least_squares():
+    m, k, d, n, noise = 2, 2, 8, 2000, 0.1
+    layer, inputs = make_nice_layer(heads=m, dim=d, rng=0), BooleanInputs(k, d)
+    truth = GroundTruth.draw(layer, inputs, 1000, rng=1)
+    errors = []
+    for seed in range(3):
+        oracle = ExampleOracle(layer, inputs, noise=noise, rng=[seed, 2])
+        fit = Newton(m, examples=n).fit(oracle, rng=seed)
+        assert fit.outcome is Outcome.RESIDUAL_FLOOR
+        errors.append(np.mean((fit.predict(truth.x) - truth.y) ** 2))
+    expected = noise**2 * (2 * m * d * d) / (0.95 * n * k * d)
+    assert 0.8 * expected < np.mean(errors) < 1.25 * expected
+
+
+def test_the_tolerance_ends_the_first_start():
+    fit, errors = _learn(
+        make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(2, 16), Newton(2, tolerance=1e-3)
+    )
+    assert fit.outcome is Outcome.REACHED_TOLERANCE
+    assert fit.trace[-1].measures["starts"] == 1
+    assert 1e-12 < errors["relative_error"] < 4e-3
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e-40, 1e40, 1e160])
+def test_the_scale_of_the_labels_changes_nothing(scale):
+    nice = make_nice_layer(heads=2, dim=8, rng=0)
+    fit, errors = _learn(AttentionLayer(nice.theta, scale * nice.w), BooleanInputs(3, 8), Newton(2))
+    assert fit.outcome is Outcome.EXACT
+    assert errors["relative_error"] < 1e-12
+    assert errors["w_error"] < 1e-11
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_coordinate_on_signs_leaves_theta_open_and_ends(seed):
+    # the two tokens are equal or opposite, so that heads coincide on the probe
+    fit, errors = _learn(make_nice_layer(heads=2, dim=1, rng=seed), BooleanInputs(2, 1), Newton(2), seed)
+    assert np.isfinite(errors["relative_error"]), fit.outcome
 
 
 def test_rejected_trials_change_the_damping_alone():
