@@ -13,6 +13,7 @@ from lower.enumeration import all_sign_matrices
 from lower.gf2 import GF2Solution, solve_gf2
 from lower.instance import HardInstance, load_instance, save_instance
 from lower.known import LinearKnownPart
+from lower.rounding import outward_context, rounded_up
 from lower.staircase import SATURATED_SLOPE, ErrorBound, Staircase
 
 __all__ = [
@@ -29,9 +30,11 @@ __all__ = [
     "exact_fraction",
     "load_instance",
     "number_of_parities",
+    "outward_context",
     "parity_exponent",
     "parity_targets",
     "query_lower_bound",
+    "rounded_up",
     "save_instance",
     "solve_gf2",
 ]

@@ -96,6 +96,17 @@ class HardInstance:
             self, "realisation_error", non_negative("realisation_error", self.realisation_error)
         )
 
+    @property
+    def allowed_error(self) -> float:
+        """What a row of the layer may be off its ideal target by when evaluated in its own precision.
+
+        `realisation_error` + 8 eps (1 + sum_i |W_i|) with Frobenius norms and the machine precision eps of the
+        layer's numbers. The first part is proved; the second is an allowance for rounding, of its usual order.
+        """
+        eps = max(float(np.finfo(part.dtype).eps) for part in (self.layer.theta, self.layer.w))
+        norms = np.linalg.norm(self.layer.w.astype(np.float64), axis=(1, 2))
+        return float(self.realisation_error + 8 * eps * (1 + norms.sum()))
+
     def __repr__(self) -> str:
         return (
             f"HardInstance(family={self.family!r}, heads={self.layer.heads}, tokens={self.inputs.k}, "

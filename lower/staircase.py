@@ -1,6 +1,5 @@
 """The staircase gadget: heads that compute a step function of an integer form of two Boolean tokens."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
@@ -11,11 +10,15 @@ from scipy.special import expit
 
 from attention import AttentionLayer
 from attention._arrays import count, require_finite, to_numpy
+from lower.rounding import outward_context, rounded_up
 
 __all__ = ["SATURATED_SLOPE", "ErrorBound", "Staircase"]
 
 SATURATED_SLOPE = 40.0
 """A slope at which the float64 softmax is exactly 0 or 1 half a unit off a threshold (38 already is)."""
+
+_UNIT = 2.0**-53  # the most that rounding changes a float64 number, relatively
+_TINY = float(np.finfo(np.float64).smallest_subnormal)
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class ErrorBound:
     Attributes
     ----------
     value : float
-        The bound, in exact arithmetic.
+        The bound, in exact arithmetic on the layer's stored numbers, itself rounded outward.
     reason : str
         Which argument gave it.
     """
@@ -208,16 +211,33 @@ class Staircase:
         return np.flatnonzero(reached) + least
 
     def error(self) -> float:
-        """The supremum over every reachable T of |values - limit|, by enumeration; O(m d sum|v|).
+        """The supremum over every reachable T of |values - limit|, rounded outward; O(m d sum|v|).
 
         It is computed without cancellation, so it is right to many digits even far below 1e-16, where
         `values` and `limit` round to the same float64 numbers. Times |w| it bounds the Euclidean norm of a
         row's error, on every input: off the gate the layer has no error at all.
+
+        Notes
+        -----
+        The enumeration runs in float64; what its own rounding and that of the layer's stored products
+        beta_i v_j and beta_i t_i can amount to is added, so the number is never below the supremum and above
+        it by about (m + max beta (|v|_1 + max|t|)) units of relative precision. 1 - tanh|z| changes by a
+        factor of at most e^(2 delta) when z changes by delta, and never exceeds 2 even if the sign turns.
         """
+        sizes = np.abs(self.coefficients)
+        if not sizes.any():
+            return 0.0
         distances = self._distances(self.reachable())
-        return float(
-            np.abs((-np.sign(distances) * _tanh_deficit(self.slopes * distances)) @ self.coefficients).max()
-        )
+        spread = float(np.abs(self.form).sum())
+        with np.errstate(over="ignore", under="ignore"):  # an infinite argument has deficit 0, as it should
+            z = self.slopes * np.abs(distances)
+            deficits = _tanh_deficit(z)
+            exponent = 2 * _UNIT * (2 * z + self.slopes * (spread + np.abs(self.thresholds)) * 1.01)
+            relative = np.expm1(np.minimum(exponent, 700.0)) + (8 + self.heads) * 4 * _UNIT
+            allowance = np.where(exponent > 700.0, 2.0, np.minimum(deficits * relative, 2.0)) @ sizes
+            found = np.abs((-np.sign(distances) * deficits) @ self.coefficients) + allowance
+        subnormal = (4 * float(sizes.sum()) + self.heads) * _TINY
+        return float(np.nextafter(found.max() * (1 + 8 * _UNIT) + subnormal, np.inf))
 
     def error_bound(self) -> ErrorBound:
         """A proved bound on `error`: in closed form for one slope beta and distinct thresholds.
@@ -230,6 +250,11 @@ class Staircase:
         at most twice, once on either side, so the sum is at most 4 max|c| sum_{j>=0} e^(-beta (2j+1)), a
         geometric series.
 
+        The layer stores the products beta v_j and beta t_i in float64. Where they are not exact, a logit is
+        off by some 2 delta with delta at most 2^-53 beta (|v|_1 + max|t|), and the bound is taken e^(2 delta)
+        times as large. It is computed to 50 digits and rounded outward, so it is positive even where
+        e^-beta is not in float64.
+
         Where slopes differ or thresholds repeat, the bound is the exact enumeration of `error` and says so.
 
         References
@@ -239,15 +264,32 @@ class Staircase:
         slopes = np.asarray(self.slopes)
         if np.all(slopes == slopes[0]) and len(np.unique(self.thresholds)) == self.heads:
             beta = float(slopes[0])
-            largest = float(np.abs(self.coefficients).max())
             return ErrorBound(
-                4 * largest * math.exp(-beta) / -math.expm1(-2 * beta),
+                self._closed_bound(beta),
                 "one slope and distinct half-integer thresholds, so 4 max|c| e^-b / (1 - e^-2b) applies",
             )
         return ErrorBound(
             self.error(),
             "slopes differ or thresholds repeat, so every reachable value of the form was enumerated",
         )
+
+    def _closed_bound(self, beta: float) -> float:
+        largest = Decimal(float(np.abs(self.coefficients).max()))
+        furthest = max(int(np.abs(self.form).max()), float(np.abs(self.thresholds).max()))
+        with localcontext(outward_context()):
+            b = Decimal(beta)
+            # 4 e^-b / (1 - e^-2b) = 2 / sinh b, and sinh b >= b; near 0 the difference would lose its digits
+            closed = 2 / b if beta < 1e-5 else 4 * (-b).exp() / (1 - (-2 * b).exp())
+            delta = Decimal(0)
+            # twice a threshold is whole: these products have at most 53 bits, so they are stored exactly
+            if not 2 * Decimal(beta.as_integer_ratio()[0]) * Decimal(furthest) < 2**53:
+                reach = int(np.abs(self.form).sum()) + Decimal(float(np.abs(self.thresholds).max()))
+                delta = b * reach * Decimal(_UNIT)
+            if delta > 1:  # no digit of the logits is sure any more: a tanh is off its sign by 2 at most
+                bound = 2 * sum((Decimal(float(one)) for one in np.abs(self.coefficients)), Decimal(0))
+            else:
+                bound = largest * closed * (2 * delta).exp()
+        return rounded_up(bound, positive=bool(largest))
 
     def _distances(self, t: np.ndarray) -> np.ndarray:
         return np.asarray(t, dtype=np.float64)[..., None] - self.thresholds

@@ -1,5 +1,7 @@
 """Hard families from lattice assumptions: layers of two tokens whose outputs are learning-with-rounding labels."""
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -48,7 +50,8 @@ def make_lwr_instance(
     secret : array of int (secret_dim,), optional
         The secret, to choose it oneself; any representatives mod q.
     beta : float
-        The slope of the heads; at 40 the float64 layer is exact.
+        The slope of the heads; at 40 the float64 layer is exact. It must be large enough for the proved error
+        bound, 2 max|c| / sinh beta for coefficients c, to stay below 1/2, half the distance of two labels.
 
     Returns
     -------
@@ -58,8 +61,8 @@ def make_lwr_instance(
     Raises
     ------
     ValueError
-        If a parameter is out of its range, the secret does not fit, or the layer or its certificate would be
-        too large.
+        If a parameter is out of its range, the secret does not fit, the slope is too small to tell labels apart,
+        or the layer or its certificate would be too large.
 
     Notes
     -----
@@ -90,6 +93,12 @@ def make_lwr_instance(
         )
     stairs = lwr_staircase(form, parameters, beta=beta)
     bound = stairs.error_bound()
+    if not bound.value < 0.5:
+        least = math.asinh(4 * float(np.abs(stairs.coefficients).max()))
+        raise ValueError(
+            f"beta is {beta}: at this slope a label is off by up to {bound.value:.3g}, and labels are 1 apart; take "
+            f"a slope above {least:.3g} and below 1e9 (40 makes the float64 layer exact)."
+        )
     return HardInstance(
         family=_FAMILY,
         layer=stairs.layer(),
@@ -182,7 +191,10 @@ def _certificate(
             Statement(
                 "realisation error",
                 bound.value,
-                "Bound on the row norm of the layer minus its ideal target, in exact arithmetic.",
+                "Bound on the row norm of the layer minus its ideal target, in exact arithmetic; evaluating the layer "
+                "in float64 adds rounding of about eps sum|c| = "
+                f"{np.finfo(np.float64).eps * np.abs(stairs.coefficients).sum():.1e}, and none where the softmax is "
+                "saturated (slope 40).",
                 "proved",
                 f"lower.Staircase.error_bound: {bound.reason}",
             ),

@@ -9,7 +9,10 @@ from numpy.typing import ArrayLike
 
 from attention._arrays import count
 
-__all__ = ["LWRParameters", "centred", "covariate_form", "rounded"]
+__all__ = ["LARGEST_MODULUS", "LWRParameters", "centred", "covariate_form", "rounded"]
+
+LARGEST_MODULUS = 1 << 31
+"""The largest modulus q: products p (T mod q) with p at most q then fit into 64-bit integers."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class LWRParameters:
     secret_dim : int
         The number of entries of the secret, at least 1.
     modulus : int
-        q, at least 2. In the gadget family a power of two.
+        q, from 2 to 2^31. In the gadget family a power of two.
     levels : int
         p, the number of values a label takes, from 2 to q.
     gadget : bool
@@ -59,6 +62,11 @@ class LWRParameters:
         for name, least in (("secret_dim", 1), ("modulus", 2), ("levels", 2)):
             object.__setattr__(self, name, count(name, getattr(self, name), least=least))
         object.__setattr__(self, "gadget", bool(self.gadget))
+        if self.modulus > LARGEST_MODULUS:
+            raise ValueError(
+                f"modulus is {self.modulus}: at most 2^31 = {LARGEST_MODULUS} is allowed, so that the arithmetic fits "
+                "into 64-bit integers; take a smaller modulus."
+            )
         if self.levels > self.modulus:
             raise ValueError(
                 f"levels is {self.levels} and modulus {self.modulus}: at most as many levels as residues."

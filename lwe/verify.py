@@ -1,7 +1,9 @@
 """Whether a layer outputs the labels of its secret: checked on every value of the inner product, by integers."""
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,13 +12,14 @@ from attention import AttentionLayer
 from attention._arrays import count, non_negative
 from attention.inputs import Rng
 from lower import HardInstance, all_sign_matrices
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWRParameters, covariate_form
 
 __all__ = ["LWRVerification", "attaining_covariates", "gadget_residues", "verify_lwr_instance"]
 
 _EXHAUSTIVE_BITS = 16
 _BLOCK = 1024
 _MOST_VALUES = 1 << 22
+_HALF_A_LABEL = 0.5
 _PARAMETERS = ("secret_dim", "modulus", "levels", "gadget")
 
 
@@ -29,14 +32,21 @@ class LWRVerification:
     max_error : float
         The largest Euclidean norm of a row of layer minus target, float64 rounding included.
     reachable_values : int
-        How many values the inner product takes; each was attained by an input, on the gate and off it.
+        How many values the inner product takes; each was attained by an input, on the gate and off it. 0 where
+        the heads share no integer form to speak of, so that there is no inner product.
     inputs_checked : int
         How many token matrices were compared, the random and the enumerated ones included.
     covers_all_inputs : bool
         Whether these comparisons cover every input, because the layer's structure makes its output depend on the
         gate's signs and the inner product alone and its logits are exact in float64, or by full enumeration.
     gadget_identity : bool or None
-        Whether <v, a> = <s, G a> mod q held on all random covariates; None in the plain family.
+        Whether <v, a> = <s, G a> mod q held on all random covariates; None in the plain family and where the
+        heads share no form.
+    allowed_error : float
+        What `max_error` may be: the realisation error, with an allowance for float64 rounding.
+    secret_matches : bool or None
+        Whether the form that the heads share is the secret's, mod q: small moduli can have secrets whose labels
+        are the same. None where they share none.
     """
 
     max_error: float
@@ -44,14 +54,40 @@ class LWRVerification:
     inputs_checked: int
     covers_all_inputs: bool
     gadget_identity: bool | None
+    allowed_error: float
+    secret_matches: bool | None
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing checked contradicts the instance, with an allowed error that tells labels apart.
+
+        Where `covers_all_inputs` is False this says what was seen on the inputs checked; it is no proof.
+        """
+        return (
+            self.max_error <= self.allowed_error < _HALF_A_LABEL
+            and self.gadget_identity is not False
+            and self.secret_matches is not False
+        )
 
     def __str__(self) -> str:
-        scope = "covers all inputs" if self.covers_all_inputs else "does not cover all inputs"
+        verdict = "Verified" if self.holds else "NOT verified"
+        scope = "covers all inputs" if self.covers_all_inputs else "a sample, does not cover all inputs"
+        blur = "" if self.allowed_error < _HALF_A_LABEL else ", which does not tell labels apart"
         gadget = "" if self.gadget_identity is None else f", gadget identity {self.gadget_identity}"
+        other = ", the layer's form is another secret's" if self.secret_matches is False else ""
         return (
-            f"Largest row error {self.max_error:.3g} on {self.inputs_checked} inputs, {self.reachable_values} values "
-            f"of the inner product ({scope}){gadget}."
+            f"{verdict}: largest row error {self.max_error:.3g} ({self.allowed_error:.3g} is allowed{blur}) on "
+            f"{self.inputs_checked} inputs, {self.reachable_values} values of the inner product ({scope})"
+            f"{gadget}{other}."
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict `holds` and the fields as plain JSON values; a number that is not finite is None."""
+        fields = {"holds": self.holds, **asdict(self)}
+        return {
+            name: None if isinstance(one, float) and not math.isfinite(one) else one
+            for name, one in fields.items()
+        }
 
 
 def verify_lwr_instance(instance: HardInstance, *, rng: Rng = None, samples: int = 2000) -> LWRVerification:
@@ -88,30 +124,35 @@ def verify_lwr_instance(instance: HardInstance, *, rng: Rng = None, samples: int
     --------
     >>> from lwe import make_lwr_instance
     >>> checked = verify_lwr_instance(make_lwr_instance(secret_dim=6, modulus=8, levels=2, rng=0), rng=1)
-    >>> checked.max_error, checked.covers_all_inputs
-    (0.0, True)
+    >>> checked.holds, checked.max_error, checked.covers_all_inputs
+    (True, 0.0, True)
     """
     samples, rng = count("samples", samples, least=0), np.random.default_rng(rng)
     parameters, gate, beta = _public(instance)
     layer, q = instance.layer, parameters.modulus
-    form, structured = _form_of(layer, gate, beta)
+    form, shared, exact = _form_of(layer, gate, beta)
     # a layer whose form is not even centred is none of ours, and its values could be too many to list
-    structured = structured and bool(np.abs(form).max() <= q) and int(np.abs(form).sum()) < _MOST_VALUES
+    listed = shared and bool(np.abs(form).max() <= q) and int(np.abs(form).sum()) < _MOST_VALUES
     worst, checked = 0.0, 0
-    attaining = attaining_covariates(form) if structured else np.zeros((0, layer.dim - 1), dtype=np.int64)
+    attaining = attaining_covariates(form) if listed else np.zeros((0, layer.dim - 1), dtype=np.int64)
     for x in _inputs(attaining, gate, layer.dim, samples, instance, rng):
         error = np.linalg.norm(layer(x) - _expected(x, instance.secret, parameters, gate), axis=-1)
-        worst, checked = max(worst, float(error.max())), checked + len(x)
-    identity = None
-    if parameters.gadget:
+        # Python's max would drop a NaN
+        worst, checked = float(np.maximum(worst, error.max())), checked + len(x)
+    identity = matches = None
+    if shared:
+        matches = bool(np.all(np.mod(form - covariate_form(instance.secret, parameters), q) == 0))
+    if shared and parameters.gadget:
         bits = rng.integers(2, size=(max(samples, 1), layer.dim - 1))
         identity = bool(np.all(np.mod(bits @ form, q) == gadget_residues(bits, instance.secret, q)))
     return LWRVerification(
         max_error=worst,
         reachable_values=len(attaining),
         inputs_checked=checked,
-        covers_all_inputs=structured or 2 * layer.dim <= _EXHAUSTIVE_BITS,
+        covers_all_inputs=(listed and exact) or 2 * layer.dim <= _EXHAUSTIVE_BITS,
         gadget_identity=identity,
+        allowed_error=instance.allowed_error,
+        secret_matches=matches,
     )
 
 
@@ -182,13 +223,13 @@ def _public(instance: HardInstance) -> tuple[LWRParameters, int, float]:
     return parameters, gate, beta
 
 
-def _form_of(layer: AttentionLayer, gate: int, beta: float) -> tuple[Int[np.ndarray, " n"], bool]:
-    """The integer form that a layer's logits share, and whether the layer is such that T and the gate suffice."""
+def _form_of(layer: AttentionLayer, gate: int, beta: float) -> tuple[Int[np.ndarray, " n"], bool, bool]:
+    """The integer form of a layer's logits, whether all heads share it, and whether T and the gate then suffice."""
     others = np.arange(layer.dim) != gate
     diagonal = np.diagonal(layer.theta, axis1=1, axis2=2)
     nearest = np.rint(diagonal[0, others] / beta)
     if np.abs(nearest).max() > 2.0**53:
-        return np.zeros(len(nearest), dtype=np.int64), False
+        return np.zeros(len(nearest), dtype=np.int64), False, False
     form = nearest.astype(np.int64)
     shared = bool(np.all(diagonal[:, others] == beta * form))
     nothing_else = (
@@ -196,7 +237,7 @@ def _form_of(layer: AttentionLayer, gate: int, beta: float) -> tuple[Int[np.ndar
     )
     doubled = 2 * diagonal
     exact = bool(np.all(doubled == np.rint(doubled)) and np.abs(doubled).sum(axis=1).max() < 2.0**52)
-    return form, bool(shared and nothing_else and exact)
+    return form, shared, bool(shared and nothing_else and exact)
 
 
 def _inputs(

@@ -1,6 +1,8 @@
 """Whether a layer is the parity it claims to be: checked on inputs, without the algebra that built it."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -38,19 +40,51 @@ class ParityVerification:
         How many token matrices were compared.
     exhaustive : bool
         Whether those were all there are; else `max_error` is a lower bound on the supremum.
+    allowed_error : float
+        What `max_error` may be: the realisation error, with an allowance for float64 rounding.
+    separation : float
+        Half the least distance of a row of two targets, |w|: an allowed error this large would let the layer of
+        another secret pass.
     """
 
     max_error: float
     amplitude: float
     inputs_checked: int
     exhaustive: bool
+    allowed_error: float
+    separation: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether no input checked contradicts the instance, and another secret would have been contradicted.
+
+        Where `exhaustive` is False this says what was seen on random inputs; it is no proof.
+        """
+        return self.max_error <= self.allowed_error < self.separation and self.amplitude > 0
 
     def __str__(self) -> str:
-        which = "all" if self.exhaustive else "random"
+        which = "all inputs" if self.exhaustive else "random inputs, a sample of all"
+        verdict, why = "Verified", ""
+        if not self.holds:
+            verdict = "NOT verified"
+            if self.max_error <= self.allowed_error:
+                why = (
+                    "; no input of the sample lies on the gate, where the secret shows"
+                    if self.allowed_error < self.separation
+                    else f"; errors from {self.separation:.3g} on do not tell this secret from another"
+                )
         return (
-            f"Largest row error {self.max_error:.3g} on {self.inputs_checked} inputs ({which}), "
-            f"amplitude {self.amplitude:.12g}."
+            f"{verdict}: largest row error {self.max_error:.3g} ({self.allowed_error:.3g} is allowed{why}) on "
+            f"{self.inputs_checked} inputs ({which}), amplitude {self.amplitude:.12g}."
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict `holds` and the fields as plain JSON values; a number that is not finite is None."""
+        fields = {"holds": self.holds, **asdict(self)}
+        return {
+            name: None if isinstance(one, float) and not math.isfinite(one) else one
+            for name, one in fields.items()
+        }
 
 
 def parity_target(
@@ -60,9 +94,8 @@ def parity_target(
     known: LinearKnownPart,
     gate: int,
     direction: ArrayLike,
-    amplitude: float = 1.0,
 ) -> Float[np.ndarray, "*n 2 d"]:
-    """The definition: K(X) + amplitude u_g chi_S(y) [1; -1] w^T, u = (x_1 - x_2)/2, y_j = x_1j x_2j.
+    """The definition: K(X) + u_g chi_S(y) [1; -1] w^T, u = (x_1 - x_2)/2, y_j = x_1j x_2j.
 
     Parameters
     ----------
@@ -72,13 +105,13 @@ def parity_target(
         The coordinates in S.
     known : LinearKnownPart
         K.
-    gate, direction, amplitude : int, array (d,), float
-        g, w and the amplitude of the unknown part.
+    gate, direction : int, array (d,)
+        g and w.
     """
     first, second = x[..., 0, :], x[..., 1, :]
     chosen = np.asarray(secret, dtype=np.int64)
     parity = np.prod(first[..., chosen] * second[..., chosen], axis=-1)
-    signal = amplitude * parity * (first[..., gate] - second[..., gate]) / 2
+    signal = parity * (first[..., gate] - second[..., gate]) / 2
     rows = np.stack([signal, -signal], axis=-1)
     return known(x) + rows[..., None] * np.asarray(direction, dtype=np.float64)
 
@@ -111,8 +144,8 @@ def verify_parity_instance(
     --------
     >>> from sq import make_parity_instance
     >>> checked = verify_parity_instance(make_parity_instance(dim=5, heads=2, rng=0))
-    >>> checked.exhaustive, checked.inputs_checked, checked.max_error < 1e-12
-    (True, 1024, True)
+    >>> checked.holds, checked.exhaustive, checked.inputs_checked, checked.max_error < 1e-12
+    (True, True, 1024, True)
     """
     gate, w = gate_and_direction(instance)
     secret = instance.secret
@@ -121,7 +154,16 @@ def verify_parity_instance(
             f"The secret is {secret.tolist()}: coordinates from 0 to {instance.layer.dim - 1} other than the gate "
             f"{gate} are needed."
         )
-    return _verify(instance.layer, secret, instance.known, gate, w, 1.0, rng=rng, samples=samples)
+    return _verify(
+        instance.layer,
+        secret,
+        instance.known,
+        gate,
+        w,
+        allowed=instance.allowed_error,
+        rng=rng,
+        samples=samples,
+    )
 
 
 def gate_and_direction(instance: HardInstance) -> tuple[int, Float[np.ndarray, " d"]]:
@@ -181,8 +223,9 @@ def is_parity_realisation(
         As in `verify_parity_instance`.
     """
     w = np.eye(layer.dim)[gate] if direction is None else np.asarray(direction, dtype=np.float64)
-    checked = _verify(layer, np.asarray(secret), known, gate, w, 1.0, rng=rng, samples=samples)
-    return checked.max_error <= non_negative("tolerance", tolerance)
+    allowed = non_negative("tolerance", tolerance)
+    checked = _verify(layer, np.asarray(secret), known, gate, w, allowed=allowed, rng=rng, samples=samples)
+    return checked.max_error <= allowed
 
 
 def _verify(
@@ -191,8 +234,8 @@ def _verify(
     known: LinearKnownPart,
     gate: int,
     direction: np.ndarray,
-    amplitude: float,
     *,
+    allowed: float,
     rng: Rng,
     samples: int,
 ) -> ParityVerification:
@@ -209,11 +252,10 @@ def _verify(
             else BooleanInputs(2, d).sample(stop - start, rng=rng)
         )
         output, fixed = layer(x), known(x)
-        target = parity_target(x, secret, known=known, gate=gate, direction=direction, amplitude=amplitude)
-        pattern = parity_target(
-            x, secret, known=LinearKnownPart.zero(2, d), gate=gate, direction=direction, amplitude=1.0
-        )
-        worst = max(worst, float(np.linalg.norm(output - target, axis=-1).max()))
+        target = parity_target(x, secret, known=known, gate=gate, direction=direction)
+        pattern = parity_target(x, secret, known=LinearKnownPart.zero(2, d), gate=gate, direction=direction)
+        # Python's max would drop a NaN
+        worst = float(np.maximum(worst, np.linalg.norm(output - target, axis=-1).max()))
         along += float(np.sum((output - fixed) * pattern))
         weight += float(np.sum(pattern**2))
     return ParityVerification(
@@ -221,4 +263,6 @@ def _verify(
         amplitude=along / weight if weight > 0 else 0.0,
         inputs_checked=total,
         exhaustive=exhaustive,
+        allowed_error=allowed,
+        separation=float(np.linalg.norm(direction)),
     )

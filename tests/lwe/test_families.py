@@ -1,13 +1,22 @@
 import itertools
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lower import load_instance, save_instance
-from lwe import LWRParameters, covariate_form, lwr_staircase, make_lwr_instance, rounded, verify_lwr_instance
+from lower import load_instance, outward_context, save_instance
+from lwe import (
+    LARGEST_MODULUS,
+    LWRParameters,
+    covariate_form,
+    lwr_staircase,
+    make_lwr_instance,
+    rounded,
+    verify_lwr_instance,
+)
 
 CASES = [
     {"secret_dim": 24, "modulus": 64, "levels": 2},
@@ -95,7 +104,7 @@ def test_gadget_of_dimension_16_modulus_256_has_mostly_60_to_71_heads():
 
 
 def test_finite_slope_error_is_below_its_bound():
-    for beta in (2.0, 5.0, 12.0):
+    for beta in (2.5, 5.0, 12.0):
         instance = make_lwr_instance(secret_dim=6, modulus=8, levels=3, rng=0, beta=beta)
         checked = verify_lwr_instance(instance, rng=0)
         assert 0 < checked.max_error <= instance.realisation_error * (1 + 1e-9)
@@ -160,3 +169,54 @@ def test_files_keep_instances_bit_for_bit(tmp_path, gadget):
 def test_bad_arguments_are_explained(changes, word):
     with pytest.raises(ValueError, match=word):
         make_lwr_instance(**({"secret_dim": 8, "modulus": 64, "levels": 2} | changes))
+
+
+@pytest.mark.parametrize("beta", [500.0, 1000.0, 1e6])
+def test_a_proved_error_is_never_zero_by_underflow(beta):
+    instance = make_lwr_instance(secret_dim=6, modulus=8, levels=2, rng=0, beta=beta)
+    assert instance.realisation_error > 0
+    assert instance.certificate["realisation error"].value == instance.realisation_error
+    assert verify_lwr_instance(instance, rng=0).holds
+
+
+@pytest.mark.parametrize("beta", [2.6, 7.1, 40.0, 300.0])
+def test_the_proved_error_is_at_least_the_closed_form_to_60_digits(beta):
+    instance = make_lwr_instance(secret_dim=6, modulus=8, levels=3, rng=0, beta=beta)
+    with localcontext(outward_context(60)):
+        decay = (-Decimal(beta)).exp()
+        closed = 4 * Decimal(float(np.abs(instance.layer.w).max())) * decay / (1 - decay**2)
+        assert closed <= Decimal(instance.realisation_error) <= closed * Decimal("1.0000000001")
+
+
+@pytest.mark.parametrize("beta", [1e-320, 1e-300, 1e-9, 0.5, 1.4, 1e300])
+def test_slopes_too_small_or_vast_to_tell_labels_apart_are_explained(beta):
+    with pytest.raises(ValueError, match="take a slope above"):
+        make_lwr_instance(secret_dim=6, modulus=8, levels=2, rng=0, beta=beta)
+
+
+def test_every_made_instance_holds_down_to_the_least_slope():
+    made = 0
+    for beta in np.linspace(1.4, 3.5, 22):
+        try:
+            instance = make_lwr_instance(secret_dim=5, modulus=9, levels=3, rng=0, beta=float(beta))
+        except ValueError:
+            continue
+        made += 1
+        assert verify_lwr_instance(instance, rng=0, samples=50).holds
+    assert 5 < made < 22
+
+
+def test_the_certificate_says_that_float64_rounds():
+    meaning = (
+        make_lwr_instance(secret_dim=6, modulus=8, levels=2, rng=0).certificate["realisation error"].meaning
+    )
+    assert "exact arithmetic" in meaning
+    assert "eps sum|c|" in meaning
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("modulus", [(1 << 31) + 1, 10**21])
+def test_moduli_beyond_64_bit_arithmetic_are_explained(modulus):
+    with pytest.raises(ValueError, match=r"at most 2\^31"):
+        make_lwr_instance(secret_dim=2, modulus=modulus, levels=2)
+    assert LWRParameters(secret_dim=2, modulus=LARGEST_MODULUS, levels=LARGEST_MODULUS).modulus == 1 << 31

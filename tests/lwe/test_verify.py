@@ -1,5 +1,6 @@
 import dataclasses
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention import AttentionLayer
+from lower import load_instance, save_instance
 from lwe import (
     LWRParameters,
     attaining_covariates,
@@ -128,3 +130,63 @@ def test_secrets_that_do_not_fit_and_missing_parameters_are_explained():
         verify_lwr_instance(dataclasses.replace(instance, secret=np.array([[1, 99]])))
     with pytest.raises(ValueError):
         verify_lwr_instance(dataclasses.replace(instance, parameters={}))
+
+
+CASES = [
+    {"secret_dim": 10, "modulus": 32, "levels": 2},
+    {"secret_dim": 5, "modulus": 16, "levels": 4, "gadget": True},
+    {"secret_dim": 6, "modulus": 8, "levels": 3, "beta": 2.6},
+    {"secret_dim": 1, "modulus": 8, "levels": 2, "secret": [1]},
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_made_instances_hold_and_those_with_another_secret_do_not(tmp_path, case):
+    instance = make_lwr_instance(**case, rng=0)
+    good = verify_lwr_instance(instance, rng=0)
+    assert good.holds
+    assert good.secret_matches
+    assert str(good).startswith("Verified: ")
+    assert good.reachable_values > 1
+    for place in range(case["secret_dim"]):
+        secret = instance.secret.copy()
+        secret[place] += 1
+        save_instance(tmp_path / "other.safetensors", dataclasses.replace(instance, secret=secret))
+        other = verify_lwr_instance(load_instance(tmp_path / "other.safetensors"), rng=0)
+        assert not other.holds
+        assert str(other).startswith("NOT verified: ")
+
+
+def test_a_secret_with_the_same_labels_is_another_secret_nevertheless():
+    instance = make_lwr_instance(secret_dim=1, modulus=8, levels=2, secret=[1])
+    twin = verify_lwr_instance(dataclasses.replace(instance, secret=np.array([2])), rng=0)
+    assert twin.max_error == 0
+    assert twin.secret_matches is False
+    assert not twin.holds
+    assert "another secret" in str(twin)
+
+
+def test_values_are_counted_at_slopes_that_are_no_whole_numbers():
+    one, other = (
+        make_lwr_instance(secret_dim=5, modulus=8, levels=2, rng=0, beta=beta) for beta in (40.0, 3.3)
+    )
+    counted = [verify_lwr_instance(instance, rng=0).reachable_values for instance in (one, other)]
+    assert counted[0] == counted[1] == len(attaining_covariates(one.secret))
+
+
+def test_allowed_errors_that_do_not_tell_labels_apart_do_not_hold():
+    instance = make_lwr_instance(secret_dim=5, modulus=8, levels=2, rng=0)
+    lax = verify_lwr_instance(dataclasses.replace(instance, realisation_error=0.7), rng=0)
+    assert not lax.holds
+    assert "does not tell labels apart" in str(lax)
+
+
+def test_a_verification_is_plain_json():
+    for case in CASES[:2]:
+        checked = verify_lwr_instance(make_lwr_instance(**case, rng=0), rng=0)
+        data = checked.to_json()
+        assert json.loads(json.dumps(data, allow_nan=False)) == data
+        assert data == {"holds": True, **dataclasses.asdict(checked)}
+    broken = dataclasses.replace(checked, max_error=float("nan"))
+    assert not broken.holds
+    assert json.loads(json.dumps(broken.to_json(), allow_nan=False))["max_error"] is None

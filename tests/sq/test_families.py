@@ -1,11 +1,12 @@
 import itertools
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
 from scipy.linalg import hadamard
 
-from lower import all_sign_matrices, load_instance, query_lower_bound, save_instance
+from lower import all_sign_matrices, load_instance, outward_context, query_lower_bound, save_instance
 from sq import make_parity_instance, parity_heads, verify_parity_instance
 
 DIM = 6
@@ -220,3 +221,76 @@ def test_files_keep_instances_bit_for_bit(tmp_path, construction):
 def test_bad_arguments_are_explained(arguments, word):
     with pytest.raises(ValueError, match=word):
         make_parity_instance(**arguments)
+
+
+def true_error(heads):
+    """The supremum over the gate and off it, to 600 digits, on the numbers that a layer stores."""
+    layer = heads.staircase(range(1, heads.bits + 1), dim=heads.bits + 1).layer()
+    with localcontext(outward_context(600)):
+        c = [Decimal(float(one)) for one in layer.w[:, 0, 0]]
+        worst = abs(sum(c, Decimal(0)) - Decimal(heads.c))
+        for n in range(heads.bits + 1):
+            value = Decimal(0)
+            for i, one in enumerate(c):
+                grown = (
+                    2 * (Decimal(float(layer.theta[i, 1, 1])) * n + Decimal(float(layer.theta[i, 0, 0])))
+                ).exp()
+                value += one * (grown - 1) / (grown + 1)
+            worst = max(worst, abs(value - Decimal(heads.c0) - (-1) ** n))
+    return worst
+
+
+@pytest.mark.parametrize("bits", range(1, 17))
+@pytest.mark.parametrize(("construction", "beta"), [("D", 40.0), ("B", 0.3), ("B", 12.3), ("B", 40.0)])
+def test_the_error_is_an_upper_bound_of_the_supremum_and_tight(construction, beta, bits):
+    heads = parity_heads(construction, bits=bits, beta=beta)
+    exact = true_error(heads)
+    assert Decimal(heads.error()) >= exact
+    assert heads.error() <= float(exact) * (1 + 1e-12)
+
+
+def test_no_positive_error_is_called_zero():
+    instance = make_parity_instance(dim=8, bits=3, construction="B", beta=1000.0, rng=0)
+    assert 0 < instance.realisation_error == math.nextafter(0.0, 1.0)
+    assert instance.certificate["realisation error"].value == instance.realisation_error
+
+
+@pytest.mark.parametrize(("construction", "bits"), [("B", 3), ("D", 5)])
+def test_the_error_along_a_direction_includes_the_rounding_of_the_stored_products(construction, bits):
+    instance = make_parity_instance(
+        dim=7, bits=bits, construction=construction, rng=0, direction=np.random.default_rng(1).normal(size=7)
+    )
+    w = [Decimal(one) for one in instance.parameters["direction"]]
+    heads = parity_heads(construction, bits=bits)
+    stored = [[Decimal(float(one)) for one in row] for row in instance.layer.w[:, 0, :]]
+    with localcontext(outward_context(60)):
+        norms = []
+        for n in range(bits + 1):
+            tanh = [
+                1 - 2 / ((2 * Decimal(float(b)) * (n - Decimal(float(t)))).exp() + 1)
+                for b, t in zip(heads.slopes, heads.thresholds, strict=True)
+            ]
+            row = [
+                sum((h * stored[i][j] for i, h in enumerate(tanh)), Decimal(0))
+                - (Decimal(heads.c0) + (-1) ** n) * w[j]
+                for j in range(7)
+            ]
+            norms.append(sum((one * one for one in row), Decimal(0)).sqrt())
+        assert Decimal(instance.realisation_error) >= max(norms)
+    assert instance.realisation_error <= heads.error() * 1.001 + 1e-14
+
+
+def test_the_certificate_says_what_a_learner_must_reach_and_that_float64_rounds():
+    for construction in ("B", "D"):
+        certificate = make_parity_instance(dim=12, heads=3, construction=construction, rng=0).certificate
+        for tau in ("0.3", "0.1", "0.05"):
+            meaning = certificate[f"queries at tolerance {tau}"].meaning
+            assert "E|H - F|^2 < kappa^2/2 = 1/2" in meaning
+            assert "correlational" in meaning
+        meaning = certificate["realisation error"].meaning
+        assert "exact arithmetic" in meaning
+        assert "eps sum|c|" in meaning
+
+
+def test_every_parameter_is_read_by_someone():
+    assert "amplitude" not in make_parity_instance(dim=6, rng=0).parameters

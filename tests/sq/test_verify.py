@@ -1,10 +1,11 @@
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 
 from attention import AttentionLayer
-from lower import LinearKnownPart, all_sign_matrices
+from lower import LinearKnownPart, all_sign_matrices, load_instance, save_instance
 from sq import (
     is_parity_realisation,
     make_parity_instance,
@@ -16,13 +17,13 @@ from sq import (
 def test_target_is_the_definition_one_input_at_a_time():
     rng = np.random.default_rng(0)
     x, w, known = all_sign_matrices(2, 4), rng.standard_normal(4), LinearKnownPart.zero(2, 4)
-    target = parity_target(x, [1, 3], known=known, gate=2, direction=w, amplitude=0.5)
+    target = parity_target(x, [1, 3], known=known, gate=2, direction=w)
     for one, given in zip(x, target, strict=True):
         sign = 1.0
         for j in (1, 3):
             sign *= one[0, j] * one[1, j]
         u = (one[0, 2] - one[1, 2]) / 2
-        np.testing.assert_array_equal(given, 0.5 * u * sign * np.array([w, -w]))
+        np.testing.assert_array_equal(given, u * sign * np.array([w, -w]))
 
 
 def test_a_wrong_secret_weight_or_known_part_is_seen():
@@ -83,3 +84,55 @@ def test_secrets_that_do_not_fit_and_missing_parameters_are_explained():
         verify_parity_instance(dataclasses.replace(instance, secret=np.array([[1, 99]])))
     with pytest.raises(ValueError):
         verify_parity_instance(dataclasses.replace(instance, parameters={}))
+
+
+@pytest.mark.parametrize("construction", ["B", "D"])
+@pytest.mark.parametrize(("dim", "bits"), [(6, 3), (6, 5), (30, 3), (30, 11)])
+def test_made_instances_hold_and_those_with_another_secret_do_not(tmp_path, construction, dim, bits):
+    instance = make_parity_instance(
+        dim=dim, bits=bits, construction=construction, rng=0, direction=np.arange(1.0, dim + 1)
+    )
+    good = verify_parity_instance(instance, rng=0, samples=2000)
+    assert good.holds
+    assert str(good).startswith("Verified: ")
+    assert good.allowed_error < 1e-10
+    for secret in (
+        np.setdiff1d(np.arange(1, dim), instance.secret)[:bits],
+        instance.secret[:-1],
+        np.append(instance.secret[:-1], 1 + (instance.secret[-1] % (dim - 1))),
+    ):
+        if len(secret) == 0 or set(secret) == set(instance.secret):
+            continue
+        save_instance(tmp_path / "other.safetensors", dataclasses.replace(instance, secret=secret))
+        other = verify_parity_instance(load_instance(tmp_path / "other.safetensors"), rng=0, samples=2000)
+        assert not other.holds
+        assert str(other).startswith("NOT verified: ")
+
+
+def test_allowed_errors_that_would_let_another_secret_pass_do_not_hold():
+    instance = make_parity_instance(dim=6, heads=2, rng=0)
+    lax = verify_parity_instance(dataclasses.replace(instance, realisation_error=10.0))
+    assert lax.max_error <= lax.allowed_error
+    assert not lax.holds
+    assert "do not tell" in str(lax)
+    finite = make_parity_instance(dim=6, bits=2, construction="B", beta=2.0, rng=0)
+    assert verify_parity_instance(finite).holds
+
+
+def test_a_sample_that_misses_the_gate_verifies_nothing():
+    instance = make_parity_instance(dim=20, heads=2, rng=0)
+    verdicts = {
+        (checked.amplitude != 0, checked.holds)
+        for checked in (verify_parity_instance(instance, rng=seed, samples=1) for seed in range(20))
+    }
+    assert verdicts == {(True, True), (False, False)}
+
+
+def test_a_verification_is_plain_json():
+    checked = verify_parity_instance(make_parity_instance(dim=5, heads=2, rng=0))
+    data = checked.to_json()
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert data == {"holds": True, **dataclasses.asdict(checked)}
+    broken = dataclasses.replace(checked, max_error=float("nan"))
+    assert not broken.holds
+    assert json.loads(json.dumps(broken.to_json(), allow_nan=False))["max_error"] is None
