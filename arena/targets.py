@@ -25,8 +25,7 @@ from attention.files import load_layer, read_tensors, save_layer
 from attention.inputs import Rng
 from lower import HardInstance, load_instance, save_instance
 from lwe import make_lwr_instance
-from sq import make_parity_instance
-from sq.families import Construction
+from sq import Construction, make_parity_instance
 
 __all__ = [
     "INPUTS",
@@ -44,7 +43,7 @@ INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInput
 """The token distributions that a name alone describes."""
 
 _INPUT_TITLES = {"gaussian": "Gaussian"}
-_KINDS = {"parity": "parity", "sq-parity": "parity", "lwr": "lwr", "lwr-gadget": "lwr"}
+_KINDS = {"sq-parity": "parity", "lwr": "lwr"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,8 @@
 """Hard families for statistical queries, their verifier, and the attack that is no statistical query."""
 
 from sq.elimination import ParityElimination
-from sq.families import ParityHeads, make_parity_instance, parity_heads
+from sq.families import make_parity_instance
+from sq.heads import Construction, ParityHeads, parity_heads
 from sq.verify import (
     ParityVerification,
     gate_and_direction,
@@ -11,6 +12,7 @@ from sq.verify import (
 )
 
 __all__ = [
+    "Construction",
     "ParityElimination",
     "ParityHeads",
     "ParityVerification",

@@ -10,7 +10,7 @@ from attention._arrays import count, non_negative
 from attention.inputs import Rng
 from attention.learning import Predictor, Progress
 from lower import HardInstance, LinearKnownPart, solve_gf2
-from sq.families import ParityHeads, parity_heads
+from sq.heads import ParityHeads, parity_heads
 from sq.verify import gate_and_direction, parity_target
 
 __all__ = ["ParityElimination"]

@@ -7,7 +7,7 @@ import typer
 
 from arena.cli.console import JsonOption, SeedOption, print_json, require_writable, say
 from arena.targets import Target, lwr_target, nice_target, parity_target, save_target
-from sq.families import Construction
+from sq import Construction
 
 __all__ = ["InputsName", "generate_app"]
 
