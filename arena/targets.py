@@ -255,7 +255,7 @@ def _layer_target(name: str, layer: AttentionLayer, inputs: Inputs, made: Mappin
 def _hard_title(instance: HardInstance) -> str:
     heads, parameters = _plural(instance.layer.heads, "head"), instance.parameters
     if _KINDS.get(instance.family) == "parity":
-        return f"Parity of {parameters.get('bits', '?')} bits, {heads}"
+        return f"Parity of {_plural(parameters.get('bits', 0), 'bit')}, {heads}"
     if _KINDS.get(instance.family) == "lwr":
         n, q, p = (parameters.get(name, "?") for name in ("secret_dim", "modulus", "levels"))
         return f"Rounding, n = {n}, q = {q}, p = {p}"
