@@ -11,10 +11,10 @@ from threadpoolctl import threadpool_limits
 from arena.results import Cell, TracePoint
 from arena.students import DoesNotApplyError, Effort, Student
 from arena.targets import Target
-from attention import Fit
+from attention import Fit, Learner
 from attention.learning import Progress
 
-__all__ = ["cell_rngs", "run_cell", "single_thread"]
+__all__ = ["fit_target", "run_cell", "single_thread"]
 
 
 def run_cell(
@@ -24,33 +24,35 @@ def run_cell(
 
     Notes
     -----
-    Everything runs under one BLAS thread from random streams that depend on the target's name and the seed alone,
-    so the same versions give the same bits in any process and any order, seconds aside.
+    The same versions give the same bits in any process and any order, seconds aside; see `fit_target`.
     """
-    for_oracle, for_learner, for_truth = cell_rngs(target, seed)
     try:
         learner = student.build(target, effort)
-        with single_thread(student.extra):
-            truth = target.ground_truth(rng=for_truth)
-            fit = learner.fit(target.oracle(rng=for_oracle), rng=for_learner, truth=truth, progress=progress)
-            measures = truth.measure(predict=fit.predict, layer=fit.layer)
-    except (
-        DoesNotApplyError,
-        ImportError,
-    ) as error:  # not for this target, or an optional dependency is absent
+        fit, measures = fit_target(target, learner, seed, extra=student.extra, progress=progress)
+    except (DoesNotApplyError, ImportError) as error:
+        # not for this target, or an optional dependency is absent
         return Cell(target.name, student.name, seed, "not applicable", message=str(error))
     except Exception as error:  # one learner's failure must not lose the others' results
         return Cell(target.name, student.name, seed, "failed", message=f"{type(error).__name__}: {error}")
     return _done(target, student, seed, fit, measures)
 
 
-def cell_rngs(
-    target: Target, seed: int
-) -> tuple[np.random.Generator, np.random.Generator, np.random.Generator]:
-    """Independent streams for the examples, the learner and the measuring of one cell."""
+def fit_target(
+    target: Target, learner: Learner, seed: int, *, extra: str = "", progress: Progress | None = None
+) -> tuple[Fit, dict[str, float]]:
+    """Run a learner that is set up, and measure its fit on fresh examples.
+
+    Notes
+    -----
+    Everything runs under one BLAS thread from three independent streams (the examples, the learner, the measuring)
+    that depend on the target's name and the seed alone.
+    """
     name = zlib.crc32(target.name.encode())
-    oracle, learner, truth = (np.random.default_rng([seed, name, stream]) for stream in range(3))
-    return oracle, learner, truth
+    for_oracle, for_learner, for_truth = (np.random.default_rng([seed, name, stream]) for stream in range(3))
+    with single_thread(extra):
+        truth = target.ground_truth(rng=for_truth)
+        fit = learner.fit(target.oracle(rng=for_oracle), rng=for_learner, truth=truth, progress=progress)
+        return fit, truth.measure(predict=fit.predict, layer=fit.layer)
 
 
 @contextmanager

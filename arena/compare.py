@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
 from importlib.metadata import PackageNotFoundError, version
 from itertools import product
+from typing import Any
 
 from joblib import Parallel, delayed
 
 from arena.cells import run_cell
 from arena.results import Cell, Results
-from arena.students import PRESETS, Effort, Student, choose_students
+from arena.students import Effort, Student, choose_effort, choose_students
 from arena.targets import Target, preset_targets
 from attention._arrays import count
 
@@ -60,19 +61,22 @@ def compare(
     An interruption (Ctrl-C) ends the run and returns the cells done so far, with "interrupted" in `made`. When a
     worker process dies, the cells that were not done are recorded as failed.
     """
-    if preset not in PRESETS:
-        raise ValueError(f"The preset is {preset!r}: {' or '.join(PRESETS)} is needed.")
-    effort, jobs = PRESETS[preset], count("jobs", jobs)
+    effort, jobs = choose_effort(preset), count("jobs", jobs)
     seeds = effort.seeds if seeds is None else count("seeds", seeds)
     targets = preset_targets() if targets is None else list(targets)
     students = choose_students() if students is None else list(students)
-    made = {"command": command, "preset": preset, "versions": versions(), "seeds": seeds, "jobs": jobs}
+    made: dict[str, Any] = {
+        "command": command,
+        "preset": preset,
+        "versions": versions(),
+        "seeds": seeds,
+        "jobs": jobs,
+    }
     learners = tuple(student.record(_set_up(student, targets, effort)) for student in students)
     records = tuple(target.record for target in targets)
     Results(made, records, learners, ())  # names that collide are found before the work
 
     began, cells = time.perf_counter(), {}
-    interrupted = False
     work = sorted(product(targets, students, range(seeds)), key=lambda job: _cost(*job[:2]), reverse=True)
     try:
         parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=2 * jobs)
@@ -83,17 +87,14 @@ def compare(
             if on_cell is not None:
                 on_cell(cell)
     except KeyboardInterrupt:
-        interrupted = True
-    except (
-        BrokenExecutor
-    ):  # a worker was killed, for want of memory say: the cells it took along are recorded
+        made["interrupted"] = True
+    except BrokenExecutor:
+        # a worker was killed, for want of memory say: the cells it took along are recorded
         message = "a worker process was killed (out of memory?); run it again with fewer jobs"
         for target, student, seed in work:
             key = (target.name, student.name, seed)
             cells.setdefault(key, Cell(*key, "failed", message=message))
-    made |= {"seconds": round(time.perf_counter() - began, 3)} | (
-        {"interrupted": True} if interrupted else {}
-    )
+    made["seconds"] = round(time.perf_counter() - began, 3)
     order = [
         (target.name, student.name, seed)
         for target, student, seed in product(targets, students, range(seeds))

@@ -11,7 +11,15 @@ from attention import Learner
 from sq import ParityElimination
 from upper import Adam, KnownPart, LinearBaseline, Newton
 
-__all__ = ["PRESETS", "STUDENTS", "DoesNotApplyError", "Effort", "Student", "choose_students"]
+__all__ = [
+    "PRESETS",
+    "STUDENTS",
+    "DoesNotApplyError",
+    "Effort",
+    "Student",
+    "choose_effort",
+    "choose_students",
+]
 
 _MOST_HEADS_ON_HARD_TARGETS = 8
 
@@ -105,6 +113,19 @@ class Student:
             for name, seen in values.items()
         }
         return LearnerRecord(self.name, self.title, self.guarantee, parameters)
+
+
+def choose_effort(preset: str) -> Effort:
+    """The effort of a preset.
+
+    Raises
+    ------
+    ValueError
+        If the preset is not known.
+    """
+    if preset not in PRESETS:
+        raise ValueError(f"The preset is {preset!r}: {' or '.join(PRESETS)} is needed.")
+    return PRESETS[preset]
 
 
 def choose_students(names: str | None = None) -> list[Student]:

@@ -35,6 +35,7 @@ __all__ = [
     "save_layer",
     "write_examples",
     "write_tensors",
+    "write_whole",
 ]
 
 FilePath = str | os.PathLike[str]
@@ -74,11 +75,14 @@ class StoredLayer:
         The distribution of the token matrices it was made for; None if the file names none.
     made : dict
         How it was made: generator, parameters, seed, version; empty if the file does not say.
+    kind : str or None
+        The kind of the file: "layer", "instance" or a caller's own; None for a foreign file.
     """
 
     layer: AttentionLayer
     inputs: Inputs | None
     made: dict[str, Any]
+    kind: str | None
 
 
 def write_tensors(
@@ -126,7 +130,7 @@ def write_tensors(
     # each quote and backslash of the text is escaped once more in the header
     if 2 * len(text) + sum(100 + 6 * len(name) + 24 * a.ndim for name, a in arrays.items()) > HEADER_LIMIT:
         raise ValueError(f"The metadata take {len(text)} characters: put what is large into the tensors.")
-    _write_whole(Path(path), safetensors.numpy.save(arrays, metadata={_METADATA_KEY: text}))
+    write_whole(Path(path), safetensors.numpy.save(arrays, metadata={_METADATA_KEY: text}))
 
 
 def read_tensors(path: FilePath, *, kind: str | None = None) -> StoredTensors:
@@ -219,7 +223,7 @@ def load_layer(path: FilePath) -> StoredLayer:
         )
         if inputs.d != layer.dim:
             raise wrong(path, f"the inputs have {inputs.d} coordinates and the layer {layer.dim}")
-    return StoredLayer(layer=layer, inputs=inputs, made=made)
+    return StoredLayer(layer=layer, inputs=inputs, made=made, kind=(about or {}).get("kind"))
 
 
 def read_arrays(path: FilePath, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
@@ -279,7 +283,8 @@ def _writable_array(name: str, array: Any) -> np.ndarray:
     return array
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: FilePath, data: bytes) -> None:
+    """Write a whole file or leave the one that is there; OSError if it cannot be written."""
     path = Path(os.path.realpath(path))  # a link keeps pointing at what is replaced
     if path.exists() and not path.is_file():  # a device or a pipe takes the bytes and stays what it is
         path.write_bytes(data)

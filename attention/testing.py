@@ -129,9 +129,7 @@ def _check_honest(
         most is None or error <= most,
         f"A fit that says {fit.outcome.name} agrees with fresh examples; its error there is {error:.1e}.",
     )
-    noise_only = ExampleOracle(
-        target, inputs, noise=lambda y, rng: 3.7 * rng.standard_normal(y.shape), rng=[seed, _EXAMPLES]
-    )
+    noise_only = _oracle(target, inputs, seed, noise=lambda y, rng: 3.7 * rng.standard_normal(y.shape))
     outcome = learner.fit(noise_only, rng=seed).outcome
     _require(
         not outcome.succeeded or outcome is Outcome.BEST_OF_CLASS,
@@ -177,11 +175,10 @@ def _check_bad_examples(learner: Learner, target: Any, inputs: Inputs, seed: int
 
     if learner.minimum_examples(inputs.k, inputs.d) == 0:
         return
-    rng = [seed, _EXAMPLES]
     for oracle, sentence in (
-        (ExampleOracle(target, inputs, noise=not_a_number, rng=rng), "NaN labels are an error."),
-        (ExampleOracle(target, inputs, noise=too_wide, rng=rng), "Wrong shapes are an error."),
-        (_NotANumberTokens(target, inputs, rng=rng), "NaN tokens are an error."),
+        (_oracle(target, inputs, seed, noise=not_a_number), "NaN labels are an error."),
+        (_oracle(target, inputs, seed, noise=too_wide), "Wrong shapes are an error."),
+        (_NotANumberTokens(target, inputs, rng=[seed, _EXAMPLES]), "NaN tokens are an error."),
     ):
         _require_error(lambda oracle=oracle: learner.fit(oracle, rng=seed), sentence)  # type: ignore[misc]
 
@@ -205,9 +202,9 @@ def _check_bad_parameters(learner: Learner, target: Any, inputs: Inputs, seed: i
         _require_error(lambda: _with(learner, examples=-1), "A negative budget is an error.")
 
 
-def _oracle(target: Any, inputs: Inputs, seed: int) -> ExampleOracle:
+def _oracle(target: Any, inputs: Inputs, seed: int, **noise: Any) -> ExampleOracle:
     # a stream of its own: a learner seeded like its oracle would draw the very tokens as its random start
-    return ExampleOracle(target, inputs, rng=[seed, _EXAMPLES])
+    return ExampleOracle(target, inputs, rng=[seed, _EXAMPLES], **noise)
 
 
 def _served(target: Any, inputs: Inputs, n: int, seed: int) -> ExampleOracle:

@@ -9,15 +9,16 @@ from typing import Annotated
 
 import typer
 
-from arena.cli.console import JsonOption, WorkFailedError, progress_bar, require_writable, say, write_text
+from arena.cli.console import JsonOption, WorkFailedError, progress_bar, require_writable, say
 from arena.cli.generate import InputsName
 from arena.compare import compare
 from arena.page import render_page
 from arena.results import Cell, Results
-from arena.students import PRESETS, choose_students
+from arena.students import choose_effort, choose_students
 from arena.table import print_table
 from arena.targets import Target, load_target, preset_targets
 from attention._arrays import count
+from attention.files import write_whole
 
 __all__ = ["compare_command"]
 
@@ -47,13 +48,12 @@ def compare_command(
     Example: attention-bounds compare --preset quick --out results
     """
     students = choose_students(learners)
-    if preset not in PRESETS:
-        raise ValueError(f"The preset is {preset!r}: {' or '.join(PRESETS)} is needed.")
+    effort = choose_effort(preset)
     targets = _from_files(files, tokens, inputs) if files else preset_targets()
     seeds = None if seeds is None else count("seeds", seeds)
     jobs = (os.cpu_count() or 1) if jobs is None else count("jobs", jobs)
     require_writable(out, directory=True)
-    seeds_wanted = PRESETS[preset].seeds if seeds is None else seeds
+    seeds_wanted = effort.seeds if seeds is None else seeds
     total = len(targets) * len(students) * seeds_wanted
     with progress_bar("compare", total, quiet=as_json) as tick:
         results = compare(
@@ -67,12 +67,13 @@ def compare_command(
         )
     if not results.cells:
         raise WorkFailedError("Interrupted before the first cell was done: nothing was written.")
-    write_text(out / "results.json", results.to_json())
+    text = results.to_json()
+    write_whole(out / "results.json", text.encode())
     if as_json:
-        typer.echo(results.to_json())
+        typer.echo(text)
     else:
         print_table(results)
-    write_text(out / "index.html", render_page(results))
+    write_whole(out / "index.html", render_page(results).encode())
     say(f"\n{out / 'results.json'}\n{out / 'index.html'}", quiet=as_json)
     _report_failures(results, total)
 

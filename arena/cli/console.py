@@ -1,7 +1,6 @@
 """What every command shares: JSON alone on standard output, words elsewhere, progress that vanishes off a terminal."""
 
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from arena._fields import as_plain
+from arena.targets import Target
 
 __all__ = [
     "JsonOption",
@@ -18,7 +20,7 @@ __all__ = [
     "progress_bar",
     "require_writable",
     "say",
-    "write_text",
+    "target_json",
 ]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
@@ -31,13 +33,28 @@ class WorkFailedError(Exception):
 
 def print_json(data: Any) -> None:
     """Print `data` as one JSON document on standard output; what is not finite becomes null."""
-    typer.echo(json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False))
+    typer.echo(json.dumps(as_plain(data), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def say(text: str, *, quiet: bool = False) -> None:
     """Print words for a person on standard output, unless machines are listening."""
     if not quiet:
         typer.echo(text)
+
+
+def target_json(file: Path, target: Target) -> dict[str, Any]:
+    """What every command tells machines about a target in a file."""
+    record = target.record
+    return {
+        "file": str(file),
+        "kind": record.kind,
+        "title": record.title,
+        "heads": record.heads,
+        "tokens": record.tokens,
+        "dim": record.dim,
+        "inputs": record.inputs,
+        "made": target.made,
+    }
 
 
 def require_writable(path: Path, *, directory: bool = False) -> None:
@@ -61,17 +78,6 @@ def require_writable(path: Path, *, directory: bool = False) -> None:
         probe.unlink()
     except OSError as error:
         raise OSError(f"Nothing can be written in {folder}: {error.strerror}.") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a whole file or leave the one that is there."""
-    beside = path.with_name(f".{path.name}.tmp")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 @contextmanager
@@ -98,13 +104,3 @@ def progress_bar(label: str, total: int | None, *, quiet: bool = False) -> Itera
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(label, total=total, words="")
         yield lambda words: progress.update(task, advance=1, words=words)
-
-
-def _finite(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    if isinstance(data, float) and not math.isfinite(data):
-        return None
-    return data

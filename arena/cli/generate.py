@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from arena.cli.console import JsonOption, SeedOption, print_json, require_writable, say
+from arena.cli.console import JsonOption, SeedOption, print_json, require_writable, say, target_json
 from arena.targets import Target, lwr_target, nice_target, parity_target, save_target
 from sq import Construction
 
@@ -99,18 +99,6 @@ def lwr_command(
 def _write(target: Target, out: Path, as_json: bool) -> None:
     require_writable(out)
     save_target(out, target)
-    record = target.record
-    say(f"{out}: {record.title}.", quiet=as_json)
+    say(f"{out}: {target.record.title}.", quiet=as_json)
     if as_json:
-        print_json(
-            {
-                "file": str(out),
-                "kind": record.kind,
-                "title": record.title,
-                "heads": record.heads,
-                "tokens": record.tokens,
-                "dim": record.dim,
-                "inputs": record.inputs,
-                "made": target.made,
-            }
-        )
+        print_json(target_json(out, target))

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cli.console import JsonOption, WorkFailedError, print_json, say
+from arena.cli.console import JsonOption, WorkFailedError, print_json, say, target_json
 from arena.targets import Target, load_target
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
@@ -79,19 +79,11 @@ def _as_json(
     report: ConditionReport,
     verification: ParityVerification | LWRVerification | None,
 ) -> dict[str, Any]:
-    record, instance = target.record, target.instance
-    return {
-        "file": str(file),
-        "kind": record.kind,
-        "title": record.title,
-        "heads": record.heads,
-        "tokens": record.tokens,
-        "dim": record.dim,
-        "inputs": record.inputs,
-        "made": target.made,
+    instance = target.instance
+    return target_json(file, target) | {
         "conditions": report.to_json(),
         "certificate": None if instance is None else instance.certificate.to_json(),
-        "known": record.known,
+        "known": target.record.known,
         "realisation_error": None if instance is None else instance.realisation_error,
         "verification": None if verification is None else verification.to_json(),
     }

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from arena.cells import cell_rngs, single_thread
+from arena.cells import fit_target
 from arena.cli.console import (
     JsonOption,
     SeedOption,
@@ -17,7 +17,7 @@ from arena.cli.console import (
     say,
 )
 from arena.cli.generate import InputsName
-from arena.students import PRESETS, DoesNotApplyError, choose_students
+from arena.students import DoesNotApplyError, choose_effort, choose_students
 from arena.targets import load_target
 from attention import Fit, Learner
 from attention.files import save_layer
@@ -53,8 +53,7 @@ def learn_command(
     if len(students) > 1:
         raise ValueError(f"{len(students)} learners are named: learn runs one; compare runs several.")
     student = students[0]
-    if preset not in PRESETS:
-        raise ValueError(f"The preset is {preset!r}: {' or '.join(PRESETS)} is needed.")
+    effort = choose_effort(preset)
     target = load_target(file, tokens=tokens, inputs=inputs)
     if out is not None:
         if not student.proper:
@@ -63,18 +62,15 @@ def learn_command(
             )
         require_writable(out)
     try:
-        learner_set_up: Any = student.build(target, PRESETS[preset])
+        learner_set_up: Any = student.build(target, effort)
     except DoesNotApplyError as error:
         raise ValueError(f"{error} {file} holds something else.") from None
     learner_set_up = _changed(learner_set_up, {"examples": examples, "work": work, "m": heads}, student.title)
 
-    for_oracle, for_learner, for_truth = cell_rngs(target, seed)
-    with single_thread(student.extra), progress_bar(student.title, None, quiet=as_json) as tick:
-        truth = target.ground_truth(rng=for_truth)
-        fit = learner_set_up.fit(
-            target.oracle(rng=for_oracle), rng=for_learner, truth=truth, progress=lambda step: tick(step.name)
+    with progress_bar(student.title, None, quiet=as_json) as tick:
+        fit, measures = fit_target(
+            target, learner_set_up, seed, extra=student.extra, progress=lambda step: tick(step.name)
         )
-        measures = truth.measure(predict=fit.predict, layer=fit.layer)
     saved = None
     if out is not None and fit.layer is not None:
         made = {
