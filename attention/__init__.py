@@ -1,6 +1,8 @@
 """The learning problem: attention layers, where examples come from, what a learner is and what it returns."""
 
+from attention.checkpoints import read_checkpoint_layer
 from attention.conditions import Condition, ConditionReport, check_conditions
+from attention.conversion import ImportedLayer, Projections, convert_projections, convert_torch_module
 from attention.errors import ExamplesExhaustedError, FileFormatError, MixedArraysError
 from attention.examples import ExampleOracle
 from attention.files import (
@@ -15,6 +17,7 @@ from attention.files import (
 )
 from attention.inputs import (
     BooleanInputs,
+    ConstantCoordinateInputs,
     GaussianInputs,
     Inputs,
     PositionedInputs,
@@ -51,18 +54,21 @@ __all__ = [
     "BooleanInputs",
     "Condition",
     "ConditionReport",
+    "ConstantCoordinateInputs",
     "ExampleOracle",
     "ExamplesExhaustedError",
     "FileFormatError",
     "Fit",
     "GaussianInputs",
     "GroundTruth",
+    "ImportedLayer",
     "Inputs",
     "Learner",
     "MixedArraysError",
     "Outcome",
     "ParameterErrors",
     "PositionedInputs",
+    "Projections",
     "Recorder",
     "SliceInputs",
     "SphereInputs",
@@ -72,6 +78,8 @@ __all__ = [
     "attention_pattern",
     "check_budget",
     "check_conditions",
+    "convert_projections",
+    "convert_torch_module",
     "draw_examples",
     "inputs_from_json",
     "inputs_to_json",
@@ -85,6 +93,7 @@ __all__ = [
     "make_repeated_singular_values_layer",
     "parameter_errors",
     "read_arrays",
+    "read_checkpoint_layer",
     "read_tensors",
     "relative_error",
     "save_layer",

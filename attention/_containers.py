@@ -1,11 +1,12 @@
-"""The containers of the toolkit's files, safetensors and ``.npy``, held to their formats before use."""
+"""Containers of files, safetensors, ``.npy`` and JSON, held to their formats before use."""
 
 import json
 import math
 import os
 import stat
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,8 +20,12 @@ __all__ = [
     "ALLOWED",
     "DTYPES",
     "HEADER_LIMIT",
+    "TensorEntry",
     "guarded",
     "json_object",
+    "read_entries",
+    "read_floats",
+    "read_json",
     "read_npy",
     "read_safetensors",
     "wrong",
@@ -42,26 +47,88 @@ DTYPES: dict[str, np.dtype] = {
     "U8": np.dtype(np.uint8),
 }
 ALLOWED = "float16 to float64 and 8- to 64-bit integers are allowed"
+_BITS = {name: 8 * dtype.itemsize for name, dtype in DTYPES.items()}
+# what else the format knows: checkpoints hold it, and only a tensor that is asked for must be of real numbers
+_FOREIGN_BITS = _BITS | {"BF16": 16, "C64": 64, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8}
+_FOREIGN_BITS |= {"F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4}
+_FLOATS = {"F64", "F32", "F16", "BF16"}
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """What the header of a safetensors file says of one tensor.
+
+    Attributes
+    ----------
+    dtype : str
+        The format's own name of the type of the entries, such as "F32" or "BF16".
+    shape : tuple of int
+        The lengths of the axes.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays of a safetensors file, in alphabetical order, and the metadata in its header."""
     file, size = _open(path)
     with file:
-        head = guarded(path, "the file cannot be read", lambda: file.read(8))
-        length = int.from_bytes(head, "little")
-        if len(head) < 8 or not 2 <= length <= min(HEADER_LIMIT, size - 8):
-            raise wrong(path, "the file is truncated or no safetensors file: its header has no valid length")
-        text = guarded(path, "the file cannot be read", lambda: file.read(length))
-        metadata = _check_header(path, text, data_bytes=size - 8 - length)
+        text, _, metadata = _header(path, file, size, _BITS)
         data = guarded(path, "the file cannot be read", file.read)
-    tensors = guarded(
-        path, "the file is no valid safetensors file", lambda: safetensors.numpy.load(head + text + data)
-    )
+    content = len(text).to_bytes(8, "little") + text + data
+    tensors = guarded(path, "the file is no valid safetensors file", lambda: safetensors.numpy.load(content))
     tensors = {name: np.array(tensors[name]) for name in sorted(tensors)}
     for name, array in tensors.items():
         _require_finite_entries(path, f"tensor {name!r:.100}", array)
     return tensors, metadata
+
+
+def read_entries(path: Path) -> dict[str, TensorEntry]:
+    """What the header of any safetensors file says of its tensors; none of their bytes are read."""
+    file, size = _open(path)
+    with file:
+        _, header, _ = _header(path, file, size, _FOREIGN_BITS)
+    return {name: _entry(header[name]) for name in sorted(header)}
+
+
+def read_floats(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
+    """The named tensors of any safetensors file as float64; the bytes of no others are read.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged, lacks a name, or holds under one something else than finite float16, bfloat16,
+        float32 or float64.
+    """
+    file, size = _open(path)
+    with file:
+        text, header, _ = _header(path, file, size, _FOREIGN_BITS)
+        tensors = {}
+        for name in names:
+            if name not in header:
+                raise wrong(path, f"the file holds no tensor named {name!r:.200}")
+            entry = _entry(header[name])
+            if entry.dtype not in _FLOATS:
+                raise wrong(
+                    path,
+                    f"tensor {name!r:.200} has dtype {entry.dtype}; float16 to float64 and bfloat16 are read",
+                )
+            first, last = header[name]["data_offsets"]
+            data = _bytes_at(path, file, 8 + len(text) + first, last - first)
+            tensors[name] = _as_floats(data, entry)
+            _require_finite_entries(path, f"tensor {name!r:.200}", tensors[name])
+    return tensors
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """The JSON object that a file holds, of `HEADER_LIMIT` bytes at most."""
+    file, size = _open(path)
+    with file:
+        if size > HEADER_LIMIT:
+            raise wrong(path, f"the {what} has {size} bytes, and {HEADER_LIMIT} are the most that is read")
+        text = guarded(path, "the file cannot be read", file.read)
+    return json_object(path, what, text.strip())
 
 
 def read_npy(path: Path) -> np.ndarray:
@@ -121,13 +188,28 @@ def guarded(path: Path, what: str, use: Callable[[], Any]) -> Any:
         raise wrong(path, f"{what} ({first or type(error).__name__})") from None
 
 
-def _check_header(path: Path, text: bytes, *, data_bytes: int) -> dict[str, str]:
-    """Hold a safetensors header to its format and to the file's size; the metadata it carries."""
+def _header(
+    path: Path, file: BinaryIO, size: int, bits: Mapping[str, int]
+) -> tuple[bytes, dict[str, Any], dict[str, str]]:
+    """The header of a safetensors file as text, its tensors and its metadata; the file stands where data begin."""
+    head = guarded(path, "the file cannot be read", lambda: file.read(8))
+    length = int.from_bytes(head, "little")
+    if len(head) < 8 or not 2 <= length <= min(HEADER_LIMIT, size - 8):
+        raise wrong(path, "the file is truncated or no safetensors file: its header has no valid length")
+    text = guarded(path, "the file cannot be read", lambda: file.read(length))
+    header, metadata = _check_header(path, text, bits, data_bytes=size - 8 - length)
+    return text, header, metadata
+
+
+def _check_header(
+    path: Path, text: bytes, bits: Mapping[str, int], *, data_bytes: int
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Hold a safetensors header to its format and to the file's size; its tensors and its metadata."""
     header = json_object(path, "header", text)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise wrong(path, "the header's metadata are not a JSON object of strings")
-    spans = sorted(_tensor_span(path, name, entry) for name, entry in header.items())
+    spans = sorted(_tensor_span(path, name, entry, bits) for name, entry in header.items())
     end = 0
     for first, last in spans:
         if first != end:
@@ -135,15 +217,15 @@ def _check_header(path: Path, text: bytes, *, data_bytes: int) -> dict[str, str]
         end = last
     if end != data_bytes:
         raise wrong(path, f"the header promises {end} bytes of tensors and the file holds {data_bytes}")
-    return metadata
+    return header, metadata
 
 
-def _tensor_span(path: Path, name: str, entry: Any) -> tuple[int, int]:
+def _tensor_span(path: Path, name: str, entry: Any, bits: Mapping[str, int]) -> tuple[int, int]:
     """Where a tensor's bytes begin and end, its entry in the header held to dtype and shape."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise wrong(path, f"tensor {name!r:.100} is not described by its dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in DTYPES:
+    if not isinstance(dtype, str) or dtype not in bits:
         raise wrong(path, f"tensor {name!r:.100} has dtype {dtype!r:.50}; {ALLOWED}")
     for numbers in (shape, offsets):
         # type, not isinstance: true is a whole number to Python
@@ -155,9 +237,31 @@ def _tensor_span(path: Path, name: str, entry: Any) -> tuple[int, int]:
         raise wrong(path, f"tensor {name!r:.100} has {len(shape)} axes and {len(offsets)} offsets")
     if math.prod(max(one, 1) for one in shape) >= 2**60:  # no library indexes that, though it may be empty
         raise wrong(path, f"tensor {name!r:.100} has a shape beyond all bounds")
-    if offsets[1] - offsets[0] != math.prod(shape) * DTYPES[dtype].itemsize:
+    if 8 * (offsets[1] - offsets[0]) != math.prod(shape) * bits[dtype]:
         raise wrong(path, f"tensor {name!r:.100} has a shape that does not fit its bytes")
     return offsets[0], offsets[1]
+
+
+def _entry(described: Mapping[str, Any]) -> TensorEntry:
+    return TensorEntry(dtype=described["dtype"], shape=tuple(described["shape"]))
+
+
+def _bytes_at(path: Path, file: BinaryIO, first: int, size: int) -> bytes:
+    guarded(path, "the file cannot be read", lambda: file.seek(first))
+    data = guarded(path, "the file cannot be read", lambda: file.read(size))
+    if len(data) != size:
+        raise wrong(path, "the file became shorter while it was read")
+    return data
+
+
+def _as_floats(data: bytes, entry: TensorEntry) -> np.ndarray:
+    if entry.dtype == "BF16":  # the upper half of a float32
+        bits = np.frombuffer(data, "<u2").astype(np.uint32) << 16
+        array = bits.view(np.float32)
+    else:
+        array = np.frombuffer(data, DTYPES[entry.dtype].newbyteorder("<"))
+    with np.errstate(invalid="ignore"):  # a signalling NaN is found by the check of the entries
+        return array.astype(np.float64).reshape(entry.shape)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

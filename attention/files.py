@@ -202,7 +202,10 @@ def load_layer(path: FilePath) -> StoredLayer:
     tensors, about = _read(path)
     missing = [name for name in ("theta", "w") if name not in tensors]
     if missing:
-        raise wrong(path, f"the file holds no {' and no '.join(missing)}, so it is no layer")
+        raise wrong(
+            path,
+            f"the file holds no {' and no '.join(missing)}, so it is no layer (a checkpoint needs a layer's number)",
+        )
     theta, w = tensors["theta"], tensors["w"]
     for name, array in (("theta", theta), ("w", w)):
         m, d, e = array.shape if array.ndim == 3 else (0, 0, 0)

@@ -1,4 +1,4 @@
-"""Where the token matrices X come from: Boolean, Gaussian, sphere and slice tokens, with or without positions."""
+"""Where the token matrices X come from: Boolean, Gaussian, sphere, slice tokens, positions and constants."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -11,6 +11,7 @@ from attention._arrays import count, require_finite
 
 __all__ = [
     "BooleanInputs",
+    "ConstantCoordinateInputs",
     "GaussianInputs",
     "Inputs",
     "PositionedInputs",
@@ -191,6 +192,39 @@ class PositionedInputs:
         return self.inputs.sample(n, rng=rng) + self.positions
 
 
+@dataclass(frozen=True)
+class ConstantCoordinateInputs:
+    """Tokens of another distribution with a last coordinate that is 1, for layers that absorbed their biases.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The distribution of all coordinates but the last.
+
+    Examples
+    --------
+    >>> ConstantCoordinateInputs(BooleanInputs(k=2, d=3)).sample(1, rng=0)[..., -1]
+    array([[1., 1.]])
+    """
+
+    inputs: Inputs
+
+    @property
+    def k(self) -> int:
+        """The number of tokens."""
+        return self.inputs.k
+
+    @property
+    def d(self) -> int:
+        """The number of coordinates of a token, the constant one among them."""
+        return self.inputs.d + 1
+
+    def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
+        """Draw `n` matrices of the wrapped distribution and append the constant."""
+        x = self.inputs.sample(n, rng=rng)
+        return np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)
+
+
 def sinusoidal_positions(k: int, d: int, *, scale: float = 1.0) -> Float[np.ndarray, "k d"]:
     """The sinusoidal positional encodings of Vaswani et al. (arXiv 1706.03762, Section 3.5), times `scale`."""
     k, d = count("k", k), count("d", d)
@@ -204,6 +238,7 @@ _BY_NAME: dict[str, Any] = {
     "sphere": SphereInputs,
     "slice": SliceInputs,
 }
+_WRAPPERS = ("positioned", "constant-coordinate")
 
 
 def inputs_to_json(inputs: Inputs) -> dict[str, Any]:
@@ -214,13 +249,15 @@ def inputs_to_json(inputs: Inputs) -> dict[str, Any]:
             "inputs": inputs_to_json(inputs.inputs),
             "positions": inputs.positions.tolist(),
         }
+    if isinstance(inputs, ConstantCoordinateInputs):
+        return {"name": "constant-coordinate", "inputs": inputs_to_json(inputs.inputs)}
     for name, kind in _BY_NAME.items():
         if type(inputs) is kind:
             return {"name": name} | {
                 field.name: getattr(inputs, field.name) for field in fields(cast(Any, inputs))
             }
     raise ValueError(
-        f"{type(inputs).__name__} has no JSON form: {', '.join(_BY_NAME)} and positioned ones have."
+        f"{type(inputs).__name__} has no JSON form: {', '.join(_BY_NAME)}, {' and '.join(_WRAPPERS)} ones have."
     )
 
 
@@ -242,8 +279,12 @@ def inputs_from_json(data: Mapping[str, Any]) -> Inputs:
         if name == "positioned":
             positions = np.asarray(kwargs.pop("positions"), dtype=np.float64)
             return PositionedInputs(inputs_from_json(kwargs.pop("inputs")), positions, **kwargs)
+        if name == "constant-coordinate":
+            return ConstantCoordinateInputs(inputs_from_json(kwargs.pop("inputs")), **kwargs)
         if not isinstance(name, str) or name not in _BY_NAME:
-            raise ValueError(f"The inputs are named {name!r}: {', '.join(_BY_NAME)} or positioned is needed.")
+            raise ValueError(
+                f"The inputs are named {name!r}: {', '.join(_BY_NAME)}, {' or '.join(_WRAPPERS)} is needed."
+            )
         return _BY_NAME[name](**{key: _tuples(value) for key, value in kwargs.items()})
     except (KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"The description of the {name} inputs does not fit them: {error}.") from None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Shaped
@@ -71,6 +71,40 @@ class AttentionLayer:
             raise ValueError(
                 f"theta has shape {tuple(self.theta.shape)} and w {tuple(self.w.shape)}: they must be equal."
             )
+
+    @classmethod
+    def from_torch(
+        cls,
+        module: Any,
+        *,
+        biases: Literal["dropped", "absorbed"] = "dropped",
+        coordinates: int | None = None,
+    ) -> "AttentionLayer":
+        """The self-attention of a ``torch.nn.MultiheadAttention``, without mask, as a NumPy layer in float64.
+
+        Parameters
+        ----------
+        module : torch.nn.MultiheadAttention
+            The module; ``batch_first`` makes no difference.
+        biases : "dropped" or "absorbed"
+            "absorbed" gives d + 1 coordinates: of tokens whose last coordinate is 1, the first d outputs are the
+            module's with its biases, and the last is 0.
+        coordinates : int, optional
+            Keep the first so many of the d coordinates, logits rescaled to keep their spread.
+
+        Raises
+        ------
+        ValueError
+            If the module is no self-attention of this class, or an argument is out of range.
+
+        Notes
+        -----
+        `attention.convert_torch_module` gives the same layer with notes on what was dropped and how large it was;
+        `attention.convert_projections` says how it is computed.
+        """
+        from attention.conversion import convert_torch_module  # built on this class
+
+        return convert_torch_module(module, biases=biases, coordinates=coordinates).layer
 
     @property
     def heads(self) -> int:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from attention import (
     BooleanInputs,
+    ConstantCoordinateInputs,
     GaussianInputs,
     Inputs,
     PositionedInputs,
@@ -24,6 +25,7 @@ PLAIN = [BooleanInputs, GaussianInputs, SphereInputs]
 SLICE = SliceInputs(blocks=(3, 5), weights=((1, 5), (0, 2)))
 ALL = [kind(3, 4) for kind in PLAIN]
 ALL += [SLICE, PositionedInputs(BooleanInputs(3, 4), sinusoidal_positions(3, 4))]
+ALL += [ConstantCoordinateInputs(GaussianInputs(3, 4))]
 every = pytest.mark.parametrize("inputs", ALL, ids=lambda inputs: type(inputs).__name__)
 
 
@@ -37,13 +39,18 @@ def slices(draw):
 
 recipes = st.recursive(
     st.tuples(st.sampled_from(PLAIN), st.integers(1, 4), st.integers(1, 4)) | slices(),
-    lambda inner: st.tuples(st.just(PositionedInputs), inner, st.integers(0, 2**32)),
+    lambda inner: (
+        st.tuples(st.just(PositionedInputs), inner, st.integers(0, 2**32))
+        | st.tuples(st.just(ConstantCoordinateInputs), inner)
+    ),
     max_leaves=3,
 )
 
 
 def build(recipe):
     kind, *args = recipe
+    if kind is ConstantCoordinateInputs:
+        return ConstantCoordinateInputs(build(args[0]))
     if kind is not PositionedInputs:
         return kind(*args)
     inputs = build(args[0])
@@ -140,6 +147,14 @@ class TestMoments:
         inputs = PositionedInputs(BooleanInputs(3, 4), added)
         np.testing.assert_array_equal(inputs.sample(5, rng=1), BooleanInputs(3, 4).sample(5, rng=1) + added)
 
+    @given(recipe=recipes, seed=st.integers(0, 2**32))
+    def test_the_constant_is_appended_and_nothing_else_changes(self, recipe, seed):
+        inputs = build(recipe)
+        x = ConstantCoordinateInputs(inputs).sample(3, rng=seed)
+        assert x.shape == (3, inputs.k, inputs.d + 1)
+        assert x[..., :-1].tobytes() == inputs.sample(3, rng=seed).tobytes()
+        assert (x[..., -1] == 1).all()
+
 
 class TestPositions:
     def test_sinusoidal_positions_are_those_of_the_formula(self):
@@ -200,6 +215,12 @@ class TestJson:
             ({"name": "slice", "blocks": 3, "weights": [[1]]}, "does not fit"),
             ({"name": "slice", "blocks": [3], "weights": [[4]]}, "at most its length"),
             ({"name": "positioned"}, "does not fit"),
+            ({"name": "constant-coordinate"}, "does not fit"),
+            ({"name": "constant-coordinate", "inputs": {"name": "cauchy"}}, "named 'cauchy'"),
+            (
+                {"name": "constant-coordinate", "inputs": {"name": "boolean", "k": 1, "d": 1}, "value": 2},
+                "does not fit",
+            ),
             ({"name": "positioned", "inputs": 3, "positions": [[0]]}, "described by int"),
             (
                 {"name": "positioned", "inputs": {"name": "boolean", "k": 1, "d": 1}, "positions": [[0, 1]]},
