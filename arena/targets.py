@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from arena._origin import FROM_ARRAYS, how_made, made_by, made_of_import, plural
 from arena.results import TargetRecord
 from attention import (
     AttentionLayer,
     BooleanInputs,
+    ConstantCoordinateInputs,
     ExampleOracle,
     GaussianInputs,
     GroundTruth,
@@ -19,9 +20,12 @@ from attention import (
     SphereInputs,
     inputs_to_json,
     make_nice_layer,
+    read_checkpoint_layer,
 )
+from attention._arrays import to_numpy
 from attention.conditions import check_conditions
-from attention.files import load_layer, save_layer
+from attention.conversion import Biases
+from attention.files import StoredLayer, load_layer, save_layer
 from attention.inputs import Rng
 from lower import HardInstance, load_instance, save_instance
 from lwe import make_lwr_instance
@@ -30,7 +34,9 @@ from sq import Construction, make_parity_instance
 __all__ = [
     "INPUTS",
     "Target",
+    "checkpoint_target",
     "instance_target",
+    "layer_target",
     "load_target",
     "lwr_target",
     "nice_target",
@@ -42,7 +48,7 @@ __all__ = [
 INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}
 """The token distributions that a name alone describes."""
 
-_INPUT_TITLES = {"gaussian": "Gaussian"}
+_INPUT_TITLES = {"gaussian": "Gaussian", "constant-coordinate": "a constant coordinate"}
 _KINDS = {"sq-parity": "parity", "lwr": "lwr"}
 
 
@@ -105,11 +111,12 @@ def nice_target(
     tokens_in = _inputs_named(inputs, tokens, dim)
     layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed)
     parameters = {"heads": heads, "tokens": tokens, "dim": dim, "sigma": sigma, "inputs": inputs}
-    return _layer_target(
-        name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
+    return layer_target(
         layer,
-        tokens_in,
-        _made("nice", parameters, seed),
+        tokens=tokens,
+        inputs=tokens_in,
+        name=name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
+        made=made_by("nice", parameters, seed),
     )
 
 
@@ -124,7 +131,7 @@ def parity_target(
 ) -> Target:
     """A hidden parity realised by heads, as made by `sq.make_parity_instance`."""
     instance = make_parity_instance(dim=dim, heads=heads, bits=bits, construction=construction, rng=seed)
-    made = _made("sq-parity", dict(instance.parameters), seed)
+    made = made_by("sq-parity", dict(instance.parameters), seed)
     return instance_target(name or f"sq-parity-{instance.layer.heads}-{dim}", instance, made)
 
 
@@ -135,8 +142,116 @@ def lwr_target(
     instance = make_lwr_instance(
         secret_dim=secret_dim, modulus=modulus, levels=levels, gadget=gadget, rng=seed
     )
-    made = _made("lwr", dict(instance.parameters), seed)
+    made = made_by("lwr", dict(instance.parameters), seed)
     return instance_target(name or f"lwr-{secret_dim}-{modulus}-{levels}", instance, made)
+
+
+def layer_target(
+    layer: AttentionLayer,
+    *,
+    tokens: int,
+    inputs: str | Inputs = "boolean",
+    name: str = "layer",
+    made: Mapping[str, Any] | None = None,
+) -> Target:
+    """A layer of one's own as a target.
+
+    Parameters
+    ----------
+    layer : AttentionLayer
+        The layer, of any array library; the target's is NumPy, in float64.
+    tokens : int
+        The number k of tokens.
+    inputs : str or Inputs
+        The distribution of the tokens, or the name of one in `INPUTS`.
+    name : str
+        The unique name.
+    made : mapping, optional
+        How it was made, as JSON values, to be kept in files.
+
+    Raises
+    ------
+    ValueError
+        If `inputs` names no distribution, or has other numbers of tokens or coordinates.
+    """
+    distribution = _inputs_named(inputs, tokens, layer.dim) if isinstance(inputs, str) else inputs
+    if (distribution.k, distribution.d) != (tokens, layer.dim):
+        raise ValueError(
+            f"The inputs have {distribution.k} tokens of {distribution.d} coordinates: {tokens} tokens of "
+            f"{layer.dim} are needed."
+        )
+    layer = layer.map(lambda array: to_numpy(array).astype(np.float64))
+    made = {"generator": FROM_ARRAYS} if made is None else dict(made)
+    nice = made.get("generator") == "nice"
+    described = inputs_to_json(distribution)
+    shown = (
+        ""
+        if described["name"] == "boolean"
+        else f", {_INPUT_TITLES.get(described['name'], described['name'])}"
+    )
+    seed = made.get("seed")
+    record = TargetRecord(
+        name=name,
+        title=f"{'Nice' if nice else 'Layer'}, {plural(layer.heads, 'head')}, {plural(tokens, 'token')}{shown}",
+        kind="nice" if nice else "file",
+        heads=layer.heads,
+        tokens=distribution.k,
+        dim=layer.dim,
+        inputs=described,
+        how=how_made(made, distribution) or "A layer read from a file.",
+        seed=seed if isinstance(seed, int) else None,
+        known="Nothing is known in advance: the known part is zero.",
+        certificate=tuple(str(check_conditions(layer, tokens=distribution.k)).splitlines()),
+        hard=False,
+    )
+    return Target(record=record, layer=layer, inputs=distribution, instance=None, made=made)
+
+
+def checkpoint_target(
+    path: str | Path,
+    *,
+    layer: int,
+    tokens: int = 4,
+    heads: int | None = None,
+    prefix: str | None = None,
+    biases: Biases = "dropped",
+    coordinates: int | None = None,
+    inputs: str = "boolean",
+    name: str = "",
+) -> Target:
+    """An attention layer of a trained model, as read by `attention.read_checkpoint_layer`.
+
+    Parameters
+    ----------
+    path : path
+        The safetensors checkpoint, its index, or its folder.
+    layer, heads, prefix, biases, coordinates
+        As for `attention.read_checkpoint_layer`.
+    tokens : int
+        The number k of tokens.
+    inputs : str
+        The distribution of the tokens; where biases are absorbed, a last coordinate that is 1 is added.
+    name : str
+        The unique name; made of the file's and the layer's number if empty.
+
+    Raises
+    ------
+    FileFormatError
+        If the checkpoint is missing, damaged, or lacks what is needed.
+    ValueError
+        If a parameter is out of range.
+    """
+    imported = read_checkpoint_layer(
+        path, layer=layer, heads=heads, prefix=prefix, biases=biases, coordinates=coordinates
+    )
+    constant = imported.biases == "absorbed"
+    return layer_target(
+        imported.layer,
+        tokens=tokens,
+        inputs=_inputs_named(inputs, tokens, imported.layer.dim, constant=constant),
+        name=name or f"{imported.source.split('.')[0]}-layer-{imported.number}",
+        made=made_of_import(imported),
+    )
 
 
 def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) -> Target:
@@ -151,7 +266,7 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
         tokens=inputs.k,
         dim=inputs.d,
         inputs=inputs_to_json(inputs),
-        how=_how(made) or f"A hard instance of the family {instance.family}, read from a file.",
+        how=how_made(made, inputs) or f"A hard instance of the family {instance.family}, read from a file.",
         seed=seed if isinstance(seed, int) else None,
         known=instance.known.describe(),
         certificate=tuple(str(instance.certificate).splitlines()),
@@ -206,73 +321,38 @@ def load_target(path: str | Path, *, tokens: int | None = None, inputs: str | No
                 f"{path} holds a hard instance, whose inputs are its own: leave out tokens and inputs."
             )
         return instance_target(name, load_instance(path), stored.made)
-    layer, distribution = stored.layer, stored.inputs
-    if tokens is not None or inputs is not None or distribution is None:
-        k = tokens if tokens is not None else (distribution.k if distribution else None)
-        if k is None:
-            raise ValueError(f"{path} does not say how many tokens there are: give --tokens.")
-        distribution = _inputs_named("boolean" if inputs is None else inputs, k, layer.dim)
-    return _layer_target(name, layer.map(lambda array: array.astype(np.float64)), distribution, stored.made)
+    distribution = _distribution(path, stored, tokens, inputs)
+    return layer_target(stored.layer, tokens=distribution.k, inputs=distribution, name=name, made=stored.made)
 
 
-def _inputs_named(name: str, k: int, d: int) -> Inputs:
+def _distribution(path: str | Path, stored: StoredLayer, tokens: int | None, inputs: str | None) -> Inputs:
+    """The file's distribution, or what is wanted instead, with the constant coordinate that the file's has."""
+    own = stored.inputs
+    if own is not None and tokens is None and inputs is None:
+        return own
+    if tokens is None and own is None:
+        raise ValueError(f"{path} does not say how many tokens there are: give --tokens.")
+    k = own.k if tokens is None and own is not None else tokens
+    constant = isinstance(own, ConstantCoordinateInputs)
+    if inputs is None:
+        base = own.inputs if isinstance(own, ConstantCoordinateInputs) else own
+        inputs = next((name for name, kind in INPUTS.items() if type(base) is kind), "boolean")
+    return _inputs_named(inputs, k, stored.layer.dim, constant=constant)
+
+
+def _inputs_named(name: str, k: int | None, d: int, *, constant: bool = False) -> Inputs:
     if name not in INPUTS:
         raise ValueError(f"The inputs are named {name!r}: {', '.join(INPUTS)} are known.")
-    return INPUTS[name](k=k, d=d)
-
-
-def _layer_target(name: str, layer: AttentionLayer, inputs: Inputs, made: Mapping[str, Any]) -> Target:
-    nice = made.get("generator") == "nice"
-    described = inputs_to_json(inputs)
-    seed = made.get("seed")
-    record = TargetRecord(
-        name=name,
-        title=f"{'Nice' if nice else 'Layer'}, {_plural(layer.heads, 'head')}, {_plural(inputs.k, 'token')}"
-        + (
-            ""
-            if described["name"] == "boolean"
-            else f", {_INPUT_TITLES.get(described['name'], described['name'])}"
-        ),
-        kind="nice" if nice else "file",
-        heads=layer.heads,
-        tokens=inputs.k,
-        dim=layer.dim,
-        inputs=described,
-        how=_how(made) or "A layer read from a file.",
-        seed=seed if isinstance(seed, int) else None,
-        known="Nothing is known in advance: the known part is zero.",
-        certificate=tuple(str(check_conditions(layer, tokens=inputs.k)).splitlines()),
-        hard=False,
-    )
-    return Target(record=record, layer=layer, inputs=inputs, instance=None, made=dict(made))
+    if not constant:
+        return INPUTS[name](k=k, d=d)
+    return ConstantCoordinateInputs(INPUTS[name](k=k, d=d - 1))
 
 
 def _hard_title(instance: HardInstance) -> str:
-    heads, parameters = _plural(instance.layer.heads, "head"), instance.parameters
+    heads, parameters = plural(instance.layer.heads, "head"), instance.parameters
     if _KINDS.get(instance.family) == "parity":
-        return f"Parity of {_plural(parameters.get('bits', 0), 'bit')}, {heads}"
+        return f"Parity of {plural(parameters.get('bits', 0), 'bit')}, {heads}"
     if _KINDS.get(instance.family) == "lwr":
         n, q, p = (parameters.get(name, "?") for name in ("secret_dim", "modulus", "levels"))
         return f"Rounding, n = {n}, q = {q}, p = {p}"
     return f"{instance.family}, {heads}"
-
-
-def _made(generator: str, parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    made = {"generator": generator, "parameters": dict(parameters), "seed": seed}
-    return made | {"version": version("attention-bounds"), "numpy": np.__version__}
-
-
-def _how(made: Mapping[str, Any]) -> str:
-    parameters = made.get("parameters")
-    if not isinstance(parameters, Mapping) or "generator" not in made:
-        return ""
-    # sorted, as in a file; lists of numbers are for the file and not for a sentence
-    listed = ", ".join(
-        f"{key} = {value}" for key, value in sorted(parameters.items()) if not isinstance(value, list)
-    )
-    seed = f", seed {made['seed']}" if "seed" in made else ""
-    return f"Generated by {made['generator']} with {listed}{seed}; stored and used as data."
-
-
-def _plural(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"

@@ -6,14 +6,30 @@ from typing import Annotated, Literal
 import typer
 
 from arena.cli.console import JsonOption, SeedOption, print_json, require_writable, say, target_json
-from arena.targets import Target, lwr_target, nice_target, parity_target, save_target
+from arena.targets import (
+    Target,
+    checkpoint_target,
+    lwr_target,
+    nice_target,
+    parity_target,
+    save_target,
+)
+from attention.conversion import Biases
 from sq import Construction
 
-__all__ = ["InputsName", "generate_app"]
+__all__ = [
+    "BiasesOption",
+    "CoordinatesOption",
+    "HeadsOption",
+    "InputsName",
+    "PrefixOption",
+    "generate_app",
+]
 
 generate_app = typer.Typer(
     help=(
-        "Make a nice or a hard attention layer and write it as a file of data.\n\n"
+        "Make a nice or a hard attention layer, or take one out of a trained model, and write it as a file of "
+        "data.\n\n"
         "Example: attention-bounds generate sq-parity --heads 2 --dim 48 -o parity.safetensors"
     ),
     no_args_is_help=True,
@@ -24,6 +40,23 @@ _OutOption = Annotated[Path, typer.Option("-o", "--out", help="The safetensors f
 
 
 InputsName = Literal["boolean", "gaussian", "sphere"]
+
+HeadsOption = Annotated[
+    int | None,
+    typer.Option(help="Number m of heads of a checkpoint's layer; by default what its config.json says."),
+]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option(help="How the names of a checkpoint's layer begin, where it holds several models."),
+]
+BiasesOption = Annotated[
+    Biases,
+    typer.Option(help="Biases of a checkpoint's layer: dropped, or absorbed by a last coordinate that is 1."),
+]
+CoordinatesOption = Annotated[
+    int | None,
+    typer.Option(help="Keep the first so many coordinates of a checkpoint's layer; by default all."),
+]
 
 
 @generate_app.command("nice")
@@ -94,6 +127,38 @@ def lwr_command(
         out,
         as_json,
     )
+
+
+@generate_app.command("from-checkpoint")
+def checkpoint_command(
+    checkpoint: Annotated[Path, typer.Argument(help="A safetensors file, its index, or its folder.")],
+    layer: Annotated[int, typer.Option(help="Number of the layer, from 0.")],
+    out: _OutOption,
+    heads: HeadsOption = None,
+    prefix: PrefixOption = None,
+    biases: BiasesOption = "dropped",
+    coordinates: CoordinatesOption = None,
+    tokens: Annotated[int, typer.Option(help="Number k of tokens.")] = 4,
+    inputs: Annotated[InputsName, typer.Option(help="Distribution of the tokens.")] = "boolean",
+    as_json: JsonOption = False,
+) -> None:
+    """Take an attention layer out of a model's safetensors checkpoint, named as in BERT or GPT-2.
+
+    Example: attention-bounds generate from-checkpoint model.safetensors --layer 3 -o layer.safetensors
+    """
+    target = checkpoint_target(
+        checkpoint,
+        layer=layer,
+        tokens=tokens,
+        heads=heads,
+        prefix=prefix,
+        biases=biases,
+        coordinates=coordinates,
+        inputs=inputs,
+    )
+    _write(target, out, as_json)
+    for note in target.made["notes"]:
+        say(f"  - {note}", quiet=as_json)
 
 
 def _write(target: Target, out: Path, as_json: bool) -> None:

@@ -12,13 +12,29 @@ from arena import (
     preset_targets,
     save_target,
 )
-from attention import AttentionLayer, FileFormatError
+from arena.targets import layer_target
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ConstantCoordinateInputs,
+    FileFormatError,
+    GaussianInputs,
+    SphereInputs,
+    make_nice_layer,
+)
 from attention.files import save_layer
 
 TARGETS = {
     "nice": lambda: nice_target(heads=2, tokens=3, dim=5, sigma=1.5, inputs="sphere", seed=4),
     "parity": lambda: parity_target(heads=2, dim=6, seed=4),
     "lwr": lambda: lwr_target(secret_dim=6, modulus=8, levels=2, seed=4),
+    "own": lambda: layer_target(make_nice_layer(heads=2, dim=5, rng=0), tokens=3, inputs="gaussian"),
+    "constant": lambda: layer_target(
+        make_nice_layer(heads=2, dim=5, rng=0),
+        tokens=3,
+        inputs=ConstantCoordinateInputs(BooleanInputs(3, 4)),
+        made={"generator": "mine", "parameters": {"size": 1}},
+    ),
     "gadget": lambda: lwr_target(secret_dim=2, modulus=8, levels=2, gadget=True, seed=4),
 }
 
@@ -88,3 +104,50 @@ def test_ground_truth_of_a_hard_target_knows_the_known_part():
     assert measures["unknown_part_error"] == 1.0
     assert measures["relative_error"] < 0.2
     assert instance_target("other", target.instance, {}).record.how.startswith("A hard instance")
+
+
+def test_a_layer_of_ones_own():
+    layer = make_nice_layer(heads=2, dim=5, rng=0)
+    target = layer_target(layer.map(lambda array: array.astype(np.float32)), tokens=3, name="mine")
+    assert target.layer.theta.dtype == np.float64
+    assert (target.name, target.record.kind, target.record.hard) == ("mine", "file", False)
+    assert target.inputs == BooleanInputs(3, 5)
+    assert target.record.how == "A layer given as arrays; stored and used as data."
+    with pytest.raises(ValueError, match="The inputs are named"):
+        layer_target(layer, tokens=3, inputs="cauchy")
+    for wrong in (BooleanInputs(2, 5), BooleanInputs(3, 4)):
+        with pytest.raises(ValueError, match="3 tokens of 5 are needed"):
+            layer_target(layer, tokens=3, inputs=wrong)
+
+
+def test_a_layer_of_torch():
+    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+    layer = make_nice_layer(heads=2, dim=5, rng=0)
+    target = layer_target(layer.map(torch.from_numpy), tokens=3)
+    assert isinstance(target.layer.theta, np.ndarray)
+    np.testing.assert_array_equal(target.layer.theta, layer.theta)
+
+
+def test_other_tokens_are_told_and_the_generated_ones_stay(tmp_path):
+    path = tmp_path / "nice.safetensors"
+    save_target(path, TARGETS["nice"]())
+    other = load_target(path, tokens=7)
+    assert other.inputs == SphereInputs(7, 5)  # the kind of the inputs stays
+    assert "tokens = 3" in other.record.how
+    assert other.record.how.endswith("stored and used as data, here with 7 tokens.")
+    assert other.record.title == "Nice, 2 heads, 7 tokens, sphere"
+    both = load_target(path, tokens=7, inputs="gaussian")
+    assert both.inputs == GaussianInputs(7, 5)
+    assert both.record.how.endswith("here with 7 tokens and gaussian inputs.")
+    assert load_target(path, tokens=3).record == load_target(path).record
+    again = tmp_path / "again.safetensors"
+    save_target(again, both)
+    assert load_target(again).record.how == both.record.how
+
+
+def test_other_inputs_keep_the_constant_coordinate(tmp_path):
+    path = tmp_path / "constant.safetensors"
+    save_target(path, TARGETS["constant"]())
+    assert load_target(path, tokens=6).inputs == ConstantCoordinateInputs(BooleanInputs(6, 4))
+    assert load_target(path, inputs="gaussian").inputs == ConstantCoordinateInputs(GaussianInputs(3, 4))
+    assert load_target(path).record.title == "Layer, 2 heads, 3 tokens, a constant coordinate"

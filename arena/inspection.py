@@ -1,0 +1,200 @@
+"""A look inside a target: its shape, its certificate if it is hard, and the non-degeneracy conditions it meets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arena._fields import as_plain
+from arena._origin import FROM_CHECKPOINT, describe_inputs
+from arena.results import TargetRecord
+from arena.targets import Target, load_target
+from attention import AttentionLayer
+from attention.conditions import ConditionReport, check_conditions
+from attention.files import load_layer
+from lower import Certificate, HardInstance
+from lwe import LWRVerification, verify_lwr_instance
+from sq import ParityVerification, verify_parity_instance
+
+__all__ = ["Inspection", "inspect"]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What is known of a target; prints as words.
+
+    Attributes
+    ----------
+    record : TargetRecord or None
+        The target; None for a layer whose file does not say how many tokens there are.
+    conditions : ConditionReport
+        The non-degeneracy conditions, measured.
+    certificate : Certificate or None
+        Why a hard instance is hard; None for other layers.
+    verification : ParityVerification, LWRVerification or None
+        A hard instance held against its definition; None where that was not asked for.
+    realisation_error : float or None
+        The proved bound on a hard instance's distance from its ideal target.
+    made : dict
+        How it was made, as kept in files.
+    ranks : dict or None
+        The ranks of every "theta" and "w" of a layer that was imported from a model; None for others.
+    file : str or None
+        The file it is from.
+    """
+
+    record: TargetRecord | None
+    conditions: ConditionReport
+    certificate: Certificate | None
+    verification: ParityVerification | LWRVerification | None
+    realisation_error: float | None
+    made: dict[str, Any]
+    ranks: dict[str, tuple[int, ...]] | None
+    file: str | None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the target is what it says: False only where a verification found that it is not."""
+        return self.verification is None or self.verification.holds
+
+    @property
+    def known(self) -> str:
+        """A sentence about the part known in advance; empty where there is no record."""
+        return "" if self.record is None else self.record.known
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of a layer that was imported from a model: what was dropped, what lies beyond it."""
+        notes = self.made.get("notes") if self.ranks is not None else None
+        return tuple(str(note) for note in notes) if isinstance(notes, list) else ()
+
+    def __str__(self) -> str:
+        if self.record is None:
+            return str(self.conditions)
+        one = self.record
+        inputs = describe_inputs(one.inputs)
+        parts = [
+            f"{one.title}\n  {one.how}\n  m = {one.heads}, k = {one.tokens}, d = {one.dim}, {inputs}"
+            + self._about_import()
+        ]
+        if self.certificate is not None:
+            parts += [str(self.certificate), one.known]
+        if self.verification is not None:
+            parts.append(str(self.verification))
+        return "\n\n".join([*parts, str(self.conditions)])
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain JSON values; what is not finite becomes None."""
+        if self.record is None:
+            report = self.conditions
+            said: dict[str, Any] = {
+                "file": self.file,
+                "heads": report.heads,
+                "dim": report.dim,
+                "conditions": report.to_json(),
+            }
+            return as_plain(said)
+        record = self.record
+        said = {
+            "file": self.file,
+            "kind": record.kind,
+            "title": record.title,
+            "heads": record.heads,
+            "tokens": record.tokens,
+            "dim": record.dim,
+            "inputs": record.inputs,
+            "made": self.made,
+            "conditions": self.conditions.to_json(),
+            "certificate": None if self.certificate is None else self.certificate.to_json(),
+            "known": record.known,
+            "realisation_error": self.realisation_error,
+            "verification": None if self.verification is None else self.verification.to_json(),
+        }
+        return as_plain(said if self.ranks is None else said | {"ranks": self.ranks})
+
+    def _about_import(self) -> str:
+        if self.ranks is None:
+            return ""
+        lines = [f"  ranks: {_ranks('Theta', self.ranks['theta'])}, {_ranks('W', self.ranks['w'])}"]
+        return "".join(f"\n{line}" for line in [*lines, *(f"  - {note}" for note in self.notes)])
+
+
+def inspect(
+    target: Target | str | Path,
+    *,
+    tokens: int | None = None,
+    verify: bool = False,
+    thresholds: Mapping[str, float] | None = None,
+) -> Inspection:
+    """Measure every non-degeneracy condition of a target, and show what else is known of it.
+
+    Parameters
+    ----------
+    target : Target or path
+        The target, or a file of a layer or of a hard instance.
+    tokens : int, optional
+        The number k of tokens, where a file does not say or another is wanted; not for a `Target`.
+    verify : bool
+        Check a hard instance against its definition, input by input.
+    thresholds : mapping of str to float, optional
+        Thresholds by the name of the condition, in place of the defaults.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is no layer or instance.
+    ValueError
+        If `verify` is asked of what is no hard instance, or a threshold has a name that no condition has.
+
+    Notes
+    -----
+    O(m d^3 + m^2 d^2), and what the verification takes.
+
+    Examples
+    --------
+    >>> from arena import nice_target
+    >>> found = inspect(nice_target(heads=2, tokens=2, dim=64))
+    >>> found.conditions.satisfied, found.holds
+    (True, True)
+    """
+    file = None if isinstance(target, Target) else str(target)
+    if isinstance(target, Target):
+        if tokens is not None:
+            raise ValueError("tokens is given with a Target, which has its own: leave it out.")
+    elif tokens is None and (stored := load_layer(target)).inputs is None:
+        # a layer from elsewhere: its conditions need no number of tokens
+        if verify:
+            raise ValueError("Only a hard instance can be verified: a layer is what its numbers say.")
+        report = check_conditions(stored.layer, thresholds=thresholds)
+        return Inspection(None, report, None, None, None, stored.made, None, file)
+    else:
+        target = load_target(target, tokens=tokens)
+    instance = target.instance
+    imported = target.made.get("generator") == FROM_CHECKPOINT
+    return Inspection(
+        record=target.record,
+        conditions=check_conditions(target.layer, tokens=target.record.tokens, thresholds=thresholds),
+        certificate=None if instance is None else instance.certificate,
+        verification=_verification(instance) if verify else None,
+        realisation_error=None if instance is None else instance.realisation_error,
+        made=target.made,
+        ranks=_measure_ranks(target.layer) if imported else None,
+        file=file,
+    )
+
+
+def _verification(instance: HardInstance | None) -> ParityVerification | LWRVerification:
+    if instance is None:
+        raise ValueError("Only a hard instance can be verified: a nice layer is what its numbers say.")
+    return (verify_lwr_instance if instance.family == "lwr" else verify_parity_instance)(instance, rng=0)
+
+
+def _measure_ranks(layer: AttentionLayer) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(np.linalg.matrix_rank(getattr(layer, name)).tolist()) for name in ("theta", "w")}
+
+
+def _ranks(name: str, ranks: tuple[int, ...]) -> str:
+    low, high = min(ranks), max(ranks)
+    return f"{name} {low}" if low == high else f"{name} {low} to {high}"

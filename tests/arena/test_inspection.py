@@ -1,0 +1,102 @@
+"""A look inside: the same words and values from Python as from the command line."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from arena.cli.main import run
+from arena.inspection import inspect
+from arena.targets import instance_target, layer_target, lwr_target, nice_target, parity_target, save_target
+from attention import make_nice_layer
+from attention.files import save_layer
+
+TARGETS = {
+    "nice": lambda: nice_target(heads=2, tokens=3, dim=12, inputs="gaussian", seed=4),
+    "parity": lambda: parity_target(heads=2, dim=8, seed=4),
+    "lwr": lambda: lwr_target(secret_dim=6, modulus=8, levels=2, seed=4),
+    "own": lambda: layer_target(make_nice_layer(heads=2, dim=12, rng=0), tokens=3),
+}
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_words_and_json_are_those_of_the_command(kind, tmp_path, capsys):
+    target = TARGETS[kind]()
+    path = tmp_path / f"{target.name}.safetensors"
+    save_target(path, target)
+    verify = ["--verify"] if target.instance is not None else []
+    found = inspect(path, verify=bool(verify))
+    assert run(["inspect", str(path), *verify]) == 0
+    assert capsys.readouterr().out == f"{found}\n"
+    assert run(["inspect", str(path), *verify, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found.to_json()
+    assert found.holds
+    assert found.record == target.record
+    of_target = inspect(target, verify=bool(verify))
+    assert str(of_target) == str(found)
+    assert of_target.to_json() == found.to_json() | {"file": None}
+
+
+def test_a_hard_instance_comes_with_its_certificate_and_its_verification():
+    found = inspect(TARGETS["lwr"](), verify=True)
+    assert found.certificate.family == "lwr"
+    assert found.verification.holds
+    assert found.realisation_error < 1e-12
+    assert str(found.certificate) in str(found)
+    assert found.known in str(found)
+    assert inspect(TARGETS["lwr"]()).verification is None
+
+
+def test_an_instance_that_lies_about_its_secret_does_not_hold():
+    target = TARGETS["parity"]()
+    other = np.setdiff1d(np.arange(1, 8), target.instance.secret)[:3]
+    lying = instance_target("lie", dataclasses.replace(target.instance, secret=other), {})
+    found = inspect(lying, verify=True)
+    assert not found.holds
+    assert "NOT verified" in str(found)
+    assert inspect(lying).holds  # nobody looked
+
+
+def test_a_layer_without_tokens_shows_its_conditions_alone(tmp_path, capsys):
+    path = tmp_path / "own.safetensors"
+    save_layer(path, make_nice_layer(heads=2, dim=12, rng=0))
+    found = inspect(path)
+    assert (found.record, found.known, found.holds) == (None, "", True)
+    assert str(found) == str(found.conditions)
+    assert run(["inspect", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found.to_json()
+    assert inspect(path, tokens=5).record.tokens == 5
+    with pytest.raises(ValueError, match="Only a hard instance"):
+        inspect(path, verify=True)
+
+
+def test_thresholds_are_the_callers():
+    found = inspect(TARGETS["nice"](), thresholds={"theta_trace": 0.0})
+    assert "theta_trace" in found.conditions.violated
+    with pytest.raises(ValueError, match="names nothing"):
+        inspect(TARGETS["nice"](), thresholds={"nothing": 0.0})
+
+
+def test_a_target_has_its_own_tokens():
+    with pytest.raises(ValueError, match="has its own"):
+        inspect(TARGETS["nice"](), tokens=3)
+
+
+@pytest.mark.parametrize("ending", [".safetensors", ""])
+def test_paths_may_be_text(tmp_path, ending):
+    path = tmp_path / f"nice{ending}"
+    save_target(path, TARGETS["nice"]())
+    assert inspect(str(path)).to_json() == inspect(path).to_json()
+
+
+def test_notes_of_a_damaged_record_are_none(tmp_path):
+    path = tmp_path / "odd.safetensors"
+    made = {"generator": "from-checkpoint", "parameters": {"prefix": 3}, "notes": "no list"}
+    layer = make_nice_layer(heads=2, dim=12, rng=0)
+    save_target(path, layer_target(layer, tokens=2, made=made))
+    found = inspect(path)
+    assert found.notes == ()
+    assert found.ranks == {"theta": (12, 12), "w": (12, 12)}
+    assert "Layer ? of ?" in str(found)
+    assert np.array_equal(np.linalg.matrix_rank(layer.theta), found.ranks["theta"])
