@@ -9,6 +9,7 @@ __all__ = [
     "as_plain",
     "encodes",
     "finite_or_none",
+    "for_spreadsheet",
     "require_mapping",
     "require_one_of",
     "require_real",
@@ -124,3 +125,16 @@ def encodes(text: str) -> bool:
 def finite_or_none(value: float) -> float | None:
     """`value`, or None for NaN and the infinities."""
     return float(value) if math.isfinite(value) else None
+
+
+def for_spreadsheet(value: Any) -> Any:
+    """`value` as a field of CSV: floats to their last bit, and no text that a spreadsheet takes for a formula.
+
+    Examples
+    --------
+    >>> [for_spreadsheet(value) for value in ("=1+1", "fine", 0.1, None)]
+    ["'=1+1", 'fine', '0.1', None]
+    """
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return repr(value) if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""The record of a comparison: targets, learners and what became of every pair, kept exactly as JSON."""
+"""The record of a comparison, kept exactly as JSON, and the ways to look at it: table, figures, page, data frame."""
 
 import csv
 import io
@@ -6,21 +6,21 @@ import json
 import operator
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from dataclasses import asdict, dataclass, fields, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from arena._fields import (
-    as_number,
-    encodes,
-    require_mapping,
-    require_one_of,
-    require_real,
-    require_texts,
-    require_truth,
-    require_whole,
-    wrong,
-)
+from arena._fields import for_spreadsheet, require_mapping, wrong
+from arena._reading import FORMAT, read_comparison
+from arena.drawing import Drawing
+from arena.records import Cell, LearnerRecord, TargetRecord, TracePoint
 from arena.summary import LEARNED, NOTHING, Summary, summarise
+from attention.errors import FileFormatError
+from attention.files import FilePath, write_whole
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = [
     "LEARNED",
@@ -33,170 +33,8 @@ __all__ = [
     "TracePoint",
 ]
 
-_KINDS = ("nice", "parity", "lwr", "file")
-_STATUSES = ("done", "not applicable", "failed")
-_FORMAT = "attention-bounds results 1"
-
-
-@dataclass(frozen=True)
-class TargetRecord:
-    """What is remembered of a target.
-
-    Attributes
-    ----------
-    name, title : str
-        A short unique name, and how a person would call it.
-    kind : {"nice", "parity", "lwr", "file"}
-        The family.
-    heads, tokens, dim : int
-        The numbers m of heads, k of tokens and d of coordinates.
-    inputs : dict
-        The distribution of the tokens, as `attention.inputs_to_json` writes it.
-    how : str
-        One sentence: how it was made.
-    seed : int or None
-        The seed it was made with, where it was made here.
-    known : str
-        One sentence about the part known in advance.
-    certificate : tuple of str
-        Lines of the certificate of hardness, or of the conditions measured.
-    hard : bool
-        Whether it is meant to resist general learners.
-    """
-
-    name: str
-    title: str
-    kind: str
-    heads: int
-    tokens: int
-    dim: int
-    inputs: dict[str, Any]
-    how: str
-    seed: int | None = None
-    known: str = ""
-    certificate: tuple[str, ...] = ()
-    hard: bool = False
-
-    def __post_init__(self) -> None:
-        """Hold every field to its kind."""
-        require_texts(self, "name", "title", "how", "known")
-        require_one_of(self, "kind", _KINDS)
-        for name in ("heads", "tokens", "dim"):
-            require_whole(self, name, least=1)
-        require_whole(self, "seed", least=None, optional=True)
-        require_mapping(self, "inputs")
-        require_truth(self, "hard")
-        lines = self.certificate
-        is_list = isinstance(lines, list | tuple)
-        if not is_list or not all(isinstance(line, str) and encodes(line) for line in lines):
-            raise wrong(self, "certificate", "a list of lines of text")
-        object.__setattr__(self, "certificate", tuple(lines))
-
-
-@dataclass(frozen=True)
-class LearnerRecord:
-    """What is remembered of a learner.
-
-    Attributes
-    ----------
-    name, title : str
-        A short unique name, and how a person would call it.
-    guarantee : str
-        One sentence: what is promised, and by whom.
-    parameters : dict
-        The hyper-parameters it ran with.
-    """
-
-    name: str
-    title: str
-    guarantee: str
-    parameters: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Hold every field to its kind."""
-        require_texts(self, "name", "title", "guarantee")
-        require_mapping(self, "parameters")
-
-
-@dataclass(frozen=True)
-class TracePoint:
-    """One step of a fit: its name, what it had cost until then, and its measures (null where not finite)."""
-
-    name: str
-    examples: int
-    seconds: float | None
-    measures: dict[str, float | None] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Hold every field to its kind."""
-        require_texts(self, "name")
-        require_whole(self, "examples", least=0)
-        require_real(self, "seconds")
-        require_mapping(self, "measures")
-        try:
-            measures = {key: as_number(value) for key, value in self.measures.items()}
-        except TypeError:
-            raise wrong(self, "measures", "a mapping to numbers or null") from None
-        object.__setattr__(self, "measures", measures)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What became of one learner on one target with one seed.
-
-    Attributes
-    ----------
-    target, learner : str
-        The names of the two.
-    seed : int
-        The seed of the fit.
-    status : {"done", "not applicable", "failed"}
-        Whether a fit came back.
-    message : str
-        Why it failed or does not apply.
-    outcome, outcome_text : str
-        The name of the outcome and its sentence; empty when no fit came back.
-    succeeded : bool
-        Whether the learner did what it promises.
-    relative_error, unknown_part_error, theta_error, w_error : float or None
-        Errors on fresh inputs; None where there is none or it is not finite.
-    examples_used : int or None
-        Examples drawn.
-    seconds : float or None
-        Wall-clock seconds, measuring left out.
-    trace : tuple of TracePoint
-        One point per phase or step.
-    """
-
-    target: str
-    learner: str
-    seed: int
-    status: str
-    message: str = ""
-    outcome: str = ""
-    outcome_text: str = ""
-    succeeded: bool = False
-    relative_error: float | None = None
-    unknown_part_error: float | None = None
-    theta_error: float | None = None
-    w_error: float | None = None
-    examples_used: int | None = None
-    seconds: float | None = None
-    trace: tuple[TracePoint, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Hold every field to its kind; NaN and infinities become None."""
-        require_texts(self, "target", "learner", "message", "outcome", "outcome_text")
-        require_whole(self, "seed", least=None)
-        require_one_of(self, "status", _STATUSES)
-        require_truth(self, "succeeded")
-        for name in ("relative_error", "unknown_part_error", "theta_error", "w_error", "seconds"):
-            require_real(self, name)
-        require_whole(self, "examples_used", least=0, optional=True)
-        is_list = isinstance(self.trace, list | tuple)
-        if not is_list or not all(isinstance(point, TracePoint) for point in self.trace):
-            raise wrong(self, "trace", "a tuple of TracePoint")
-        object.__setattr__(self, "trace", tuple(self.trace))
+_DATA = "results.json"
+_HOW_STARTED = ("seconds", "command", "jobs", "timeout", "reused", "store")
 
 
 @dataclass(frozen=True)
@@ -218,8 +56,14 @@ class Results:
     >>> learner = LearnerRecord("Newton", "Newton", "None proved.", {"m": 1})
     >>> cell = Cell("toy", "Newton", 0, "done", outcome="EXACT", unknown_part_error=1e-15, examples_used=64)
     >>> results = Results({"preset": "quick"}, (target,), (learner,), (cell,))
+    >>> results
+    <Results: 1 target, 1 learner, 1 cell>
     >>> results.summary("toy", "Newton").verdict
     'learned'
+    >>> print(str(results).splitlines()[2])
+    A toy                   1e-15 learned
+    >>> results.plot()
+    <Drawing: Error on the unknown part: heat map of 1 target and 1 learner>
     >>> Results.from_json(results.to_json()) == results
     True
     """
@@ -250,9 +94,133 @@ class Results:
         if repeated:
             raise ValueError(f"Two cells are for target, learner and seed {repeated[0]}: one is allowed.")
 
+    def __repr__(self) -> str:
+        return f"<Results: {self._counts()}, {_plural(len(self.cells), 'cell')}>"
+
+    def __str__(self) -> str:
+        """The table, what it says and its legend, as `attention-bounds compare` prints them."""
+        from arena.table import table_text
+
+        return table_text(self).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        from arena.notebook import results_html
+
+        return results_html(self)
+
+    def _counts(self) -> str:
+        return f"{_plural(len(self.targets), 'target')}, {_plural(len(self.learners), 'learner')}"
+
+    def plot(
+        self, target: str | None = None, against: Literal["examples", "seconds"] | None = None
+    ) -> Drawing:
+        """The heat map of errors or, where a target is named, its curve of error against what it cost.
+
+        Parameters
+        ----------
+        target : str, optional
+            The name of a target, for its curve; by default the heat map of all.
+        against : {"examples", "seconds"}, optional
+            What is on the horizontal axis of the curve; by default the examples drawn.
+
+        Returns
+        -------
+        Drawing
+            What a notebook shows as a picture, and `Drawing.save` writes as SVG.
+
+        Raises
+        ------
+        ValueError
+            If there is no such target or axis, or an axis is given without a target.
+        """
+        from arena.figures import heat_map, learning_curve
+        from arena.words import printable
+
+        if target is None:
+            if against is not None:
+                raise ValueError(f"against is {against!r} without a target: a heat map has no such axis.")
+            counts = self._counts().replace(", ", " and ")
+            return Drawing(heat_map(self), f"Error on the unknown part: heat map of {counts}")
+        svg = learning_curve(self, target, "examples" if against is None else against)
+        title = printable(self.target(target).title)
+        return Drawing(svg, f"Error on {title}, against {against or 'examples'}")
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The cells as a data frame, one row each, with what is known of target and learner.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The columns of `to_csv`, then ``target_title``, ``target_kind``, ``target_hard``, ``target_heads``,
+            ``target_tokens``, ``target_dim``, ``target_seed`` and ``learner_title``. Whole numbers are nullable
+            integers; errors and seconds are floats, NaN where there is none.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        if find_spec("pandas") is None:
+            raise ImportError("pandas is not installed: pip install 'attention-bounds[tables]' brings it.")
+        from arena.frame import data_frame
+
+        return data_frame(self)
+
+    def page(self) -> str:
+        """The page of the comparison: one HTML document that needs no network."""
+        from arena.page import render_page
+
+        return render_page(self)
+
+    def save(self, folder: FilePath) -> tuple[Path, Path]:
+        """Write results.json and index.html into a folder, which is made where it is missing.
+
+        Returns
+        -------
+        tuple of Path
+            Where the two files are; `load` reads the first one.
+
+        Raises
+        ------
+        OSError
+            If they cannot be written; a file that is there is replaced only when the new one is complete.
+        """
+        folder = Path(folder)
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is a file: give the path of a folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+        data, page = folder / _DATA, folder / "index.html"
+        write_whole(data, self.to_json().encode())
+        write_whole(page, self.page().encode())
+        return data, page
+
+    @classmethod
+    def load(cls, path: FilePath) -> "Results":
+        """Read what `save` wrote: a results.json, or the folder that holds one.
+
+        Raises
+        ------
+        FileFormatError
+            If there is no such file, it cannot be read, or it holds no comparison.
+        """
+        path = Path(path)
+        path = path / _DATA if path.is_dir() else path
+        try:
+            return cls.from_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FileFormatError(
+                f"There is no file {path}: give a results.json, or a folder that holds one."
+            ) from None
+        except OSError as error:
+            raise FileFormatError(f"{path} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise FileFormatError(f"{path} is not UTF-8 text: give a whole results.json.") from None
+        except ValueError as error:
+            raise FileFormatError(f"{path}: {error}") from None
+
     def to_json(self) -> str:
         """As JSON text; `from_json` gives back equal records, every float to its last bit."""
-        return json.dumps({"format": _FORMAT, **asdict(self)}, allow_nan=False, ensure_ascii=False, indent=1)
+        return json.dumps({"format": FORMAT, **asdict(self)}, allow_nan=False, ensure_ascii=False, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "Results":
@@ -264,20 +232,7 @@ class Results:
             If the text is not JSON, is of another kind, lacks or adds a field, or holds a wrong value.
         """
         try:
-            data = json.loads(text, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"The results are not JSON ({error}): give a whole results.json.") from None
-        if not isinstance(data, dict) or data.get("format") != _FORMAT:
-            raise ValueError(f"This JSON is not a comparison: its format field must be {_FORMAT!r}.")
-        data.pop("format")
-        try:
-            _check_fields(cls, data)
-            return cls(
-                made=data["made"],
-                targets=tuple(_target(item) for item in _list("targets", data["targets"])),
-                learners=tuple(_record(LearnerRecord, item) for item in _list("learners", data["learners"])),
-                cells=tuple(_cell(item) for item in _list("cells", data["cells"])),
-            )
+            return cls(**read_comparison(text))
         except RecursionError:
             raise ValueError("The results are nested too deeply to be a comparison.") from None
 
@@ -288,7 +243,7 @@ class Results:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(names)
         for cell in self.cells:
-            writer.writerow([_csv_value(getattr(cell, name)) for name in names])
+            writer.writerow([for_spreadsheet(getattr(cell, name)) for name in names])
         return out.getvalue()
 
     def target(self, name: str) -> TargetRecord:
@@ -308,13 +263,72 @@ class Results:
         """One learner on one target over all seeds."""
         return summarise(self.cell(target, learner))
 
+    def only(
+        self,
+        targets: str | Sequence[str] | None = None,
+        learners: str | Sequence[str] | None = None,
+        seeds: int | Sequence[int] | None = None,
+    ) -> "Results":
+        """A part of the comparison: what is named, in the order it has here; of what is left out, everything.
+
+        Parameters
+        ----------
+        targets, learners : str or sequence of str, optional
+            Names; by default all.
+        seeds : int or sequence of int, optional
+            Seeds; by default all.
+
+        Raises
+        ------
+        ValueError
+            If a target, a learner or a seed is not in the comparison.
+
+        Notes
+        -----
+        `made` still tells how the whole comparison was run; its seeds alone become those that are kept.
+        """
+        kept_targets = _chosen("target", [record.name for record in self.targets], targets)
+        kept_learners = _chosen("learner", [record.name for record in self.learners], learners)
+        kept_seeds = _chosen("seed", sorted({cell.seed for cell in self.cells}), seeds)
+        cells = tuple(
+            cell
+            for cell in self.cells
+            if cell.target in kept_targets and cell.learner in kept_learners and cell.seed in kept_seeds
+        )
+        return replace(
+            self,
+            made=self.made if seeds is None else {**self.made, "seeds": sorted(kept_seeds)},
+            targets=tuple(record for record in self.targets if record.name in kept_targets),
+            learners=tuple(record for record in self.learners if record.name in kept_learners),
+            cells=cells,
+        )
+
     def without_seconds(self) -> "Results":
         """The same without times and without how the run was started, to compare two runs bit for bit.
 
-        Left out are every number of seconds and, of `made`, the command and the number of jobs.
+        Left out are every number of seconds and, of `made`, how the run was started and what it took from a store.
         """
-        made = {key: value for key, value in self.made.items() if key not in ("seconds", "command", "jobs")}
+        made = {key: value for key, value in self.made.items() if key not in _HOW_STARTED}
         return replace(self, made=made, cells=tuple(_timeless(cell) for cell in self.cells))
+
+
+def _plural(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def _chosen(what: str, there: Sequence[Any], wanted: Any) -> set[Any]:
+    """What is wanted of what is there: all of it for None; one thing may stand for a list of one."""
+    if wanted is None:
+        return set(there)
+    wanted = [wanted] if isinstance(wanted, str | int) else list(wanted)
+    if strangers := [one for one in wanted if one not in there]:
+        raise _absent(what, strangers[0], there)
+    return set(wanted)
+
+
+def _absent(what: str, name: Any, there: Sequence[Any]) -> ValueError:
+    called = f"{what} {name!r}" if what == "seed" else f"{what} named {name!r}"
+    return ValueError(f"There is no {called}: there are {', '.join(map(str, there)) or 'none'}.")
 
 
 def _timeless(cell: Cell) -> Cell:
@@ -333,53 +347,4 @@ def _named(what: str, records: Sequence[Any], name: str) -> Any:
     for record in records:
         if record.name == name:
             return record
-    raise ValueError(
-        f"There is no {what} named {name!r}: there are {', '.join(one.name for one in records) or 'none'}."
-    )
-
-
-def _csv_value(value: Any) -> Any:
-    # a spreadsheet takes text that starts like this for a formula
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + value
-    return repr(value) if isinstance(value, float) else value
-
-
-def _target(data: Any) -> TargetRecord:
-    if isinstance(data, dict) and isinstance(data.get("certificate"), list):
-        data = {**data, "certificate": tuple(data["certificate"])}
-    return _record(TargetRecord, data)
-
-
-def _cell(data: Any) -> Cell:
-    if isinstance(data, dict) and "trace" in data:
-        data = {**data, "trace": tuple(_record(TracePoint, point) for point in _list("trace", data["trace"]))}
-    return _record(Cell, data)
-
-
-def _record(kind: Any, data: Any) -> Any:
-    _check_fields(kind, data)
-    return kind(**data)
-
-
-def _check_fields(kind: Any, data: Any) -> None:
-    name = kind.__name__
-    if not isinstance(data, dict):
-        raise ValueError(
-            f"A {name} in the results is a {type(data).__name__}: an object with named fields is needed."
-        )
-    wanted = {item.name for item in fields(kind)}
-    if missing := sorted(wanted - set(data)):
-        raise ValueError(f"A {name} in the results lacks {', '.join(missing)}.")
-    if extra := sorted(set(data) - wanted):
-        raise ValueError(f"A {name} in the results has the unknown fields {', '.join(extra)}.")
-
-
-def _list(name: str, data: Any) -> list[Any]:
-    if not isinstance(data, list):
-        raise ValueError(f"The {name} of the results are a {type(data).__name__}: a list is needed.")
-    return data
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON: null stands for a number that is not finite")
+    raise _absent(what, name, [one.name for one in records])

@@ -1,12 +1,10 @@
 """``attention-bounds learn``: one learner on one file."""
 
-import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from arena.cells import fit_target
 from arena.cli.console import (
     JsonOption,
     SeedOption,
@@ -17,10 +15,9 @@ from arena.cli.console import (
     say,
 )
 from arena.cli.generate import InputsName
+from arena.learned import UnusedSettingError, learn
 from arena.students import DoesNotApplyError, choose_effort, choose_students
 from arena.targets import load_target
-from attention import Fit, Learner
-from attention.files import save_layer
 
 __all__ = ["learn_command"]
 
@@ -53,7 +50,7 @@ def learn_command(
     if len(students) > 1:
         raise ValueError(f"{len(students)} learners are named: learn runs one; compare runs several.")
     student = students[0]
-    effort = choose_effort(preset)
+    choose_effort(preset)  # what is wrong in the command is said before the file is read
     target = load_target(file, tokens=tokens, inputs=inputs)
     if out is not None:
         if not student.proper:
@@ -62,75 +59,27 @@ def learn_command(
             )
         require_writable(out)
     try:
-        learner_set_up: Any = student.build(target, effort)
+        with progress_bar(student.title, None, quiet=as_json) as tick:
+            learned = learn(
+                target,
+                student,
+                seed=seed,
+                preset=preset,
+                examples=examples,
+                work=work,
+                heads=heads,
+                progress=lambda step: tick(step.name),
+            )
     except DoesNotApplyError as error:
         raise ValueError(f"{error} {file} holds something else.") from None
-    learner_set_up = _changed(learner_set_up, {"examples": examples, "work": work, "m": heads}, student.title)
-
-    with progress_bar(student.title, None, quiet=as_json) as tick:
-        fit, measures = fit_target(
-            target, learner_set_up, seed, extra=student.extra, progress=lambda step: tick(step.name)
-        )
-    saved = None
-    if out is not None and fit.layer is not None:
-        made = {
-            "generator": f"learn {student.name}",
-            "target": file.name,
-            "seed": seed,
-            "outcome": fit.outcome.name,
-        }
-        save_layer(out, fit.layer, inputs=target.inputs, made=made)
-        saved = out
+    except UnusedSettingError as error:
+        raise ValueError(f"{error.title} has no use for --{error.setting}: leave it out.") from None
+    saved = None if out is None or learned.layer is None else learned.save(out)
     if as_json:
-        print_json(_as_json(file, student.name, seed, fit, measures, saved))
+        print_json({"file": str(file), **learned.to_json(), "fitted": None if saved is None else str(saved)})
     else:
-        _describe(target.record.title, student.title, fit, measures, saved)
+        say(str(learned))
+        if saved is not None:
+            say(f"  {'fitted layer':<28} {saved}")
     if out is not None and saved is None:
         raise WorkFailedError(f"{out} was not written: {student.title} ended without a layer.")
-
-
-def _changed(learner: Learner, changes: dict[str, int | None], title: str) -> Learner:
-    names = {field.name for field in dataclasses.fields(learner)}  # type: ignore[arg-type]
-    wanted = {name: value for name, value in changes.items() if value is not None}
-    for name in wanted.keys() - names:
-        option = {"m": "--heads"}.get(name, f"--{name}")
-        raise ValueError(f"{title} has no use for {option}: leave it out.")
-    return dataclasses.replace(learner, **wanted)  # type: ignore[type-var]
-
-
-def _as_json(
-    file: Path, learner: str, seed: int, fit: Fit, measures: dict[str, float], out: Path | None
-) -> dict[str, Any]:
-    return {
-        "file": str(file),
-        "learner": learner,
-        "seed": seed,
-        "outcome": fit.outcome.name,
-        "outcome_text": str(fit.outcome),
-        "succeeded": fit.outcome.succeeded,
-        "relative_error": measures["relative_error"],
-        "unknown_part_error": measures["unknown_part_error"],
-        "theta_error": measures.get("theta_error"),
-        "w_error": measures.get("w_error"),
-        "examples_used": fit.examples_used,
-        "seconds": fit.seconds,
-        "fitted": None if out is None else str(out),
-        "trace": [dataclasses.asdict(step) for step in fit.trace],
-    }
-
-
-def _describe(target: str, learner: str, fit: Fit, measures: dict[str, float], out: Path | None) -> None:
-    say(f"{learner} on: {target}")
-    say(f"  {fit.outcome}")
-    rows = {
-        "relative error": measures["relative_error"],
-        "error on the unknown part": measures["unknown_part_error"],
-        "worst head's error in Theta": measures.get("theta_error"),
-        "worst head's error in W": measures.get("w_error"),
-    }
-    for name, value in rows.items():
-        if value is not None:
-            say(f"  {name:<28} {value:.3g}")
-    say(f"  {'examples used':<28} {fit.examples_used}\n  {'seconds':<28} {fit.seconds:.2f}")
-    if out is not None:
-        say(f"  {'fitted layer':<28} {out}")

@@ -3,14 +3,21 @@
 import csv
 import json
 import math
+import sys
+import xml.etree.ElementTree as ET
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arena.drawing import Drawing
+from arena.figures import heat_map, learning_curve
 from arena.results import Cell, LearnerRecord, Results, TargetRecord, TracePoint
+from arena.table import table_text
+from attention import FileFormatError
 
 TARGET = TargetRecord("t", "T", "nice", 1, 2, 3, {"name": "boolean"}, "Made.")
 LEARNER = LearnerRecord("l", "L", "Nothing.", {})
@@ -235,3 +242,160 @@ def test_names_are_found_or_named(sample_results):
     assert sample_results.learner("adam").title == "Adam"
     with pytest.raises(ValueError, match="no target named 'nowhere': there are nice-2-2-32"):
         sample_results.target("nowhere")
+
+
+def test_text_is_the_table_and_repr_is_one_line(sample_results):
+    assert str(sample_results) + "\n" == table_text(sample_results)
+    assert repr(sample_results) == "<Results: 5 targets, 5 learners, 50 cells>"
+    assert repr(one(cell())) == "<Results: 1 target, 1 learner, 1 cell>"
+
+
+def test_plot_draws_the_figures(sample_results):
+    assert sample_results.plot().svg == heat_map(sample_results)
+    assert sample_results.plot("lwr").svg == learning_curve(sample_results, "lwr", "examples")
+    assert sample_results.plot("lwr", against="seconds").svg == learning_curve(
+        sample_results, "lwr", "seconds"
+    )
+    assert "Learning with rounding" in repr(sample_results.plot("lwr"))
+    evil = replace(sample_results, targets=(replace(TARGET, title="a\x1b[31mb"),), cells=())
+    assert "a?[31mb" in repr(evil.plot("t"))
+
+
+@pytest.mark.bad_input
+def test_what_cannot_be_plotted_is_a_sentence(sample_results):
+    with pytest.raises(ValueError, match="no target named 'nowhere'"):
+        sample_results.plot("nowhere")
+    with pytest.raises(ValueError, match="'examples' and 'seconds' can be drawn"):
+        sample_results.plot("lwr", against="hope")
+    with pytest.raises(ValueError, match="a heat map has no such axis"):
+        sample_results.plot(against="seconds")
+
+
+def test_nothing_at_all_can_be_looked_at(tmp_path):
+    nothing = Results({}, (), (), ())
+    no_cells = Results({}, (TARGET,), (LEARNER,), ())
+    for results in (nothing, no_cells):
+        assert str(results)
+        assert results._repr_html_()
+        ET.fromstring(results.plot().svg)
+        assert results.page().startswith("<!DOCTYPE html>")
+        assert Results.load(results.save(tmp_path / "none")[0]) == results
+    assert "<svg" in no_cells.plot("t").svg
+
+
+def test_a_drawing_is_saved_as_the_svg_it_is(sample_results, tmp_path):
+    drawing = sample_results.plot()
+    path = drawing.save(tmp_path / "errors.svg")
+    assert path.read_bytes().decode() == drawing.svg == drawing._repr_svg_()
+    assert len(repr(drawing)) < 100
+    for wrong in ("errors.png", "errors", "svg"):
+        with pytest.raises(ValueError, match=r"does not end in \.svg"):
+            drawing.save(tmp_path / wrong)
+    assert [one.name for one in tmp_path.iterdir()] == ["errors.svg"]
+    assert Drawing("<svg/>") == Drawing("<svg/>")
+
+
+def test_save_and_load_give_back_equal_records(sample_results, tmp_path):
+    folder = tmp_path / "new" / "folder"
+    data, page = sample_results.save(folder)
+    assert page.read_text(encoding="utf-8") == sample_results.page()
+    assert Results.load(data) == Results.load(str(folder)) == sample_results
+    assert sorted(path.name for path in folder.iterdir()) == ["index.html", "results.json"]
+
+
+def test_what_cannot_be_loaded_is_a_sentence(tmp_path):
+    with pytest.raises(FileFormatError, match=r"There is no file .*results\.json"):
+        Results.load(tmp_path)
+    binary, text = tmp_path / "binary", tmp_path / "text"
+    binary.write_bytes(b"\xff\xfe")
+    text.write_text("hello")
+    with pytest.raises(FileFormatError, match="binary is not UTF-8"):
+        Results.load(binary)
+    with pytest.raises(FileFormatError, match="text: The results are not JSON"):
+        Results.load(text)
+    (tmp_path / "results.json").mkdir()
+    with pytest.raises(FileFormatError, match="cannot be read"):
+        Results.load(tmp_path)
+    with pytest.raises(NotADirectoryError, match="is a file: give the path of a folder"):
+        one(cell()).save(text)
+
+
+def test_only_keeps_what_is_named_in_the_order_it_had(sample_results):
+    part = sample_results.only(["lwr", "parity"], "newton", seeds=1)
+    assert [target.name for target in part.targets] == ["parity", "lwr"]
+    assert [learner.name for learner in part.learners] == ["newton"]
+    assert [(one.target, one.learner, one.seed) for one in part.cells] == [
+        ("parity", "newton", 1),
+        ("lwr", "newton", 1),
+    ]
+    assert part.made == {**sample_results.made, "seeds": [1]}
+    assert "of 2 seeds" not in str(part)
+    assert sample_results.only() == sample_results
+    every = {"targets": [t.name for t in sample_results.targets], "learners": [], "seeds": (0, 1)}
+    assert sample_results.only(**every).cells == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"targets": ["lwr", "nowhere"]}, "no target named 'nowhere': there are nice-2-2-32"),
+        ({"learners": "nobody"}, "no learner named 'nobody': there are newton"),
+        ({"seeds": 7}, "no seed 7: there are 0, 1"),
+    ],
+)
+def test_only_knows_what_is_there(sample_results, names, message):
+    with pytest.raises(ValueError, match=message):
+        sample_results.only(**names)
+
+
+def test_the_data_frame_holds_every_cell(sample_results):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    failed = replace(sample_results.cells[0], status="failed", unknown_part_error=None, examples_used=None)
+    results = replace(sample_results, cells=(failed, *sample_results.cells[1:]))
+    frame = results.to_pandas()
+    header = results.to_csv().splitlines()[0].split(",")
+    assert list(frame.columns[: len(header)]) == header
+    assert len(frame) == len(results.cells)
+    for cell, row in zip(results.cells, frame.to_dict("records"), strict=True):
+        assert (row["target"], row["learner"], row["seed"]) == (cell.target, cell.learner, cell.seed)
+        target = results.target(cell.target)
+        assert (row["target_title"], row["target_hard"], row["target_heads"], row["target_dim"]) == (
+            target.title,
+            target.hard,
+            target.heads,
+            target.dim,
+        )
+        assert row["learner_title"] == results.learner(cell.learner).title
+        error = row["unknown_part_error"]
+        assert math.isnan(error) if cell.unknown_part_error is None else error == cell.unknown_part_error
+    assert frame["examples_used"][0] is pandas.NA
+    assert frame["seed"].dtype == frame["examples_used"].dtype == pandas.Int64Dtype()
+    assert frame["target_hard"].dtype == frame["succeeded"].dtype == bool
+    assert frame["seconds"].dtype == frame["theta_error"].dtype == float
+
+
+def test_the_data_frame_of_no_cells_has_the_same_columns(sample_results):
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    full, empty = sample_results.to_pandas(), replace(sample_results, cells=()).to_pandas()
+    assert len(empty) == 0
+    assert empty.dtypes.equals(full.dtypes)
+    large = one(cell(seed=2**70)).to_pandas()
+    assert large["seed"][0] == 2**70
+
+
+def test_without_pandas_there_is_a_sentence(sample_results, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(
+        ImportError, match=r"^pandas is not installed: pip install 'attention-bounds\[tables\]'"
+    ):
+        sample_results.to_pandas()
+
+
+def test_importing_the_arena_imports_nothing_heavy():
+    import subprocess
+
+    heavy = "pandas", "torch", "matplotlib", "distributed", "jinja2"
+    asked = f"import sys, arena; print([name for name in {heavy} if name in sys.modules])"
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,74 @@
+"""Records of a comparison from JSON, with a sentence for whatever is wrong with it."""
+
+import json
+from dataclasses import fields
+from typing import Any
+
+from arena.records import Cell, LearnerRecord, TargetRecord, TracePoint
+
+__all__ = ["FORMAT", "read_comparison"]
+
+FORMAT = "attention-bounds results 1"
+"""The value of the format field."""
+
+
+def read_comparison(text: str) -> dict[str, Any]:
+    """The fields of `arena.Results`, from the text that `Results.to_json` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the text is not JSON, is of another kind, lacks or adds a field, or holds a wrong value.
+    """
+    try:
+        data = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"The results are not JSON ({error}): give a whole results.json.") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError(f"This JSON is not a comparison: its format field must be {FORMAT!r}.")
+    data.pop("format")
+    _check_fields("Results", {"made", "targets", "learners", "cells"}, data)
+    return {
+        "made": data["made"],
+        "targets": tuple(_target(item) for item in _list("targets", data["targets"])),
+        "learners": tuple(_record(LearnerRecord, item) for item in _list("learners", data["learners"])),
+        "cells": tuple(_cell(item) for item in _list("cells", data["cells"])),
+    }
+
+
+def _target(data: Any) -> TargetRecord:
+    if isinstance(data, dict) and isinstance(data.get("certificate"), list):
+        data = {**data, "certificate": tuple(data["certificate"])}
+    return _record(TargetRecord, data)
+
+
+def _cell(data: Any) -> Cell:
+    if isinstance(data, dict) and "trace" in data:
+        data = {**data, "trace": tuple(_record(TracePoint, point) for point in _list("trace", data["trace"]))}
+    return _record(Cell, data)
+
+
+def _record(kind: Any, data: Any) -> Any:
+    _check_fields(kind.__name__, {item.name for item in fields(kind)}, data)
+    return kind(**data)
+
+
+def _check_fields(name: str, wanted: set[str], data: Any) -> None:
+    if not isinstance(data, dict):
+        raise ValueError(
+            f"A {name} in the results is a {type(data).__name__}: an object with named fields is needed."
+        )
+    if missing := sorted(wanted - set(data)):
+        raise ValueError(f"A {name} in the results lacks {', '.join(missing)}.")
+    if extra := sorted(set(data) - wanted):
+        raise ValueError(f"A {name} in the results has the unknown fields {', '.join(extra)}.")
+
+
+def _list(name: str, data: Any) -> list[Any]:
+    if not isinstance(data, list):
+        raise ValueError(f"The {name} of the results are a {type(data).__name__}: a list is needed.")
+    return data
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON: null stands for a number that is not finite")
