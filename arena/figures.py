@@ -21,7 +21,7 @@ from arena.palette import (
 )
 from arena.results import Cell, Results
 from arena.summary import Summary
-from arena.words import in_order, printable, short_count, short_error
+from arena.words import in_order, printable, seeds_note, seeds_wanted, short_count, short_error
 
 __all__ = ["LEAST_ERROR", "heat_map", "learning_curve"]
 
@@ -33,7 +33,7 @@ _STYLE = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Arial", "sans-serif"],
-    "font.size": 9,
+    "font.size": 9.5,
     "axes.facecolor": CARD,
     "text.color": INK,
     "axes.edgecolor": FAINT,
@@ -58,11 +58,12 @@ def heat_map(results: Results) -> str:
     Returns
     -------
     str
-        The SVG, the same for the same results. Pairs that do not apply, failed or are missing are hatched.
+        The SVG, the same for the same results. Pairs that do not apply, failed, timed out or are missing bear no
+        colour: each has its own hatch and says what it is.
     """
     targets, learners = in_order(results), results.learners
     hard_from = sum(not target.hard for target in targets)
-    gap = 0.22 if 0 < hard_from < len(targets) else 0.0
+    gap, wanted = 0.22 if 0 < hard_from < len(targets) else 0.0, seeds_wanted(results)
     rows, columns = max(len(targets), 1), max(len(learners), 4)
     with _figure(1.12 * (1.56 + columns), 1.35 + 0.62 * rows) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
@@ -77,9 +78,9 @@ def heat_map(results: Results) -> str:
             _text(axes, -0.1, top + 0.4, title, ha="right")
             below = top + 0.55 + 0.14 * (1 + title.count("\n"))
             family = {"color": INK, "weight": "bold"} if target.hard else {"color": FAINT}
-            _text(axes, -0.1, below, "hard" if target.hard else "nice", ha="right", fontsize=7.5, **family)
+            _text(axes, -0.1, below, "hard" if target.hard else "nice", ha="right", fontsize=8.5, **family)
             for place, learner in enumerate(learners):
-                _paint(axes, place, top, results.summary(target.name, learner.name))
+                _paint(axes, place, top, results.summary(target.name, learner.name), wanted)
         _scale(axes, columns, rows + gap + 0.42)
         return _svg(figure)
 
@@ -110,44 +111,53 @@ def learning_curve(results: Results, target: str, against: Literal["examples", "
         for cell in results.cell(target, learner.name)
         if (points := _points(cell, against))
     ]
-    with _figure(4.7, 3.55) as figure:
-        axes = figure.add_subplot()
-        shown = sorted({place for place, _ in lines})
-        rows = -(-len(shown) // _LEGEND_COLUMNS)
-        figure.subplots_adjust(left=0.135, right=0.965, top=0.955 - 0.063 * rows, bottom=0.145)
-        _frame(axes, results, against, [point for _, points in lines for point in points])
-        for place, points in lines:
-            look, (xs, ys) = learner_look(place), zip(*_drawable(points, axes.get_xlim()[0]), strict=True)
-            axes.plot(xs, ys, color=look["color"], linestyle=look["linestyle"], linewidth=1.7, alpha=0.9)
+    points = [point for _, points in lines for point in points]
+    shown = sorted({place for place, _ in lines})
+    # as many lines for notes as the figure beside it needs: the axes of the two are level
+    below = max(len(_notes(results, target, axis)) for axis in ("examples", "seconds"))
+    top = 0.1 + 0.2 * -(-len(shown) // _LEGEND_COLUMNS) + 0.3
+    bottom = 0.42 + 0.16 * max(below - 1, 0)
+    width, height = 3.9, top + 2.1 + bottom
+    with _figure(width, height) as figure:
+        axes = figure.add_axes((0.125, bottom / height, 0.845, 2.1 / height))
+        _frame(axes, results, against, points)
+        for place, those in lines:
+            look, (xs, ys) = learner_look(place), zip(*_drawable(those, axes.get_xlim()[0]), strict=True)
+            axes.plot(xs, ys, color=look["color"], linestyle=look["linestyle"], linewidth=1.7)
             axes.plot(
                 xs[-1:], ys[-1:], **_final(look), linestyle="none", clip_on=False, zorder=9 - place / 99
             )
         _legend(figure, results, shown)
-        _remarks(axes, against, [point for _, points in lines for point in points])
+        for line, note in enumerate(_notes(results, target, against)):
+            down = (-0.285 - 0.16 * line) / 2.1
+            axes.annotate(note, (1.0, down), xycoords="axes fraction", color=FAINT, ha="right", va="center")
         return _svg(figure)
 
 
-def _paint(axes: Any, column: int, top: float | int, summary: Summary) -> None:
+def _paint(axes: Any, column: int, top: float | int, summary: Summary, wanted: int) -> None:
     """One cell of the heat map."""
     from matplotlib.patches import Rectangle
 
     box = ((column + 0.03, top + 0.04), 0.94, 0.92)
     if summary.status != "done":
-        hatch = {"failed": "xxxx", "not applicable": "////"}.get(summary.status)
+        hatch = {"failed": "xxxx", "timed out": "....", "not applicable": "////"}.get(summary.status)
         axes.add_patch(
             Rectangle(*box, facecolor=CARD, edgecolor=FAINT, hatch=hatch, linewidth=0.8, alpha=0.55)
         )
         label = _fold(summary.verdict, 9)
         plate = {"facecolor": CARD, "edgecolor": "none", "pad": 2.0}
-        _text(axes, column + 0.5, top + 0.5, label, fontsize=8, bbox=plate)
+        _text(axes, column + 0.5, top + 0.5, label, fontsize=8.5, bbox=plate)
         return
     error = math.inf if summary.error is None else summary.error
     level = heat_level(error)
     text = ON_STRONG if is_strong(level) else ON_WEAK
     axes.add_patch(Rectangle(*box, facecolor=heat_colours()[level], edgecolor="none"))
-    number = short_error(summary.error)
-    _text(axes, column + 0.5, top + 0.41, number, fontsize=11, weight="bold", color=text)
-    _text(axes, column + 0.5, top + 0.74, summary.verdict, fontsize=8, color=text)
+    number, note = short_error(summary.error), seeds_note(summary, wanted)
+    heights = (0.29, 0.57, 0.8) if note else (0.39, 0.72, 0.0)
+    _text(axes, column + 0.5, top + heights[0], number, fontsize=11, weight="bold", color=text)
+    _text(axes, column + 0.5, top + heights[1], summary.verdict, fontsize=8.5, color=text)
+    if note:
+        _text(axes, column + 0.5, top + heights[2], note, fontsize=8.5, style="italic", color=text)
 
 
 def _scale(axes: Any, columns: int, top: float) -> None:
@@ -161,10 +171,10 @@ def _scale(axes: Any, columns: int, top: float) -> None:
     for exponent in range(LEAST_EXPONENT, 1, 4):
         side = "left" if exponent == LEAST_EXPONENT else "right" if exponent == 0 else "center"
         there = left + width * (1 - exponent / LEAST_EXPONENT)
-        _text(axes, there, top + 0.3, _power(exponent), ha=side, fontsize=8)
-    _text(axes, -0.1, top + 0.08, "error on the\nunknown part", ha="right", fontsize=8)
+        _text(axes, there, top + 0.3, _power(exponent), ha=side, fontsize=8.5)
+    _text(axes, -0.1, top + 0.08, "error on the\nunknown part", ha="right", fontsize=8.5)
     remark = "1 = nothing learned beyond what is known in advance"
-    _text(axes, left + width, top + 0.6, remark, ha="right", fontsize=8, color=FAINT)
+    _text(axes, left + width, top + 0.6, remark, ha="right", fontsize=8.5, color=FAINT)
 
 
 def _text(
@@ -207,13 +217,13 @@ def _drawable(points: Sequence[_Point], least: float) -> list[_Point]:
 
 def _frame(axes: Any, results: Results, against: str, points: Sequence[_Point]) -> None:
     """Axes, grid and the line of those who know only what is known in advance."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     # one range of errors for every target: a curve that falls and one that does not are told apart at sight
     errors = [y for cell in results.cells for _, y in _points(cell, "examples")] or [1.0]
     low = min(max(min(errors), LEAST_ERROR), 1e-4)
     axes.set(xscale="log", yscale="log", ylim=(low / 6, max(8.0, min(3 * max(errors), _MOST_ERROR))))
-    axes.set_xlim(*_span([x for x, _ in points if x > 0], 1e-3 if against == "seconds" else 1.0))
+    axes.set_xlim(*_span(points, against))
     axes.axhline(1.0, color=FAINT, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
     decades = range(math.floor(math.log10(low)), 3)
     step = 4 if low < 1e-9 else 2 if low < 1e-5 else 1
@@ -224,21 +234,30 @@ def _frame(axes: Any, results: Results, against: str, points: Sequence[_Point]) 
     )
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _power(round(math.log10(y)))))
     axes.yaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(LogLocator(numticks=6))
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda x, _: _time(x) if against == "seconds" else short_count(x).replace(".0", ""))
     )
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(which="both", length=0)
-    axes.tick_params(axis="both", labelsize=8.5)
+    axes.tick_params(axis="both", labelsize=9.5)
     axes.grid(visible=True, which="major", color=FAINT, alpha=0.22, linewidth=0.7)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.set_xlabel("examples drawn" if against == "examples" else "time", loc="left")
-    axes.set_ylabel("error on the unknown part")
+    # above the axis and not along it: upright it would need the width that a narrow window lacks
+    above = {
+        "xy": (-0.142, 1.0),
+        "xytext": (0, 8),
+        "xycoords": "axes fraction",
+        "textcoords": "offset points",
+    }
+    axes.annotate("error on the unknown part", **above, ha="left", va="center")
 
 
-def _span(values: Sequence[float], least: float) -> _Point:
-    """Limits of a logarithmic axis: around the values, two powers of ten within."""
-    values = [max(value, least) for value in values] or [least, 10 * least]
+def _span(points: Sequence[_Point], against: str) -> _Point:
+    """Limits of the logarithmic axis of costs: around the values, two powers of ten within."""
+    least = 1e-3 if against == "seconds" else 1.0
+    values = [max(x, least) for x, _ in points if x > 0] or [least, 10 * least]
     low, high = min(values) / 1.6, max(values) * 1.6
     if math.floor(math.log10(high)) - math.ceil(math.log10(low)) < 1:
         low, high = 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high))
@@ -271,12 +290,14 @@ def _final(look: dict[str, Any]) -> dict[str, Any]:
 def _legend(figure: Any, results: Results, places: Sequence[int]) -> None:
     from matplotlib.lines import Line2D
 
+    # matplotlib fills columns, a reader reads rows
+    places = [place for column in range(_LEGEND_COLUMNS) for place in places[column::_LEGEND_COLUMNS]]
     looks = [learner_look(place) for place in places]
     handles = [
         Line2D([], [], color=look["color"], linestyle=look["linestyle"], linewidth=1.7, **_final(look))
         for look in looks
     ]
-    labels = [_fold(results.learners[place].title, 20, lines=1) for place in places]
+    labels = [_fold(results.learners[place].title, 18, lines=1) for place in places]
     if handles:
         legend = figure.legend(
             handles,
@@ -285,29 +306,34 @@ def _legend(figure: Any, results: Results, places: Sequence[int]) -> None:
             bbox_to_anchor=(0.0, 1.0),
             ncols=_LEGEND_COLUMNS,
             frameon=False,
-            fontsize=8.5,
+            fontsize=9.5,
             handlelength=2.6,
             columnspacing=1.4,
+            labelspacing=0.35,
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
 
 
-_LEGEND_COLUMNS = 3
+_LEGEND_COLUMNS = 2
 
 
-def _remarks(axes: Any, against: str, points: Sequence[_Point]) -> None:
-    """Notes on points that were moved to be drawn."""
+def _notes(results: Results, target: str, against: str) -> list[str]:
+    """What is to be said of points that are moved to be drawn."""
+    points = [
+        point
+        for learner in results.learners
+        for cell in results.cell(target, learner.name)
+        for point in _points(cell, against)
+    ]
     notes = []
+    if any(x < _span(points, against)[0] for x, _ in points):
+        notes.append("no examples: left edge" if against == "examples" else "shorter times: left edge")
     if any(y < LEAST_ERROR for _, y in points):
         notes.append("0 is drawn at 10⁻¹⁷")
     if any(y > _MOST_ERROR for _, y in points):
         notes.append("errors above 100: top edge")
-    if any(x < axes.get_xlim()[0] for x, _ in points):
-        notes.append("no examples: left edge" if against == "examples" else "shorter times: left edge")
-    for line in range(0, len(notes), 2):
-        place, said = (1.0, -0.135 - 0.0225 * line), "; ".join(notes[line : line + 2])
-        axes.annotate(said, place, xycoords="axes fraction", fontsize=7, color=FAINT, ha="right", va="center")
+    return notes
 
 
 def _fold(text: str, width: int, *, lines: int = 3) -> str:

@@ -10,12 +10,27 @@ from pathlib import Path
 from typing import Any
 
 from arena.figures import heat_map, learning_curve
-from arena.palette import CARD, FAINT, INK, ON_STRONG, ON_WEAK, heat_colours, heat_level, learner_look
+from arena.palette import (
+    CARD,
+    FAINT,
+    INK,
+    ON_STRONG,
+    ON_WEAK,
+    heat_colours,
+    heat_level,
+    is_strong,
+    learner_colours,
+)
 from arena.results import LearnerRecord, Results, TargetRecord
+from arena.sheets import curves_csv, table_csv
+from arena.summary import BROKEN
 from arena.words import (
     findings,
     in_order,
+    interruption,
     outcome_word,
+    seeds_note,
+    seeds_wanted,
     short_error,
     short_seconds,
     verdict_meaning,
@@ -61,32 +76,76 @@ def render_page(results: Results) -> str:
         for target_place, target in enumerate(targets)
         for learner_place, learner in enumerate(results.learners)
     ]
-    made = {key: value for key, value in results.made.items() if key != "command"}
+    heat = heat_map(results)
+    made = {key: value for key, value in results.made.items() if key not in ("command", "versions")}
     page = environment.get_template("index.html.j2").render(
+        summed_up=_summed_up(results),
+        stopped=interruption(results),
         findings=findings(results),
         meaning=verdict_meaning().capitalize(),
-        heat_map=Markup(_inline(heat_map(results), "map", _heat_map_words(results))),
+        heat_map=Markup(_inline(heat, "map", _heat_map_words(results))),
+        heat_map_width=_width(heat),
+        rows=[
+            (target, [pair for pair in pairs if pair["target_place"] == place])
+            for place, target in enumerate(targets)
+        ],
         pairs=pairs,
-        failures=_failures(results),
+        lost=_lost(results),
         targets=[_target(results, target, place) for place, target in enumerate(targets)],
-        dark_heat=list(enumerate(heat_colours(dark=True))),
+        dark=_dark(),
         learners=[
             {
                 "record": learner,
-                "colour": learner_look(place)["color"],
+                "colour": _learner_colour(place),
                 "parameters": [(_words(name), _value(value)) for name, value in learner.parameters.items()],
                 "pairs": [pair for pair in pairs if pair["learner"] is learner],
             }
             for place, learner in enumerate(results.learners)
         ],
         command=str(results.made.get("command") or ""),
-        made=[(_words(key), _value(value, key)) for key, value in made.items()],
-        csv=base64.b64encode(results.to_csv().encode()).decode(),
+        made=[(_MADE.get(key, _words(key)), _value(value, key)) for key, value in made.items()],
+        versions=_value(results.made.get("versions") or ""),
+        sheets=[
+            ("results.csv", "one line per fit", _data_link(results.to_csv())),
+            ("table.csv", "the table: one line per target and learner", _data_link(table_csv(results))),
+            ("curves.csv", "the curves: one line per step of every fit", _data_link(curves_csv(results))),
+        ],
         json=Markup(_json_in_script(results.to_json())),
         script=Markup(script),
         script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
     return page.lstrip()
+
+
+_MADE = {
+    "preset": "effort",
+    "seconds": "took",
+    "jobs": "fits at once",
+    "timeout": "time-out of a fit",
+    "reused": "fits taken from an earlier run",
+    "interrupted": "stopped before the end",
+    "store": "kept in",
+}
+
+
+def _summed_up(results: Results) -> str:
+    counts = (
+        (len(results.targets), "target"),
+        (len(results.learners), "learner"),
+        (seeds_wanted(results), "seed"),
+    )
+    return ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
+
+
+def _dark() -> list[tuple[str, str]]:
+    """The page's colours by name where the figures have others in the dark."""
+    named = [("on-weak", ON_STRONG), ("on-strong", ON_WEAK)]
+    named += [(f"learner-{place}", colour) for place, colour in enumerate(learner_colours(dark=True))]
+    return named + [(f"heat-{level}", colour) for level, colour in enumerate(heat_colours(dark=True))]
+
+
+def _data_link(text: str) -> str:
+    return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
 
 
 def _pair(
@@ -110,8 +169,10 @@ def _pair(
         "range": f"{low} to {high}" if several and low != high else "",
         "error_key": (repr(error) if math.isfinite(error) else "1e999") if done else "",
         "verdict": summary.verdict,
-        "css": summary.verdict if summary.verdict in ("learned", "failed") else "",
+        "css": "broken" if summary.status in BROKEN else "learned" if summary.verdict == "learned" else "",
         "colour": _heat(heat_level(error)) if done else "",
+        "ink": "on-strong" if is_strong(heat_level(error)) else "on-weak",
+        "seeds": seeds_note(summary, seeds_wanted(results)),
         "examples": f"{summary.examples:,.0f}" if summary.examples is not None else "–",
         "examples_key": "" if summary.examples is None else repr(summary.examples),
         "seconds": short_seconds(summary.seconds).replace("-", "–"),
@@ -121,22 +182,27 @@ def _pair(
     }
 
 
-def _failures(results: Results) -> list[dict[str, Any]]:
-    return [
-        {
-            "learner": results.learner(cell.learner).title,
-            "target": results.target(cell.target).title,
-            "seed": cell.seed,
-            "message": cell.message,
-        }
-        for cell in results.cells
-        if cell.status == "failed"
-    ]
+def _lost(results: Results) -> dict[str, Any]:
+    """The cells that did not come back, and a heading that says what became of them."""
+    cells = [cell for cell in results.cells if cell.status in BROKEN]
+    seen = [status for status in BROKEN if any(cell.status == status for cell in cells)]
+    return {
+        "heading": "What " + " or ".join(seen),
+        "cells": [
+            {
+                "learner": results.learner(cell.learner).title,
+                "target": results.target(cell.target).title,
+                "cell": cell,
+            }
+            for cell in cells
+        ],
+    }
 
 
 def _target(results: Results, target: TargetRecord, place: int) -> dict[str, Any]:
     from markupsafe import Markup
 
+    name = _file_name(target.name, place)
     curves = []
     for against, words in (("examples", "examples drawn"), ("seconds", "time")):
         svg = learning_curve(results, target.name, "examples" if against == "examples" else "seconds")
@@ -144,30 +210,67 @@ def _target(results: Results, target: TargetRecord, place: int) -> dict[str, Any
         curves.append(
             {
                 "svg": Markup(_inline(svg, f"t{place}{against[0]}", label)),
-                "name": f"target-{place}-{against}",
-                "caption": f"Error against {words}; the marker is where each learner ended.",
+                "name": f"{name}-error-against-{against}.svg",
+                "caption": f"Error against {words}; the marker is where a learner ended.",
             }
         )
     inputs = {key: value for key, value in target.inputs.items() if isinstance(value, str | int | float)}
-    name = str(inputs.pop("name", inputs.pop("kind", "")))
+    distribution = str(inputs.pop("name", inputs.pop("kind", "")))
     extra = ", ".join(f"{key} {value}" for key, value in inputs.items() if key not in ("k", "d"))
+    columns = _columns(target.certificate)
     return {
         "record": target,
         "curves": curves,
-        "sentences": _sentences(target.certificate),
-        "inputs": f"{name} ({extra})" if extra else name,
+        "sheet": f"{name}-curves.csv",
+        "points": _data_link(curves_csv(results, target.name)),
+        "columns": columns,
+        "sentences": [] if columns else _sentences(target.certificate),
+        "inputs": f"{distribution} ({extra})" if extra else distribution,
     }
 
 
-def _sentences(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Long lines as (label, sentence), to be wrapped; none where the lines are short or in columns."""
+def _file_name(name: str, place: int) -> str:
+    """A name that every file system takes, from one that nobody has checked."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or f"target-{place}"
+
+
+def _columns(lines: Sequence[str]) -> dict[str, Any] | None:
+    """A certificate that holds a table in columns, header and rule above it; None where it holds none."""
+    rule = next((place for place, line in enumerate(lines) if _RULE.fullmatch(line.strip())), 0)
+    if rule < 2:  # a line that says what it is, and a header
+        return None
+    header = _GAP.split(lines[rule - 1].strip())
+    rows = [_GAP.split(line.strip()) for line in lines[rule + 1 :]]
+    length = next((place for place, row in enumerate(rows) if len(row) != len(header)), len(rows))
+    return {
+        "title": lines[0],
+        "before": lines[1 : rule - 1],
+        "header": header,
+        "rows": [(_words(first), others) for first, *others in rows[:length]],
+        "after": lines[rule + 1 + length :],
+    }
+
+
+_RULE, _GAP = re.compile(r"-+( {2,}-+)+"), re.compile(r" {2,}")
+
+
+def _sentences(lines: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Long lines as (label, sentence, source), to be wrapped; none where the lines are short or in columns."""
     in_columns = sum("  " in line.strip() for line in lines)
     if 2 * in_columns >= len(lines) or all(len(line) <= _LINE for line in lines):
         return []
-    parted = [line.strip().partition(": ") for line in lines]
-    return [(label, said) if colon else ("", label) for label, colon, said in parted]
+    said = []
+    for line in lines:
+        label, colon, rest = line.strip().partition(": ")
+        rest = rest if colon else label
+        source = _SOURCE.search(rest)
+        said.append(
+            (label if colon else "", rest[: source.start()] if source else rest, source[1] if source else "")
+        )
+    return said
 
 
+_SOURCE = re.compile(r" (\[[^\[\]]+\])$")
 _LINE = 110
 
 
@@ -180,11 +283,13 @@ def _inline(svg: str, prefix: str, label: str) -> str:
     # inside tags only: a name that reads like an attribute is text and stays what it is
     svg = re.sub(r"<[^<>]+>", lambda tag: _of_page(tag[0], prefix), svg)
     opening, rest = svg.split(">", 1)
-    width = float(re.search(r'viewBox="0 0 ([\d.]+) ', opening)[1])  # type: ignore[index]
     opening = re.sub(r' (width|height|version)="[^"]*"', "", opening)
-    sizes = f"--most:{1.65 * width:.0f}px;--least:{1.2 * width:.0f}px"
-    look = f"stroke-linejoin:round;stroke-linecap:butt;{sizes}"
+    look = "stroke-linejoin:round;stroke-linecap:butt"
     return f'{opening} role="img" aria-label="{escape(label)}" style="{look}">{rest}'
+
+
+def _width(svg: str) -> float:
+    return float(re.search(r'viewBox="0 0 ([\d.]+) ', svg)[1])  # type: ignore[index]
 
 
 def _of_page(tag: str, prefix: str) -> str:
@@ -201,11 +306,17 @@ def _of_page(tag: str, prefix: str) -> str:
 def _variables() -> dict[str, str]:
     named = {INK: "ink", FAINT: "faint", CARD: "card", ON_WEAK: "on-weak", ON_STRONG: "on-strong"}
     heat = {colour: _heat(level) for level, colour in enumerate(heat_colours())}
-    return heat | {colour: f"var(--{name}, {colour})" for colour, name in named.items()}
+    learners = {colour: _learner_colour(place) for place, colour in enumerate(learner_colours())}
+    return heat | learners | {colour: f"var(--{name}, {colour})" for colour, name in named.items()}
 
 
 def _heat(level: int) -> str:
     return f"var(--heat-{level}, {heat_colours()[level]})"
+
+
+def _learner_colour(place: int) -> str:
+    place %= len(learner_colours())
+    return f"var(--learner-{place}, {learner_colours()[place]})"
 
 
 def _heat_map_words(results: Results) -> str:
@@ -220,7 +331,8 @@ def _curve_words(results: Results, target: TargetRecord) -> str:
     for learner in results.learners:
         summary = results.summary(target.name, learner.name)
         number = f" {short_error(summary.error)}," if summary.status == "done" else ""
-        said.append(f"{learner.title}{number} {summary.verdict}")
+        note = seeds_note(summary, seeds_wanted(results))
+        said.append(f"{learner.title}{number} {summary.verdict}{f' ({note})' if note else ''}")
     return "; ".join(said) + "."
 
 
@@ -237,7 +349,7 @@ def _words(name: str) -> str:
 
 def _value(value: Any, name: str = "") -> str:
     """A parameter or a version as words."""
-    if name == "seconds" and isinstance(value, int | float):
+    if name in ("seconds", "timeout") and isinstance(value, int | float):
         return short_seconds(float(value))
     if isinstance(value, Mapping):
         return ", ".join(f"{_words(str(key))} {_value(item)}" for key, item in value.items())

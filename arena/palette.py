@@ -14,6 +14,7 @@ __all__ = [
     "heat_colours",
     "heat_level",
     "is_strong",
+    "learner_colours",
     "learner_look",
 ]
 
@@ -25,8 +26,10 @@ LEAST_EXPONENT = -16
 """The heat map is at its strongest at 10 to this power."""
 
 _LEVELS, _STRONG = 64, 47
-# Okabe and Ito's colours that stand out on a light and on a dark ground alike
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
+# blue, red, green, pink, ochre, sky and grey, chosen by search in CIELAB to stay apart for protanopia, deuteranopia
+# and tritanopia, at least 3:1 from their ground; the tests measure both
+_COLOURS = ("#0c4aa2", "#b0180c", "#12843e", "#ea5298", "#bf8409", "#0a94f0", "#2b2b2b")
+_DARK_COLOURS = ("#1a6ee6", "#cf4320", "#48e89a", "#cb6bab", "#ecd62a", "#10b0fa", "#776d62")
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">")
 _LINES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 
@@ -59,7 +62,7 @@ def heat_colours(*, dark: bool = False) -> tuple[str, ...]:
 
     if dark:
         turn = (_STRONG - 0.5) / _LEVELS
-        anchors = [(0.0, "#29333e"), (turn, "#297e9e"), (1.0, "#a5e6f6")]
+        anchors = [(0.0, "#29333e"), (0.25, "#265a73"), (turn, "#297e9e"), (1.0, "#a5e6f6")]
         chosen = LinearSegmentedColormap.from_list("", anchors, N=4096)
         return tuple(to_hex(chosen(level / _LEVELS)) for level in range(_LEVELS + 1))
     from matplotlib import colormaps
@@ -68,10 +71,16 @@ def heat_colours(*, dark: bool = False) -> tuple[str, ...]:
     return tuple(to_hex(colormaps["YlGnBu"](0.03 + 0.9 * level / _LEVELS)) for level in range(_LEVELS + 1))
 
 
-def learner_look(place: int) -> dict[str, Any]:
+def learner_look(place: int, *, dark: bool = False) -> dict[str, Any]:
     """Colour, marker and line of the learner at that place of the list; all three together repeat late."""
+    colours = learner_colours(dark=dark)
     return {
-        "color": _COLOURS[place % len(_COLOURS)],
+        "color": colours[place % len(colours)],
         "marker": _MARKERS[place % len(_MARKERS)],
         "linestyle": _LINES[place % len(_LINES)],
     }
+
+
+def learner_colours(*, dark: bool = False) -> tuple[str, ...]:
+    """The colours of learners in order, as #rrggbb; with more learners than colours they come again."""
+    return _DARK_COLOURS if dark else _COLOURS

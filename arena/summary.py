@@ -9,12 +9,15 @@ from typing import Any
 
 from arena._fields import finite_or_none
 
-__all__ = ["LEARNED", "NOTHING", "Summary", "summarise"]
+__all__ = ["BROKEN", "LEARNED", "NOTHING", "Summary", "summarise"]
 
 LEARNED = 1e-3
 """At or below this error on the unknown part the short word is "learned"."""
 NOTHING = 0.9
 """At or above this error on the unknown part the short word is "nothing"."""
+
+BROKEN = ("failed", "timed out")
+"""What becomes of a cell that did not come back, the graver first."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,9 @@ class Summary:
 
     Attributes
     ----------
-    status : {"done", "not applicable", "failed", "missing"}
-        "done" when any fit came back that speaks of this target; "missing" when there is no cell.
+    status : {"done", "failed", "timed out", "not applicable", "missing"}
+        "done" when any fit came back that speaks of this target, and "missing" when there is no cell. Otherwise
+        "failed" when any cell failed, "timed out" when none failed and any ran out of time, else "not applicable".
     error, error_min, error_max : float or None
         Median, least and largest error on the unknown part. A fit whose error is not finite counts as
         infinite; None stands for infinite, and for no fit at all.
@@ -35,7 +39,7 @@ class Summary:
     seeds, done : int
         How many cells there are, and how many of them are done.
     message : str
-        The first message of a cell that failed or does not apply.
+        The first message of a cell that failed or timed out; if none did, of one that does not apply.
     """
 
     status: str
@@ -69,14 +73,13 @@ def summarise(cells: Sequence[Any]) -> Summary:
     if not cells:
         return Summary("missing")
     done = [cell for cell in cells if cell.status == "done" and cell.outcome != "NOT_APPLICABLE"]
-    message = next(
-        (text for cell in cells if cell not in done and (text := cell.message or cell.outcome_text)), ""
-    )
+    others = sorted((cell for cell in cells if cell not in done), key=_weight)
+    message = next((text for cell in others if (text := cell.message or cell.outcome_text)), "")
     outcomes = Counter(cell.outcome for cell in cells if cell.outcome)
     if not done:
-        failed = any(cell.status == "failed" for cell in cells)
+        status = others[0].status
         return Summary(
-            "failed" if failed else "not applicable",
+            status if status in BROKEN else "not applicable",
             outcomes=dict(outcomes.most_common()),
             seeds=len(cells),
             message=message,
@@ -96,3 +99,7 @@ def summarise(cells: Sequence[Any]) -> Summary:
         done=len(done),
         message=message,
     )
+
+
+def _weight(cell: Any) -> int:
+    return BROKEN.index(cell.status) if cell.status in BROKEN else len(BROKEN)

@@ -5,13 +5,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from arena.results import Results, TargetRecord
-from arena.summary import Summary
+from arena.summary import BROKEN, Summary
 from arena.words import (
     LEGEND,
     findings,
     in_order,
+    losses,
     outcome_word,
     printable,
+    seeds_note,
+    seeds_wanted,
     short_count,
     short_error,
     short_seconds,
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["print_table", "results_table", "table_text"]
 
 _TARGET_WIDTH, _CELL_WIDTH, _GAP = 22, 13, 2
-_STYLES = {"learned": "bold green", "partly": "yellow", "nothing": "red", "failed": "bold red"}
+_STYLES = {"learned": "bold green", "partly": "yellow", "nothing": "red"} | dict.fromkeys(BROKEN, "bold red")
 # dashes, not box-drawing characters: pipes, logs and every encoding take them
 _LINES = "    \n    \n -- \n    \n -- \n    \n    \n    \n"
 
@@ -98,7 +101,7 @@ def results_table(results: Results, *, width: int = 100) -> "Group":
     size = -(-len(names) // bands) or 1
     tables = [_band(results, names[first : first + size]) for first in range(0, len(names) or 1, size)]
     said = [Text(printable(sentence), style="bold") for sentence in findings(results)]
-    notes = [Text(printable(note), style="red") for note in _notes(results)]
+    notes = [Text(printable(note), style="red") for note in losses(results)]
     legend = Text(
         f"\nError on the unknown part, median over seeds: {LEGEND}.\n"
         f"{verdict_meaning().capitalize()}. ex: examples drawn.",
@@ -118,8 +121,9 @@ def _band(results: Results, names: list[str]) -> "Table":
     for name in names:
         title = Text(printable(results.learner(name).title))
         table.add_column(title, width=_CELL_WIDTH, overflow="fold", vertical="top")
+    wanted = seeds_wanted(results)
     for target in in_order(results):
-        cells = [_cell(results.summary(target.name, name)) for name in names]
+        cells = [_cell(results.summary(target.name, name), wanted) for name in names]
         table.add_row(_target(target), *cells, end_section=True)
     return table
 
@@ -132,7 +136,7 @@ def _target(target: TargetRecord) -> "Text":
     return text.append(f"\nm={target.heads} k={target.tokens} d={target.dim}", style="not bold dim default")
 
 
-def _cell(summary: Summary) -> "Text":
+def _cell(summary: Summary, wanted: int) -> "Text":
     from rich.text import Text
 
     style = _STYLES.get(summary.verdict, "dim")
@@ -141,16 +145,6 @@ def _cell(summary: Summary) -> "Text":
     text = Text(f"{short_error(summary.error)} {summary.verdict}", style=style)
     cost = f"{short_count(summary.examples)} ex {short_seconds(summary.seconds).replace(' ', '')}"
     text.append(f"\n{cost}", style="not bold default")
-    return text.append(f"\n{outcome_word(summary.outcome)}", style="not bold dim default")
-
-
-def _notes(results: Results) -> list[str]:
-    notes = []
-    for target in in_order(results):
-        for learner in results.learners:
-            failed = [cell for cell in results.cell(target.name, learner.name) if cell.status == "failed"]
-            if failed:
-                times = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-                where = f"{learner.title} on {target.title}, seed {failed[0].seed}{times}"
-                notes.append(f"Failed: {where}: {failed[0].message}")
-    return notes
+    text.append(f"\n{outcome_word(summary.outcome)}", style="not bold dim default")
+    note = seeds_note(summary, wanted)
+    return text.append(f"\n{note}", style="not bold red") if note else text

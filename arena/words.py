@@ -1,17 +1,22 @@
 """The short words of a comparison, the same in the terminal, in the figures and on the page."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from arena.results import Results, TargetRecord
-from arena.summary import LEARNED, NOTHING
+from arena.summary import BROKEN, LEARNED, NOTHING, Summary
 
 __all__ = [
     "LEGEND",
     "findings",
     "in_order",
+    "interruption",
+    "losses",
     "outcome_word",
     "printable",
+    "seeds_note",
+    "seeds_wanted",
     "short_count",
     "short_error",
     "short_seconds",
@@ -128,6 +133,56 @@ def in_order(results: Results) -> list[TargetRecord]:
     return sorted(results.targets, key=lambda target: target.hard)
 
 
+def seeds_wanted(results: Results) -> int:
+    """How many seeds a pair of target and learner is to have: as it was asked for, or as many as any pair has."""
+    asked = results.made.get("seeds")
+    if isinstance(asked, list):
+        asked = len(asked)
+    cells = Counter((cell.target, cell.learner) for cell in results.cells)
+    most = max(cells.values(), default=0)
+    return max(asked, most) if isinstance(asked, int) and not isinstance(asked, bool) else most
+
+
+def seeds_note(summary: Summary, wanted: int) -> str:
+    """Of how many seeds a number speaks, where it does not speak of all; empty where it does.
+
+    Examples
+    --------
+    >>> seeds_note(Summary("done", error=0.1, seeds=3, done=2), 3)
+    '2 of 3 seeds'
+    """
+    wanted = max(wanted, summary.seeds)
+    return f"{summary.done} of {wanted} seeds" if 0 < summary.done < wanted else ""
+
+
+def interruption(results: Results) -> str:
+    """What there is to say of a comparison that was stopped before its end; empty when it was not."""
+    why = results.made.get("interrupted")
+    if not why:
+        return ""
+    whole = len(results.targets) * len(results.learners) * seeds_wanted(results)
+    here = f"{len(results.cells)} of {whole} fits are here"
+    on = ". The same command goes on where it stopped." if results.made.get("store") else "."
+    if why is True or why == "by hand":
+        return f"Stopped by hand before the end: {here}{on}"
+    return f"Stopped before the end: {here}{on} {why}"
+
+
+def losses(results: Results) -> list[str]:
+    """A sentence for every pair that lost cells, by what became of them."""
+    said = []
+    for target in in_order(results):
+        for learner in results.learners:
+            cells = results.cell(target.name, learner.name)
+            for status in BROKEN:
+                lost = [cell for cell in cells if cell.status == status]
+                if lost:
+                    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+                    where = f"{learner.title} on {target.title}, seed {lost[0].seed}{more}"
+                    said.append(f"{status.capitalize()}: {where}: {lost[0].message}")
+    return said
+
+
 def findings(results: Results) -> list[str]:
     """What the table says, in sentences: who learned the nice targets, and who learned each hard one."""
     said = []
@@ -159,7 +214,16 @@ def findings(results: Results) -> list[str]:
         )
         by = f"only by {_join(full)}" if full else "by nobody"
         end = f"; in part by {_join(some)}" if some else "" if full else f": no error is below {NOTHING:g}"
-        said.append(f"{target.title} is learned {by}{end}.")
+        said.append(f"{target.title} is learned {by}{end}{_lost(results, target)}.")
+    return said
+
+
+def _lost(results: Results, target: TargetRecord) -> str:
+    """Of which learners a sentence about a target knows nothing, because they never came back."""
+    said = ""
+    for verdict in BROKEN:
+        names = [one.title for one in results.learners if _with_verdict(results, one.name, [target], verdict)]
+        said += f"; {_join(names)} {verdict}" if names else ""
     return said
 
 

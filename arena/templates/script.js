@@ -12,13 +12,17 @@
     const down = heads[column].getAttribute("aria-sort") === "ascending";
     heads.forEach((head) => head.removeAttribute("aria-sort"));
     heads[column].setAttribute("aria-sort", down ? "descending" : "ascending");
-    const key = (row) => row.cells[column].dataset.key;
+    const key = (row, place) => row.cells[place].dataset.key;
     const rows = [...body.rows];
-    // rows without a number stay last whichever way the others go
-    rows.sort((a, b) => compare(key(a), key(b)) * (down && key(a) !== "" && key(b) !== "" ? -1 : 1));
+    rows.sort((one, other) => {
+      const [a, b] = [key(one, column), key(other, column)];
+      // rows without a number stay last whichever way the others go
+      return compare(a, b) * (down && a !== "" && b !== "" ? -1 : 1);
+    });
     rows.forEach((row, place) => {
-      const group = column <= 2 && (place === 0 || key(rows[place - 1]) !== key(row));
-      row.classList.toggle("first", group);
+      const like = (which) => place > 0 && key(rows[place - 1], which) === key(row, which);
+      row.classList.toggle("first", column <= 2 && !like(column));
+      row.classList.toggle("same", like(0));
       body.append(row);
     });
   };
@@ -29,6 +33,7 @@
     button.addEventListener("click", () => sort(column));
     head.replaceChildren(button);
   });
+  document.documentElement.classList.add("scripts");
   document.querySelectorAll(".scripted").forEach((element) => { element.hidden = false; });
 
   const offer = (link, name, kind, text) => {
@@ -41,10 +46,22 @@
   offer(document.getElementById("save-json"), "results.json", "application/json",
     () => document.getElementById("data").textContent);
   document.querySelectorAll(".save").forEach((link) => {
-    const svg = link.closest("figure").querySelector("svg");
-    // a file of its own follows no page: the colours of the light theme, written out
-    offer(link, link.dataset.name, "image/svg+xml",
-      () => new XMLSerializer().serializeToString(svg).replace(/var\(--[a-z0-9-]+, (#[0-9a-f]{6})\)/g, "$1"));
+    const drawn = link.closest("figure").querySelector("svg");
+    offer(link, link.dataset.name, "image/svg+xml", () => {
+      const svg = drawn.cloneNode(true);
+      svg.setAttribute("width", `${drawn.viewBox.baseVal.width}pt`);
+      svg.setAttribute("height", `${drawn.viewBox.baseVal.height}pt`);
+      // a file of its own follows no page: the colours of the light theme and a font, written out
+      return '<?xml version="1.0" encoding="UTF-8"?>\n' + new XMLSerializer().serializeToString(svg)
+        .replace(/var\(--[a-z0-9-]+, (#[0-9a-f]{6})\)/g, "$1")
+        .replace(/font-family: inherit/g, "font-family: sans-serif");
+    });
     link.hidden = false;
   });
+
+  // paper cannot be opened: what is folded away is printed, and folded again afterwards
+  const folded = () => [...document.querySelectorAll("details:not([open])")];
+  let opened = [];
+  addEventListener("beforeprint", () => { opened = folded(); opened.forEach((one) => { one.open = true; }); });
+  addEventListener("afterprint", () => { opened.forEach((one) => { one.open = false; }); opened = []; });
 })();

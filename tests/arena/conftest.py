@@ -1,5 +1,7 @@
 """A realistic comparison, written by hand: five targets, five learners, two seeds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -146,6 +148,37 @@ def sample_results() -> Results:
         "jobs": 2,
     }
     return Results(made, TARGETS, LEARNERS, cells)
+
+
+@pytest.fixture(scope="session")
+def eventful_results(sample_results) -> Results:
+    """The same comparison after a bad day: a failure, time-outs, a seed of two lost, and stopped before its end."""
+    cells = []
+    for cell in sample_results.cells:
+        key = (cell.target, cell.learner, cell.seed)
+        if key[0] == "lwr" and key[1] in ("linear", "known", "elimination"):
+            continue
+        if key in _LOST:
+            status, message = _LOST[key]
+            cell = Cell(*key, status=status, message=message)
+        cells.append(cell)
+    made = sample_results.made | {
+        "interrupted": "by hand",
+        "reused": 12,
+        "timeout": 90.0,
+        "store": "runs.sqlite",
+    }
+    return replace(sample_results, made=made, cells=tuple(cells))
+
+
+_TIMED_OUT = "It was stopped after 90 s, the time a fit may take."
+_LOST = {
+    ("nice-gaussian", "linear", 0): ("failed", "LinAlgError: SVD did not converge"),
+    ("nice-gaussian", "linear", 1): ("timed out", _TIMED_OUT),
+    ("nice-4-4-32", "newton", 1): ("timed out", _TIMED_OUT),
+    ("parity", "adam", 0): ("timed out", _TIMED_OUT),
+    ("parity", "adam", 1): ("timed out", _TIMED_OUT),
+}
 
 
 def _cell(target, learner, seed, rng):

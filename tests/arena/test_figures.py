@@ -16,7 +16,7 @@ from arena.palette import (
     ON_WEAK,
     heat_colours,
     heat_level,
-    is_strong,
+    learner_colours,
     learner_look,
 )
 from arena.results import Cell, Results, TracePoint
@@ -42,11 +42,6 @@ def only(results, **edits):
             for cell in results.cells
         ),
     )
-
-
-def contrast(one, other):
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def luminance(colour):
@@ -90,6 +85,7 @@ def test_stronger_colour_means_smaller_error(sample_results):
     assert shades == sorted(shades, reverse=True)
     assert colour(0.0) == colour(1e-16) == heat_colours()[-1]
     assert colour(None) == colour(1.0) == heat_colours()[0]
+    assert len(set(heat_colours())) == len(heat_colours()) == heat_level(0.0) + 1
 
 
 def test_what_has_no_number_is_hatched_each_in_its_way(sample_results):
@@ -102,21 +98,6 @@ def test_what_has_no_number_is_hatched_each_in_its_way(sample_results):
     assert texts(heat_map(missing)).count("not run") == 5
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_text_on_every_colour_of_the_heat_map_is_readable(dark):
-    weak, strong = (ON_STRONG, ON_WEAK) if dark else (ON_WEAK, ON_STRONG)
-    colours = heat_colours(dark=dark)
-    for level, colour in enumerate(colours):
-        assert contrast(colour, strong if is_strong(level) else weak) >= 4.5
-    assert len(set(colours)) == len(colours) == heat_level(0.0) + 1
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_heat_map_reads_without_hue(dark):
-    shades = [luminance(colour) for colour in heat_colours(dark=dark)]
-    assert shades == sorted(shades, reverse=not dark)
-
-
 def test_no_colour_of_a_figure_is_two_things():
     names = [
         INK,
@@ -125,7 +106,7 @@ def test_no_colour_of_a_figure_is_two_things():
         ON_WEAK,
         ON_STRONG,
         *heat_colours(),
-        *(learner_look(place)["color"] for place in range(7)),
+        *learner_colours(),
     ]
     assert len(set(names)) == len(names)
 
@@ -137,10 +118,30 @@ def test_learners_differ_in_more_than_colour_for_long():
         assert all(one != other for one, other in zip(first, second, strict=True))
 
 
-def test_learners_stand_out_on_light_and_on_dark():
-    for place in range(7):
-        for ground in (CARD, "#171e26"):
-            assert contrast(learner_look(place)["color"], ground) >= 2.2
+def test_a_time_out_has_a_hatch_and_a_word_of_its_own(eventful_results):
+    svg = heat_map(eventful_results)
+    assert svg.count("<pattern") == 3  # and the pairs that were not run have none
+    shown = " ".join(texts(svg))
+    for words in ("timed out", "failed", "does not apply", "not run"):
+        assert words in shown
+
+
+def test_a_number_that_speaks_of_some_seeds_only_says_so(sample_results, eventful_results):
+    assert "1 of 2 seeds" not in texts(heat_map(sample_results))
+    assert texts(heat_map(eventful_results)).count("1 of 2 seeds") == 1
+
+
+@pytest.mark.parametrize("against", ["examples", "seconds"])
+def test_the_legend_is_read_row_by_row(sample_results, against):
+    svg = ElementTree.fromstring(learning_curve(sample_results, "parity", against))
+    titles = [learner.title for learner in sample_results.learners]
+    # top to bottom, and left to right within a row
+    found = sorted(
+        (float(node.get("y")), float(node.get("x")), node.text)
+        for node in svg.iter(f"{SVG}text")
+        if node.text in titles
+    )
+    assert [text for _, _, text in found] == titles
 
 
 @pytest.mark.parametrize("against", ["examples", "seconds"])

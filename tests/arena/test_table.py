@@ -6,8 +6,17 @@ from dataclasses import replace
 import pytest
 
 from arena.results import Cell, Results
+from arena.summary import summarise
 from arena.table import print_table, table_text
-from arena.words import findings, in_order, short_count, short_error, short_seconds
+from arena.words import (
+    findings,
+    in_order,
+    interruption,
+    seeds_wanted,
+    short_count,
+    short_error,
+    short_seconds,
+)
 
 
 def rows_of(text, title):
@@ -84,6 +93,63 @@ def test_failures_are_named_below(sample_results):
     cells += [Cell("lwr", "adam", seed, "failed", message="It broke.") for seed in (0, 1)]
     text = table_text(replace(sample_results, cells=tuple(cells)))
     assert "Failed: Adam on Learning with rounding, seed 0 (and 1 more): It broke." in text
+
+
+def test_time_outs_are_named_below_and_lost_seeds_in_the_cell(sample_results, eventful_results):
+    text = table_text(eventful_results)
+    assert rows_of(text, "Two-head parity").count("timed out") == 1
+    assert "failed" in rows_of(text, "Nice, Gaussian inputs")  # a failure weighs more than a time-out
+    assert "1 of 2 seeds" in rows_of(text, "Nice, 4 heads")
+    assert "seeds" not in rows_of(text, "Nice, 2 heads")
+    assert "seeds" not in table_text(sample_results).replace("median over seeds", "")
+    flat = " ".join(text.split())
+    assert "Timed out: Adam on Two-head parity, seed 0 (and 1 more): It was stopped after 90 s" in flat
+    assert "Failed: Linear regression on Nice, Gaussian inputs, seed 0: LinAlgError" in flat
+    assert "Timed out: Linear regression on Nice, Gaussian inputs, seed 1: It was stopped" in flat
+
+
+def test_a_pair_is_what_the_gravest_of_its_cells_is():
+    def cell(seed, status, error=None):
+        outcome = "EXACT" if status == "done" else ""
+        return Cell("t", "l", seed, status, outcome=outcome, unknown_part_error=error, message=f"{status}.")
+
+    def verdict(*statuses):
+        return summarise([cell(seed, status, 1e-9) for seed, status in enumerate(statuses)]).verdict
+
+    assert verdict("timed out", "failed", "not applicable") == "failed"
+    assert verdict("not applicable", "timed out") == "timed out"
+    assert verdict("not applicable") == "does not apply"
+    assert verdict("failed", "done", "timed out") == "learned"
+    some = summarise([cell(0, "not applicable"), cell(1, "timed out"), cell(2, "done", 0.1)])
+    assert (some.done, some.seeds, some.message) == (1, 3, "timed out.")
+
+
+def test_how_many_seeds_there_should_be(sample_results):
+    assert seeds_wanted(sample_results) == 2
+    assert seeds_wanted(replace(sample_results, made={"seeds": 3})) == 3
+    assert seeds_wanted(replace(sample_results, made={})) == 2
+    assert seeds_wanted(Results({"seeds": "many"}, (), (), ())) == 0
+    short = replace(sample_results, made={"seeds": 3})
+    assert "2 of 3 seeds" in rows_of(table_text(short), "Nice, 2 heads")
+
+
+def test_findings_name_those_who_never_came_back(eventful_results):
+    assert findings(eventful_results)[0] == "Not finished: 3 of 25 pairs of target and learner have not run."
+    assert (
+        findings(eventful_results)[-1]
+        == "Two-head parity is learned only by Parity elimination; Adam timed out."
+    )
+
+
+def test_an_interruption_is_said_in_words(sample_results, eventful_results):
+    assert interruption(sample_results) == ""
+    here = "44 of 50 fits are here"
+    on = "The same command goes on where it stopped."
+    assert interruption(eventful_results) == f"Stopped by hand before the end: {here}. {on}"
+    made = {"interrupted": "The store is full.", "seeds": 2}
+    said = interruption(replace(eventful_results, made=made))
+    assert said == f"Stopped before the end: {here}. The store is full."
+    assert interruption(replace(eventful_results, made={"interrupted": True})).startswith("Stopped by hand")
 
 
 def test_findings_say_who_learned_what(sample_results):
