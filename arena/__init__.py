@@ -1,12 +1,20 @@
 """Learners and targets side by side: targets, students, comparisons, their record and their page."""
 
 from arena.cells import run_cell
-from arena.compare import compare
+from arena.clusters import cluster
+from arena.compare import compare, versions
+from arena.drawing import Drawing
+from arena.export import export_cells
+from arena.inspection import Inspection, inspect
+from arena.learned import Learned, learn
 from arena.results import Cell, LearnerRecord, Results, TargetRecord, TracePoint
+from arena.store import RunStore, StoredCell, StoreError
 from arena.students import PRESETS, STUDENTS, Student, choose_students
 from arena.targets import (
     Target,
+    checkpoint_target,
     instance_target,
+    layer_target,
     load_target,
     lwr_target,
     nice_target,
@@ -19,15 +27,27 @@ __all__ = [
     "PRESETS",
     "STUDENTS",
     "Cell",
+    "Drawing",
+    "Inspection",
+    "Learned",
     "LearnerRecord",
     "Results",
+    "RunStore",
+    "StoreError",
+    "StoredCell",
     "Student",
     "Target",
     "TargetRecord",
     "TracePoint",
+    "checkpoint_target",
     "choose_students",
+    "cluster",
     "compare",
+    "export_cells",
+    "inspect",
     "instance_target",
+    "layer_target",
+    "learn",
     "load_target",
     "lwr_target",
     "nice_target",
@@ -35,4 +55,5 @@ __all__ = [
     "preset_targets",
     "run_cell",
     "save_target",
+    "versions",
 ]

@@ -1,5 +1,6 @@
 """One cell of a comparison: one learner on one target with one seed, under one thread, whatever happens."""
 
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -57,9 +58,9 @@ def fit_target(
 
 @contextmanager
 def single_thread(extra: str = "") -> Iterator[None]:
-    """One thread for BLAS, OpenMP and, where `extra` is "torch", PyTorch: more of them would change the bits."""
+    """One thread for BLAS, OpenMP and, where `extra` is "torch" or it is loaded, torch: more would change the bits."""
     with ExitStack() as limits:
-        if extra == "torch" and find_spec("torch") is not None:
+        if "torch" in sys.modules or (extra == "torch" and find_spec("torch") is not None):
             import torch
 
             limits.callback(torch.set_num_threads, torch.get_num_threads())

@@ -1,105 +1,151 @@
-"""The main job: every student on every target, side by side."""
+"""The main job: every learner on every target, side by side."""
 
 import math
+import os
 import platform
 import time
+import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import product
+from pathlib import Path
 from typing import Any
 
-from joblib import Parallel, delayed
-
-from arena.cells import run_cell
+from arena.execution import CellId, Job, WorkersLostError, run_jobs, workers
+from arena.memory import Memory
 from arena.results import Cell, Results
-from arena.students import Effort, Student, choose_effort, choose_students
-from arena.targets import Target, preset_targets
-from attention._arrays import count
+from arena.store import RunStore, StoreError
+from arena.students import Effort, Student, as_students, choose_effort
+from arena.targets import Target, load_target, preset_targets
+from attention import Learner
+from attention._arrays import count, non_negative
 
 __all__ = ["compare", "versions"]
 
 _VERSIONED = ("attention-bounds", "numpy", "scipy", "torch", "joblib")
+_PATIENCE = 0.2  # seconds between looks at what another process is doing
 
 
 def compare(
-    targets: Sequence[Target] | None = None,
-    students: Sequence[Student] | None = None,
+    targets: Sequence[Target | str | os.PathLike[str]] | None = None,
+    learners: Sequence[Student | Learner | str] | Student | Learner | str | None = None,
     *,
     preset: str = "quick",
     seeds: int | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
+    store: RunStore | str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    retry_failed: bool = False,
+    timeout: float | None = None,
+    isolated: bool = True,
     command: str = "",
     on_cell: Callable[[Cell], None] | None = None,
 ) -> Results:
-    """Run every student on every target with every seed.
+    """Run every learner on every target with every seed.
 
     Parameters
     ----------
-    targets : sequence of Target, optional
-        The targets; by default those of `preset_targets`.
-    students : sequence of Student, optional
-        The learners; by default all of them.
+    targets : sequence of Target or path, optional
+        The targets, or files of targets; by default those of `preset_targets`.
+    learners : str, Learner or Student, or sequence of them, optional
+        Names of `STUDENTS`, learners set up by the caller, or students; by default all of `STUDENTS`.
     preset : {"quick", "full"}
-        The effort.
+        The effort of the learners given by name.
     seeds : int, optional
         How many seeds a pair; by default the preset's. Seeds count from 0.
-    jobs : int
-        Processes. They change the seconds and nothing else.
+    jobs : int, optional
+        How many cells run at once; by default as `joblib` is configured, which is one. It changes the seconds and
+        nothing else.
+    store : RunStore or path, optional
+        Where cells are kept, and taken from if they are there; by default they are not kept.
+    fresh : bool
+        Compute every cell again, those that are in the store too.
+    retry_failed : bool
+        Compute those again that failed or timed out. (With more time allowed, those that timed out run in any case.)
+    timeout : float, optional
+        Seconds a cell may take before it is stopped; by default all it needs. What it stops depends on the machine.
+    isolated : bool
+        Whether cells run in processes of their own, where a crash or a time-out ends nothing else.
     command : str
         The command line, for the record.
     on_cell : callable, optional
-        Called with each cell as it is done.
+        Called with each cell as it is done or found in the store.
+
+    Returns
+    -------
+    Results
+        The table. After an interruption it holds the cells done so far, and ``made["interrupted"]`` says why.
 
     Raises
     ------
     ValueError
-        If the preset is not known, a number is below 1, or two targets have the same name.
+        If the preset or a learner is not known, a number is out of range, or two targets have the same name.
+    OSError
+        If the store cannot be opened.
+
+    Warns
+    -----
+    RuntimeWarning
+        If the store cannot be written any more; what is done then is in the table, and what was written, there.
 
     Notes
     -----
-    An interruption (Ctrl-C) ends the run and returns the cells done so far, with "interrupted" in `made`. When a
-    worker process dies, the cells that were not done are recorded as failed.
-    """
-    effort, jobs = choose_effort(preset), count("jobs", jobs)
-    seeds = effort.seeds if seeds is None else count("seeds", seeds)
-    targets = preset_targets() if targets is None else list(targets)
-    students = choose_students() if students is None else list(students)
-    made: dict[str, Any] = {
-        "command": command,
-        "preset": preset,
-        "versions": versions(),
-        "seeds": seeds,
-        "jobs": jobs,
-    }
-    learners = tuple(student.record(_set_up(student, targets, effort)) for student in students)
-    records = tuple(target.record for target in targets)
-    Results(made, records, learners, ())  # names that collide are found before the work
+    Cells run through `joblib.Parallel`: within ``joblib.parallel_config(backend="dask")`` they run on a cluster.
+    Processes that share a store share the work: none computes a cell that another has done or is at.
 
-    began, cells = time.perf_counter(), {}
-    work = sorted(product(targets, students, range(seeds)), key=lambda job: _cost(*job[:2]), reverse=True)
-    try:
-        parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=2 * jobs)
-        for cell in parallel(
-            delayed(run_cell)(target, student, seed, effort) for target, student, seed in work
-        ):
-            cells[cell.target, cell.learner, cell.seed] = cell
-            if on_cell is not None:
-                on_cell(cell)
-    except KeyboardInterrupt:
-        made["interrupted"] = True
-    except BrokenExecutor:
-        # a worker was killed, for want of memory say: the cells it took along are recorded
-        message = "a worker process was killed (out of memory?); run it again with fewer jobs"
-        for target, student, seed in work:
-            key = (target.name, student.name, seed)
-            cells.setdefault(key, Cell(*key, "failed", message=message))
+    Examples
+    --------
+    >>> from arena import nice_target
+    >>> print(compare([nice_target(heads=1, tokens=2, dim=4)], "known-part", isolated=False).cells[0].outcome)
+    BEST_OF_CLASS
+    """
+    effort = choose_effort(preset)
+    seeds = effort.seeds if seeds is None else count("seeds", seeds)
+    jobs = None if jobs is None else count("jobs", jobs)
+    if timeout is not None:
+        timeout = non_negative("timeout", timeout, strictly=True)
+        if not isolated:
+            raise ValueError("timeout needs isolated=True: only a process of its own can be stopped.")
+    chosen = preset_targets() if targets is None else _told_apart([_as_target(target) for target in targets])
+    students = as_students(learners)
+    made: dict[str, Any] = {"command": command, "preset": preset, "versions": versions(), "seeds": seeds}
+    made |= {name: value for name, value in (("jobs", jobs), ("timeout", timeout)) if value is not None}
+    records = tuple(target.record for target in chosen)
+    described = tuple(student.record(_set_up(student, chosen, effort)) for student in students)
+    Results(made, records, described, ())  # names that collide are found before the work
+
+    began = time.perf_counter()
+    work = [Job(*one) for one in product(chosen, students, range(seeds))]
+    with ExitStack() as stack:
+        if store is not None and not isinstance(store, RunStore):
+            store = stack.enter_context(RunStore(store))
+        stack.enter_context(workers(jobs, isolated=isolated))
+        memory = Memory(store, work, effort, made["versions"], timeout)
+        memory.forget(everything=fresh, failed=retry_failed)
+        cells = memory.recall()
+        if store is not None:
+            made |= {"store": Path(store.path).name, "reused": len(cells)}
+        tell = on_cell or (lambda cell: None)
+        try:
+            for cell in list(cells.values()):
+                tell(cell)
+            _run(work, cells, memory, effort, timeout, isolated, tell)
+        except KeyboardInterrupt:
+            made["interrupted"] = "by hand"
+        except StoreError as error:
+            made["interrupted"] = str(error)
+            warnings.warn(f"{error} The comparison ended with what it had.", RuntimeWarning, stacklevel=2)
+        except WorkersLostError as error:
+            message = (
+                f"What runs the cells broke down ({error}); run it again, with fewer jobs if memory is short."
+            )
+            for job in work:
+                cells.setdefault(job.id, Cell(*job.id, "failed", message=message))
     made["seconds"] = round(time.perf_counter() - began, 3)
-    order = [
-        (target.name, student.name, seed)
-        for target, student, seed in product(targets, students, range(seeds))
-    ]
-    return Results(made, records, learners, tuple(cells[key] for key in order if key in cells))
+    return Results(made, records, described, tuple(cells[job.id] for job in work if job.id in cells))
 
 
 def versions() -> dict[str, str]:
@@ -113,18 +159,71 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _set_up(student: Student, targets: Sequence[Target], effort: Effort) -> list:
+def _run(
+    work: Sequence[Job],
+    cells: dict[CellId, Cell],
+    memory: Memory,
+    effort: Effort,
+    timeout: float | None,
+    isolated: bool,
+    tell: Callable[[Cell], None],
+) -> None:
+    """Fill `cells` until every job has one, here or in another process that shares the store."""
+    work = sorted(work, key=_cost, reverse=True)
+    while waiting := [job for job in work if job.id not in cells]:
+        before = len(cells)
+        with closing(
+            run_jobs(memory.claimed(waiting), effort, timeout=timeout, isolated=isolated)
+        ) as arriving:
+            for cell in arriving:
+                cells[cell.target, cell.learner, cell.seed] = cell
+                memory.keep(cell)
+                tell(cell)
+        if memory.failure is not None:
+            raise memory.failure
+        if len(cells) < len(work):
+            for which, cell in memory.recall().items():
+                if which not in cells:
+                    cells[which] = cell
+                    tell(cell)
+        if len(cells) == before:
+            time.sleep(_PATIENCE)
+
+
+def _as_target(target: Target | str | os.PathLike[str]) -> Target:
+    if isinstance(target, Target):
+        return target
+    if isinstance(target, str | os.PathLike):
+        return load_target(Path(target))
+    raise ValueError(
+        f"A target is a {type(target).__name__}: a Target (of nice_target, layer_target and the like) or the path "
+        "of a file is needed."
+    )
+
+
+def _told_apart(targets: Sequence[Target]) -> list[Target]:
+    """The same targets; those that share a title carry their names in it, as tables and figures show no more."""
+    times = Counter(target.record.title for target in targets)
+    return [
+        target
+        if times[target.record.title] == 1
+        else replace(target, record=replace(target.record, title=f"{target.name}: {target.record.title}"))
+        for target in targets
+    ]
+
+
+def _set_up(student: Student, targets: Sequence[Target], effort: Effort) -> list[Learner]:
     learners = []
     for target in targets:
         try:
             learners.append(student.build(target, effort))
-        except ValueError:  # the cell says why
+        except Exception:  # the cell says why
             continue
     return learners
 
 
-def _cost(target: Target, student: Student) -> float:
+def _cost(job: Job) -> float:
     # what takes milliseconds first, so that an early interruption leaves something to see; then the longest, so that no
     # worker is left alone with a long one at the end
-    long = {"adam": 4.0, "newton": 2.0}.get(student.name, math.inf)
-    return long * (2.0 if target.record.hard else 1.0)
+    long = {"adam": 4.0, "newton": 2.0}.get(job.student.name, math.inf)
+    return long * (2.0 if job.target.record.hard else 1.0)

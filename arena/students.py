@@ -1,8 +1,10 @@
 """Students of a comparison: named learners, what each guarantees, and how each is set up for a target."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from arena.results import LearnerRecord
@@ -17,6 +19,7 @@ __all__ = [
     "DoesNotApplyError",
     "Effort",
     "Student",
+    "as_students",
     "choose_effort",
     "choose_students",
 ]
@@ -144,6 +147,74 @@ def choose_students(names: str | None = None) -> list[Student]:
         given = f"{unknown[0]!r} is no learner" if unknown else "No learner is named"
         raise ValueError(f"{given}: choose among {', '.join(STUDENTS)}.")
     return [STUDENTS[name] for name in wanted]
+
+
+def as_students(
+    learners: "Sequence[Student | Learner | str] | Student | Learner | str | None" = None,
+) -> list[Student]:
+    """Students of what a caller gives: names, learners that are set up, students; all of `STUDENTS` if None.
+
+    Raises
+    ------
+    ValueError
+        If a name is not known, nothing is given, or something is no learner.
+
+    Examples
+    --------
+    >>> from upper import KnownPart, Newton
+    >>> [student.name for student in as_students([Newton(m=2), Newton(m=3), "adam", KnownPart()])]
+    ['newton', 'newton-2', 'adam', 'knownpart']
+    """
+    if learners is None or isinstance(learners, str):
+        return choose_students(learners)
+    given: Any = [learners] if isinstance(learners, Student) or hasattr(learners, "fit") else learners
+    students: list[Student] = []
+    for learner in given:
+        if isinstance(learner, str):
+            students += choose_students(learner)
+        elif isinstance(learner, Student):
+            students.append(learner)
+        else:
+            students.append(_student_of(learner, taken={student.name for student in students}))
+    if not students:
+        raise ValueError(f"No learner is given: name some of {', '.join(STUDENTS)}, or give learners.")
+    return students
+
+
+def _student_of(learner: Learner, *, taken: set[str]) -> Student:
+    """A learner that the caller has set up, the same for every target."""
+    kind = type(learner)
+    if isinstance(learner, type) or not callable(getattr(learner, "fit", None)):
+        raise ValueError(
+            f"{learner!r:.80} is no learner: a name, or an object with a fit as attention.Learner says, is needed."
+        )
+    if not dataclasses.is_dataclass(learner):
+        raise ValueError(
+            f"A {kind.__name__} is no dataclass: a learner is a frozen dataclass of its parameters."
+        )
+    number = next(n for n in count(1) if _numbered(kind.__name__.lower(), n, "-") not in taken)
+    said = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+    return Student(
+        name=_numbered(kind.__name__.lower(), number, "-"),
+        title=_numbered(kind.__name__, number, " "),
+        guarantee=f"Set up by the caller. {said}".strip(),
+        build=_Always(learner),
+        extra="torch" if isinstance(learner, Adam) else "",
+    )
+
+
+def _numbered(name: str, number: int, mark: str) -> str:
+    return name if number == 1 else f"{name}{mark}{number}"
+
+
+@dataclass(frozen=True)
+class _Always:
+    """The same learner whatever the target."""
+
+    learner: Learner
+
+    def __call__(self, target: Target, effort: Effort) -> Learner:
+        return self.learner
 
 
 def _heads(target: Target) -> int:

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +12,11 @@ import typer
 
 from arena.cli.console import JsonOption, WorkFailedError, progress_bar, require_writable, say
 from arena.cli.generate import InputsName
+from arena.clusters import cluster
 from arena.compare import compare
 from arena.page import render_page
 from arena.results import Cell, Results
+from arena.store import RunStore
 from arena.students import choose_effort, choose_students
 from arena.table import print_table
 from arena.targets import Target, load_target, preset_targets
@@ -41,9 +44,25 @@ def compare_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.json and index.html.")] = Path(
         "results"
     ),
+    store: Annotated[
+        Path | None, typer.Option(help="The run store; by default runs.sqlite in the folder of --out.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Compute every cell again, also those in the run store.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Compute those again that failed or timed out.")
+    ] = False,
+    timeout: Annotated[float | None, typer.Option(help="Seconds a cell may take; by default any.")] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run the cells on the dask cluster of this scheduler."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run every learner on every target; print a table, write DIR/results.json and DIR/index.html.
+
+    Every cell is kept in a run store as it is done: the same command goes on where it was interrupted.
 
     Example: attention-bounds compare --preset quick --out results
     """
@@ -51,22 +70,34 @@ def compare_command(
     effort = choose_effort(preset)
     targets = _from_files(files, tokens, inputs) if files else preset_targets()
     seeds = None if seeds is None else count("seeds", seeds)
-    jobs = (os.cpu_count() or 1) if jobs is None else count("jobs", jobs)
+    if jobs is not None and dask is not None:
+        raise ValueError("--jobs is for this machine: with --dask the cluster's workers decide.")
+    jobs = None if dask is not None else (os.cpu_count() or 1) if jobs is None else count("jobs", jobs)
     require_writable(out, directory=True)
     seeds_wanted = effort.seeds if seeds is None else seeds
     total = len(targets) * len(students) * seeds_wanted
-    with progress_bar("compare", total, quiet=as_json) as tick:
+    with (
+        cluster(dask),
+        RunStore(out / "runs.sqlite" if store is None else store) as kept,
+        progress_bar("compare", total, quiet=as_json) as tick,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", RuntimeWarning)  # a store that fails: said below
         results = compare(
             targets,
             students,
             preset=preset,
             seeds=seeds,
             jobs=jobs,
+            store=kept,
+            fresh=fresh,
+            retry_failed=retry_failed,
+            timeout=timeout,
             command=shlex.join(["attention-bounds", *sys.argv[1:]]),
             on_cell=lambda cell: tick(f"{cell.learner} on {cell.target}"),
         )
     if not results.cells:
-        raise WorkFailedError("Interrupted before the first cell was done: nothing was written.")
+        _report_failures(results, total)
     text = results.to_json()
     write_whole(out / "results.json", text.encode())
     if as_json:
@@ -74,6 +105,8 @@ def compare_command(
     else:
         print_table(results)
     write_whole(out / "index.html", render_page(results).encode())
+    if reused := results.made["reused"]:
+        say(f"\n{reused} of {total} cells were in {kept.path}; --fresh computes them again.", quiet=as_json)
     say(f"\n{out / 'results.json'}\n{out / 'index.html'}", quiet=as_json)
     _report_failures(results, total)
 
@@ -90,13 +123,14 @@ def _from_files(files: list[Path], tokens: int | None, inputs: InputsName | None
 
 
 def _report_failures(results: Results, total: int) -> None:
-    if results.made.get("interrupted"):
-        raise WorkFailedError(
-            f"Interrupted: {len(results.cells)} of {total} cells are done, and were written."
-        )
-    failed: list[Cell] = [cell for cell in results.cells if cell.status == "failed"]
+    done = len(results.cells)
+    if why := results.made.get("interrupted"):
+        said = "Interrupted" if why == "by hand" else str(why).rstrip(".")
+        raise WorkFailedError(f"{said}: {done} of {total} cells are done and kept; the same command goes on.")
+    failed: list[Cell] = [cell for cell in results.cells if cell.status in ("failed", "timed out")]
     if failed:
         first = failed[0]
         raise WorkFailedError(
-            f"{len(failed)} of {total} cells failed; the first, {first.learner} on {first.target}: {first.message}"
+            f"{len(failed)} of {total} cells failed; the first, {first.learner} on {first.target}: {first.message} "
+            "--retry-failed computes them again."
         )

@@ -1,8 +1,11 @@
 """The entry point: commands put together, and every error one line with an exit status of 1 or 2."""
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Annotated
 
@@ -14,6 +17,7 @@ from arena.cli.console import WorkFailedError
 from arena.cli.generate import generate_app
 from arena.cli.inspect import inspect_command
 from arena.cli.learn import learn_command
+from arena.cli.runs import runs_command
 
 __all__ = ["app", "run"]
 
@@ -40,6 +44,7 @@ app.add_typer(generate_app, name="generate")
 app.command("inspect")(inspect_command)
 app.command("learn")(learn_command)
 app.command("compare")(compare_command)
+app.command("runs")(runs_command)
 
 
 def _show_version(wanted: bool | None) -> None:
@@ -67,7 +72,8 @@ def run(arguments: Sequence[str]) -> int:
         Only what is a defect of this program, with its traceback.
     """
     try:
-        status = app(args=list(arguments), prog_name="attention-bounds", standalone_mode=False)
+        with _ended_politely():
+            status = app(args=list(arguments), prog_name="attention-bounds", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else _OK
     except typer.Exit as error:
@@ -91,6 +97,25 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(f"The work failed: {error or type(error).__name__}", _FAILED)
     except (ValueError, ImportError) as error:
         return _complain(str(error) or type(error).__name__, _WRONG_USE)
+
+
+@contextmanager
+def _ended_politely() -> Iterator[None]:
+    """Being asked to end, or losing the terminal, is to a command what Ctrl-C is: it keeps what it has."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.signal(getattr(signal, name), interrupt) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
 
 
 def _complain(message: str, status: int) -> int:

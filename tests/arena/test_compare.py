@@ -1,18 +1,24 @@
 """The main job: every learner on every target, the same bits whatever runs them."""
 
 import dataclasses
+import sys
+import time
 import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+import cloudpickle
 import numpy as np
 import pytest
+from joblib import parallel_config
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from arena import Results, choose_students, compare, nice_target, parity_target
+from arena import Results, RunStore, choose_students, compare, nice_target, parity_target, save_target
 from arena.students import PRESETS, STUDENTS, DoesNotApplyError, Student
-from upper import KnownPart
+from upper import KnownPart, Newton
 
+# learners of this file go to other processes as they are: those cannot import it
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 HAS_TORCH = find_spec("torch") is not None
 SMALL = "newton,linear,known-part,elimination" + (",adam" if HAS_TORCH else "")
 
@@ -97,22 +103,57 @@ def test_a_broken_learner_loses_only_its_own_cell(targets, result):
     assert Results.from_json(results.to_json()) == results
 
 
-def test_a_killed_worker_loses_only_what_it_had(targets):
-    @dataclass(frozen=True)
-    class Deadly(KnownPart):
-        def fit(self, oracle, *, rng=None, truth=None, progress=None):
-            import os
-            import signal
+@dataclass(frozen=True)
+class _Deadly(KnownPart):
+    end: str = "SIGKILL"
 
-            os.kill(os.getpid(), signal.SIGKILL)
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        import os
+        import signal
+        import time
 
-    deadly = Student("deadly", "Deadly", "None.", lambda target, effort: Deadly())
+        if self.end == "never":
+            while True:
+                time.sleep(1)
+        if self.end == "exit":
+            sys.exit(3)
+        os.kill(os.getpid(), getattr(signal, self.end))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_crashes_and_an_endless_learner_leave_the_others_intact(targets, jobs, tmp_path):
+    alone = compare(targets, "linear,known-part", seeds=2)
+    ends = {
+        "SIGKILL": "ended by SIGKILL",
+        "SIGSEGV": "ended by SIGSEGV",
+        "exit": "SystemExit: 3",
+        "never": "after 2 s",
+    }
+    deadly = [Student(end, end, "None.", lambda target, effort, end=end: _Deadly(end=end)) for end in ends]
+    nan = Student("nan", "NaN", "None.", lambda target, effort: _Failing(result="nan"))
+    options = {"seeds": 2, "jobs": jobs, "timeout": 2.0, "store": tmp_path / "runs.sqlite"}
+    results = compare(targets[:1], [*deadly, nan, "linear", "known-part"], **options)
+    for end, words in ends.items():
+        for cell in results.cell(targets[0].name, end):
+            assert cell.status == ("timed out" if end == "never" else "failed")
+            assert words in cell.message
+    for cell in results.cell(targets[0].name, "nan"):
+        assert (cell.status, cell.unknown_part_error) == ("done", None)
+    kept = [cell for cell in results.without_seconds().cells if cell.learner in ("linear", "known-part")]
+    assert kept == [cell for cell in alone.without_seconds().cells if cell.target == targets[0].name]
+    assert Results.from_json(results.to_json()) == results
+    # failures are kept like the rest
+    assert compare(targets[:1], [*deadly, nan, "linear", "known-part"], **options).cells == results.cells
+
+
+def test_a_killed_worker_that_is_not_isolated_is_recorded(targets):
+    deadly = Student("deadly", "Deadly", "None.", lambda target, effort: _Deadly())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # joblib's, about the worker
-        results = compare(targets[:1], [STUDENTS["known-part"], deadly], jobs=2)
+        results = compare(targets[:1], [STUDENTS["known-part"], deadly], jobs=2, isolated=False)
     (cell,) = results.cell(targets[0].name, "deadly")
     assert cell.status == "failed"
-    assert "worker process was killed" in cell.message
+    assert "broke down" in cell.message
     assert Results.from_json(results.to_json()) == results
 
 
@@ -128,7 +169,7 @@ def test_a_target_that_breaks_a_set_up_loses_only_its_own_cell(targets):
 
 def test_an_absent_extra_is_no_failure(targets, monkeypatch):
     monkeypatch.setattr("upper.adam.find_spec", lambda name: None)
-    (cell,) = compare(targets[:1], [STUDENTS["adam"]]).cells
+    (cell,) = compare(targets[:1], [STUDENTS["adam"]], isolated=False).cells
     assert cell.status == "not applicable"
     assert "attention-bounds[torch]" in cell.message
 
@@ -147,7 +188,7 @@ def test_every_cell_runs_under_one_thread(targets):
     learner = _Counting()
     student = Student("counting", "Counting", "None.", lambda target, effort: learner)
     with threadpool_limits(limits=2):
-        compare(targets[:1], [student])
+        compare(targets[:1], [student], isolated=False)
     assert set(learner.threads) == {1}
 
 
@@ -160,7 +201,7 @@ def test_an_interruption_keeps_the_cells_done(targets):
             raise KeyboardInterrupt
 
     results = compare(targets, choose_students("linear,known-part"), on_cell=interrupt)
-    assert results.made["interrupted"] is True
+    assert results.made["interrupted"] == "by hand"
     assert sorted(results.cells, key=str) == sorted(seen, key=str)
 
 
@@ -185,3 +226,162 @@ def test_unknown_learners_are_named(names, complaint):
 def test_two_targets_of_one_name_are_refused(targets):
     with pytest.raises(ValueError, match="Two targets are named"):
         compare([targets[0], targets[0]], choose_students("known-part"))
+
+
+@dataclass(frozen=True)
+class _Logging(KnownPart):
+    """Leaves a line in a file for each fit, and fails while another file is there."""
+
+    log: str = ""
+
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        from pathlib import Path
+
+        with open(self.log, "a", encoding="utf-8") as file:
+            file.write("fit\n")
+        if Path(self.log + ".broken").exists():
+            raise RuntimeError("the learner broke")
+        return super().fit(oracle, rng=rng, truth=truth, progress=progress)
+
+
+@pytest.fixture
+def log(tmp_path):
+    file = tmp_path / "log"
+    file.touch()
+    return file
+
+
+def fits(log):
+    return len(log.read_text(encoding="utf-8").splitlines())
+
+
+def test_what_the_store_holds_is_not_computed_again(targets, log, tmp_path):
+    learner, store = _Logging(log=str(log)), tmp_path / "runs.sqlite"
+    first = compare(targets, [learner], seeds=2, store=store)
+    assert (first.made["reused"], fits(log)) == (0, 4)
+    seen = []
+    again = compare(targets, [learner], seeds=2, store=store, on_cell=seen.append)
+    assert (again.made["reused"], fits(log)) == (4, 4)
+    assert again.cells == first.cells  # their seconds too
+    assert len(seen) == 4
+    more = compare(targets, [learner], seeds=3, store=store)
+    assert (more.made["reused"], fits(log)) == (4, 6)
+    assert compare(targets, [learner], seeds=3).without_seconds() == more.without_seconds()
+    assert fits(log) == 12
+
+
+def test_fresh_computes_this_comparison_again_and_no_other(targets, log, tmp_path):
+    learner, store = _Logging(log=str(log)), tmp_path / "runs.sqlite"
+    compare(targets, [learner], store=store)
+    fresh = compare(targets[:1], [learner], store=store, fresh=True)
+    assert (fresh.made["reused"], fits(log)) == (0, 3)
+    assert compare(targets, [learner], store=store).made["reused"] == 2
+
+
+def test_failed_cells_are_computed_again_on_request(targets, log, tmp_path):
+    learner, store = _Logging(log=str(log)), tmp_path / "runs.sqlite"
+    broken = log.with_suffix(".broken")
+    broken.touch()
+    assert compare(targets[:1], [learner], store=store).cells[0].status == "failed"
+    broken.unlink()
+    assert compare(targets[:1], [learner], store=store).cells[0].status == "failed"
+    assert fits(log) == 1
+    assert compare(targets[:1], [learner], store=store, retry_failed=True).cells[0].status == "done"
+    assert compare(targets[:1], [learner], store=store, retry_failed=True).made["reused"] == 1
+    assert fits(log) == 2
+
+
+@dataclass(frozen=True)
+class _Sleepy(KnownPart):
+    seconds: float = 1.0
+
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        time.sleep(self.seconds)
+        return super().fit(oracle, rng=rng, truth=truth, progress=progress)
+
+
+def test_more_time_runs_again_what_timed_out(targets, tmp_path):
+    store = tmp_path / "runs.sqlite"
+    run = lambda timeout: compare(targets[:1], [_Sleepy()], store=store, timeout=timeout)  # noqa: E731
+    assert run(0.1).cells[0].status == "timed out"
+    assert run(0.1).made["reused"] == 1
+    assert run(0.2).made["reused"] == 0
+    assert run(None).cells[0].status == "done"
+    assert run(0.1).cells[0].status == "done"
+
+
+def test_a_store_that_fills_up_ends_the_run_and_loses_nothing(targets, tmp_path):
+    with RunStore(tmp_path / "runs.sqlite") as store:
+        pages = store._database.execute("PRAGMA page_count").fetchone()[0]
+        store._database.execute(f"PRAGMA max_page_count = {pages + 6}")
+        with pytest.warns(RuntimeWarning, match="disk is full"):
+            cut = compare(targets, "linear,known-part", seeds=6, store=store)
+        assert "disk is full" in cut.made["interrupted"]
+        kept = len(store.cells())
+        assert 0 < kept <= len(cut.cells) < 24
+        store._database.execute("PRAGMA max_page_count = 1000000")
+        whole = compare(targets, "linear,known-part", seeds=6, store=store)
+    assert whole.made["reused"] == kept
+    assert whole.without_seconds() == compare(targets, "linear,known-part", seeds=6).without_seconds()
+
+
+def test_learners_of_the_caller_stand_beside_the_named_ones(targets):
+    results = compare(targets[:1], [Newton(m=2), Newton(m=1, work=100), "linear"])
+    assert [learner.name for learner in results.learners] == ["newton", "newton-2", "linear"]
+    assert results.cell(targets[0].name, "newton")[0].outcome == "EXACT"
+    assert results.learners[1].parameters["m"] == 1
+
+
+def test_targets_of_one_title_carry_their_names():
+    pair = [nice_target(heads=2, tokens=2, dim=4, sigma=sigma, name=f"sigma-{sigma}") for sigma in (1.0, 2.0)]
+    titles = [target.title for target in compare(pair, KnownPart()).targets]
+    assert titles == ["sigma-1.0: Nice, 2 heads, 2 tokens", "sigma-2.0: Nice, 2 heads, 2 tokens"]
+
+
+def test_targets_come_from_files(targets, tmp_path):
+    path = tmp_path / f"{targets[0].name}.safetensors"
+    save_target(path, targets[0])
+    one, two = (compare([given], "linear") for given in (path, targets[0]))
+    assert one.cells[0].unknown_part_error == two.cells[0].unknown_part_error
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_joblib_decides_how_many_cells_run_at_once(targets, workers, log):
+    with parallel_config(n_jobs=workers):
+        compare(targets, [_Named(log=str(log))], seeds=2)
+    assert len(set(log.read_text(encoding="utf-8").split())) == workers
+
+
+@dataclass(frozen=True)
+class _Named(KnownPart):
+    """Leaves the number of its process in a file."""
+
+    log: str = ""
+
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        import os
+
+        with open(self.log, "a", encoding="utf-8") as file:
+            file.write(f"{os.getpid()}\n")
+        time.sleep(1.5)  # long enough for another process to start beside it
+        return super().fit(oracle, rng=rng, truth=truth, progress=progress)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"timeout": 0.0}, "timeout is 0.0"),
+        ({"timeout": 1.0, "isolated": False}, "needs isolated=True"),
+        ({"jobs": 0}, "jobs is 0"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"preset": "slow"}, "quick or full"),
+        ({"learners": "nobody"}, "'nobody' is no learner"),
+        ({"learners": []}, "No learner is given"),
+        ({"learners": [KnownPart]}, "is no learner"),
+        ({"targets": [3]}, "A target is a int"),
+    ],
+)
+def test_wrong_input_is_a_sentence(targets, options, words):
+    with pytest.raises(ValueError, match=words):
+        compare(**{"targets": targets[:1], "learners": "linear"} | options)

@@ -1,0 +1,137 @@
+"""Cells of a run store as a CSV, JSON or Parquet file."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from arena._fields import for_spreadsheet
+from arena.store import StoredCell
+from attention.files import write_whole
+
+__all__ = ["EXPORTS", "export_cells", "flat"]
+
+
+def export_cells(path: str | Path, cells: Sequence[StoredCell]) -> None:
+    """Write cells to a file whose ending says the format.
+
+    Parameters
+    ----------
+    path : path
+        The file, ending in .csv, .json (which holds the traces too) or .parquet (which needs pyarrow).
+    cells : sequence of StoredCell
+        What to write, one row each.
+
+    Raises
+    ------
+    ValueError
+        If the ending is another.
+    ImportError
+        If pyarrow is needed and absent.
+    OSError
+        If the file cannot be written; then the one that was there stays.
+    """
+    path = Path(path)
+    if path.suffix not in EXPORTS:
+        raise ValueError(f"{path} ends in {path.suffix or 'nothing'}: {', '.join(EXPORTS)} are the formats.")
+    write_whole(path, EXPORTS[path.suffix](cells))
+
+
+def flat(stored: StoredCell) -> dict[str, Any]:
+    """A cell as one row: its own fields, the target's and the learner's, and when it was computed with what."""
+    cell = asdict(stored.cell)
+    trace = cell.pop("trace")
+    target = {f"target_{name}": getattr(stored.target, name) for name in _OF_TARGET}
+    return (
+        cell
+        | target
+        | {
+            "learner_title": stored.learner.title,
+            "finished": stored.finished,
+            "timeout": stored.timeout,
+            "versions": stored.versions,
+            "parameters": stored.learner.parameters,
+            "trace": trace,
+            "key": stored.key,
+        }
+    )
+
+
+_OF_TARGET = ("title", "kind", "hard", "heads", "tokens", "dim", "seed")
+_NAMES = (
+    *("target", "learner", "seed", "status", "message", "outcome", "outcome_text", "succeeded"),
+    *("relative_error", "unknown_part_error", "theta_error", "w_error", "examples_used", "seconds"),
+    *(f"target_{name}" for name in _OF_TARGET),
+    *("learner_title", "finished", "timeout", "versions", "parameters", "key"),
+)
+
+
+def _csv(cells: Sequence[StoredCell]) -> bytes:
+    out = io.StringIO()
+    # lines end as RFC 4180 has it; and what is in the ending is quoted in a field, a lone carriage return too
+    writer = csv.DictWriter(out, _NAMES, lineterminator="\r\n", extrasaction="ignore")
+    writer.writeheader()
+    for cell in cells:
+        writer.writerow({name: _for_csv(value) for name, value in flat(cell).items()})
+    return out.getvalue().encode()
+
+
+def _for_csv(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return json.dumps(value, sort_keys=True)
+    return for_spreadsheet(value)
+
+
+def _json(cells: Sequence[StoredCell]) -> bytes:
+    rows = [flat(cell) for cell in cells]
+    return json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _parquet(cells: Sequence[StoredCell]) -> bytes:
+    if find_spec("pyarrow") is None:
+        raise ImportError(
+            "Parquet needs pyarrow: install it with pip install pyarrow, or write .csv or .json."
+        )
+    import pyarrow
+    from pyarrow import parquet
+
+    kinds = {
+        "seed": pyarrow.int64(),
+        "succeeded": pyarrow.bool_(),
+        "examples_used": pyarrow.int64(),
+        "target_hard": pyarrow.bool_(),
+        **dict.fromkeys(("target_heads", "target_tokens", "target_dim", "target_seed"), pyarrow.int64()),
+        **dict.fromkeys(
+            ("relative_error", "unknown_part_error", "theta_error", "w_error", "seconds", "timeout"),
+            pyarrow.float64(),
+        ),
+    }
+    schema = pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in _NAMES])
+    rows = [
+        {
+            name: json.dumps(value, sort_keys=True) if isinstance(value, Mapping) else value
+            for name, value in flat(cell).items()
+        }
+        for cell in cells
+    ]
+    try:
+        table = pyarrow.Table.from_pylist(rows, schema=schema)
+    except (OverflowError, pyarrow.ArrowInvalid):
+        raise ValueError(
+            "A whole number does not fit into the 64 bits of Parquet: write .csv or .json."
+        ) from None
+    out = io.BytesIO()
+    parquet.write_table(table, out)
+    return out.getvalue()
+
+
+EXPORTS: Mapping[str, Callable[[Sequence[StoredCell]], bytes]] = {
+    ".csv": _csv,
+    ".json": _json,
+    ".parquet": _parquet,
+}
+"""The formats of `export_cells` by the ending of the file."""

@@ -1,0 +1,114 @@
+"""What a comparison remembers from earlier runs, and what it shares with others that run at the same time."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from arena.execution import CellId, Job
+from arena.identity import cell_key, learner_identity, target_identity
+from arena.results import Cell, LearnerRecord
+from arena.store import RunStore, StoredCell, StoreError
+from arena.students import Effort
+
+__all__ = ["Memory"]
+
+
+class Memory:
+    """The part of a run store that one comparison speaks of; without a store, it remembers nothing.
+
+    Parameters
+    ----------
+    store : RunStore or None
+        Where cells are kept.
+    jobs : sequence of Job
+        All the cells of the comparison.
+    effort : Effort
+        How hard the students try.
+    versions : mapping of str to str
+        Versions of what the numbers depend on.
+    timeout : float or None
+        Seconds a cell may take.
+    """
+
+    def __init__(
+        self,
+        store: RunStore | None,
+        jobs: Sequence[Job],
+        effort: Effort,
+        versions: Mapping[str, str],
+        timeout: float | None,
+    ) -> None:
+        self._store, self._versions, self._timeout = store, dict(versions), timeout
+        self._jobs = {job.id: job for job in jobs}
+        self._effort = effort
+        self.failure: StoreError | None = None
+        """What went wrong with the store while jobs were claimed: `claimed` cannot raise it."""
+        if store is None:
+            self._keys: dict[CellId, str] = {}
+            return
+        targets = {job.target.name: target_identity(job.target) for job in jobs}
+        pairs = {
+            job.id[:2]: (targets[job.target.name], learner_identity(job.student, job.target, effort))
+            for job in jobs
+        }
+        self._keys = {job.id: cell_key(*pairs[job.id[:2]], job.seed, versions) for job in jobs}
+
+    def forget(self, *, everything: bool, failed: bool) -> None:
+        """Remove what is to be computed again: everything, what failed, and always what ran out of a shorter time."""
+        if self._store is None:
+            return
+        stale = [key for key, stored in self._found().items() if everything or self._is_stale(stored, failed)]
+        self._store.forget(stale)
+
+    def recall(self) -> dict[CellId, Cell]:
+        """The cells that are there."""
+        found = self._found()
+        return {which: found[key].cell for which, key in self._keys.items() if key in found}
+
+    def claimed(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Those of the jobs that no other process has or has done, each claimed when it is asked for."""
+        for job in jobs:
+            if self._store is None:
+                yield job
+                continue
+            try:
+                free = self._store.claim(self._keys[job.id])
+            except StoreError as error:  # whoever iterates is in the middle of starting work: it just ends
+                self.failure = error
+                return
+            if free:
+                yield job
+
+    def keep(self, cell: Cell) -> None:
+        """Keep a cell that is done.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be written.
+        """
+        if self._store is None:
+            return
+        which = (cell.target, cell.learner, cell.seed)
+        job = self._jobs[which]
+        self._store.put(
+            self._keys[which],
+            cell,
+            target=job.target.record,
+            learner=self._learner(job),
+            versions=self._versions,
+            timeout=self._timeout,
+        )
+
+    def _found(self) -> dict[str, StoredCell]:
+        return {} if self._store is None else self._store.find(self._keys.values())
+
+    def _is_stale(self, stored: StoredCell, failed: bool) -> bool:
+        if stored.cell.status == "timed out":
+            return failed or self._timeout is None or self._timeout > (stored.timeout or 0.0)
+        return failed and stored.cell.status == "failed"
+
+    def _learner(self, job: Job) -> LearnerRecord:
+        try:
+            learners = [job.student.build(job.target, self._effort)]
+        except Exception:  # the cell says why
+            learners = []
+        return job.student.record(learners)

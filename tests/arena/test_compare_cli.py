@@ -1,0 +1,190 @@
+"""``compare`` as a command: what it keeps, what it says of failures, and disks that do not take what it writes."""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import cloudpickle
+import pytest
+
+import arena.cli.compare
+from arena import STUDENTS, Results, Student, nice_target, save_target
+from arena.cli.main import run
+from upper import KnownPart
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+PROGRAM = [sys.executable, "-c", "from arena.cli import main; main()"]
+FEW = ["--learners", "linear,known-part"]
+
+
+@pytest.fixture
+def cli(capsys):
+    def call(*arguments, status=0):
+        assert run([str(argument) for argument in arguments]) == status
+        return capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def nice(tmp_path):
+    path = tmp_path / "nice.safetensors"
+    save_target(path, nice_target(heads=2, tokens=3, dim=8, seed=1))
+    return path
+
+
+def read(folder):
+    return Results.from_json((folder / "results.json").read_text(encoding="utf-8"))
+
+
+class _Broken(KnownPart):
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        return 1 / 0
+
+
+class _Endless(KnownPart):
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        while True:
+            pass
+
+
+def test_failures_are_status_one_and_lose_nothing(cli, nice, tmp_path, monkeypatch):
+    students = [STUDENTS["known-part"]]
+    students += [
+        Student(kind.__name__, "X", "None.", lambda *_, kind=kind: kind()) for kind in (_Broken, _Endless)
+    ]
+    monkeypatch.setattr(arena.cli.compare, "choose_students", lambda names: students)
+    said = cli("compare", nice, "--timeout", 1, "--out", tmp_path / "r", status=1)
+    assert said.err.count("\n") == 1
+    assert "2 of 3 cells failed" in said.err
+    assert "ZeroDivisionError" in said.err or "Stopped after 1 seconds" in said.err
+    assert [cell.status for cell in read(tmp_path / "r").cells] == ["done", "failed", "timed out"]
+
+
+def test_a_second_run_says_where_its_cells_come_from(cli, nice, tmp_path):
+    assert "--fresh" not in cli("compare", nice, *FEW, "-o", tmp_path / "r").out
+    assert "2 of 2 cells were in" in cli("compare", nice, *FEW, "-o", tmp_path / "r").out
+    assert "--fresh" not in cli("compare", nice, *FEW, "-o", tmp_path / "r", "--fresh").out
+
+
+def test_one_store_serves_several_folders(cli, nice, tmp_path):
+    store = tmp_path / "all.sqlite"
+    cli("compare", nice, *FEW, "-o", tmp_path / "a", "--store", store)
+    said = json.loads(cli("compare", nice, *FEW, "-o", tmp_path / "b", "--store", store, "--json").out)
+    assert (said["made"]["reused"], said["made"]["store"]) == (2, "all.sqlite")
+    assert not (tmp_path / "a" / "runs.sqlite").exists()
+    assert read(tmp_path / "a").cells == read(tmp_path / "b").cells
+
+
+@pytest.mark.parametrize("make", [lambda path: path.write_text("hello"), lambda path: path.mkdir()])
+def test_what_is_no_store_is_one_line(cli, nice, tmp_path, make):
+    make(tmp_path / "runs.sqlite")
+    assert run(["compare", str(nice), *FEW, "-o", str(tmp_path)]) in (1, 2)
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_what_is_no_store_is_left_alone(cli, nice, tmp_path):
+    (tmp_path / "runs.sqlite").write_text("hello")
+    said = cli("compare", nice, *FEW, "-o", tmp_path, status=2)
+    assert "no run store" in said.err
+    assert said.err.count("\n") == 1
+    assert (tmp_path / "runs.sqlite").read_text() == "hello"
+
+
+def _without_privilege():
+    """Root loses the right to write anywhere: mode bits count for it too."""
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+
+
+posix = pytest.mark.skipif(sys.platform != "linux", reason="mode bits of Linux")
+
+
+def command(*arguments):
+    done = subprocess.run(
+        [*PROGRAM, *map(str, arguments)], capture_output=True, text=True, preexec_fn=_without_privilege
+    )
+    assert done.stderr.count("\n") == (1 if done.returncode else 0), done.stderr
+    return done
+
+
+@posix
+def test_a_read_only_folder_is_one_line_before_any_work(nice, tmp_path):
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o500)
+    done = command("compare", nice, *FEW, "-o", folder)
+    assert done.returncode == 1
+    assert "Nothing can be written in" in done.stderr
+    assert list(folder.iterdir()) == []
+
+
+@posix
+def test_a_read_only_store_is_one_line_and_can_be_listed(cli, nice, tmp_path):
+    folder = tmp_path / "locked"
+    cli("compare", nice, *FEW, "-o", folder)
+    for file in folder.glob("runs.sqlite*"):
+        file.chmod(0o400)
+    folder.chmod(0o500)
+    try:
+        done = command("compare", nice, *FEW, "-o", tmp_path / "other", "--store", folder / "runs.sqlite")
+        assert done.returncode == 1
+        assert "read-only" in done.stderr
+        listed = command("runs", folder / "runs.sqlite")
+        assert listed.returncode == 0
+        assert "2 cells in" in listed.stdout
+    finally:
+        folder.chmod(0o700)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 300 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = [shutil.which("mount") or "mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", folder]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(nice, tmp_path, small_disk):
+    options = [
+        "compare",
+        nice,
+        *FEW,
+        "--seeds",
+        60,
+        "--store",
+        small_disk / "runs.sqlite",
+        "-o",
+        tmp_path / "r",
+    ]
+    done = command(*options)
+    assert done.returncode == 1
+    assert "disk is full" in done.stderr
+    assert "Error on the unknown part" in done.stdout
+    listed = command("runs", small_disk / "runs.sqlite", "--json")
+    kept = len(json.loads(listed.stdout))
+    assert 0 < kept < 120
+    assert len(read(tmp_path / "r").cells) >= kept
+    os.sync()
+    shutil.copyfile(small_disk / "runs.sqlite", tmp_path / "moved.sqlite")
+    if (small_disk / "runs.sqlite-wal").exists():
+        shutil.copyfile(small_disk / "runs.sqlite-wal", tmp_path / "moved.sqlite-wal")
+    done = command(*options[:-3], tmp_path / "moved.sqlite", "-o", tmp_path / "r")
+    assert done.returncode == 0
+    assert f"{kept} of 120 cells were in" in done.stdout
+
+
+def test_a_full_disk_for_the_page_is_one_line_after_the_table(nice, tmp_path, small_disk):
+    (small_disk / "fill").write_bytes(b"\0" * 250_000)
+    done = command("compare", nice, *FEW, "--store", tmp_path / "runs.sqlite", "-o", small_disk)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Error on the unknown part" in done.stdout

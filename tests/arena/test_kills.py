@@ -1,0 +1,103 @@
+"""A comparison that is killed, told to end, or interrupted goes on where it was, and its table is the same."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from arena import Results, RunStore, nice_target, parity_target, save_target
+
+ROOT = Path(__file__).parents[2]
+SPEC = importlib.util.spec_from_file_location("kills", ROOT / "benchmarks" / "kills.py")
+kills = importlib.util.module_from_spec(SPEC)
+sys.modules["kills"] = kills  # a dataclass looks its module up
+SPEC.loader.exec_module(kills)
+PROGRAM = [sys.executable, "-c", "from arena.cli import main; main()"]
+LEARNERS = ["--learners", "newton,linear,known-part,elimination"]
+
+
+def test_three_killed_comparisons_resume_to_the_uninterrupted_table(capsys):
+    found = kills.run_kills(3, seed=5, seeds=3)
+    assert all(one.good for one in found), found
+    # moments before the first cell prove little
+    assert any(0 < one.kept < one.total for one in found), found
+
+
+@pytest.fixture
+def folder(tmp_path):
+    save_target(tmp_path / "nice.safetensors", nice_target(heads=2, tokens=2, dim=16, seed=1))
+    save_target(tmp_path / "parity.safetensors", parity_target(heads=2, dim=24, seed=2))
+    return tmp_path
+
+
+def start(folder, *options):
+    command = [
+        *PROGRAM,
+        "compare",
+        "nice.safetensors",
+        "parity.safetensors",
+        *LEARNERS,
+        "-o",
+        "out",
+        *options,
+    ]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_cells(folder, number):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (folder / "out" / "runs.sqlite").exists():
+            with RunStore(folder / "out" / "runs.sqlite") as store:
+                if len(store.cells()) >= number:
+                    return
+        time.sleep(0.02)
+    raise AssertionError("no cell was done in a minute")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_signal_ends_it_with_one_line_and_its_table(folder, name, jobs):
+    process = start(folder, "--jobs", jobs, "--seeds", "3")
+    wait_for_cells(folder, 3)
+    process.send_signal(getattr(signal, name))
+    out, error = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert error.count("\n") == 1, error
+    assert error.startswith("attention-bounds: Interrupted: ")
+    assert "of 24 cells are done and kept" in error
+    assert "Error on the unknown part" in out
+    written = Results.from_json((folder / "out" / "results.json").read_text(encoding="utf-8"))
+    assert 3 <= len(written.cells) < 24
+    assert written.made["interrupted"] == "by hand"
+    assert (folder / "out" / "index.html").exists()
+
+
+def test_two_comparisons_on_one_store_share_the_work(folder):
+    processes = [start(folder, "--jobs", "1", "--seeds", "4", "--json") for _ in range(2)]
+    said = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    first, second = (Results.from_json(out) for out, _ in said)
+    assert first.without_seconds() == second.without_seconds()
+    assert [one.seconds for one in first.cells] == [one.seconds for one in second.cells]  # computed once
+    with RunStore(folder / "out" / "runs.sqlite") as store:
+        assert len(store.cells()) == len(first.cells) == 2 * 4 * 4
+
+
+def test_a_second_comparison_takes_over_what_a_killed_one_was_at(folder):
+    process = start(folder, "--jobs", "2", "--seeds", "3")
+    wait_for_cells(folder, 1)
+    process.kill()
+    process.communicate()
+    again = start(folder, "--jobs", "2", "--seeds", "3", "--json")
+    out, error = again.communicate(timeout=60)
+    assert again.returncode == 0, error
+    assert json.loads(out)["made"]["reused"] >= 1
+    assert len(Results.from_json(out).cells) == 24
