@@ -3,7 +3,9 @@
 import argparse
 from pathlib import Path
 
+from benchmarks.kills import run_kills
 from benchmarks.learners import run_learners
+from benchmarks.overhead import run_overhead
 
 
 def main() -> None:
@@ -13,6 +15,17 @@ def main() -> None:
     learners.add_argument("--targets", type=int, default=3, help="targets a case")
     learners.add_argument("--json", type=Path, help="where to write the figures")
     learners.set_defaults(run=lambda given: run_learners(given.targets, given.json))
+    kills = commands.add_parser("kills", help="comparisons killed at random moments and resumed")
+    kills.add_argument("--times", type=int, default=20, help="how many")
+    kills.add_argument("--seed", type=int, default=0, help="seed of the moments")
+    kills.add_argument("--json", type=Path, help="where to write what came of each")
+    kills.set_defaults(run=lambda given: run_kills(given.times, seed=given.seed, out=given.json))
+    overhead = commands.add_parser(
+        "overhead", help="what the arena and its store add to the learners' own time"
+    )
+    overhead.add_argument("--turns", type=int, default=3, help="runs of each kind, in turn")
+    overhead.add_argument("--json", type=Path, help="where to write the figures")
+    overhead.set_defaults(run=lambda given: run_overhead(given.turns, given.json))
     given = parser.parse_args()
     given.run(given)
 

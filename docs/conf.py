@@ -1,13 +1,17 @@
-"""Sphinx configuration: API reference from the docstrings, everything else from the files of this folder."""
+"""Sphinx configuration: API reference from the docstrings, tutorials run as they stand, the rest from this folder."""
 
+import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # for drawings.py
 
 project = "attention-bounds"
 author = "The attention-bounds authors"
 version = release = installed_version("attention-bounds")
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.mathjax", "numpydoc"]
-exclude_patterns = ["_build"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.mathjax", "numpydoc", "sphinx_gallery.gen_gallery"]
+exclude_patterns = ["_build", "tutorials"]
 html_theme = "pydata_sphinx_theme"
 html_title = "attention-bounds"
 html_show_sourcelink = False
@@ -17,6 +21,21 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 default_role = "code"
+
+sphinx_gallery_conf = {
+    "examples_dirs": "tutorials",
+    "gallery_dirs": "gallery",
+    "within_subsection_order": "FileNameSortKey",
+    "image_scrapers": ("drawings.scrape_drawings",),
+    "capture_repr": ("_repr_html_", "__repr__"),
+    "ignore_repr_types": r"arena\.drawing\.Drawing",
+    "reset_modules": (),
+    "abort_on_example_error": True,
+    "run_stale_examples": True,  # a page shows what the code of today prints
+    "write_computation_times": False,
+    "min_reported_time": 3600,
+    "show_signature": False,
+}
 
 
 def _norms_are_not_substitutions(app, what, name, obj, options, lines):

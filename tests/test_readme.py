@@ -24,7 +24,8 @@ def test_commands_print_what_the_page_says():
 
 
 @pytest.mark.bad_input  # the contract tries wrong input
-def test_python_runs(text):
+def test_python_runs(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # it writes files
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
     for block in blocks:
