@@ -217,7 +217,7 @@ def _drawable(points: Sequence[_Point], least: float) -> list[_Point]:
 
 def _frame(axes: Any, results: Results, against: str, points: Sequence[_Point]) -> None:
     """Axes, grid and the line of those who know only what is known in advance."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
     # one range of errors for every target: a curve that falls and one that does not are told apart at sight
     errors = [y for cell in results.cells for _, y in _points(cell, "examples")] or [1.0]
@@ -238,7 +238,7 @@ def _frame(axes: Any, results: Results, against: str, points: Sequence[_Point]) 
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda x, _: _time(x) if against == "seconds" else short_count(x).replace(".0", ""))
     )
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_minor_locator(NullLocator())  # ticks have no length here: looking for minor ones is lost time
     axes.tick_params(which="both", length=0)
     axes.tick_params(axis="both", labelsize=9.5)
     axes.grid(visible=True, which="major", color=FAINT, alpha=0.22, linewidth=0.7)

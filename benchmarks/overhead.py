@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -13,62 +14,72 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 # every cell of the quick comparison, one after the other, with nothing around it but the measuring of its error
 _BARE = """
-import time
 from arena import PRESETS, STUDENTS, preset_targets, run_cell
-cells = [(target, student) for target in preset_targets() for student in STUDENTS.values()]
-began = time.perf_counter()
-for target, student in cells:
-    run_cell(target, student, 0, PRESETS["quick"])
-print(time.perf_counter() - began)
+for target in preset_targets():
+    for student in STUDENTS.values():
+        run_cell(target, student, 0, PRESETS["quick"])
 """
-# the same through `compare`, with isolated processes, without and with a store
 _COMPARE = """
-import sys, time
+import sys
 from arena import compare
-began = time.perf_counter()
 compare(jobs=1, store=sys.argv[1] or None)
-print(time.perf_counter() - began)
 """
+_KINDS = {
+    "bare": "the bare cells, one after the other",
+    "compare": "isolated processes",
+    "store": "and the run store",
+    "command": "and table, figures, page: the whole command",
+}
 
 
-def run_overhead(turns: int = 3, out: Path | None = None) -> dict[str, float]:
+def run_overhead(turns: int = 3, out: Path | None = None) -> dict[str, dict[str, float]]:
     """Time the quick comparison bare, through `compare`, with the store, and as a command; print the ratios.
 
-    One job, one thread, the kinds in turn, medians over `turns`.
+    Each is a program of its own from start to end, with one job and one thread; they run in turn, and medians are
+    compared, of the seconds on the clock and of those on the processor, which other work on the machine changes less.
     """
-    seconds: dict[str, list[float]] = {"bare": [], "compare": [], "store": [], "command": []}
+    seconds: dict[str, dict[str, list[float]]] = {kind: {"clock": [], "processor": []} for kind in _KINDS}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for turn in range(turns):
-            seconds["bare"].append(float(_python(folder, "-c", _BARE)))
-            seconds["compare"].append(float(_python(folder, "-c", _COMPARE, "")))
-            seconds["store"].append(float(_python(folder, "-c", _COMPARE, f"{turn}.sqlite")))
-            began = time.perf_counter()
-            main = "from arena.cli import main; main()"
-            _python(folder, "-c", main, "compare", "--jobs", "1", "-o", f"results-{turn}")
-            seconds["command"].append(time.perf_counter() - began)
-            print(", ".join(f"{kind} {times[-1]:.2f} s" for kind, times in seconds.items()), flush=True)
-    medians = {kind: statistics.median(times) for kind, times in seconds.items()}
-    overhead = {kind: median / medians["bare"] - 1 for kind, median in medians.items() if kind != "bare"}
-    words = {
-        "compare": "isolated processes",
-        "store": "and the run store",
-        "command": "and loading, table, page: the whole command",
+            programs = {
+                "bare": (_BARE,),
+                "compare": (_COMPARE, ""),
+                "store": (_COMPARE, f"{turn}.sqlite"),
+                "command": (
+                    "from arena.cli import main; main()",
+                    *("compare", "--jobs", "1", "-o", f"results-{turn}"),
+                ),
+            }
+            for kind, arguments in programs.items():
+                clock, processor = _time(folder, *arguments)
+                seconds[kind]["clock"].append(clock)
+                seconds[kind]["processor"].append(processor)
+                print(f"{turn + 1}. {kind:8} {clock:6.2f} s, {processor:6.2f} s of processor", flush=True)
+    medians = {
+        kind: {how: statistics.median(times) for how, times in both.items()} for kind, both in seconds.items()
     }
-    for kind, share in overhead.items():
-        print(f"{words[kind]:45} {100 * share:+.1f} % of the bare cells' {medians['bare']:.1f} s")
+    overhead: dict[str, dict[str, float]] = {}
+    for kind, words in _KINDS.items():
+        ratios = {how: medians[kind][how] / medians["bare"][how] - 1 for how in ("clock", "processor")}
+        overhead[kind] = ratios
+        print(
+            f"{words:45} {ratios['clock']:+7.1%} on the clock, {ratios['processor']:+7.1%} on the processor"
+        )
     if out is not None:
         out.write_text(json.dumps({"seconds": seconds, "overhead": overhead}, indent=1), encoding="utf-8")
     return overhead
 
 
-def _python(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments],
+def _time(folder: Path, *arguments: str) -> tuple[float, float]:
+    """Seconds on the clock, and on the processor for a program and all that it started."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", *arguments],
         cwd=folder,
         env=os.environ | _ONE_THREAD,
         check=True,
-        stdout=subprocess.PIPE,
-        text=True,
+        stdout=subprocess.DEVNULL,
     )
-    return done.stdout
+    clock, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return clock, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
