@@ -22,6 +22,7 @@ from arena.students import Effort, Student, as_students, choose_effort
 from arena.targets import Target, load_target, preset_targets
 from attention import Learner
 from attention._arrays import count, non_negative
+from attention.errors import FileFormatError
 
 __all__ = ["compare", "versions"]
 
@@ -124,6 +125,7 @@ def compare(
             store = stack.enter_context(RunStore(store))
         stack.enter_context(workers(jobs, isolated=isolated))
         memory = Memory(store, work, effort, made["versions"], timeout)
+        stack.callback(memory.give_back)
         memory.forget(everything=fresh, failed=retry_failed)
         cells = memory.recall()
         if store is not None:
@@ -135,7 +137,7 @@ def compare(
             _run(work, cells, memory, effort, timeout, isolated, tell)
         except KeyboardInterrupt:
             made["interrupted"] = "by hand"
-        except StoreError as error:
+        except (StoreError, FileFormatError) as error:
             made["interrupted"] = str(error)
             warnings.warn(f"{error} The comparison ended with what it had.", RuntimeWarning, stacklevel=2)
         except WorkersLostError as error:

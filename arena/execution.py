@@ -1,5 +1,6 @@
 """Cells computed in parallel, on this machine or on a cluster, each in a process that nothing else depends on."""
 
+import secrets
 import warnings
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -67,7 +68,8 @@ def run_jobs(
     `workers`, decides how many cells run at once, and where.
     """
     parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
-    cells = parallel(_call(job, effort, timeout, isolated) for job in jobs)
+    group = secrets.token_hex(8)
+    cells = parallel(_call(job, effort, timeout, isolated, group) for job in jobs)
     try:
         while True:
             try:
@@ -78,7 +80,7 @@ def run_jobs(
                 raise WorkersLostError(_first_line(error)) from error
             yield cell
     finally:
-        end_processes()  # first, or whoever waits for a cell would keep the workers from ending
+        end_processes(group)  # first, or whoever waits for a cell would keep the workers from ending
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # joblib's, that not all cells were waited for
             cells.close()
@@ -100,7 +102,7 @@ def workers(jobs: int | None, *, isolated: bool = True) -> Iterator[None]:
         yield
 
 
-def _call(job: Job, effort: Effort, timeout: float | None, isolated: bool) -> object:
+def _call(job: Job, effort: Effort, timeout: float | None, isolated: bool, group: str) -> object:
     if not isolated:
         return delayed(run_cell)(job.target, job.student, job.seed, effort)
     # packed here once: workers pass the bytes on, and clusters do not spread them as data that could be lost
@@ -108,12 +110,12 @@ def _call(job: Job, effort: Effort, timeout: float | None, isolated: bool) -> ob
         packed = pack(run_cell, job.target, job.student, job.seed, effort)
     except IsolationError as error:
         return delayed(_failed)(job.id, f"{error}; isolated=False runs it in this process.")
-    return delayed(_run_apart)(job.id, packed, timeout)
+    return delayed(_run_apart)(job.id, packed, timeout, group)
 
 
-def _run_apart(which: CellId, packed: bytes, timeout: float | None) -> Cell:
+def _run_apart(which: CellId, packed: bytes, timeout: float | None, group: str) -> Cell:
     try:
-        return run_isolated(packed, timeout=timeout)
+        return run_isolated(packed, timeout=timeout, group=group)
     except TimeoutError as error:
         return Cell(*which, "timed out", message=_sentence(str(error)))
     except EndedError:

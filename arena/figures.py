@@ -238,7 +238,9 @@ def _frame(axes: Any, results: Results, against: str, points: Sequence[_Point]) 
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda x, _: _time(x) if against == "seconds" else short_count(x).replace(".0", ""))
     )
-    axes.xaxis.set_minor_locator(NullLocator())  # ticks have no length here: looking for minor ones is lost time
+    axes.xaxis.set_minor_locator(
+        NullLocator()
+    )  # ticks have no length here: looking for minor ones is lost time
     axes.tick_params(which="both", length=0)
     axes.tick_params(axis="both", labelsize=9.5)
     axes.grid(visible=True, which="major", color=FAINT, alpha=0.22, linewidth=0.7)

@@ -1,12 +1,14 @@
 """What a comparison remembers from earlier runs, and what it shares with others that run at the same time."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from arena.execution import CellId, Job
 from arena.identity import cell_key, learner_identity, target_identity
 from arena.results import Cell, LearnerRecord
 from arena.store import RunStore, StoredCell, StoreError
 from arena.students import Effort
+from attention.errors import FileFormatError
 
 __all__ = ["Memory"]
 
@@ -39,7 +41,8 @@ class Memory:
         self._store, self._versions, self._timeout = store, dict(versions), timeout
         self._jobs = {job.id: job for job in jobs}
         self._effort = effort
-        self.failure: StoreError | None = None
+        self._claimed: set[str] = set()
+        self.failure: StoreError | FileFormatError | None = None
         """What went wrong with the store while jobs were claimed: `claimed` cannot raise it."""
         if store is None:
             self._keys: dict[CellId, str] = {}
@@ -71,10 +74,12 @@ class Memory:
                 continue
             try:
                 free = self._store.claim(self._keys[job.id])
-            except StoreError as error:  # whoever iterates is in the middle of starting work: it just ends
+            except (StoreError, FileFormatError) as error:
+                # whoever iterates is in the middle of starting work: it just ends
                 self.failure = error
                 return
             if free:
+                self._claimed.add(self._keys[job.id])
                 yield job
 
     def keep(self, cell: Cell) -> None:
@@ -97,6 +102,12 @@ class Memory:
             versions=self._versions,
             timeout=self._timeout,
         )
+
+    def give_back(self) -> None:
+        """End the claims of what was begun and not done, so that others, or the next comparison, may do it."""
+        if self._store is not None:
+            with suppress(StoreError, FileFormatError):
+                self._store.give_back(self._claimed)
 
     def _found(self) -> dict[str, StoredCell]:
         return {} if self._store is None else self._store.find(self._keys.values())

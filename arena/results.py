@@ -240,7 +240,7 @@ class Results:
         """The cells as CSV, one line each, traces left out; text a spreadsheet would run is disarmed."""
         names = [item.name for item in fields(Cell) if item.name != "trace"]
         out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
+        writer = csv.writer(out)
         writer.writerow(names)
         for cell in self.cells:
             writer.writerow([for_spreadsheet(getattr(cell, name)) for name in names])

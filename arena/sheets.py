@@ -99,7 +99,7 @@ def _points(cell: Cell) -> list[Sequence[Any]]:
 
 def _csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(out)
     writer.writerow(names)
     writer.writerows([for_spreadsheet(value) for value in row] for row in rows)
     return out.getvalue()

@@ -228,18 +228,19 @@ class RunStore:
             self._database.executemany("DELETE FROM cells WHERE key = ?", [(key,) for key in keys])
 
     def claim(self, key: str) -> bool:
-        """Claim a cell for this process; False when another live process has it, or it is there by now.
+        """Claim a cell; False when it is claimed already, here or by another live process, or is there by now.
 
         Notes
         -----
         A claim is renewed in the background. It ends with `put`, with `close`, and with its process: at once where
         the process was on this machine, after a minute otherwise.
         """
-        with self._writing():
-            if self._database.execute("SELECT 1 FROM cells WHERE key = ?", (key,)).fetchone():
+        # whoever waits for another process asks often: it must not lock the file to hear no
+        with self._reading():
+            if not self._is_free(key):
                 return False
-            held = self._database.execute("SELECT * FROM claims WHERE key = ?", (key,)).fetchone()
-            if held is not None and held["owner"] != self._owner and _is_alive(held):
+        with self._writing():
+            if not self._is_free(key):
                 return False
             row = (key, self._owner, platform.node(), os.getpid(), time.time())
             self._database.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?)", row)
@@ -247,6 +248,12 @@ class RunStore:
             self._renewing = threading.Thread(target=self._renew, daemon=True)
             self._renewing.start()
         return True
+
+    def _is_free(self, key: str) -> bool:
+        if self._database.execute("SELECT 1 FROM cells WHERE key = ?", (key,)).fetchone():
+            return False
+        held = self._database.execute("SELECT * FROM claims WHERE key = ?", (key,)).fetchone()
+        return held is None or not _is_alive(held)
 
     def give_back(self, keys: Iterable[str]) -> None:
         """End claims of this process."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -167,15 +167,14 @@ def as_students(
     """
     if learners is None or isinstance(learners, str):
         return choose_students(learners)
-    given: Any = [learners] if isinstance(learners, Student) or hasattr(learners, "fit") else learners
+    one = isinstance(learners, Student) or hasattr(learners, "fit") or not isinstance(learners, Iterable)
+    given: list[Any] = [learners] if one else list(learners)  # type: ignore[arg-type]
+    given = [each for item in given for each in (choose_students(item) if isinstance(item, str) else [item])]
+    taken = {item.name for item in given if isinstance(item, Student)}  # who has a name keeps it
     students: list[Student] = []
-    for learner in given:
-        if isinstance(learner, str):
-            students += choose_students(learner)
-        elif isinstance(learner, Student):
-            students.append(learner)
-        else:
-            students.append(_student_of(learner, taken={student.name for student in students}))
+    for item in given:
+        students.append(item if isinstance(item, Student) else _student_of(item, taken=taken))
+        taken.add(students[-1].name)
     if not students:
         raise ValueError(f"No learner is given: name some of {', '.join(STUDENTS)}, or give learners.")
     return students

@@ -109,7 +109,12 @@ def _ended_politely() -> Iterator[None]:
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # one that is ignored stays so: that is how nohup keeps a command going
+    names = [
+        name
+        for name in ("SIGTERM", "SIGHUP")
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) not in (signal.SIG_IGN, None)
+    ]
     before = {name: signal.signal(getattr(signal, name), interrupt) for name in names}
     try:
         yield

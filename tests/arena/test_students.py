@@ -1,0 +1,143 @@
+"""Students of what a caller gives: names, learners that are set up, students."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from arena import PRESETS, STUDENTS, Student, compare, nice_target
+from arena.students import as_students, choose_effort, choose_students
+from upper import KnownPart, LinearBaseline, Newton
+
+
+def _names(learners):
+    return [student.name for student in as_students(learners)]
+
+
+def test_all_of_them_by_default():
+    assert as_students() == as_students(None) == list(STUDENTS.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("newton", ["newton"]),
+        ("newton,adam", ["newton", "adam"]),
+        (" adam , newton,, adam ", ["adam", "newton"]),
+        (["newton", "adam"], ["newton", "adam"]),
+        (("newton,linear", "adam"), ["newton", "linear", "adam"]),
+    ],
+)
+def test_names(given, names):
+    students = as_students(given)
+    assert students == [STUDENTS[name] for name in names]
+
+
+def test_one_learner_and_one_student_stand_for_a_list_of_one():
+    assert _names(Newton(m=2)) == ["newton"]
+    assert as_students(STUDENTS["adam"]) == [STUDENTS["adam"]]
+
+
+def test_learners_of_one_kind_are_numbered():
+    given = [Newton(m=2), Newton(m=3), KnownPart(), Newton(m=2)]
+    assert _names(given) == ["newton", "newton-2", "knownpart", "newton-3"]
+    assert [student.title for student in as_students(given)] == [
+        "Newton",
+        "Newton 2",
+        "KnownPart",
+        "Newton 3",
+    ]
+
+
+def test_a_learner_does_not_take_a_name_that_is_taken():
+    own = Student("newton", "Mine", "None.", lambda target, effort: Newton(m=1))
+    assert _names(["newton", Newton(m=2)]) == ["newton", "newton-2"]
+    assert _names([own, Newton(m=2), LinearBaseline(), "linear"]) == [
+        "newton",
+        "newton-2",
+        "linearbaseline",
+        "linear",
+    ]
+
+
+def test_a_learner_is_the_same_for_every_target_and_effort():
+    learner = Newton(m=2, starts=3)
+    (student,) = as_students([learner])
+    for dim in (4, 5):
+        for effort in PRESETS.values():
+            assert student.build(nice_target(heads=1, tokens=2, dim=dim), effort) is learner
+    assert student.record([learner, learner]).parameters["starts"] == 3
+
+
+def test_a_guarantee_is_said_to_be_the_callers():
+    @dataclass(frozen=True)
+    class Own(KnownPart):
+        """Guesses
+        well.
+
+        More words.
+        """
+
+    (student,) = as_students([Own()])
+    assert student.guarantee == "Set up by the caller. Guesses well."
+    assert (student.name, student.title) == ("own", "Own")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ("nobody", "^'nobody' is no learner: choose among newton, adam"),
+        (["newton", "nobody"], "^'nobody' is no learner"),
+        ("", "^No learner is named"),
+        (" , ", "^No learner is named"),
+        ([], "^No learner is given: name some of newton, adam"),
+        ((), "^No learner is given"),
+        (Newton, "is no learner: a name, or an object with a fit"),
+        ([Newton], "is no learner: a name, or an object with a fit"),
+        ([3], "^3 is no learner"),
+        (3, "^3 is no learner"),
+        ([None], "^None is no learner"),
+        ([["newton"]], r"^\['newton'\] is no learner"),
+    ],
+    ids=repr,
+)
+def test_what_is_no_learner_is_a_sentence(given, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        as_students(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [["known-part", "known-part"], [STUDENTS["known-part"], "linear,known-part"]],
+    ids=["names", "student"],
+)
+def test_two_of_one_name_are_found_before_the_work(given):
+    seen = []
+    with pytest.raises(ValueError, match=r"^Two learners are named 'known-part'"):
+        compare([nice_target(heads=1, tokens=2, dim=4)], given, isolated=False, on_cell=seen.append)
+    assert not seen
+
+
+@pytest.mark.bad_input
+def test_a_learner_that_is_no_dataclass_is_a_sentence():
+    class Plain:
+        def fit(self, oracle, *, rng=None, truth=None, progress=None):
+            raise NotImplementedError
+
+    for given in (Plain(), [Plain()]):
+        with pytest.raises(ValueError, match=r"^A Plain is no dataclass: a learner is a frozen"):
+            as_students(given)
+
+
+def test_presets_by_name():
+    assert choose_effort("quick") is PRESETS["quick"]
+    with pytest.raises(ValueError, match="'slow': quick or full is needed"):
+        choose_effort("slow")
+
+
+def test_choosing_keeps_the_order_given():
+    assert [student.name for student in choose_students("adam,newton")] == ["adam", "newton"]
+
+
+def test_a_learner_named_by_its_caller_makes_way_for_the_one_of_that_name():
+    assert [student.name for student in as_students([Newton(m=2), "newton"])] == ["newton-2", "newton"]
