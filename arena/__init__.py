@@ -4,12 +4,21 @@ from arena.cells import run_cell
 from arena.clusters import cluster
 from arena.compare import compare, versions
 from arena.drawing import Drawing
+from arena.execution import WorkersLostError
 from arena.export import export_cells
 from arena.inspection import Inspection, inspect
-from arena.learned import Learned, learn
+from arena.learned import Learned, UnusedSettingError, learn
 from arena.results import Cell, LearnerRecord, Results, TargetRecord, TracePoint
 from arena.store import RunStore, StoredCell, StoreError
-from arena.students import PRESETS, STUDENTS, Student, choose_students
+from arena.students import (
+    PRESETS,
+    STUDENTS,
+    DoesNotApplyError,
+    Effort,
+    Student,
+    as_students,
+    choose_students,
+)
 from arena.targets import (
     Target,
     checkpoint_target,
@@ -27,7 +36,9 @@ __all__ = [
     "PRESETS",
     "STUDENTS",
     "Cell",
+    "DoesNotApplyError",
     "Drawing",
+    "Effort",
     "Inspection",
     "Learned",
     "LearnerRecord",
@@ -39,6 +50,9 @@ __all__ = [
     "Target",
     "TargetRecord",
     "TracePoint",
+    "UnusedSettingError",
+    "WorkersLostError",
+    "as_students",
     "checkpoint_target",
     "choose_students",
     "cluster",

@@ -6,7 +6,7 @@ from typing import Any
 
 from arena.records import Cell, LearnerRecord, TargetRecord, TracePoint
 
-__all__ = ["FORMAT", "read_comparison"]
+__all__ = ["FORMAT", "read_cell", "read_comparison", "read_learner", "read_target"]
 
 FORMAT = "attention-bounds results 1"
 """The value of the format field."""
@@ -30,19 +30,26 @@ def read_comparison(text: str) -> dict[str, Any]:
     _check_fields("Results", {"made", "targets", "learners", "cells"}, data)
     return {
         "made": data["made"],
-        "targets": tuple(_target(item) for item in _list("targets", data["targets"])),
-        "learners": tuple(_record(LearnerRecord, item) for item in _list("learners", data["learners"])),
-        "cells": tuple(_cell(item) for item in _list("cells", data["cells"])),
+        "targets": tuple(read_target(item) for item in _list("targets", data["targets"])),
+        "learners": tuple(read_learner(item) for item in _list("learners", data["learners"])),
+        "cells": tuple(read_cell(item) for item in _list("cells", data["cells"])),
     }
 
 
-def _target(data: Any) -> TargetRecord:
+def read_target(data: Any) -> TargetRecord:
+    """A target's record from JSON values; ValueError with a sentence otherwise, as for the two below."""
     if isinstance(data, dict) and isinstance(data.get("certificate"), list):
         data = {**data, "certificate": tuple(data["certificate"])}
     return _record(TargetRecord, data)
 
 
-def _cell(data: Any) -> Cell:
+def read_learner(data: Any) -> LearnerRecord:
+    """A learner's record from JSON values."""
+    return _record(LearnerRecord, data)
+
+
+def read_cell(data: Any) -> Cell:
+    """A cell from JSON values."""
     if isinstance(data, dict) and "trace" in data:
         data = {**data, "trace": tuple(_record(TracePoint, point) for point in _list("trace", data["trace"]))}
     return _record(Cell, data)

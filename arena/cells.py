@@ -1,7 +1,6 @@
 """One cell of a comparison: one learner on one target with one seed, under one thread, whatever happens."""
 
 import sys
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -9,6 +8,7 @@ from importlib.util import find_spec
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from arena.identity import target_stream
 from arena.results import Cell, TracePoint
 from arena.students import DoesNotApplyError, Effort, Student
 from arena.targets import Target
@@ -16,6 +16,8 @@ from attention import Fit, Learner
 from attention.learning import Progress
 
 __all__ = ["fit_target", "run_cell", "single_thread"]
+
+_LONGEST_MESSAGE = 2000
 
 
 def run_cell(
@@ -30,12 +32,19 @@ def run_cell(
     try:
         learner = student.build(target, effort)
         fit, measures = fit_target(target, learner, seed, extra=student.extra, progress=progress)
-    except (DoesNotApplyError, ImportError) as error:
-        # not for this target, or an optional dependency is absent
-        return Cell(target.name, student.name, seed, "not applicable", message=str(error))
+        return _done(target, student, seed, fit, measures)
     except Exception as error:  # one learner's failure must not lose the others' results
-        return Cell(target.name, student.name, seed, "failed", message=f"{type(error).__name__}: {error}")
-    return _done(target, student, seed, fit, measures)
+        # not for this target, or the optional dependency it names is absent
+        absent = isinstance(error, ImportError) and bool(student.extra) and find_spec(student.extra) is None
+        status, name = (
+            ("not applicable", "")
+            if absent or isinstance(error, DoesNotApplyError)
+            else (
+                "failed",
+                f"{type(error).__name__}: ",
+            )
+        )
+        return Cell(target.name, student.name, seed, status, message=name + _said(error))
 
 
 def fit_target(
@@ -46,10 +55,10 @@ def fit_target(
     Notes
     -----
     Everything runs under one BLAS thread from three independent streams (the examples, the learner, the measuring)
-    that depend on the target's name and the seed alone.
+    that depend on the seed and on what the target is, not on what it is called or where it lies.
     """
-    name = zlib.crc32(target.name.encode())
-    for_oracle, for_learner, for_truth = (np.random.default_rng([seed, name, stream]) for stream in range(3))
+    which = target_stream(target)
+    for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, stream]) for stream in range(3))
     with single_thread(extra):
         truth = target.ground_truth(rng=for_truth)
         fit = learner.fit(target.oracle(rng=for_oracle), rng=for_learner, truth=truth, progress=progress)
@@ -67,6 +76,15 @@ def single_thread(extra: str = "") -> Iterator[None]:
             torch.set_num_threads(1)
         limits.enter_context(threadpool_limits(limits=1))
         yield
+
+
+def _said(error: Exception) -> str:
+    try:
+        text = str(error)
+    except Exception:  # a learner's exception may be as broken as the learner
+        text = "an error that cannot be printed"
+    text = text.encode("utf-8", "replace").decode("utf-8")  # surrogates have no place in a file
+    return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + " ..."
 
 
 def _done(target: Target, student: Student, seed: int, fit: Fit, measures: dict[str, float]) -> Cell:

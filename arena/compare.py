@@ -19,7 +19,7 @@ from arena.memory import Memory
 from arena.results import Cell, Results
 from arena.store import RunStore, StoreError
 from arena.students import Effort, Student, as_students, choose_effort
-from arena.targets import Target, load_target, preset_targets
+from arena.targets import Target, load_targets, preset_targets, require_path
 from attention import Learner
 from attention._arrays import count, non_negative
 from attention.errors import FileFormatError
@@ -27,11 +27,12 @@ from attention.errors import FileFormatError
 __all__ = ["compare", "versions"]
 
 _VERSIONED = ("attention-bounds", "numpy", "scipy", "torch", "joblib")
+_LONGEST_TIMEOUT = 1e8  # seconds; clocks take no more than a few times that
 _PATIENCE = 0.2  # seconds between looks at what another process is doing
 
 
 def compare(
-    targets: Sequence[Target | str | os.PathLike[str]] | None = None,
+    targets: Sequence[Target | str | os.PathLike[str]] | Target | str | os.PathLike[str] | None = None,
     learners: Sequence[Student | Learner | str] | Student | Learner | str | None = None,
     *,
     preset: str = "quick",
@@ -49,7 +50,7 @@ def compare(
 
     Parameters
     ----------
-    targets : sequence of Target or path, optional
+    targets : Target or path, or sequence of them, optional
         The targets, or files of targets; by default those of `preset_targets`.
     learners : str, Learner or Student, or sequence of them, optional
         Names of `STUDENTS`, learners set up by the caller, or students; by default all of `STUDENTS`.
@@ -108,12 +109,16 @@ def compare(
     jobs = None if jobs is None else count("jobs", jobs)
     if timeout is not None:
         timeout = non_negative("timeout", timeout, strictly=True)
+        if timeout > _LONGEST_TIMEOUT:
+            raise ValueError(f"timeout is {timeout:g} seconds: leave it out to allow a cell all it needs.")
         if not isolated:
             raise ValueError("timeout needs isolated=True: only a process of its own can be stopped.")
-    chosen = preset_targets() if targets is None else _told_apart([_as_target(target) for target in targets])
+    chosen = preset_targets() if targets is None else _told_apart(_as_targets(targets))
     students = as_students(learners)
     made: dict[str, Any] = {"command": command, "preset": preset, "versions": versions(), "seeds": seeds}
     made |= {name: value for name, value in (("jobs", jobs), ("timeout", timeout)) if value is not None}
+    if fresh:
+        made["fresh"] = True
     records = tuple(target.record for target in chosen)
     described = tuple(student.record(_set_up(student, chosen, effort)) for student in students)
     Results(made, records, described, ())  # names that collide are found before the work
@@ -126,7 +131,7 @@ def compare(
         stack.enter_context(workers(jobs, isolated=isolated))
         memory = Memory(store, work, effort, made["versions"], timeout)
         stack.callback(memory.give_back)
-        memory.forget(everything=fresh, failed=retry_failed)
+        memory.disregard(everything=fresh, failed=retry_failed)
         cells = memory.recall()
         if store is not None:
             made |= {"store": Path(store.path).name, "reused": len(cells)}
@@ -192,15 +197,14 @@ def _run(
             time.sleep(_PATIENCE)
 
 
-def _as_target(target: Target | str | os.PathLike[str]) -> Target:
-    if isinstance(target, Target):
-        return target
-    if isinstance(target, str | os.PathLike):
-        return load_target(Path(target))
-    raise ValueError(
-        f"A target is a {type(target).__name__}: a Target (of nice_target, layer_target and the like) or the path "
-        "of a file is needed."
-    )
+def _as_targets(
+    targets: Sequence[Target | str | os.PathLike[str]] | Target | str | os.PathLike[str],
+) -> list[Target]:
+    targets = [targets] if isinstance(targets, Target | str | os.PathLike) else list(targets)
+    if not targets:
+        raise ValueError("No target is given: give some, or none at all for those of preset_targets.")
+    loaded = iter(load_targets([require_path(one) for one in targets if not isinstance(one, Target)]))
+    return [target if isinstance(target, Target) else next(loaded) for target in targets]
 
 
 def _told_apart(targets: Sequence[Target]) -> list[Target]:

@@ -47,5 +47,6 @@ class Drawing:
         path = Path(path)
         if path.suffix.lower() != ".svg":
             raise ValueError(f"{path} does not end in .svg, and a drawing is saved as SVG only: rename it.")
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, self.svg.encode())
         return path

@@ -11,6 +11,7 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.parallel import BACKENDS, DEFAULT_BACKEND, get_active_backend
 
 from arena.cells import run_cell
+from arena.clusters import end_on_workers, on_workers, still_wanted
 from arena.isolation import EndedError, IsolationError, end_processes, pack, run_isolated
 from arena.results import Cell
 from arena.students import Effort, Student
@@ -65,12 +66,17 @@ def run_jobs(
     Notes
     -----
     `joblib.Parallel` is called bare: ``joblib.parallel_config(n_jobs=..., backend=...)`` around the call, or
-    `workers`, decides how many cells run at once, and where.
+    `workers`, decides how many cells run at once, and where. Only the backend of dask is replaced, by the same one
+    held to its workers: see `arena.clusters.on_workers`.
     """
-    parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
+    backend, _ = get_active_backend()
+    cluster = on_workers(backend)
+    where = {} if cluster is None else {"backend": cluster}
+    parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs", **where)
     group = secrets.token_hex(8)
-    cells = parallel(_call(job, effort, timeout, isolated, group) for job in jobs)
+    cells = None
     try:
+        cells = parallel(_call(job, effort, timeout, isolated, group) for job in jobs)
         while True:
             try:
                 cell = next(cells)
@@ -81,9 +87,12 @@ def run_jobs(
             yield cell
     finally:
         end_processes(group)  # first, or whoever waits for a cell would keep the workers from ending
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # joblib's, that not all cells were waited for
-            cells.close()
+        if cells is not None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # joblib's, that not all cells were waited for
+                cells.close()
+        if cluster is not None:
+            end_on_workers(cluster, group)
 
 
 @contextmanager
@@ -115,7 +124,7 @@ def _call(job: Job, effort: Effort, timeout: float | None, isolated: bool, group
 
 def _run_apart(which: CellId, packed: bytes, timeout: float | None, group: str) -> Cell:
     try:
-        return run_isolated(packed, timeout=timeout, group=group)
+        return run_isolated(packed, timeout=timeout, group=group, wanted=still_wanted())
     except TimeoutError as error:
         return Cell(*which, "timed out", message=_sentence(str(error)))
     except EndedError:

@@ -1,6 +1,5 @@
 """Cells of a run store as a CSV, JSON or Parquet file."""
 
-import csv
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from arena._fields import for_spreadsheet
+from arena._csv import csv_text
+from arena.frame import TARGET_COLUMNS
 from arena.store import StoredCell
 from attention.files import write_whole
 
@@ -45,7 +45,7 @@ def flat(stored: StoredCell) -> dict[str, Any]:
     """A cell as one row: its own fields, the target's and the learner's, and when it was computed with what."""
     cell = asdict(stored.cell)
     trace = cell.pop("trace")
-    target = {f"target_{name}": getattr(stored.target, name) for name in _OF_TARGET}
+    target = {f"target_{name}": getattr(stored.target, name) for name in TARGET_COLUMNS}
     return (
         cell
         | target
@@ -61,29 +61,21 @@ def flat(stored: StoredCell) -> dict[str, Any]:
     )
 
 
-_OF_TARGET = ("title", "kind", "hard", "heads", "tokens", "dim", "seed")
 _NAMES = (
     *("target", "learner", "seed", "status", "message", "outcome", "outcome_text", "succeeded"),
     *("relative_error", "unknown_part_error", "theta_error", "w_error", "examples_used", "seconds"),
-    *(f"target_{name}" for name in _OF_TARGET),
+    *(f"target_{name}" for name in TARGET_COLUMNS),
     *("learner_title", "finished", "timeout", "versions", "parameters", "key"),
 )
 
 
 def _csv(cells: Sequence[StoredCell]) -> bytes:
-    out = io.StringIO()
-    # lines end as RFC 4180 has it; and what is in the ending is quoted in a field, a lone carriage return too
-    writer = csv.DictWriter(out, _NAMES, lineterminator="\r\n", extrasaction="ignore")
-    writer.writeheader()
-    for cell in cells:
-        writer.writerow({name: _for_csv(value) for name, value in flat(cell).items()})
-    return out.getvalue().encode()
+    rows = ([_in_one_field(row[name]) for name in _NAMES] for row in map(flat, cells))
+    return csv_text(_NAMES, rows).encode()
 
 
-def _for_csv(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return json.dumps(value, sort_keys=True)
-    return for_spreadsheet(value)
+def _in_one_field(value: Any) -> Any:
+    return json.dumps(value, sort_keys=True) if isinstance(value, Mapping) else value
 
 
 def _json(cells: Sequence[StoredCell]) -> bytes:
@@ -111,13 +103,7 @@ def _parquet(cells: Sequence[StoredCell]) -> bytes:
         ),
     }
     schema = pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in _NAMES])
-    rows = [
-        {
-            name: json.dumps(value, sort_keys=True) if isinstance(value, Mapping) else value
-            for name, value in flat(cell).items()
-        }
-        for cell in cells
-    ]
+    rows = [{name: _in_one_field(value) for name, value in flat(cell).items()} for cell in cells]
     try:
         table = pyarrow.Table.from_pylist(rows, schema=schema)
     except (OverflowError, pyarrow.ArrowInvalid):

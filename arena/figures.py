@@ -21,7 +21,7 @@ from arena.palette import (
 )
 from arena.results import Cell, Results
 from arena.summary import Summary
-from arena.words import in_order, printable, seeds_note, seeds_wanted, short_count, short_error
+from arena.words import family, in_order, printable, seeds_note, seeds_wanted, short_count, short_error
 
 __all__ = ["LEAST_ERROR", "heat_map", "learning_curve"]
 
@@ -77,8 +77,8 @@ def heat_map(results: Results) -> str:
             title = _fold(target.title, 18, lines=2)
             _text(axes, -0.1, top + 0.4, title, ha="right")
             below = top + 0.55 + 0.14 * (1 + title.count("\n"))
-            family = {"color": INK, "weight": "bold"} if target.hard else {"color": FAINT}
-            _text(axes, -0.1, below, "hard" if target.hard else "nice", ha="right", fontsize=8.5, **family)
+            style = {"color": INK, "weight": "bold"} if target.hard else {"color": FAINT}
+            _text(axes, -0.1, below, family(target), ha="right", fontsize=8.5, **style)
             for place, learner in enumerate(learners):
                 _paint(axes, place, top, results.summary(target.name, learner.name), wanted)
         _scale(axes, columns, rows + gap + 0.42)

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 
     from arena.results import Results
 
-__all__ = ["data_frame"]
+__all__ = ["TARGET_COLUMNS", "data_frame"]
 
-_OF_TARGET = ("title", "kind", "hard", "heads", "tokens", "dim", "seed")
+TARGET_COLUMNS = ("title", "kind", "hard", "heads", "tokens", "dim", "seed")
+"""What a row says of its target, in columns whose names begin with ``target_``."""
+
 _TRUTHS = ("succeeded", "target_hard")
 _WHOLE = ("seed", "examples_used", "target_heads", "target_tokens", "target_dim", "target_seed")
 
@@ -28,7 +30,7 @@ def data_frame(results: "Results") -> "pandas.DataFrame":
         if item.name != "trace"
     }
     targets = [results.target(cell.target) for cell in results.cells]
-    columns |= {f"target_{name}": [getattr(target, name) for target in targets] for name in _OF_TARGET}
+    columns |= {f"target_{name}": [getattr(target, name) for target in targets] for name in TARGET_COLUMNS}
     columns["learner_title"] = [results.learner(cell.learner).title for cell in results.cells]
     return pandas.DataFrame(
         {name: pandas.Series(values, dtype=_dtype(name, values)) for name, values in columns.items()}

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from arena._fields import as_plain
-from arena._origin import FROM_CHECKPOINT, describe_inputs
+from arena._origin import FROM_CHECKPOINT, describe_inputs, how_imported
 from arena.results import TargetRecord
-from arena.targets import Target, load_target
+from arena.targets import Target, load_target, require_path
 from attention import AttentionLayer
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
@@ -75,8 +75,10 @@ class Inspection:
             return str(self.conditions)
         one = self.record
         inputs = describe_inputs(one.inputs)
+        # the notes follow one by one
+        how = one.how if self.ranks is None else how_imported(self.made["parameters"])
         parts = [
-            f"{one.title}\n  {one.how}\n  m = {one.heads}, k = {one.tokens}, d = {one.dim}, {inputs}"
+            f"{one.title}\n  {how}\n  m = {one.heads}, k = {one.tokens}, d = {one.dim}, {inputs}"
             + self._about_import()
         ]
         if self.certificate is not None:
@@ -163,7 +165,7 @@ def inspect(
     if isinstance(target, Target):
         if tokens is not None:
             raise ValueError("tokens is given with a Target, which has its own: leave it out.")
-    elif tokens is None and (stored := load_layer(target)).inputs is None:
+    elif tokens is None and (stored := load_layer(require_path(target))).inputs is None:
         # a layer from elsewhere: its conditions need no number of tokens
         if verify:
             raise ValueError("Only a hard instance can be verified: a layer is what its numbers say.")
@@ -172,10 +174,13 @@ def inspect(
     else:
         target = load_target(target, tokens=tokens)
     instance = target.instance
+    conditions = target.conditions
+    if conditions is None or thresholds:
+        conditions = check_conditions(target.layer, tokens=target.record.tokens, thresholds=thresholds)
     imported = target.made.get("generator") == FROM_CHECKPOINT
     return Inspection(
         record=target.record,
-        conditions=check_conditions(target.layer, tokens=target.record.tokens, thresholds=thresholds),
+        conditions=conditions,
         certificate=None if instance is None else instance.certificate,
         verification=_verification(instance) if verify else None,
         realisation_error=None if instance is None else instance.realisation_error,
@@ -187,7 +192,7 @@ def inspect(
 
 def _verification(instance: HardInstance | None) -> ParityVerification | LWRVerification:
     if instance is None:
-        raise ValueError("Only a hard instance can be verified: a nice layer is what its numbers say.")
+        raise ValueError("Only a hard instance can be verified: a layer is what its numbers say.")
     return (verify_lwr_instance if instance.family == "lwr" else verify_parity_instance)(instance, rng=0)
 
 

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 import cloudpickle
@@ -23,7 +23,7 @@ class IsolationError(RuntimeError):
 
 
 class EndedError(IsolationError):
-    """The process was ended by `end_processes`: nobody waits for its answer."""
+    """The process was ended on purpose: nobody waits for its answer."""
 
 
 def pack(function: Callable[..., Any], *arguments: Any) -> bytes:
@@ -40,7 +40,9 @@ def pack(function: Callable[..., Any], *arguments: Any) -> bytes:
         raise IsolationError(f"it cannot be sent to a process of its own: {error}") from None
 
 
-def run_isolated(job: bytes, *, timeout: float | None = None, group: str = "") -> Any:
+def run_isolated(
+    job: bytes, *, timeout: float | None = None, group: str = "", wanted: Callable[[], bool] | None = None
+) -> Any:
     """Make the call that `pack` packed in a process of its own and return what it returns.
 
     Parameters
@@ -51,13 +53,16 @@ def run_isolated(job: bytes, *, timeout: float | None = None, group: str = "") -
         Seconds after which the process is killed, whatever it does; never if None.
     group : str
         What the call belongs to. Calls of two groups never share a process, and `end_processes` ends one group.
+    wanted : callable, optional
+        Asked every second, in another thread, whether anybody waits for the answer; the process is killed if nobody
+        does.
 
     Raises
     ------
     TimeoutError
         If the call took longer.
     EndedError
-        If `end_processes` ended it, or its group before it began.
+        If `end_processes` ended it, or its group before it began, or it was not `wanted` any more.
     IsolationError
         If the process died otherwise, the call raised, or its answer cannot be sent back.
 
@@ -69,7 +74,7 @@ def run_isolated(job: bytes, *, timeout: float | None = None, group: str = "") -
     """
     process = _Process.take(group)
     try:
-        answered, value = process.ask(job, timeout)
+        answered, value = process.ask(job, timeout, wanted)
     except BaseException:
         process.kill()
         raise
@@ -101,6 +106,7 @@ _ALIVE: set["_Process"] = set()
 _IDLE: list["_Process"] = []
 _ENDED: set[str] = set()
 _IDLE_SECONDS = 60.0
+_LOOK_SECONDS = 1.0  # between questions whether a call is wanted
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
@@ -180,7 +186,12 @@ class _Process:
                 return process
             process.kill()  # it died while nobody looked
 
-    def ask(self, job: bytes, timeout: float | None) -> tuple[bool, Any]:
+    def ask(
+        self, job: bytes, timeout: float | None, wanted: Callable[[], bool] | None = None
+    ) -> tuple[bool, Any]:
+        if wanted is not None:
+            with self._ended_when_not(wanted):
+                return self.ask(job, timeout)
         if not self._ready:  # its start is no part of the time allowed
             self._ready = _read(self._popen.stdout) is not None  # type: ignore[arg-type]
         late = threading.Event()
@@ -213,6 +224,25 @@ class _Process:
             return pickle.loads(answer)
         except Exception as error:
             raise IsolationError(f"its answer cannot be read here: {type(error).__name__}: {error}") from None
+
+    @contextlib.contextmanager
+    def _ended_when_not(self, wanted: Callable[[], bool]) -> Iterator[None]:
+        answered = threading.Event()
+
+        def watch() -> None:
+            while not answered.wait(_LOOK_SECONDS):
+                if not wanted():
+                    self.ended = True
+                    self.kill()
+                    return
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            answered.set()
+            thread.join()  # a kill in the last moment must not end the next call
 
     def give_back(self) -> None:
         self._timer = threading.Timer(_IDLE_SECONDS, self._retire)

@@ -177,7 +177,7 @@ def learn(
     if len(students) > 1:
         raise ValueError(f"{len(students)} learners are named: learn runs one; compare runs several.")
     student, effort = students[0], choose_effort(preset)
-    target = target if isinstance(target, Target) else load_target(Path(target))
+    target = target if isinstance(target, Target) else load_target(target)
     settings = {"examples": examples, "work": work, "heads": heads}
     chosen = _changed(student.build(target, effort), settings, student.title)
     fit, measures = fit_target(target, chosen, seed, extra=student.extra, progress=progress)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from arena.execution import CellId, Job
 from arena.identity import cell_key, learner_identity, target_identity
@@ -42,6 +43,7 @@ class Memory:
         self._jobs = {job.id: job for job in jobs}
         self._effort = effort
         self._claimed: set[str] = set()
+        self._old: dict[str, StoredCell] = {}
         self.failure: StoreError | FileFormatError | None = None
         """What went wrong with the store while jobs were claimed: `claimed` cannot raise it."""
         if store is None:
@@ -54,17 +56,23 @@ class Memory:
         }
         self._keys = {job.id: cell_key(*pairs[job.id[:2]], job.seed, versions) for job in jobs}
 
-    def forget(self, *, everything: bool, failed: bool) -> None:
-        """Remove what is to be computed again: everything, what failed, and always what ran out of a shorter time."""
-        if self._store is None:
-            return
-        stale = [key for key, stored in self._found().items() if everything or self._is_stale(stored, failed)]
-        self._store.forget(stale)
+    def disregard(self, *, everything: bool, failed: bool) -> None:
+        """Take what is there now, everything or what failed, as if it were not; it stays until it is replaced."""
+        self._old |= {
+            key: stored
+            for key, stored in self._found().items()
+            if everything or (failed and stored.cell.status in ("failed", "timed out"))
+        }
 
     def recall(self) -> dict[CellId, Cell]:
-        """The cells that are there."""
+        """The cells that are there, those left out that ran out of a shorter time than this comparison allows."""
         found = self._found()
-        return {which: found[key].cell for which, key in self._keys.items() if key in found}
+        self._old |= {key: stored for key, stored in found.items() if self._was_stopped_early(stored)}
+        return {
+            which: replace(found[key].cell, target=which[0])
+            for which, key in self._keys.items()
+            if key in found and not self._is_old(found[key])
+        }
 
     def claimed(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Those of the jobs that no other process has or has done, each claimed when it is asked for."""
@@ -73,7 +81,8 @@ class Memory:
                 yield job
                 continue
             try:
-                free = self._store.claim(self._keys[job.id])
+                key = self._keys[job.id]
+                free = self._store.claim(key, instead_of=self._old.get(key))
             except (StoreError, FileFormatError) as error:
                 # whoever iterates is in the middle of starting work: it just ends
                 self.failure = error
@@ -112,10 +121,14 @@ class Memory:
     def _found(self) -> dict[str, StoredCell]:
         return {} if self._store is None else self._store.find(self._keys.values())
 
-    def _is_stale(self, stored: StoredCell, failed: bool) -> bool:
-        if stored.cell.status == "timed out":
-            return failed or self._timeout is None or self._timeout > (stored.timeout or 0.0)
-        return failed and stored.cell.status == "failed"
+    def _is_old(self, stored: StoredCell) -> bool:
+        old = self._old.get(stored.key)
+        return old is not None and old.finished == stored.finished
+
+    def _was_stopped_early(self, stored: StoredCell) -> bool:
+        if stored.cell.status != "timed out":
+            return False
+        return self._timeout is None or self._timeout > (stored.timeout or 0.0)
 
     def _learner(self, job: Job) -> LearnerRecord:
         try:

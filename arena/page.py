@@ -25,6 +25,7 @@ from arena.results import LearnerRecord, Results, TargetRecord
 from arena.sheets import curves_csv, table_csv
 from arena.summary import BROKEN
 from arena.words import (
+    family,
     findings,
     in_order,
     interruption,
@@ -69,6 +70,7 @@ def render_page(results: Results) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["family"] = family
     script = (_TEMPLATES / "script.js").read_text(encoding="utf-8")
     targets = in_order(results)
     pairs = [
@@ -80,6 +82,8 @@ def render_page(results: Results) -> str:
     made = {key: value for key, value in results.made.items() if key not in ("command", "versions")}
     page = environment.get_template("index.html.j2").render(
         summed_up=_summed_up(results),
+        given=any(family(target) == "given" for target in targets),
+        reused=bool(results.made.get("reused")),
         stopped=interruption(results),
         findings=findings(results),
         meaning=verdict_meaning().capitalize(),
@@ -216,6 +220,9 @@ def _target(results: Results, target: TargetRecord, place: int) -> dict[str, Any
         )
     inputs = {key: value for key, value in target.inputs.items() if isinstance(value, str | int | float)}
     distribution = str(inputs.pop("name", inputs.pop("kind", "")))
+    inner = target.inputs.get("inputs")
+    if isinstance(inner, dict) and "name" in inner:
+        distribution = f"{inner['name']}, {distribution}"
     extra = ", ".join(f"{key} {value}" for key, value in inputs.items() if key not in ("k", "d"))
     columns = _columns(target.certificate)
     return {

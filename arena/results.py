@@ -1,7 +1,5 @@
 """The record of a comparison, kept exactly as JSON, and the ways to look at it: table, figures, page, data frame."""
 
-import csv
-import io
 import json
 import operator
 from collections import Counter
@@ -11,7 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from arena._fields import for_spreadsheet, require_mapping, wrong
+from arena._csv import csv_text
+from arena._fields import require_mapping, wrong
 from arena._reading import FORMAT, read_comparison
 from arena.drawing import Drawing
 from arena.records import Cell, LearnerRecord, TargetRecord, TracePoint
@@ -34,7 +33,7 @@ __all__ = [
 ]
 
 _DATA = "results.json"
-_HOW_STARTED = ("seconds", "command", "jobs", "timeout", "reused", "store")
+_HOW_STARTED = ("seconds", "command", "jobs", "timeout", "fresh", "reused", "store")
 
 
 @dataclass(frozen=True)
@@ -239,12 +238,7 @@ class Results:
     def to_csv(self) -> str:
         """The cells as CSV, one line each, traces left out; text a spreadsheet would run is disarmed."""
         names = [item.name for item in fields(Cell) if item.name != "trace"]
-        out = io.StringIO()
-        writer = csv.writer(out)
-        writer.writerow(names)
-        for cell in self.cells:
-            writer.writerow([for_spreadsheet(getattr(cell, name)) for name in names])
-        return out.getvalue()
+        return csv_text(names, ([getattr(cell, name) for name in names] for cell in self.cells))
 
     def target(self, name: str) -> TargetRecord:
         """The target of that name."""

@@ -1,11 +1,9 @@
 """What a page shows as spreadsheets: the table of every pair, and the curves point by point, as CSV text."""
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from arena._fields import for_spreadsheet
+from arena._csv import csv_text
 from arena.results import Cell, Results
 from arena.words import in_order
 
@@ -40,7 +38,7 @@ def table_csv(results: Results) -> str:
                     summary.message,
                 )
             )
-    return _csv(_TABLE, rows)
+    return csv_text(_TABLE, rows)
 
 
 _TABLE = (
@@ -77,7 +75,7 @@ def curves_csv(results: Results, target: str | None = None) -> str:
         for learner in results.learners:
             for cell in results.cell(one.name, learner.name):
                 rows += _points(cell)
-    return _csv(_CURVES, rows)
+    return csv_text(_CURVES, rows)
 
 
 _CURVES = ("target", "learner", "seed", "step", "phase", "examples", "seconds", "unknown_part_error")
@@ -95,11 +93,3 @@ def _points(cell: Cell) -> list[Sequence[Any]]:
         (cell.target, cell.learner, cell.seed, place, *values)
         for place, values in enumerate([*steps, end], start=1)
     ]
-
-
-def _csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(names)
-    writer.writerows([for_spreadsheet(value) for value in row] for row in rows)
-    return out.getvalue()

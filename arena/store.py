@@ -15,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from arena.records import STATUSES, Cell, LearnerRecord, TargetRecord, TracePoint
+from arena._reading import read_cell, read_learner, read_target
+from arena.records import STATUSES, Cell, LearnerRecord, TargetRecord
 from attention.errors import FileFormatError
 
 __all__ = ["RunStore", "StoreError", "StoredCell"]
@@ -110,6 +111,9 @@ class RunStore:
         self.path = Path(path)
         self._lock = threading.RLock()
         self._owner = secrets.token_hex(8)
+        self._held: set[str] = (
+            set()
+        )  # claims; what the file says of this owner may be more, after a full disk
         self._renewing: threading.Thread | None = None
         self._closing = threading.Event()
         if self.path.is_dir():
@@ -201,7 +205,7 @@ class RunStore:
         versions: Mapping[str, str],
         timeout: float | None = None,
     ) -> None:
-        """Keep a cell, and give its claim back; a cell of the same key is replaced.
+        """Keep a cell, and give its claim back; a cell of the same key is replaced, but one that is done by a time-out.
 
         Raises
         ------
@@ -219,16 +223,26 @@ class RunStore:
             *(_json(one) for one in (dict(versions), asdict(cell), asdict(target), asdict(learner))),
         )
         with self._writing():
-            self._database.execute(f"INSERT OR REPLACE INTO cells VALUES ({', '.join('?' * 11)})", row)
+            done = self._database.execute("SELECT 1 FROM cells WHERE key = ? AND status = 'done'", (key,))
+            if cell.status != "timed out" or not done.fetchone():
+                self._database.execute(f"INSERT OR REPLACE INTO cells VALUES ({', '.join('?' * 11)})", row)
             self._database.execute("DELETE FROM claims WHERE key = ?", (key,))
+        self._held.discard(key)
 
     def forget(self, keys: Iterable[str]) -> None:
         """Remove cells, to compute them again."""
         with self._writing():
             self._database.executemany("DELETE FROM cells WHERE key = ?", [(key,) for key in keys])
 
-    def claim(self, key: str) -> bool:
+    def claim(self, key: str, *, instead_of: StoredCell | None = None) -> bool:
         """Claim a cell; False when it is claimed already, here or by another live process, or is there by now.
+
+        Parameters
+        ----------
+        key : str
+            The cell's key.
+        instead_of : StoredCell, optional
+            A cell that is to be computed again: as long as it is the one that is there, the cell is free.
 
         Notes
         -----
@@ -237,26 +251,32 @@ class RunStore:
         """
         # whoever waits for another process asks often: it must not lock the file to hear no
         with self._reading():
-            if not self._is_free(key):
+            if not self._is_free(key, instead_of):
                 return False
         with self._writing():
-            if not self._is_free(key):
+            if not self._is_free(key, instead_of):
                 return False
             row = (key, self._owner, platform.node(), os.getpid(), time.time())
             self._database.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?)", row)
+        self._held.add(key)
         if self._renewing is None:
             self._renewing = threading.Thread(target=self._renew, daemon=True)
             self._renewing.start()
         return True
 
-    def _is_free(self, key: str) -> bool:
-        if self._database.execute("SELECT 1 FROM cells WHERE key = ?", (key,)).fetchone():
+    def _is_free(self, key: str, instead_of: StoredCell | None) -> bool:
+        there = self._database.execute("SELECT finished FROM cells WHERE key = ?", (key,)).fetchone()
+        if there is not None and (instead_of is None or there["finished"] != instead_of.finished):
             return False
         held = self._database.execute("SELECT * FROM claims WHERE key = ?", (key,)).fetchone()
+        if held is not None and held["owner"] == self._owner:
+            return key not in self._held
         return held is None or not _is_alive(held)
 
     def give_back(self, keys: Iterable[str]) -> None:
-        """End claims of this process."""
+        """End claims of this process; where that cannot be written they are renewed no more, and end by themselves."""
+        keys = list(keys)
+        self._held.difference_update(keys)
         with self._writing():
             self._database.executemany(
                 "DELETE FROM claims WHERE key = ? AND owner = ?", [(key, self._owner) for key in keys]
@@ -266,8 +286,9 @@ class RunStore:
         while not self._closing.wait(_RENEW):
             with self._lock, suppress(*_FAILURES):
                 if not self._closing.is_set():
-                    self._database.execute(
-                        "UPDATE claims SET renewed = ? WHERE owner = ?", (time.time(), self._owner)
+                    self._database.executemany(
+                        "UPDATE claims SET renewed = ? WHERE key = ? AND owner = ?",
+                        [(time.time(), key, self._owner) for key in self._held],
                     )
 
     def _open(self) -> sqlite3.Connection:
@@ -293,20 +314,28 @@ class RunStore:
         return database
 
     def _open_read_only(self) -> sqlite3.Connection:
-        # in a folder where nothing can be written the log cannot be shared: the file is read as it stands
-        failure: sqlite3.Error | None = None
-        for mode in ("mode=ro", "mode=ro&immutable=1"):
-            database = _connect(f"{self.path.resolve().as_uri()}?{mode}")
-            try:
-                self._require_store(database)
-                return database
-            except sqlite3.OperationalError as error:
-                failure = error
-                database.close()
-            except BaseException:
-                database.close()
+        address = self.path.resolve().as_uri()
+        try:
+            return self._required(_connect(f"{address}?mode=ro"))
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
                 raise
-        raise failure or StoreError(f"{self.path} cannot be read.")
+        # in a folder where nothing can be written the log cannot be shared: the file is read as it stands, if it is all
+        log = Path(f"{self.path}-wal")
+        if log.is_file() and log.stat().st_size > 0:
+            raise StoreError(
+                f"{self.path} has its last cells in {log.name}, which is of use only where files can be written: copy "
+                "both to such a folder."
+            )
+        return self._required(_connect(f"{address}?mode=ro&immutable=1"))
+
+    def _required(self, database: sqlite3.Connection) -> sqlite3.Connection:
+        try:
+            self._require_store(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
 
     def _require_store(self, database: sqlite3.Connection) -> None:
         application = database.execute("PRAGMA application_id").fetchone()[0]
@@ -376,21 +405,13 @@ class RunStore:
             )
         return StoredCell(
             key=columns["key"],
-            cell=held(_as_cell, "cell"),
-            target=held(_as_target, "target_record"),
-            learner=held(lambda data: LearnerRecord(**data), "learner_record"),
+            cell=held(read_cell, "cell"),
+            target=held(read_target, "target_record"),
+            learner=held(read_learner, "learner_record"),
             versions=held(dict, "versions"),
             finished=columns["finished"],
             timeout=columns.get("timeout"),
         )
-
-
-def _as_cell(data: Any) -> Cell:
-    return Cell(**{**data, "trace": tuple(TracePoint(**point) for point in data["trace"])})
-
-
-def _as_target(data: Any) -> TargetRecord:
-    return TargetRecord(**{**data, "certificate": tuple(data["certificate"])})
 
 
 def _connect(address: str) -> sqlite3.Connection:

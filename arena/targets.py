@@ -1,7 +1,8 @@
 """Targets of a comparison: a layer, its inputs, what is known of it in advance, and how it was made."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from attention import (
     read_checkpoint_layer,
 )
 from attention._arrays import to_numpy
-from attention.conditions import check_conditions
+from attention.conditions import ConditionReport, check_conditions
 from attention.conversion import Biases
 from attention.files import StoredLayer, load_layer, save_layer
 from attention.inputs import Rng
@@ -38,6 +39,7 @@ __all__ = [
     "instance_target",
     "layer_target",
     "load_target",
+    "load_targets",
     "lwr_target",
     "nice_target",
     "parity_target",
@@ -68,6 +70,9 @@ class Target:
         The hard instance it is, with its secret and its known part; None for other layers.
     made : dict
         How it was made, as kept in files.
+    conditions : ConditionReport or None
+        The non-degeneracy conditions as measured for the record; None for a hard instance, whose record has the
+        certificate.
     """
 
     record: TargetRecord
@@ -75,6 +80,7 @@ class Target:
     inputs: Inputs
     instance: HardInstance | None
     made: dict[str, Any]
+    conditions: ConditionReport | None = None
 
     @property
     def name(self) -> str:
@@ -190,6 +196,7 @@ def layer_target(
         else f", {_INPUT_TITLES.get(described['name'], described['name'])}"
     )
     seed = made.get("seed")
+    conditions = check_conditions(layer, tokens=distribution.k)
     record = TargetRecord(
         name=name,
         title=f"{'Nice' if nice else 'Layer'}, {plural(layer.heads, 'head')}, {plural(tokens, 'token')}{shown}",
@@ -201,10 +208,12 @@ def layer_target(
         how=how_made(made, distribution) or "A layer read from a file.",
         seed=seed if isinstance(seed, int) else None,
         known="Nothing is known in advance: the known part is zero.",
-        certificate=tuple(str(check_conditions(layer, tokens=distribution.k)).splitlines()),
+        certificate=tuple(str(conditions).splitlines()),
         hard=False,
     )
-    return Target(record=record, layer=layer, inputs=distribution, instance=None, made=made)
+    return Target(
+        record=record, layer=layer, inputs=distribution, instance=None, made=made, conditions=conditions
+    )
 
 
 def checkpoint_target(
@@ -244,12 +253,13 @@ def checkpoint_target(
     imported = read_checkpoint_layer(
         path, layer=layer, heads=heads, prefix=prefix, biases=biases, coordinates=coordinates
     )
+    imported = replace(imported, source=_model_file(Path(path), imported.source))
     constant = imported.biases == "absorbed"
     return layer_target(
         imported.layer,
         tokens=tokens,
         inputs=_inputs_named(inputs, tokens, imported.layer.dim, constant=constant),
-        name=name or f"{imported.source.split('.')[0]}-layer-{imported.number}",
+        name=name or f"{_model_name(imported.source)}-layer-{imported.number}",
         made=made_of_import(imported),
     )
 
@@ -294,7 +304,9 @@ def save_target(path: str | Path, target: Target) -> None:
         save_layer(path, target.layer, inputs=target.inputs, made=target.made)
 
 
-def load_target(path: str | Path, *, tokens: int | None = None, inputs: str | None = None) -> Target:
+def load_target(
+    path: str | os.PathLike[str], *, tokens: int | None = None, inputs: str | None = None
+) -> Target:
     """Read a target from a layer or an instance file.
 
     Parameters
@@ -313,19 +325,57 @@ def load_target(path: str | Path, *, tokens: int | None = None, inputs: str | No
     ValueError
         If the file does not say how many tokens there are and `tokens` is not given either.
     """
-    stored = load_layer(path)
+    stored = load_layer(require_path(path))
     name = Path(path).stem
     if stored.kind == "instance":
         if tokens is not None or inputs is not None:
             raise ValueError(
                 f"{path} holds a hard instance, whose inputs are its own: leave out tokens and inputs."
             )
-        return instance_target(name, load_instance(path), stored.made)
+        return instance_target(name, load_instance(Path(path)), stored.made)
     distribution = _distribution(path, stored, tokens, inputs)
     return layer_target(stored.layer, tokens=distribution.k, inputs=distribution, name=name, made=stored.made)
 
 
-def _distribution(path: str | Path, stored: StoredLayer, tokens: int | None, inputs: str | None) -> Inputs:
+def require_path(target: object) -> str | os.PathLike[str]:
+    """The same, if it is the path of a file; an error that says what a target is otherwise."""
+    if isinstance(target, str | os.PathLike):
+        return target
+    raise ValueError(
+        f"A target is a {type(target).__name__}: a Target or the path of a file is needed; layer_target makes a Target "
+        "of a layer, nice_target and the like make new ones."
+    )
+
+
+def load_targets(
+    paths: Sequence[str | os.PathLike[str]], *, tokens: int | None = None, inputs: str | None = None
+) -> list[Target]:
+    """Read targets that are to stand side by side: names and titles tell which file each is.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        The files; their stems name the targets, the whole paths where two stems are equal.
+    tokens, inputs
+        As for `load_target`, for all of them.
+
+    Raises
+    ------
+    FileFormatError, ValueError
+        As for `load_target`.
+    """
+    targets = [load_target(Path(path), tokens=tokens, inputs=inputs) for path in paths]
+    stems = [Path(path).stem for path in paths]
+    names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
+    return [
+        replace(target, record=replace(target.record, name=name, title=f"{name}: {target.record.title}"))
+        for target, name in zip(targets, names, strict=True)
+    ]
+
+
+def _distribution(
+    path: str | os.PathLike[str], stored: StoredLayer, tokens: int | None, inputs: str | None
+) -> Inputs:
     """The file's distribution, or what is wanted instead, with the constant coordinate that the file's has."""
     own = stored.inputs
     if own is not None and tokens is None and inputs is None:
@@ -338,6 +388,16 @@ def _distribution(path: str | Path, stored: StoredLayer, tokens: int | None, inp
         base = own.inputs if isinstance(own, ConstantCoordinateInputs) else own
         inputs = next((name for name, kind in INPUTS.items() if type(base) is kind), "boolean")
     return _inputs_named(inputs, k, stored.layer.dim, constant=constant)
+
+
+def _model_file(path: Path, file: str) -> str:
+    """The file's name, with its folder's where all models have the same."""
+    folder = (path if path.is_dir() else path.parent).resolve().name
+    return f"{folder}/{file}" if Path(file).stem.split(".")[0] == "model" and folder else file
+
+
+def _model_name(source: str) -> str:
+    return source.split("/")[0].split(".")[0]
 
 
 def _inputs_named(name: str, k: int | None, d: int, *, constant: bool = False) -> Inputs:

@@ -9,6 +9,7 @@ from arena.summary import BROKEN, LEARNED, NOTHING, Summary
 
 __all__ = [
     "LEGEND",
+    "family",
     "findings",
     "in_order",
     "interruption",
@@ -128,8 +129,13 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " if letter.isspace() else "?" for letter in text)
 
 
+def family(target: TargetRecord) -> str:
+    """What kind of target it is, in a word: hard, nice (drawn at random), or given (the caller's own layer)."""
+    return "hard" if target.hard else "nice" if target.kind == "nice" else "given"
+
+
 def in_order(results: Results) -> list[TargetRecord]:
-    """The targets as they are shown: nice ones first, hard ones below, otherwise as given."""
+    """The targets as they are shown: hard ones below the others, otherwise in their own order."""
     return sorted(results.targets, key=lambda target: target.hard)
 
 
@@ -162,7 +168,8 @@ def interruption(results: Results) -> str:
         return ""
     whole = len(results.targets) * len(results.learners) * seeds_wanted(results)
     here = f"{len(results.cells)} of {whole} fits are here"
-    on = ". The same command goes on where it stopped." if results.made.get("store") else "."
+    kept = results.made.get("store") and not results.made.get("fresh")
+    on = ". The same command goes on where it stopped." if kept else "."
     if why is True or why == "by hand":
         return f"Stopped by hand before the end: {here}{on}"
     return f"Stopped before the end: {here}{on} {why}"
@@ -184,24 +191,27 @@ def losses(results: Results) -> list[str]:
 
 
 def findings(results: Results) -> list[str]:
-    """What the table says, in sentences: who learned the nice targets, and who learned each hard one."""
+    """What the table says, in sentences: who learned the targets that are not hard, and who learned each hard one."""
     said = []
     pairs = [results.summary(target.name, one.name) for target in results.targets for one in results.learners]
     if missing := sum(pair.status == "missing" for pair in pairs):
         said.append(f"Not finished: {missing} of {len(pairs)} pairs of target and learner have not run.")
-    nice = [target for target in results.targets if not target.hard and _speaks(results, target)]
-    if nice:
-        learned = {one.title: _with_verdict(results, one.name, nice, "learned") for one in results.learners}
-        full = [title for title, count in learned.items() if count == len(nice)]
+    easy = [target for target in results.targets if not target.hard and _speaks(results, target)]
+    if easy:
+        kind = " and ".join(dict.fromkeys(family(target) for target in easy))
+        learned = {one.title: _with_verdict(results, one.name, easy, "learned") for one in results.learners}
+        full = [title for title, count in learned.items() if count == len(easy)]
         some = [title for title, count in learned.items() if count]
-        if full and len(nice) > 1:
-            said.append(f"All {len(nice)} nice targets are learned by {_join(full)}.")
+        if full and len(easy) > 1:
+            said.append(f"All {len(easy)} {kind} targets are learned by {_join(full)}.")
         elif full:
-            said.append(f"{nice[0].title} is learned by {_join(full)}.")
+            said.append(f"{easy[0].title} is learned by {_join(full)}.")
         elif some:
-            said.append(f"Nobody learns every nice target; some of them are learned by {_join(some)}.")
+            of = f"all {len(easy)} {kind} targets"
+            said.append(f"None of these learners learns {of}; some of them are learned by {_join(some)}.")
         else:
-            said.append("Nobody learns any nice target.")
+            of = f"the {kind} target" if len(easy) == 1 else f"any of the {len(easy)} {kind} targets"
+            said.append(f"None of these learners learns {of}.")
     for target in (target for target in results.targets if target.hard):
         if _unfinished(results, target):
             continue
@@ -212,9 +222,19 @@ def findings(results: Results) -> list[str]:
             [one.title for one in results.learners if _with_verdict(results, one.name, [target], verdict)]
             for verdict in ("learned", "partly")
         )
-        by = f"only by {_join(full)}" if full else "by nobody"
+        by = f"only by {_join(full)}" if full else "by none of these learners"
         end = f"; in part by {_join(some)}" if some else "" if full else f": no error is below {NOTHING:g}"
         said.append(f"{target.title} is learned {by}{end}{_lost(results, target)}.")
+    return said + _idle(results)
+
+
+def _idle(results: Results) -> list[str]:
+    """Why learners ran on no target at all."""
+    said = []
+    for learner in results.learners:
+        cells = [cell for cell in results.cells if cell.learner == learner.name]
+        if cells and all(cell.status == "not applicable" for cell in cells):
+            said.append(f"{learner.title} ran on no target: {cells[0].message.rstrip('.')}.")
     return said
 
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from arena import Results, RunStore, nice_target, parity_target, save_target
 
+__all__ = ["Kill", "run_kills"]
+
 _PROGRAM = (sys.executable, "-c", "from arena.cli import main; main()")
 
 

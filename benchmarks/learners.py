@@ -16,6 +16,8 @@ from arena.cells import single_thread
 from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, Learner, Step, make_nice_layer
 from upper import Adam, Newton
 
+__all__ = ["ADAM_STEPS", "CASES", "ERRORS", "run_learners"]
+
 CASES = ((2, 2, 32), (4, 4, 32), (8, 4, 32))
 ERRORS = (1e-2, 1e-6, 1e-12)
 ADAM_STEPS = (500, 1500, 4000)

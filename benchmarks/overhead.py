@@ -7,7 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+
+__all__ = ["TOO_MUCH", "complaint", "run_overhead"]
+
+TOO_MUCH = 0.05
+"""The share of the bare time that the whole command may not add outside the learners."""
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -86,6 +92,14 @@ def run_overhead(turns: int = 3, out: Path | None = None) -> dict[str, dict[str,
     if out is not None:
         out.write_text(json.dumps({"seconds": seconds, "overhead": overhead}, indent=1), encoding="utf-8")
     return overhead
+
+
+def complaint(overhead: Mapping[str, Mapping[str, float]]) -> str:
+    """What is to be said of the shares that `run_overhead` gives, in a sentence; nothing where all is well."""
+    share = overhead["command"]["outside"]
+    if share < TOO_MUCH:
+        return ""
+    return f"The whole command adds {share:.1%} outside the learners: less than {TOO_MUCH:.0%} is wanted."
 
 
 def _time(folder: Path, *arguments: str) -> tuple[float, float]:

@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+__all__ = ["BROWSERS", "QUIET", "main", "make_picture"]
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 QUIET = (
     "--headless",

@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import safetensors.numpy
 
+__all__ = ["README", "main"]
+
 README = Path(__file__).parent.parent / "README.md"
 _BLOCK = re.compile(r"(?P<mark><!-- slow -->\n)?```console\n(?P<body>.*?)```\n", re.DOTALL)
 # other machines round differently and run at other speeds; what must agree is everything but the numbers

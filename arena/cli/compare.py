@@ -4,7 +4,6 @@ import os
 import shlex
 import sys
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,7 @@ from arena.results import Cell, Results
 from arena.store import RunStore
 from arena.students import choose_effort, choose_students
 from arena.table import print_table
-from arena.targets import Target, load_target, preset_targets
+from arena.targets import load_targets, preset_targets
 from attention._arrays import count
 from attention.files import write_whole
 
@@ -68,7 +67,7 @@ def compare_command(
     """
     students = choose_students(learners)
     effort = choose_effort(preset)
-    targets = _from_files(files, tokens, inputs) if files else preset_targets()
+    targets = load_targets(files, tokens=tokens, inputs=inputs) if files else preset_targets()
     seeds = None if seeds is None else count("seeds", seeds)
     if jobs is not None and dask is not None:
         raise ValueError("--jobs is for this machine: with --dask the cluster's workers decide.")
@@ -111,22 +110,16 @@ def compare_command(
     _report_failures(results, total)
 
 
-def _from_files(files: list[Path], tokens: int | None, inputs: InputsName | None) -> list[Target]:
-    """Targets that carry the names of their files: two of one shape must be told apart."""
-    targets = [load_target(path, tokens=tokens, inputs=inputs) for path in files]
-    stems = [path.stem for path in files]
-    names = stems if len(set(stems)) == len(stems) else [str(path) for path in files]
-    return [
-        replace(target, record=replace(target.record, name=name, title=f"{name}: {target.record.title}"))
-        for target, name in zip(targets, names, strict=True)
-    ]
-
-
 def _report_failures(results: Results, total: int) -> None:
     done = len(results.cells)
     if why := results.made.get("interrupted"):
         said = "Interrupted" if why == "by hand" else str(why).rstrip(".")
-        raise WorkFailedError(f"{said}: {done} of {total} cells are done and kept; the same command goes on.")
+        if results.made.get("fresh"):
+            raise WorkFailedError(
+                f"{said}: {done} of {total} cells were computed afresh; of the others, the store keeps what it had."
+            )
+        kept = " and kept" if why == "by hand" else ""
+        raise WorkFailedError(f"{said}: {done} of {total} cells are done{kept}; the same command goes on.")
     failed: list[Cell] = [cell for cell in results.cells if cell.status in ("failed", "timed out")]
     if failed:
         first = failed[0]

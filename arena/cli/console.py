@@ -57,16 +57,24 @@ def target_json(file: Path, target: Target) -> dict[str, Any]:
     }
 
 
-def require_writable(path: Path, *, directory: bool = False) -> None:
-    """Find out before the work whether its result can be written.
+def require_writable(path: Path, *, directory: bool = False, source: Path | None = None) -> None:
+    """Find out before the work whether its result can be written, and does not take the place of its `source`.
 
     Raises
     ------
     OSError
         If it cannot.
+    ValueError
+        If it is the source, or a file that lies in the folder that is.
     """
+    if source is not None and path.exists():
+        held = source.resolve()
+        if path.resolve() == held or (held.is_dir() and path.resolve().parent == held):
+            raise ValueError(f"{path} would take the place of what is read from {source}: give another path.")
     folder = path if directory else path.parent
     if directory:
+        if path.is_file():
+            raise NotADirectoryError(f"{path} is a file: give the path of a folder.")
         folder.mkdir(parents=True, exist_ok=True)
     elif path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give the path of a file.")

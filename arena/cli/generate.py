@@ -146,6 +146,7 @@ def checkpoint_command(
 
     Example: attention-bounds generate from-checkpoint model.safetensors --layer 3 -o layer.safetensors
     """
+    require_writable(out, source=checkpoint)
     target = checkpoint_target(
         checkpoint,
         layer=layer,

@@ -57,7 +57,7 @@ def learn_command(
             raise ValueError(
                 f"{student.title} fits no attention layer: leave out --out, or choose another learner."
             )
-        require_writable(out)
+        require_writable(out, source=file)
     try:
         with progress_bar(student.title, None, quiet=as_json) as tick:
             learned = learn(

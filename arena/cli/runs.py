@@ -47,7 +47,9 @@ def runs_command(
 
 
 def _list(cells: list[StoredCell], store: Path) -> None:
-    rows = [("finished (UTC)", "target", "learner", "seed", "error", "examples", "time", "how it ended")]
+    rows = [
+        ("finished (UTC)", "target", "m k d", "learner", "seed", "error", "examples", "time", "how it ended")
+    ]
     for stored in cells:
         cell = stored.cell
         done = cell.status == "done"
@@ -55,6 +57,7 @@ def _list(cells: list[StoredCell], store: Path) -> None:
             (
                 stored.finished[:19].replace("T", " "),
                 printable(cell.target),
+                f"{stored.target.heads} {stored.target.tokens} {stored.target.dim}",
                 printable(cell.learner),
                 str(cell.seed),
                 short_error(cell.unknown_part_error) if done else "-",

@@ -167,7 +167,7 @@ class Tab:
         begun = self.browser.wait_for("Browser.downloadWillBegin")
         self.browser.wait_for("Browser.downloadProgress", guid=begun["guid"], state="completed")
         path = self.browser.downloads / begun["suggestedFilename"]
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode()  # line ends as they are
         path.unlink()
         return text, begun["suggestedFilename"]
 

@@ -70,7 +70,7 @@ def test_inspect_shows_the_layer_and_what_was_dropped(cli, folders, model):
     words = cli("inspect", folders[model], "--layer", 2).out
     said = json.loads(cli("inspect", folders[model], "--layer", 2, "--json").out)
     naming = {"bert": "BERT", "gpt2": "GPT-2"}[model]
-    how = f"Layer 2 of model.safetensors ({naming} naming, prefix {PREFIXES[model]}): 4 heads of dimension 8"
+    how = f"Layer 2 of {model}/model.safetensors ({naming} naming, prefix {PREFIXES[model]}): 4 heads of dimension 8"
     assert how in words
     assert "m = 4, k = 4, d = 32, boolean inputs" in words
     assert "ranks: Theta 8, W 8" in words
@@ -127,7 +127,7 @@ def test_generate_writes_the_layer_with_all_that_is_told_of_it(cli, folders, tmp
 
 
 def test_names_are_made_of_the_file_and_the_layer(folders):
-    assert checkpoint_target(folders["bert"], layer=2).name == "model-layer-2"
+    assert checkpoint_target(folders["bert"], layer=2).name == "bert-layer-2"
     assert checkpoint_target(folders["bert"], layer=2, name="mine").name == "mine"
 
 
@@ -233,3 +233,30 @@ def test_help_has_an_example(cli):
         "Example: attention-bounds generate from-checkpoint"
         in cli("generate", "from-checkpoint", "--help").out
     )
+
+
+def test_what_is_read_is_never_written_over(cli, folders):
+    file = folders["bert"] / "model.safetensors"
+    before = file.read_bytes()
+    said = cli("generate", "from-checkpoint", folders["bert"], "--layer", 1, "-o", file, status=2)
+    assert "take the place of what is read" in said.err
+    assert file.read_bytes() == before
+    own = folders["bert"] / "own.safetensors"
+    try:
+        cli("generate", "from-checkpoint", file, "--layer", 1, "-o", own)
+        kept = own.read_bytes()
+        said = cli("learn", own, "--learner", "newton", "-o", own, status=2)
+        assert "take the place of what is read" in said.err
+        assert own.read_bytes() == kept
+    finally:
+        own.unlink(missing_ok=True)
+
+
+def test_a_comparison_says_what_was_dropped_of_a_model_and_that_it_is_given(folders):
+    target = checkpoint_target(folders["gpt2"], layer=1)
+    results = compare(target, "known-part", isolated=False)
+    page = results.page()
+    assert "causal mask" in page
+    assert 'class="badge given"' in page
+    assert "nice target" not in page
+    assert "None of these learners learns the given target." in findings(results)

@@ -1,15 +1,19 @@
-"""Cells on a dask cluster: a real scheduler and two workers on loopback, one of them killed in the middle."""
+"""Cells on a dask cluster: a real scheduler and real workers on loopback; nothing may run anywhere else."""
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import cloudpickle
 import pytest
+from joblib import parallel_config
 
 from arena import Results, cluster, compare, nice_target, parity_target
 from arena.cli.main import run
@@ -21,48 +25,99 @@ pytest.importorskip(
 # dask leaves sockets and tasks to the garbage collector when a cluster ends
 pytestmark = pytest.mark.filterwarnings("ignore")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
+posix = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
 
 @dataclass(frozen=True)
-class Sleepy(KnownPart):
-    """The known part after a while, so that there is a middle in which to kill a worker."""
+class Logged(KnownPart):
+    """The known part after a while; it writes down its process and the one that started it, once for each cell."""
 
-    seconds: float = 0.3
+    log: str = ""
+    seconds: float = 0.0
+    stays_on: int = 0
+    """Cells started by this process take an hour."""
+    kills: bool = False
+    """Whether a cell kills the process that started it."""
+    meets: int = 0
+    """Cells wait until so many have begun."""
 
     def fit(self, oracle, *, rng=None, truth=None, progress=None):
-        time.sleep(self.seconds)
+        with open(self.log, "a", encoding="utf-8") as file:
+            file.write(f"{os.getppid()} {os.getpid()}\n")
+        if self.kills:
+            os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(3600 if self.kills or self.stays_on == os.getppid() else self.seconds)
+        deadline = time.monotonic() + 30
+        while len(_begun(self.log)) < self.meets:
+            if time.monotonic() > deadline:
+                raise TimeoutError("too few cells run at once")
+            time.sleep(0.02)
         return super().fit(oracle, rng=rng, truth=truth, progress=progress)
 
 
-@pytest.fixture
-def dask(tmp_path):
-    """The address of a scheduler and its two workers' processes; each worker has one thread."""
-    file = tmp_path / "scheduler.json"
-    started = [_dask("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", file=file)]
-    try:
+def _begun(log):
+    """For each cell that has begun, the process that started the cell's, and the cell's."""
+    with contextlib.suppress(FileNotFoundError):
+        text = Path(log).read_text(encoding="utf-8")
+        return [tuple(int(word) for word in line.split()) for line in text.splitlines() if line.count(" ")]
+    return []
+
+
+class _Cluster:
+    """A scheduler and its workers, each a process."""
+
+    def __init__(self, folder, *preload):
+        self._file, self._folder, self._preload = folder / "scheduler.json", folder, preload
+        self.workers = []
+        self._scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0")
+
+    def add_worker(self, threads=1):
+        options = (
+            "--nthreads",
+            str(threads),
+            "--no-nanny",
+            "--local-directory",
+            self._folder,
+            *self._preload,
+        )
+        self.workers.append(self._start("worker", *options))
+
+    def wait(self):
+        from distributed import Client
+
         deadline = time.monotonic() + 60
-        while not _is_json(file):
-            assert started[0].poll() is None, "the scheduler did not start"
+        while not _is_json(self._file):
+            assert self._scheduler.poll() is None, "the scheduler did not start"
             assert time.monotonic() < deadline, "the scheduler took too long"
             time.sleep(0.05)
-        for _ in range(2):
-            options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", tmp_path)
-            started.append(_dask("worker", *options, file=file))
-        address = json.loads(file.read_text(encoding="utf-8"))["address"]
-        _wait_for_workers(address, 2)
-        yield address, started[1:]
-    finally:
-        for process in started:
+        self.address = json.loads(self._file.read_text(encoding="utf-8"))["address"]
+        with Client(self.address, timeout=30, set_as_default=False) as client:
+            client.wait_for_workers(len(self.workers), timeout=60)
+
+    @property
+    def pids(self):
+        return {worker.pid for worker in self.workers}
+
+    def _start(self, command, *options):
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "dask",
+                command,
+                "--scheduler-file",
+                self._file,
+                "--no-dashboard",
+                *options,
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def end(self):
+        for process in [self._scheduler, *self.workers]:
             process.kill()
             process.wait()
-
-
-def _dask(command, *options, file):
-    return subprocess.Popen(
-        [sys.executable, "-m", "dask", command, "--scheduler-file", file, *options],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
 
 
 def _is_json(file):
@@ -71,11 +126,23 @@ def _is_json(file):
     return False
 
 
-def _wait_for_workers(address, number):
-    from distributed import Client
+@contextlib.contextmanager
+def _started(folder, *preload, workers):
+    dask = _Cluster(folder, *preload)
+    try:
+        for _ in range(workers):
+            dask.add_worker()
+        dask.wait()
+        yield dask
+    finally:
+        dask.end()
 
-    with Client(address, timeout=30, set_as_default=False) as client:
-        client.wait_for_workers(number, timeout=60)
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """A cluster of two workers with one thread each, for tests that leave it whole."""
+    with _started(tmp_path_factory.mktemp("pair"), workers=2) as dask:
+        yield dask
 
 
 @pytest.fixture(scope="module")
@@ -83,43 +150,200 @@ def targets():
     return [nice_target(heads=1, tokens=2, dim=6, seed=1), parity_target(heads=2, dim=10, seed=2)]
 
 
-def test_a_cluster_that_loses_a_worker_gives_the_same_table(dask, targets, tmp_path):
-    address, workers = dask
-    learners = ["newton", "linear", "elimination", Sleepy()]
-    here = compare(targets, learners, seeds=4)
-    seen = []
+@pytest.fixture
+def log(tmp_path):
+    return str(tmp_path / "log")
 
-    def kill_one(cell):
-        seen.append(cell)
-        if len(seen) == 5:
-            workers[0].send_signal(signal.SIGKILL)
 
-    with cluster(address):
-        there = compare(targets, learners, seeds=4, store=tmp_path / "runs.sqlite", on_cell=kill_one)
-    assert workers[0].wait(timeout=10) == -signal.SIGKILL
+def _wait_until(condition, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+def _runs(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with contextlib.suppress(OSError):  # one that has ended and was not waited for does not run
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    return True
+
+
+@posix
+def test_a_cluster_that_loses_a_worker_gives_the_same_table(tmp_path, targets, log):
+    with _started(tmp_path, workers=2) as dask:
+        lost, kept = dask.workers
+        learners = ["newton", "linear", "elimination", Logged(log=log, stays_on=lost.pid)]
+        here = compare(targets, learners, seeds=3)
+        assert {parent for parent, _ in _begun(log)} == {os.getpid()}
+        Path(log).unlink()
+
+        def kill_it_in_a_cell():
+            _wait_until(lambda: lost.pid in dict(_begun(log)))
+            lost.send_signal(signal.SIGKILL)
+
+        killer = threading.Thread(target=kill_it_in_a_cell)
+        killer.start()
+        seen = []
+        with cluster(dask.address):
+            there = compare(targets, learners, seeds=3, store=tmp_path / "runs.sqlite", on_cell=seen.append)
+        killer.join()
+        assert lost.wait(timeout=10) == -signal.SIGKILL
     assert there.without_seconds() == here.without_seconds()
-    assert len(seen) == len(here.cells) == 2 * 4 * 4
-    again = compare(targets, learners, seeds=4, store=tmp_path / "runs.sqlite")
+    assert len(seen) == len(here.cells) == 2 * 4 * 3
+    # it had one cell, for an hour; that one and all others were done by the other worker
+    assert sorted(parent for parent, _ in _begun(log)) == sorted([lost.pid] + [kept.pid] * 2 * 3)
+    assert _wait_until(lambda: not _runs(dict(_begun(log))[lost.pid]), 5)
+    again = compare(targets, learners, seeds=3, store=tmp_path / "runs.sqlite")
     assert again.made["reused"] == len(here.cells)
 
 
-def test_the_command_runs_on_a_cluster(dask, tmp_path, capsys):
-    address, _ = dask
+@posix
+def test_a_cell_that_kills_its_workers_ends_the_comparison(tmp_path, targets, log, monkeypatch):
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "0")
+    with _started(tmp_path, workers=1) as dask, cluster(dask.address):
+        results = compare(targets, Logged(log=log, kills=True), seeds=1)
+        assert dask.workers[0].wait(timeout=10) == -signal.SIGKILL
+    assert [cell.status for cell in results.cells] == ["failed"] * 2
+    assert "What runs the cells broke down (KilledWorker" in results.cells[0].message
+    assert {parent for parent, _ in _begun(log)} == dask.pids
+
+
+def test_both_workers_compute(pair, targets, log):
+    with cluster(pair.address):
+        # none ends before another has begun
+        results = compare(targets, Logged(log=log, meets=2), seeds=2)
+    assert [cell.status for cell in results.cells] == ["done"] * 4, results.cells
+    assert {parent for parent, _ in _begun(log)} == pair.pids
+
+
+def test_the_command_runs_on_a_cluster(pair, tmp_path, capsys, monkeypatch):
     options = ["--learners", "linear,known-part,elimination", "--json"]
-    assert run(["compare", *options, "-o", str(tmp_path / "there"), "--dask", address]) == 0
-    there = Results.from_json(capsys.readouterr().out)
+    with monkeypatch.context() as patch:
+        patch.setattr("arena.execution.run_isolated", _not_here)
+        assert run(["compare", *options, "-o", str(tmp_path / "there"), "--dask", pair.address]) == 0
+        there = Results.from_json(capsys.readouterr().out)
     assert run(["compare", *options, "-o", str(tmp_path / "here")]) == 0
     here = Results.from_json(capsys.readouterr().out)
+    assert {cell.status for cell in here.cells} == {"done", "not applicable"}
     assert there.without_seconds() == here.without_seconds()
     # one cluster or one machine: the cells are the same, and so are their keys
     assert run(["compare", *options, "-o", str(tmp_path / "there")]) == 0
     assert Results.from_json(capsys.readouterr().out).made["reused"] == len(here.cells)
 
 
-def test_a_cell_on_a_cluster_can_time_out(dask, targets):
-    with cluster(dask[0]):
-        results = compare(targets[:1], [Sleepy(seconds=3600), "linear"], timeout=1.0)
+def _not_here(*arguments, **options):
+    raise AssertionError("a cell ran in the calling process")
+
+
+def test_a_cell_on_a_cluster_can_time_out(pair, targets, log):
+    with cluster(pair.address):
+        results = compare(targets[:1], [Logged(log=log, seconds=3600), "linear"], timeout=1.0)
     assert [cell.status for cell in results.cells] == ["timed out", "done"]
+    assert dict(_begun(log)).keys() <= pair.pids
+
+
+def test_a_worker_alone_computes_and_those_that_join_help(tmp_path, targets, log):
+    with _started(tmp_path, workers=1) as dask:
+        with cluster(dask.address):
+            results = compare(targets, Logged(log=log), seeds=1)
+        assert [cell.status for cell in results.cells] == ["done"] * 2
+        assert [parent for parent, _ in _begun(log)] == [dask.workers[0].pid] * 2
+
+        # none of the next ends before four have begun: one on this worker, three on one that joins in the middle
+        Path(log).unlink()
+        joining = threading.Thread(
+            target=lambda: _wait_until(lambda: _begun(log)) and dask.add_worker(threads=3)
+        )
+        joining.start()
+        with cluster(dask.address):
+            results = compare(targets, Logged(log=log, meets=4), seeds=3)
+        joining.join()
+        assert [cell.status for cell in results.cells] == ["done"] * 6, results.cells
+        assert {parent for parent, _ in _begun(log)} == dask.pids
+
+
+def test_within_ones_own_client_a_worker_alone_computes(tmp_path, targets, log):
+    from distributed import Client
+
+    with _started(tmp_path, workers=1) as dask, Client(dask.address, set_as_default=False) as client:
+        with parallel_config(backend="dask", client=client):
+            results = compare(targets, Logged(log=log), seeds=1, isolated=False)
+        assert [cell.status for cell in results.cells] == ["done"] * 2
+        assert _begun(log) == [(os.getpid(), dask.workers[0].pid)] * 2
+
+
+@posix
+def test_cells_that_wait_for_a_busy_cluster_do_not_begin_after_an_interruption(pair, targets, log, tmp_path):
+    from distributed import Client
+
+    with Client(pair.address, set_as_default=False) as client:
+        others = [client.submit(_hold, str(tmp_path / "free"), number) for number in range(2)]
+
+        def interrupt():
+            _wait_until(lambda: client.run_on_scheduler(_tasks) > len(others))
+            os.kill(os.getpid(), signal.SIGINT)
+
+        interrupting = threading.Thread(target=interrupt)
+        with parallel_config(backend="dask", client=client):
+            interrupting.start()
+            # without processes of their own, nothing but dask keeps them from running
+            results = compare(targets, Logged(log=log), seeds=1, isolated=False)
+        interrupting.join()
+        assert results.made["interrupted"] == "by hand"
+        (tmp_path / "free").touch()
+        assert client.gather(others) == [0, 1]
+        assert _wait_until(lambda: client.run_on_scheduler(_tasks) == len(others))
+    assert _begun(log) == []
+
+
+def _hold(file, number):
+    _wait_until(Path(file).exists)
+    return number
+
+
+def _tasks(dask_scheduler):
+    return len(dask_scheduler.tasks)
+
+
+def run_for_hours(address, log):
+    """A comparison on a cluster that ends by being interrupted, in a process of its own."""
+    print("started", flush=True)
+    with cluster(address):
+        results = compare([nice_target(heads=1, tokens=2, dim=4)], Logged(log=log, seconds=3600), seeds=4)
+    print(results.made["interrupted"])
+
+
+@posix
+@pytest.mark.parametrize(("name", "said"), [("SIGINT", "by hand\n"), ("SIGKILL", "")])
+def test_an_end_by_a_signal_leaves_nothing_on_the_workers(tmp_path, targets, log, name, said):
+    # whoever is interrupted ends the cells himself: there, workers that look after them hardly ever are no help
+    preload = tmp_path / "preload.py"
+    preload.write_text("import arena.isolation\narena.isolation._LOOK_SECONDS = 3600.0\n", encoding="utf-8")
+    with _started(tmp_path, *(["--preload", preload] if name == "SIGINT" else []), workers=2) as dask:
+        module, here = __name__.split(".")[-1], str(Path(__file__).parent)
+        code = f"import sys; sys.path.insert(0, {here!r}); import {module} as tests; "
+        code += f"tests.run_for_hours({dask.address!r}, {log!r})"
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        try:
+            assert _wait_until(lambda: len(_begun(log)) >= 2)
+            process.send_signal(getattr(signal, name))
+            assert process.communicate(timeout=20)[0] == "started\n" + said
+        finally:
+            process.kill()
+            process.wait()
+        begun = _begun(log)
+        assert {parent for parent, _ in begun} == dask.pids
+        assert _wait_until(lambda: not any(_runs(pid) for _, pid in begun), 5)
+
+        with cluster(dask.address):
+            results = compare(targets, Logged(log=log), seeds=1)
+        assert [cell.status for cell in results.cells] == ["done"] * 2
+        assert len(_begun(log)) == 2 + 2
+        assert dict(_begun(log)).keys() == dask.pids
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense://x", "tcp://"])

@@ -4,7 +4,7 @@ import dataclasses
 import sys
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 import cloudpickle
@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from arena import Results, RunStore, choose_students, compare, nice_target, parity_target, save_target
 from arena.students import PRESETS, STUDENTS, DoesNotApplyError, Student
+from arena.words import findings
 from upper import KnownPart, Newton
 
 # learners of this file go to other processes as they are: those cannot import it
@@ -169,9 +170,56 @@ def test_a_target_that_breaks_a_set_up_loses_only_its_own_cell(targets):
 
 def test_an_absent_extra_is_no_failure(targets, monkeypatch):
     monkeypatch.setattr("upper.adam.find_spec", lambda name: None)
-    (cell,) = compare(targets[:1], [STUDENTS["adam"]], isolated=False).cells
+    monkeypatch.setattr("arena.cells.find_spec", lambda name: None)
+    results = compare(targets[:1], [STUDENTS["adam"]], isolated=False)
+    (cell,) = results.cells
     assert cell.status == "not applicable"
     assert "attention-bounds[torch]" in cell.message
+    assert findings(results)[-1].startswith("Adam ran on no target: ")
+    assert "attention-bounds[torch]" in findings(results)[-1]
+
+
+class _BrokenImport(KnownPart):
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        from attention import no_such_name  # noqa: F401
+
+
+class _Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("not even this")
+
+
+@dataclass(frozen=True)
+class _Unspeakable(KnownPart):
+    how: str = "unprintable"
+
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        if self.how == "unprintable":
+            raise _Unprintable
+        raise ValueError("\ud800" if self.how == "surrogate" else "x" * 10**6)
+
+
+@dataclass(frozen=True)
+class _Shapeless(KnownPart):
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        return replace(super().fit(oracle, rng=rng, truth=truth), outcome=None)
+
+
+def test_the_learners_own_broken_import_is_its_failure(targets):
+    (cell,) = compare(targets[:1], [_BrokenImport()], isolated=False).cells
+    assert cell.status == "failed"
+    assert "no_such_name" in cell.message
+
+
+def test_a_learner_beyond_words_takes_no_other_down(targets):
+    strange = [_Unspeakable(), _Unspeakable(how="surrogate"), _Unspeakable(how="long"), _Shapeless()]
+    results = compare(targets[:1], [*strange, "known-part"], isolated=False)
+    assert [cell.status for cell in results.cells] == ["failed"] * 4 + ["done"]
+    messages = [cell.message for cell in results.cells]
+    assert messages[0] == "_Unprintable: an error that cannot be printed"
+    assert messages[1] == "ValueError: ?"
+    assert len(messages[2]) < 3000
+    Results.from_json(results.to_json())
 
 
 @dataclass(frozen=True)

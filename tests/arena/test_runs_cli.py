@@ -66,7 +66,9 @@ def _keys(said):
 def test_the_list_has_a_line_a_cell(cli, path):
     said = cli(path)
     head, *lines = said.out.splitlines()
-    assert " ".join(head.split()) == "finished (UTC) target learner seed error examples time how it ended"
+    assert (
+        " ".join(head.split()) == "finished (UTC) target m k d learner seed error examples time how it ended"
+    )
     assert len(lines) == len(CELLS) + 2
     assert lines[-1] == f"5 cells in {path}."
     for line, cell in zip(lines, CELLS, strict=False):

@@ -135,6 +135,7 @@ def _said(script):
 def test_a_cell_comes_back_bit_for_bit(store, cell, target, learner, timeout, versions):
     cell = Cell(**{**cell, "trace": tuple(TracePoint(**point) for point in cell["trace"])})
     target, learner = TargetRecord(**target), LearnerRecord(**learner)
+    store.forget(["key"])
     _put(store, "key", cell, target=target, learner=learner, timeout=timeout, versions=versions)
     found = store.find(["key", "another"])
     assert set(found) == {"key"}

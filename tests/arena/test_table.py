@@ -156,7 +156,7 @@ def test_findings_say_who_learned_what(sample_results):
     assert findings(sample_results) == [
         "All 3 nice targets are learned by Newton and Adam.",
         "Two-head parity is learned only by Parity elimination.",
-        "Learning with rounding is learned by nobody: no error is below 0.9.",
+        "Learning with rounding is learned by none of these learners: no error is below 0.9.",
     ]
 
 
@@ -174,7 +174,7 @@ def test_a_part_learned_is_said(sample_results):
         for cell in sample_results.cells
     )
     said = findings(replace(sample_results, cells=better))
-    assert said[2] == "Learning with rounding is learned by nobody; in part by Adam."
+    assert said[2] == "Learning with rounding is learned by none of these learners; in part by Adam."
 
 
 def test_an_empty_comparison_is_a_table_too():
