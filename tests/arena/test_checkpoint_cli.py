@@ -8,9 +8,11 @@ import safetensors.numpy
 
 from arena.cells import fit_target
 from arena.cli.main import run
+from arena.compare import compare
 from arena.inspection import inspect
 from arena.results import Results
 from arena.targets import checkpoint_target, layer_target, load_target, save_target
+from arena.words import findings
 from attention import AttentionLayer, BooleanInputs, ConstantCoordinateInputs, read_checkpoint_layer
 from attention.files import load_layer
 from upper import Newton
