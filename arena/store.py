@@ -7,21 +7,20 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
-from arena._reading import read_cell, read_learner, read_target
+from arena._stored import StoredCell, read_row
 from arena.records import STATUSES, Cell, LearnerRecord, TargetRecord
 from attention.errors import FileFormatError
 
 __all__ = ["RunStore", "StoreError", "StoredCell"]
 
-_T = TypeVar("_T")
 _APPLICATION = 0x61747462  # "attb", at the place in the file that SQLite keeps for this
 _VERSION = 1
 _SCHEMA = """
@@ -42,39 +41,6 @@ _FAILURES = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 
 class StoreError(OSError):
     """A run store cannot be read or written; what it held before is still there."""
-
-
-@dataclass(frozen=True)
-class StoredCell:
-    """A cell as it was kept.
-
-    Attributes
-    ----------
-    key : str
-        The hash of target, learner, seed and versions.
-    cell : Cell
-        What became of the learner on the target.
-    target, learner : TargetRecord, LearnerRecord
-        What is remembered of the two.
-    versions : dict of str to str
-        Versions of what the numbers depend on.
-    finished : str
-        When, in UTC, as ISO 8601.
-    timeout : float or None
-        The seconds it was allowed.
-    """
-
-    key: str
-    cell: Cell
-    target: TargetRecord
-    learner: LearnerRecord
-    versions: dict[str, str]
-    finished: str
-    timeout: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
 
 
 class RunStore:
@@ -151,7 +117,7 @@ class RunStore:
         with self._reading():
             for key in keys:
                 rows += self._database.execute("SELECT * FROM cells WHERE key = ?", (key,)).fetchall()
-        return {row["key"]: self._cell(row) for row in rows}
+        return {row["key"]: read_row(row, self.path) for row in rows}
 
     def cells(
         self,
@@ -193,7 +159,7 @@ class RunStore:
             rows = self._database.execute(
                 f"SELECT * FROM cells WHERE {where} ORDER BY finished, key", wanted
             ).fetchall()
-        return [self._cell(row) for row in rows]
+        return [read_row(row, self.path) for row in rows]
 
     def put(
         self,
@@ -385,33 +351,6 @@ class RunStore:
             reason = next((words for part, words in reasons.items() if part in said), said)
             return StoreError(f"The run store {self.path} cannot be used ({reason}).")
         return FileFormatError(f"{self.path}: the file is no run store, or is damaged ({said}).")
-
-    def _cell(self, row: sqlite3.Row) -> StoredCell:
-        columns = dict(row)
-
-        def held(read: Callable[[Any], _T], name: str) -> _T:
-            try:
-                return read(json.loads(columns[name]))
-            except (TypeError, ValueError, LookupError, RecursionError) as error:
-                first = " ".join(str(error).split())[:200]
-                raise FileFormatError(
-                    f"{self.path}: the run store is damaged: a cell's {name.replace('_', ' ')} ({first})."
-                ) from None
-
-        kinds = {"key": str, "finished": str, "timeout": float | None}
-        if wrong := [name for name, kind in kinds.items() if not isinstance(columns.get(name), kind)]:
-            raise FileFormatError(
-                f"{self.path}: the run store is damaged: a cell's {wrong[0]} is of another kind."
-            )
-        return StoredCell(
-            key=columns["key"],
-            cell=held(read_cell, "cell"),
-            target=held(read_target, "target_record"),
-            learner=held(read_learner, "learner_record"),
-            versions=held(dict, "versions"),
-            finished=columns["finished"],
-            timeout=columns.get("timeout"),
-        )
 
 
 def _connect(address: str) -> sqlite3.Connection:
