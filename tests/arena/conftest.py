@@ -1,5 +1,6 @@
 """A realistic comparison, written by hand: five targets, five learners, two seeds."""
 
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -253,3 +254,18 @@ def _elimination(target, rng):
 
 
 _STORIES = {"newton": _newton, "adam": _adam, "linear": _linear, "known": _known, "elimination": _elimination}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def signals_that_are_heard():
+    """What is started in the background, or by nohup, hands ignored signals on to what tests start and interrupt."""
+    ignored = [
+        one
+        for one in (getattr(signal, name, None) for name in ("SIGINT", "SIGHUP", "SIGTERM"))
+        if one is not None and signal.getsignal(one) is signal.SIG_IGN
+    ]
+    for one in ignored:
+        signal.signal(one, signal.default_int_handler if one is signal.SIGINT else signal.SIG_DFL)
+    yield
+    for one in ignored:
+        signal.signal(one, signal.SIG_IGN)
