@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from arena._phrases import plural, sentence
 from attention import ImportedLayer, Inputs, inputs_to_json
 
 __all__ = [
@@ -15,7 +16,6 @@ __all__ = [
     "how_made",
     "made_by",
     "made_of_import",
-    "plural",
 ]
 
 FROM_ARRAYS, FROM_CHECKPOINT = "arrays", "from-checkpoint"
@@ -54,7 +54,7 @@ def how_made(made: Mapping[str, Any], inputs: Inputs) -> str:
         return ""
     if made["generator"] == FROM_CHECKPOINT:
         notes = made.get("notes")
-        said = [_sentence(str(note)) for note in notes] if isinstance(notes, list) else []
+        said = [sentence(str(note)) for note in notes] if isinstance(notes, list) else []
         return " ".join([how_imported(parameters), *said])
     # sorted, as in a file; lists of numbers are for the file and not for a sentence
     listed = ", ".join(
@@ -91,12 +91,3 @@ def describe_inputs(described: Mapping[str, Any]) -> str:
     if described["name"] == "constant-coordinate":
         return f"{describe_inputs(described['inputs'])}, a constant as last coordinate"
     return f"{described['name']} inputs"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:].rstrip(".") + "."
-
-
-def plural(n: int, what: str) -> str:
-    """`n` things, in words."""
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"

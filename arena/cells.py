@@ -36,15 +36,10 @@ def run_cell(
     except Exception as error:  # one learner's failure must not lose the others' results
         # not for this target, or the optional dependency it names is absent
         absent = isinstance(error, ImportError) and bool(student.extra) and find_spec(student.extra) is None
-        status, name = (
-            ("not applicable", "")
-            if absent or isinstance(error, DoesNotApplyError)
-            else (
-                "failed",
-                f"{type(error).__name__}: ",
-            )
-        )
-        return Cell(target.name, student.name, seed, status, message=name + _said(error))
+        if absent or isinstance(error, DoesNotApplyError):
+            return Cell(target.name, student.name, seed, "not applicable", message=_said(error))
+        message = f"{type(error).__name__}: {_said(error)}"
+        return Cell(target.name, student.name, seed, "failed", message=message)
 
 
 def fit_target(

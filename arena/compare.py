@@ -18,7 +18,7 @@ from arena.execution import CellId, Job, WorkersLostError, run_jobs, workers
 from arena.memory import Memory
 from arena.results import Cell, Results
 from arena.store import RunStore, StoreError
-from arena.students import Effort, Student, as_students, choose_effort
+from arena.students import Effort, Student, as_students, choose_effort, set_up_for
 from arena.targets import Target, load_targets, preset_targets, require_path
 from attention import Learner
 from attention._arrays import count, non_negative
@@ -120,7 +120,7 @@ def compare(
     if fresh:
         made["fresh"] = True
     records = tuple(target.record for target in chosen)
-    described = tuple(student.record(_set_up(student, chosen, effort)) for student in students)
+    described = tuple(student.record(set_up_for(student, chosen, effort)) for student in students)
     Results(made, records, described, ())  # names that collide are found before the work
 
     began = time.perf_counter()
@@ -216,16 +216,6 @@ def _told_apart(targets: Sequence[Target]) -> list[Target]:
         else replace(target, record=replace(target.record, title=f"{target.name}: {target.record.title}"))
         for target in targets
     ]
-
-
-def _set_up(student: Student, targets: Sequence[Target], effort: Effort) -> list[Learner]:
-    learners = []
-    for target in targets:
-        try:
-            learners.append(student.build(target, effort))
-        except Exception:  # the cell says why
-            continue
-    return learners
 
 
 def _cost(job: Job) -> float:

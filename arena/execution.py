@@ -10,6 +10,7 @@ from typing import Any
 from joblib import Parallel, delayed, parallel_config
 from joblib.parallel import BACKENDS, DEFAULT_BACKEND, get_active_backend
 
+from arena._phrases import sentence
 from arena.cells import run_cell
 from arena.clusters import end_on_workers, on_workers, still_wanted
 from arena.isolation import EndedError, IsolationError, end_processes, pack, run_isolated
@@ -126,7 +127,7 @@ def _run_apart(which: CellId, packed: bytes, timeout: float | None, group: str) 
     try:
         return run_isolated(packed, timeout=timeout, group=group, wanted=still_wanted())
     except TimeoutError as error:
-        return Cell(*which, "timed out", message=_sentence(str(error)))
+        return Cell(*which, "timed out", message=sentence(str(error)))
     except EndedError:
         raise
     except IsolationError as error:
@@ -134,11 +135,7 @@ def _run_apart(which: CellId, packed: bytes, timeout: float | None, group: str) 
 
 
 def _failed(which: CellId, message: str) -> Cell:
-    return Cell(*which, "failed", message=_sentence(message))
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:].rstrip(".") + "."
+    return Cell(*which, "failed", message=sentence(message))
 
 
 def _first_line(error: Exception) -> str:

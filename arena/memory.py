@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from arena.execution import CellId, Job
 from arena.identity import cell_key, learner_identity, target_identity
-from arena.results import Cell, LearnerRecord
+from arena.results import Cell
 from arena.store import RunStore, StoredCell, StoreError
-from arena.students import Effort
+from arena.students import Effort, set_up_for
 from attention.errors import FileFormatError
 
 __all__ = ["Memory"]
@@ -49,10 +49,13 @@ class Memory:
         if store is None:
             self._keys: dict[CellId, str] = {}
             return
-        targets = {job.target.name: target_identity(job.target) for job in jobs}
+        # seeds share their pair, and pairs their target
+        of_target = {job.target.name: job for job in jobs}
+        of_pair = {job.id[:2]: job for job in jobs}
+        targets = {name: target_identity(job.target) for name, job in of_target.items()}
         pairs = {
-            job.id[:2]: (targets[job.target.name], learner_identity(job.student, job.target, effort))
-            for job in jobs
+            pair: (targets[pair[0]], learner_identity(job.student, job.target, effort))
+            for pair, job in of_pair.items()
         }
         self._keys = {job.id: cell_key(*pairs[job.id[:2]], job.seed, versions) for job in jobs}
 
@@ -107,7 +110,7 @@ class Memory:
             self._keys[which],
             cell,
             target=job.target.record,
-            learner=self._learner(job),
+            learner=job.student.record(set_up_for(job.student, [job.target], self._effort)),
             versions=self._versions,
             timeout=self._timeout,
         )
@@ -129,10 +132,3 @@ class Memory:
         if stored.cell.status != "timed out":
             return False
         return self._timeout is None or self._timeout > (stored.timeout or 0.0)
-
-    def _learner(self, job: Job) -> LearnerRecord:
-        try:
-            learners = [job.student.build(job.target, self._effort)]
-        except Exception:  # the cell says why
-            learners = []
-        return job.student.record(learners)

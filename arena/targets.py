@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from arena._origin import FROM_ARRAYS, how_made, made_by, made_of_import, plural
+from arena._origin import FROM_ARRAYS, how_made, made_by, made_of_import
+from arena._phrases import plural
 from arena.results import TargetRecord
 from attention import (
     AttentionLayer,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from arena._phrases import plural
 from arena.cli.console import JsonOption, print_json, require_writable, say
 from arena.export import EXPORTS, export_cells, flat
 from arena.store import RunStore, StoredCell
@@ -39,7 +40,7 @@ def runs_command(
     if out is not None:
         require_writable(out)
         export_cells(out, cells)
-        say(f"{out}: {_counted(cells)}.", quiet=as_json)
+        say(f"{out}: {plural(len(cells), 'cell')}.", quiet=as_json)
     if as_json:
         print_json([flat(cell) for cell in cells])
     elif out is None:
@@ -69,8 +70,4 @@ def _list(cells: list[StoredCell], store: Path) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     for row in rows:
         say("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]]))
-    say(f"\n{_counted(cells)} in {store}.")
-
-
-def _counted(cells: list[StoredCell]) -> str:
-    return f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'}"
+    say(f"\n{plural(len(cells), 'cell')} in {store}.")

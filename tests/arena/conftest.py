@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from arena.cli.main import run
 from arena.results import Cell, LearnerRecord, Results, TargetRecord, TracePoint
 from attention import BooleanInputs, GaussianInputs, Outcome, inputs_to_json
 
@@ -269,3 +270,14 @@ def signals_that_are_heard():
     yield
     for one in ignored:
         signal.signal(one, signal.SIG_IGN)
+
+
+@pytest.fixture
+def cli(capsys):
+    """A call of the command line that ends with the given status, and what it said."""
+
+    def call(*arguments, status=0):
+        assert run([str(argument) for argument in arguments]) == status
+        return capsys.readouterr()
+
+    return call

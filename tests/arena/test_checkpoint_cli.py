@@ -7,7 +7,6 @@ import pytest
 import safetensors.numpy
 
 from arena.cells import fit_target
-from arena.cli.main import run
 from arena.compare import compare
 from arena.inspection import inspect
 from arena.results import Results
@@ -56,15 +55,6 @@ def write(folder, model, seed=0):
 @pytest.fixture
 def folders(tmp_path):
     return {model: write(tmp_path / model, model) for model in PREFIXES}
-
-
-@pytest.fixture
-def cli(capsys):
-    def call(*arguments, status=0):
-        assert run([str(argument) for argument in arguments]) == status
-        return capsys.readouterr()
-
-    return call
 
 
 @both

@@ -9,20 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arena.cli.main import run
 from arena.results import Results
 from attention import make_nice_layer
 from attention.files import load_layer, save_layer
 from lower import load_instance, save_instance
-
-
-@pytest.fixture
-def cli(capsys):
-    def call(*arguments, status=0):
-        assert run([str(argument) for argument in arguments]) == status
-        return capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture

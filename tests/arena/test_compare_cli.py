@@ -21,15 +21,6 @@ FEW = ["--learners", "linear,known-part"]
 
 
 @pytest.fixture
-def cli(capsys):
-    def call(*arguments, status=0):
-        assert run([str(argument) for argument in arguments]) == status
-        return capsys.readouterr()
-
-    return call
-
-
-@pytest.fixture
 def nice(tmp_path):
     path = tmp_path / "nice.safetensors"
     save_target(path, nice_target(heads=2, tokens=3, dim=8, seed=1))
