@@ -66,6 +66,34 @@ class Outcome(Enum):
     DIVERGED = (
         "Diverged: the parameters left the finite numbers; lower the learning rate or rescale the target."
     )
+    NO_PROJECTION_SUM = (
+        "Phase 1 failed: the estimate of the sum of the projections does not stand out from its statistical error; "
+        "allow more examples, or take it that the projections cancel."
+    )
+    NO_AGREEMENT = (
+        "Phase 2 or 4 failed: too few rows were found on which all heads have the same attention pattern; allow more "
+        "examples: agreement within eps has probability of order eps^((m-1)(k-1))."
+    )
+    CONTRADICTION = (
+        "Phase 2 or 4 failed: no attention matrix satisfies what the certified rows say; the certificates are false, "
+        "as they are where the projections are not in general position."
+    )
+    NO_LARGE_MARGIN = (
+        "Phase 3 failed: too few rows were found on which every head attends to one token; the asymptotics have not "
+        "set in at this number of coordinates, or the heads attend too weakly."
+    )
+    NOT_REFINED = (
+        "Phase 4 failed: with the refined sum of the projections the rows agree no better, or no longer; allow more "
+        "examples to phase 3."
+    )
+    NO_SPECTRAL_GAP = (
+        "Phase 5 failed: the body has no m - 1 directions that are clearly wider than the others; allow more "
+        "examples, or check the number of heads."
+    )
+    NET_TOO_COARSE = (
+        "Phase 6 failed: no tuple of the net reaches the tolerance on held-out examples; allow more work or more "
+        "examples, or a larger tolerance."
+    )
     NOT_APPLICABLE = (
         "Not of this kind: the examples contradict what this attack assumes; use a general learner."
     )
@@ -266,12 +294,17 @@ class Recorder:
         *,
         predict: Predictor | None = None,
         layer: AttentionLayer | None = None,
+        against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
         **measures: float | int,
     ) -> None:
-        """Record a step with its own `measures` and, where ground truth is given, the errors against it."""
+        """Record a step with its own `measures` and, where ground truth is given, the errors against it.
+
+        `against` gives a phase's own error measures when called with the target.
+        """
         examples, seconds, began = self.examples, self.seconds, time.perf_counter()
         if self._truth is not None:
-            measures = {**measures, **self._truth.measure(predict=predict, layer=layer)}
+            own = {} if against is None else dict(against(self._truth.layer))
+            measures = {**measures, **own, **self._truth.measure(predict=predict, layer=layer)}
         step = Step(name, examples, seconds, {key: float(value) for key, value in measures.items()})
         self._trace.append(step)
         if self._progress is not None:

@@ -20,7 +20,8 @@ from attention import (
 from attention._arrays import count, non_negative
 from attention.inputs import Rng
 from attention.learning import Progress
-from upper.stacked import HeadJacobian, read_tokens, stack_projections
+from upper.jacobian import HeadJacobian
+from upper.stacked import read_tokens, stack_projections
 
 if TYPE_CHECKING:
     import torch

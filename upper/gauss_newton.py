@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 
-from upper.stacked import HeadJacobian, read_tokens
+from upper.jacobian import HeadJacobian
+from upper.stacked import read_tokens
 
 __all__ = ["Iterate", "gauss_newton"]
 

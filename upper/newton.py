@@ -1,9 +1,11 @@
 """The Newton learner: exact recovery of nice layers from a few times the counting floor of examples."""
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
 import numpy as np
+from jaxtyping import Float
 
 from attention import (
     AttentionLayer,
@@ -22,10 +24,10 @@ from attention.metrics import relative_error
 from upper.floor import counting_floor
 from upper.gauss_newton import Iterate, gauss_newton
 
-__all__ = ["Newton"]
+__all__ = ["EXACT_RESIDUAL", "Newton", "at_noise_level", "judge", "last_iterate", "same_residual"]
 
 # A residual this small on held-out examples is rounding: nothing but the target itself explains them.
-_EXACT = 1e-10
+EXACT_RESIDUAL = 1e-10
 # A start is given up when the residual did not fall below this share of itself over so many iterates: on nice
 # targets the worst such ratio seen is 1e-9. It would be wrong on a target so ill-conditioned that damped steps creep.
 _STALL_ITERATES, _STALL_RATIO = 10, 0.7
@@ -130,13 +132,18 @@ class Newton:
             ends.append(self._run(x, y, unit, self.work - spent, len(ends) + 1, recorder, rng))
             spent += ends[-1].passes
             ends.sort(key=attrgetter("residual"))
-            if ends[0].residual < max(_EXACT, self.tolerance):
+            if ends[0].residual < max(EXACT_RESIDUAL, self.tolerance):
                 break
-            at_floor = _same_residual(ends) and (
-                _held_out_error(ends[0], x_held, y_held) < _HELD_OUT_RATIO * ends[0].residual
-            )
+            at_floor = same_residual(ends) and at_noise_level(ends[0], x_held, y_held)
         best = ends[0]
-        held_error = _held_out_error(best, x_held, y_held)
+        outcome, held_error = judge(
+            best,
+            x_held,
+            y_held,
+            tolerance=self.tolerance,
+            spent_all=spent >= self.work,
+            at_floor=at_floor,
+        )
         layer = _layer(best, unit)
         recorder.step(
             "Held-out examples",
@@ -145,7 +152,6 @@ class Newton:
             held_out_error=held_error,
             starts=len(ends),
         )
-        outcome = self._outcome(best, held_error, spent_all=spent >= self.work, at_floor=at_floor)
         return recorder.fit(outcome, layer=layer)
 
     def _run(
@@ -159,48 +165,99 @@ class Newton:
         rng: np.random.Generator,
     ) -> Iterate:
         d = x.shape[-1]
-        history: list[float] = []
         theta = rng.standard_normal((self.m, d, d)) / d
         iterates = gauss_newton(x, y, theta, inner_steps=self.inner_steps, rng=rng)
-        for iterate in iterates:
+
+        def tell(number: int, iterate: Iterate) -> None:
             recorder.step(
-                f"Start {start}, iterate {len(history)}",
+                f"Start {start}, iterate {number}",
                 layer=_layer(iterate, unit) if recorder.measuring else None,
                 residual=iterate.residual,
                 damping=iterate.damping,
                 passes=iterate.passes,
             )
-            history.append(iterate.residual)
-            if iterate.residual <= self.tolerance or iterate.passes >= work or _stalled(history):
-                return iterate
-        raise AssertionError("gauss_newton never ends by itself")
 
-    def _outcome(self, best: Iterate, held_error: float, *, spent_all: bool, at_floor: bool) -> Outcome:
-        if held_error < _EXACT:
-            return Outcome.EXACT
-        if best.residual <= self.tolerance and held_error <= 4 * self.tolerance:
-            return Outcome.REACHED_TOLERANCE
-        if best.residual < 0.1 * held_error:
-            return Outcome.OVERFITTED
-        if at_floor:
-            return Outcome.RESIDUAL_FLOOR
-        return Outcome.WORK_SPENT if spent_all else Outcome.LOCAL_MINIMUM
+        return last_iterate(iterates, tolerance=self.tolerance, work=work, tell=tell)
+
+
+def last_iterate(
+    iterates: Iterator[Iterate], *, tolerance: float, work: int, tell: Callable[[int, Iterate], None]
+) -> Iterate:
+    """The first iterate at the tolerance, at the end of the work, or at which the descent has stalled.
+
+    Parameters
+    ----------
+    iterates : iterator of Iterate
+        From `gauss_newton`.
+    tolerance : float
+        Relative residual at which to stop.
+    work : int
+        Passes after which to stop.
+    tell : callable
+        Called with the number of each iterate and the iterate.
+    """
+    history: list[float] = []
+    for iterate in iterates:
+        tell(len(history), iterate)
+        history.append(iterate.residual)
+        if iterate.residual <= tolerance or iterate.passes >= work or _stalled(history):
+            return iterate
+    raise AssertionError("gauss_newton never ends by itself")
+
+
+def judge(
+    best: Iterate,
+    x: Float[np.ndarray, "n k d"],
+    y: Float[np.ndarray, "n k d"],
+    *,
+    tolerance: float,
+    spent_all: bool,
+    at_floor: bool = False,
+) -> tuple[Outcome, float]:
+    """What the best iterate amounts to on held-out examples, and its relative error there.
+
+    Parameters
+    ----------
+    best : Iterate
+        The best of all starts.
+    x, y : array (n, k, d)
+        Examples that were not fitted.
+    tolerance : float
+        The residual that was asked for.
+    spent_all : bool
+        Whether the work was spent.
+    at_floor : bool
+        Whether other starts ended at the same residual.
+    """
+    held_error = _held_out_error(best, x, y)
+    if held_error < EXACT_RESIDUAL:
+        return Outcome.EXACT, held_error
+    if best.residual <= tolerance and held_error <= 4 * tolerance:
+        return Outcome.REACHED_TOLERANCE, held_error
+    if best.residual < 0.1 * held_error:
+        return Outcome.OVERFITTED, held_error
+    if at_floor:
+        return Outcome.RESIDUAL_FLOOR, held_error
+    return Outcome.WORK_SPENT if spent_all else Outcome.LOCAL_MINIMUM, held_error
+
+
+def same_residual(ends: Sequence[Iterate]) -> bool:
+    """Whether the two best of several starts ended at the same residual, to a per cent."""
+    best = sorted(end.residual for end in ends)
+    return len(best) > 1 and best[1] < 1.01 * best[0]
+
+
+def at_noise_level(end: Iterate, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> bool:
+    """Whether held-out examples have the residual of the fitted ones, up to what fitting them takes off it."""
+    return _held_out_error(end, x, y) < _HELD_OUT_RATIO * end.residual
 
 
 def _stalled(history: list[float]) -> bool:
     if len(history) <= _STALL_ITERATES:
         return False
     before, now = history[-1 - _STALL_ITERATES], history[-1]
-    # below _EXACT only rounding is left to lose, and two iterates without progress are the floor
-    return now > _STALL_RATIO * before or (now < _EXACT and now > 0.5 * history[-3])
-
-
-def _same_residual(ends: list[Iterate]) -> bool:
-    return len(ends) > 1 and ends[1].residual < 1.01 * ends[0].residual
-
-
-def _layer(iterate: Iterate, unit: float) -> AttentionLayer:
-    return AttentionLayer(theta=iterate.theta, w=unit * iterate.w)
+    # below EXACT_RESIDUAL only rounding is left to lose, and two iterates without progress are the floor
+    return now > _STALL_RATIO * before or (now < EXACT_RESIDUAL and now > 0.5 * history[-3])
 
 
 def _held_out_error(iterate: Iterate, x: np.ndarray, y: np.ndarray) -> float:
@@ -208,3 +265,7 @@ def _held_out_error(iterate: Iterate, x: np.ndarray, y: np.ndarray) -> float:
     if not np.any(y):  # a zero target has no relative error; its predictor must be zero too
         return float(np.linalg.norm(predicted))
     return relative_error(predicted, y)
+
+
+def _layer(iterate: Iterate, unit: float) -> AttentionLayer:
+    return AttentionLayer(theta=iterate.theta, w=unit * iterate.w)
