@@ -1,0 +1,147 @@
+"""Agreement events: the share of rows that is accepted, which they are, and what they cost in examples and memory."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
+from upper.six_phase import (
+    PhaseFailedError,
+    attention_span,
+    certify_agreement,
+    contrasts_of,
+    sculpt_affine_hull,
+)
+
+FIELDS = ("rows", "differences", "log_ratios", "weights")
+
+
+def _oracle(layer, k, rng):
+    return ExampleOracle(layer, BooleanInputs(k=k, d=layer.dim), rng=rng)
+
+
+def _usable(certificates):
+    return np.isfinite(certificates.residual) & (certificates.pattern.min(axis=-1) > 0.05)
+
+
+@pytest.mark.parametrize(("m", "k", "d", "accept"), [(2, 2, 16, 0.01), (2, 3, 16, 0.05), (3, 2, 16, 0.05)])
+def test_share_accepted_is_that_of_all_rows(m, k, d, accept):
+    """The threshold's 100 rows leave a tenth of the share to chance: four times that is allowed."""
+    layer = make_nice_layer(heads=m, dim=d, rng=0)
+    hull = sculpt_affine_hull(_oracle(layer, k, 1), layer.w.sum(axis=0), wide=m - 1, accept=accept)
+    assert hull.acceptance == pytest.approx(accept, rel=0.4)
+    assert hull.rows == k * hull.examples
+    assert hull.histogram.sum() <= hull.rows
+    # as many examples as the share says, and hardly more equations than were wanted
+    assert hull.examples == pytest.approx(6 * d * d / (accept * k * (k - 1)), rel=0.5)
+    assert 6 * d * d <= hull.contrasts.equations < 1.3 * 6 * d * d
+
+
+@pytest.mark.parametrize("wide", [1, None])
+def test_accepted_are_the_usable_rows_up_to_the_threshold(wide):
+    layer = make_nice_layer(heads=2, dim=8, rng=2)
+    total = layer.w.sum(axis=0)
+    x, y = _oracle(layer, 2, 3).draw(20_000)
+    hull = sculpt_affine_hull(ExampleOracle.from_arrays(x, y), total, wide=wide, accept=0.02, equations=10**6)
+    certificates = certify_agreement(x, y, total)
+    accepted = _usable(certificates) & (certificates.residual <= hull.threshold)
+    expected = contrasts_of(x, certificates.pattern, accepted)
+    assert hull.accepted == accepted.sum()
+    for name in FIELDS:
+        # in pieces: every stretch of the examples is in its order
+        np.testing.assert_allclose(getattr(hull.contrasts, name), getattr(expected, name), atol=1e-9)
+    # the threshold is the quantile of the pilot's rows
+    pilot = slice(0, int(100 / 0.02 / 2))
+    usable = np.where(_usable(certificates), certificates.residual, np.inf)[pilot]
+    assert hull.threshold == pytest.approx(np.sort(usable, axis=None)[99], rel=1e-9)
+
+
+def test_where_fewer_rows_are_usable_all_of_these_are_accepted():
+    layer = make_nice_layer(heads=2, dim=8, rng=4)
+    # heads that agree, for of others the largest residual of all certifies nothing
+    layer, total = AttentionLayer(theta=layer.theta[[0, 0]], w=layer.w), layer.w.sum(axis=0)
+    x, y = _oracle(layer, 3, 5).draw(500)
+    usable = _usable(certify_agreement(x, y, total))
+    hull = sculpt_affine_hull(ExampleOracle.from_arrays(x, y), total, wide=1, accept=1.0, equations=10**6)
+    assert 0.1 * usable.size < usable.sum() < 0.9 * usable.size
+    assert hull.acceptance < 1
+    assert hull.accepted >= 0.9 * usable.sum()
+
+
+@pytest.mark.parametrize("wide", [0, None])
+def test_of_one_head_half_of_the_usable_rows_are_accepted(wide):
+    layer = make_nice_layer(heads=1, dim=12, rng=6)
+    # a sum that is a little off: residuals are of its size, in every row
+    off = layer.w[0] + 0.03 * np.random.default_rng(7).standard_normal((12, 12)) / np.sqrt(12)
+    x, y = _oracle(layer, 2, 8).draw(4_000)
+    hull = sculpt_affine_hull(ExampleOracle.from_arrays(x, y), off, wide=wide, accept=0.01, equations=10**6)
+    usable = _usable(certify_agreement(x, y, off)).sum()
+    assert hull.accepted == pytest.approx(usable / 2, rel=0.4)
+    assert attention_span(hull.body, 0).errors(layer)["span_error"] < 0.03
+
+
+@pytest.mark.parametrize(("m", "k", "d", "allowed"), [(2, 2, 32, 0.006), (2, 3, 32, 0.09), (3, 2, 32, 0.088)])
+def test_span_error_with_the_true_sum(m, k, d, allowed):
+    layer = make_nice_layer(heads=m, dim=d, rng=0)
+    hull = sculpt_affine_hull(_oracle(layer, k, 9), layer.w.sum(axis=0), wide=m - 1)
+    assert attention_span(hull.body, m - 1).errors(layer)["span_error"] < allowed
+
+
+def test_memory_is_that_of_the_rows_that_may_be_accepted():
+    """The pilot's 500 000 examples would be 64 MB of tokens alone; a batch is 1 MB."""
+    layer = make_nice_layer(heads=2, dim=8, rng=10)
+    tracemalloc.start()
+    try:
+        hull = sculpt_affine_hull(
+            _oracle(layer, 2, 11), layer.w.sum(axis=0), wide=1, accept=1e-4, equations=64
+        )
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert hull.examples >= 500_000
+    assert peak < 2e7
+
+
+@pytest.mark.parametrize("unit", [2.0**-531, 2.0**531])
+def test_hull_does_not_depend_on_the_unit_of_the_labels(unit):
+    layer = make_nice_layer(heads=2, dim=8, rng=12)
+    large = AttentionLayer(theta=layer.theta, w=unit * layer.w)
+    one, other = (
+        sculpt_affine_hull(_oracle(each, 2, 13), each.w.sum(axis=0), wide=1, accept=0.05)
+        for each in (layer, large)
+    )
+    assert other.threshold == one.threshold  # powers of two change no bit
+    assert other.accepted == one.accepted
+    np.testing.assert_allclose(other.contrasts.log_ratios, one.contrasts.log_ratios, atol=1e-9)
+
+
+def test_bits_do_not_depend_on_jobs():
+    layer = make_nice_layer(heads=2, dim=16, rng=14)
+    one, two = (
+        sculpt_affine_hull(_oracle(layer, 2, 15), layer.w.sum(axis=0), wide=1, jobs=jobs) for jobs in (1, 2)
+    )
+    assert (one.threshold, one.examples) == (two.threshold, two.examples)
+    assert np.array_equal(one.histogram, two.histogram)
+    for name in FIELDS:
+        assert np.array_equal(getattr(one.contrasts, name), getattr(two.contrasts, name))
+
+
+def test_given_examples_are_cut_to_what_is_left():
+    layer = make_nice_layer(heads=2, dim=8, rng=16)
+    oracle = ExampleOracle.from_arrays(*_oracle(layer, 2, 17).draw(3_000))
+    hull = sculpt_affine_hull(oracle, layer.w.sum(axis=0), wide=1, accept=0.05, examples=10_000)
+    assert (hull.examples, oracle.remaining) == (oracle.drawn, 3_000 - oracle.drawn)
+    oracle.draw(oracle.remaining)
+    with pytest.raises(PhaseFailedError, match="no example is left") as failure:
+        sculpt_affine_hull(oracle, layer.w.sum(axis=0))
+    assert failure.value.cause == "budget"
+
+
+def test_no_usable_row_is_said():
+    layer = make_nice_layer(heads=2, dim=8, rng=18)
+    x = np.repeat(BooleanInputs(k=1, d=8).sample(500, rng=19), 2, axis=1)
+    oracle = ExampleOracle.from_arrays(x, layer(x))
+    with pytest.raises(PhaseFailedError, match="no row of") as failure:
+        sculpt_affine_hull(oracle, layer.w.sum(axis=0), wide=1)
+    assert failure.value.cause == "agreement"

@@ -1,0 +1,530 @@
+"""The convex body as an ellipsoid and as a polytope: membership, least norm, maximisers and wide directions."""
+
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import subspace_angles
+from scipy.optimize import linprog, minimize
+
+from attention import BooleanInputs, make_nice_layer
+from upper.six_phase import Contrasts, ConvexBody, Ellipsoid, Polytope, contrasts_of, sculpt
+from upper.six_phase import ellipsoid as ellipsoid_module
+from upper.six_phase.axes import AxisBody
+from upper.six_phase.moments import Krylov, Moments
+
+
+def _exact(theta, n, *, k1=1, rng, noise=0.0):
+    """Equations that hold exactly for all heads `theta`: x_a any row, v_j orthogonal to x_a (Theta_i - Theta_1)."""
+    rng = np.random.default_rng(rng)
+    d = theta.shape[1]
+    rows, differences = rng.standard_normal((n, d)), rng.standard_normal((n, k1, d))
+    if len(theta) > 1:
+        off = np.einsum("na,iab->nib", rows, theta[1:] - theta[0])
+        across = np.linalg.qr(np.swapaxes(off, 1, 2))[0]
+        differences = differences - differences @ across @ np.swapaxes(across, 1, 2)
+    right = np.einsum("na,ab,njb->nj", rows, theta[0], differences)
+    right = right + noise * rng.standard_normal(right.shape)
+    return Contrasts(rows, differences, right, rng.uniform(0.02, 0.08, n))
+
+
+def _heads(m, d, rng):
+    return make_nice_layer(heads=m, dim=d, rng=rng).theta
+
+
+def _agreeing_rows(d, n, rng, noise=0.05):
+    return _exact(_heads(2, d, rng), n, rng=rng, noise=noise)
+
+
+def _members(body, number, rng):
+    """Points of the body: convex combinations of its maximisers in random directions."""
+    rng = np.random.default_rng(rng)
+    shape = body.centre.shape
+    corners = np.array([body.maximise(rng.standard_normal(shape)) for _ in range(6)])
+    return np.tensordot(rng.dirichlet(np.full(6, 0.5), size=number), corners, 1)
+
+
+# ---- an ellipsoid cut by a ball, in its axes
+
+
+@st.composite
+def _axis_bodies(draw, size):
+    numbers = st.floats(-2, 2)
+    curvature = np.array(draw(st.lists(st.floats(0.05, 5), min_size=size, max_size=size)))
+    centre = np.array(draw(st.lists(numbers, min_size=size, max_size=size)))
+    tolerance, floor = draw(st.floats(0.1, 1)), draw(st.floats(0, 0.005))
+    way = np.array(draw(st.lists(numbers, min_size=size, max_size=size)))
+    reach = np.sqrt((tolerance**2 - floor) / max(float(curvature @ way**2), 1e-6)) * draw(st.floats(0, 1))
+    radius = max(float(np.linalg.norm(centre + reach * way)), 0.05) * draw(st.floats(1.001, 1.5))
+    body = AxisBody(curvature=curvature, centre=centre, floor=floor, tolerance=tolerance, radius=radius)
+    goal = np.array(draw(st.lists(numbers, min_size=size, max_size=size)))
+    return body, goal if np.linalg.norm(goal) > 0.01 else np.ones(size)
+
+
+def _sphere(size, number):
+    if size == 2:
+        turn = np.linspace(0, 2 * np.pi, number)
+        return np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    place = np.arange(number) + 0.5  # Fibonacci's sphere
+    height, turn = 1 - 2 * place / number, np.pi * (1 + np.sqrt(5)) * place
+    flat = np.sqrt(1 - height**2)
+    return np.stack([flat * np.cos(turn), flat * np.sin(turn), height], axis=1)
+
+
+def _boundary(body, number):
+    """Points of the body on its own boundary: those of the sphere and of the ellipsoid that are in the other."""
+    unit = _sphere(len(body.centre), number)
+    axes = np.sqrt((body.tolerance**2 - body.floor) / body.curvature)
+    points = np.concatenate([body.radius * unit, body.centre + axes * unit])
+    misfit = body.floor + (points - body.centre) ** 2 @ body.curvature
+    inside = (misfit <= body.tolerance**2 * (1 + 1e-9)) & (
+        np.linalg.norm(points, axis=1) <= body.radius * (1 + 1e-9)
+    )
+    return points[inside]
+
+
+def _is_member(body, point):
+    return np.linalg.norm(point) <= body.radius * (1 + 1e-7) and np.sqrt(
+        body.misfit_squared(point)
+    ) <= body.tolerance * (1 + 1e-7)
+
+
+@pytest.mark.parametrize(("size", "number", "close"), [(2, 20_000, 2e-3), (3, 40_000, 5e-2)])
+def test_axis_body_maximisers_are_those_of_brute_force(size, number, close):
+    @given(_axis_bodies(size))
+    @settings(max_examples=60, deadline=None)
+    def check(case):
+        body, goal = case
+        found = body.maximise(goal)
+        assert _is_member(body, found)
+        points = _boundary(body, number)
+        reached, best = float(goal @ found), float((points @ goal).max(initial=-np.inf))
+        assert reached >= best - 1e-9
+        if len(points) > number // 20:  # a body as thin as the grid has no near point of it
+            assert reached <= best + close * np.linalg.norm(goal) * body.radius
+
+    check()
+
+
+@given(st.integers(1, 12), st.integers(0, 2**32 - 1), st.floats(-9, 0), st.floats(-4, 1))
+@settings(max_examples=100, deadline=None)
+def test_axis_body_maximisers_have_no_duality_gap(size, seed, log_tolerance, log_excess):
+    """max over misfit + nu |z|^2 <= t^2 + nu R^2 bounds the maximum from above for every nu; the best nu meets it."""
+    rng = np.random.default_rng(seed)
+    curvature = 10 ** rng.uniform(-2, 1, size)
+    curvature[1 : rng.integers(1, 4)] = 0  # directions no equation sees
+    centre = rng.standard_normal(size) * (curvature > 0)
+    tolerance = 10.0**log_tolerance
+    whole = AxisBody(curvature=curvature, centre=centre, floor=0.0, tolerance=tolerance, radius=1e9)
+    radius = max(float(np.linalg.norm(whole.min_norm())), 0.1) * (1 + 10**log_excess)
+    body = replace(whole, radius=radius)
+    goal = rng.standard_normal(size)
+    goal /= np.linalg.norm(goal)
+    found = body.maximise(goal)
+    assert _is_member(body, found)
+
+    def bound(log_shift):
+        shifted = curvature + np.exp(log_shift)
+        slack = tolerance**2 + np.exp(log_shift) * (radius**2 - np.sum(curvature * centre**2 / shifted))
+        return np.sum(goal * curvature * centre / shifted) + np.sqrt(
+            max(slack, 0.0) * np.sum(goal**2 / shifted)
+        )
+
+    left, right = np.log(1e-30), np.log(1e14)
+    for _ in range(120):  # the bound is quasi-convex in nu
+        third = (right - left) / 3
+        if bound(left + third) <= bound(right - third):
+            right -= third
+        else:
+            left += third
+    assert goal @ found == pytest.approx(bound((left + right) / 2), abs=2e-5 * radius)
+
+
+@pytest.mark.parametrize(("size", "number"), [(2, 20_000), (3, 40_000)])
+def test_axis_body_point_of_least_norm_is_that_of_brute_force(size, number):
+    @given(_axis_bodies(size))
+    @settings(max_examples=60, deadline=None)
+    def check(case):
+        body, _ = case
+        found = body.min_norm()
+        assert _is_member(body, found)
+        size_found = np.linalg.norm(found)
+        points = _boundary(body, number)
+        assert size_found <= np.linalg.norm(points, axis=1).min(initial=np.inf) + 1e-9
+        if body.floor + body.curvature @ body.centre**2 <= body.tolerance**2:
+            assert size_found <= 1e-7 * body.radius + 1e-7
+        else:
+            # Karush-Kuhn-Tucker: on the boundary, the gradient of the misfit points against the point
+            gradient = body.curvature * (found - body.centre)
+            assert np.sqrt(body.misfit_squared(found)) == pytest.approx(body.tolerance, rel=1e-6)
+            assert gradient @ found <= 0
+            np.testing.assert_allclose(
+                gradient * size_found, -found * np.linalg.norm(gradient), atol=1e-6 * size_found
+            )
+
+    check()
+
+
+def test_axis_body_maximiser_of_nothing_is_the_point_of_least_norm():
+    body = AxisBody(
+        curvature=np.array([1.0, 0.5]), centre=np.array([3.0, 1.0]), floor=0.0, tolerance=0.5, radius=4.0
+    )
+    np.testing.assert_array_equal(body.maximise(np.zeros(2)), body.min_norm())
+
+
+# ---- moments and Krylov spaces
+
+
+def test_moments_are_those_of_the_formed_equations():
+    contrasts = _exact(_heads(1, 5, 0), 40, k1=2, rng=1, noise=0.3)
+    moments = Moments(contrasts)
+    formed = np.einsum("ni,nkj->nkij", contrasts.rows, contrasts.differences).reshape(80, 25)
+    right = contrasts.log_ratios.ravel()
+    share = np.repeat(contrasts.weights / contrasts.weights.sum() / 2, 2)
+    theta = np.random.default_rng(2).standard_normal(25)
+    np.testing.assert_allclose(moments.matrix(), (formed.T * share) @ formed, atol=1e-12)
+    np.testing.assert_allclose(moments.apply(theta), moments.matrix() @ theta, atol=1e-12)
+    np.testing.assert_allclose(moments.right, formed.T @ (share * right), atol=1e-12)
+    assert moments.misfit(theta) == pytest.approx(np.sqrt(share @ (formed @ theta - right) ** 2))
+    assert moments.size == pytest.approx(np.sqrt(share @ right**2))
+
+
+def test_moments_of_boolean_agreement_rows_have_mean_eigenvalue_about_one():
+    layer = make_nice_layer(heads=1, dim=8, rng=3)
+    x = BooleanInputs(k=3, d=8).sample(4_000, rng=4)
+    pattern = layer.patterns(x)[:, 0]
+    moments = Moments(contrasts_of(x, pattern, np.ones(pattern.shape[:2], dtype=bool)))
+    assert np.trace(moments.matrix()) / 64 == pytest.approx(1, rel=0.05)
+
+
+def test_smallest_eigenpairs_are_those_of_the_formed_matrix():
+    moments = Moments(_exact(_heads(3, 10, 5), 800, rng=6, noise=0.01))
+    dense = np.linalg.eigvalsh(moments.matrix())
+    values, vectors = moments.smallest(6)
+    np.testing.assert_allclose(values, dense[:6], rtol=0.05, atol=1e-9)
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(6), atol=1e-8)
+
+
+def test_krylov_space_solves_as_accurately_as_asked():
+    moments = Moments(_agreeing_rows(8, 400, 7))
+    wide = np.linalg.eigh(moments.matrix())[1].T[:1]
+    space = Krylov.spanning(moments, moments.right, wide)
+    np.testing.assert_allclose(space.basis @ space.basis.T, np.eye(len(space.basis)), atol=1e-9)
+    np.testing.assert_allclose(space.products, space.basis @ moments.matrix(), atol=1e-8)
+    np.testing.assert_allclose(space.products @ space.basis.T, np.diag(space.curvature), atol=1e-8)
+    miss = moments.matrix() @ space.solve(moments.right) - moments.right
+    assert np.linalg.norm(miss) <= 1e-7 * np.linalg.norm(moments.right)
+
+
+# ---- both bodies
+
+
+@pytest.mark.parametrize("kind", ["ellipsoid", "polytope"])
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_exact_equations_keep_every_head_and_their_hull_in_the_body(kind, m):
+    theta = _heads(m, 6, 8)
+    body = sculpt(_exact(theta, 120, rng=9), body=kind, wide=m - 1, radius=3 * float(np.linalg.norm(theta)))
+    assert isinstance(body, ConvexBody)
+    shares = np.random.default_rng(10).dirichlet(np.ones(m), size=10)
+    for point in [*theta, *np.tensordot(shares, theta, 1)]:
+        assert body.contains(point)
+    assert not body.contains(theta[0] + 0.1 * np.random.default_rng(11).standard_normal((6, 6)))
+    assert not body.contains(theta[0] * 1e3)
+
+
+@pytest.mark.parametrize("kind", ["ellipsoid", "polytope"])
+@pytest.mark.parametrize("m", [2, 3])
+def test_wide_directions_are_orthonormal_and_span_the_differences_of_the_heads(kind, m):
+    theta = _heads(m, 6, 12)
+    body = sculpt(_exact(theta, 150, rng=13), body=kind, wide=m - 1)
+    found = body.wide_directions(m - 1).reshape(m - 1, -1)
+    np.testing.assert_allclose(found @ found.T, np.eye(m - 1), atol=1e-9)
+    differences = (theta[1:] - theta[0]).reshape(m - 1, -1)
+    assert subspace_angles(found.T, differences.T).max() < 1e-5
+    # and the centre lies on the affine hull
+    off = (body.centre - theta[0]).ravel()
+    assert np.linalg.norm(off - found.T @ (found @ off)) < 1e-5 * np.linalg.norm(theta[0])
+
+
+@pytest.mark.parametrize("kind", ["ellipsoid", "polytope"])
+def test_maximisers_are_members_and_beat_every_member(kind):
+    body = sculpt(_agreeing_rows(5, 80, 14), body=kind)
+    rng = np.random.default_rng(15)
+    members = _members(body, 30, 16)
+    assert all(body.contains(one) for one in members)
+    directions = [*rng.standard_normal((5, 5, 5)), body.centre, -body.centre, body.wide_directions(1)[0]]
+    for direction in directions:
+        found = body.maximise(direction)
+        assert body.contains(found)
+        assert np.vdot(direction, found) >= np.tensordot(members, direction, 2).max() - 1e-7
+
+
+@pytest.mark.parametrize("kind", ["ellipsoid", "polytope"])
+def test_point_of_least_norm_is_a_member_and_shorter_than_every_member(kind):
+    body = sculpt(_agreeing_rows(5, 80, 17), body=kind)
+    found = body.min_norm_point()
+    assert body.contains(found)
+    assert np.linalg.norm(found) > 0
+    for member in [*_members(body, 30, 18), body.centre]:
+        # optimality over a convex set: nothing in it is closer to zero, not even to first order
+        assert np.vdot(found, member - found) >= -1e-7
+
+
+@pytest.mark.parametrize("kind", ["ellipsoid", "polytope"])
+def test_a_tight_radius_binds(kind):
+    loose = sculpt(_agreeing_rows(5, 80, 19), body=kind)
+    least = loose.min_norm_point()
+    radius = 1.02 * float(np.linalg.norm(least)) if kind == "ellipsoid" else 0.97 * loose.radius
+    body = sculpt(_agreeing_rows(5, 80, 19), body=kind, tolerance=loose.tolerance, radius=radius)
+    for direction in [least, body.centre, *np.random.default_rng(20).standard_normal((10, 5, 5))]:
+        found = body.maximise(direction)
+        assert body.contains(found)
+        assert np.vdot(direction, found) <= np.vdot(direction, loose.maximise(direction)) + 1e-9
+
+
+def test_a_thinner_tolerance_makes_a_smaller_body():
+    contrasts, rng = _agreeing_rows(5, 80, 21), np.random.default_rng(22)
+    for kind in ("ellipsoid", "polytope"):
+        wide = sculpt(contrasts, body=kind)
+        thin = sculpt(contrasts, body=kind, tolerance=0.9 * wide.tolerance, radius=wide.radius)
+        for direction in rng.standard_normal((4, 5, 5)):
+            assert wide.contains(thin.maximise(direction))
+        assert np.linalg.norm(thin.min_norm_point()) >= np.linalg.norm(wide.min_norm_point())
+
+
+@pytest.mark.parametrize("kind", ["ellipsoid", "polytope"])
+def test_the_centre_misses_the_equations_by_what_it_says(kind):
+    body = sculpt(_agreeing_rows(5, 80, 23), body=kind)
+    assert body.misfit(body.centre) == pytest.approx(body.misfit_at_centre, rel=1e-6)
+    assert body.misfit_at_centre < body.tolerance
+    rng = np.random.default_rng(24)
+    for size in (1e-3, 1e-1):  # nothing near it does better
+        assert body.misfit(body.centre + size * rng.standard_normal((5, 5))) > body.misfit_at_centre
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("kind", ["ellipsoid", "polytope"])
+def test_an_empty_body_is_refused(kind):
+    contrasts = _agreeing_rows(5, 80, 25)
+    misfit = sculpt(contrasts, body=kind).misfit_at_centre
+    with pytest.raises(ValueError, match="larger tolerance or radius"):
+        sculpt(contrasts, body=kind, tolerance=0.9 * misfit)
+    with pytest.raises(ValueError, match="larger tolerance or radius"):
+        sculpt(contrasts, body=kind, tolerance=1.1 * misfit, radius=1e-3)
+
+
+@pytest.mark.bad_input
+def test_malformed_bodies_are_refused():
+    contrasts = _agreeing_rows(5, 30, 26)
+    with pytest.raises(ValueError, match="body is 'sphere'"):
+        sculpt(contrasts, body="sphere")
+    for wrong in ({"tolerance": 0.0}, {"tolerance": -1.0}, {"radius": 0.0}, {"radius": float("nan")}):
+        with pytest.raises(ValueError, match="above 0"):
+            sculpt(contrasts, **wrong)
+    empty = Contrasts(np.zeros((0, 5)), np.zeros((0, 1, 5)), np.zeros((0, 1)), np.zeros(0))
+    with pytest.raises(ValueError, match="no certified row"):
+        sculpt(empty)
+    with pytest.raises(ValueError, match="at most 20"):
+        sculpt(_agreeing_rows(21, 30, 27), body="polytope")
+    with pytest.raises(ValueError, match="wide directions"):
+        sculpt(contrasts, wide=1).wide_directions(50)
+
+
+# ---- the ellipsoid
+
+
+def _both_ways(contrasts, monkeypatch, **options):
+    dense = Ellipsoid.from_contrasts(contrasts, **options)
+    monkeypatch.setattr(ellipsoid_module, "_DENSE_UP_TO", 0)
+    return dense, Ellipsoid.from_contrasts(contrasts, **options)
+
+
+@pytest.mark.parametrize("wide", [None, 1])
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_dense_and_matrix_free_ellipsoids_are_the_same(monkeypatch, wide, noise):
+    contrasts = _agreeing_rows(12, 900, 28, noise=noise)
+    dense, free = _both_ways(contrasts, monkeypatch, wide=wide)
+    number = min(len(dense.spectrum), len(free.spectrum))
+    np.testing.assert_allclose(free.spectrum[0], dense.spectrum[0], rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(free.spectrum[:number], dense.spectrum[:number], rtol=0.05, atol=1e-9)
+    assert abs(np.vdot(free.wide_directions(1), dense.wide_directions(1))) == pytest.approx(1, abs=1e-6)
+    assert free.misfit_at_centre == pytest.approx(dense.misfit_at_centre, rel=1e-6, abs=1e-6)
+    assert free.explained == pytest.approx(dense.explained, abs=1e-6)
+    if noise:  # without, both tolerances are of the size of rounding
+        np.testing.assert_allclose(free.centre, dense.centre, atol=1e-5 * np.linalg.norm(dense.centre))
+        assert free.radius == pytest.approx(dense.radius, rel=1e-5)
+        assert free.tolerance == pytest.approx(dense.tolerance, rel=1e-5)
+
+
+def test_dense_and_matrix_free_ellipsoids_have_the_same_extreme_points(monkeypatch):
+    contrasts = _agreeing_rows(12, 900, 29)
+    size = 3 * float(np.linalg.norm(_heads(2, 12, 29)[0]))
+    dense, free = _both_ways(contrasts, monkeypatch, wide=1, tolerance=0.3, radius=size)
+    np.testing.assert_allclose(free.min_norm_point(), dense.min_norm_point(), atol=1e-4 * size)
+    for direction in [*np.random.default_rng(30).standard_normal((3, 12, 12)), dense.wide_directions(1)[0]]:
+        ours, theirs = free.maximise(direction), dense.maximise(direction)
+        assert dense.contains(ours)
+        assert free.contains(theirs)
+        assert np.vdot(direction, ours) == pytest.approx(np.vdot(direction, theirs), rel=1e-5)
+
+
+def test_ellipsoid_against_sequential_quadratic_programming():
+    body = sculpt(_agreeing_rows(3, 40, 31, noise=0.1), body="ellipsoid")
+
+    def slack(z):
+        return np.array([body.tolerance**2 - body.misfit(z.reshape(3, 3)) ** 2, body.radius**2 - z @ z])
+
+    constraint = {"type": "ineq", "fun": slack}
+    options = {"maxiter": 500, "ftol": 1e-13}
+    start = body.centre.ravel()
+    least = minimize(lambda z: z @ z, start, constraints=constraint, method="SLSQP", options=options)
+    np.testing.assert_allclose(body.min_norm_point().ravel(), least.x, atol=1e-4)
+    for direction in np.random.default_rng(32).standard_normal((4, 9)):
+        best = minimize(
+            lambda z, g=direction: -g @ z, start, constraints=constraint, method="SLSQP", options=options
+        )
+        reached = np.vdot(direction, body.maximise(direction.reshape(3, 3)))
+        assert reached == pytest.approx(-best.fun, rel=1e-5)
+
+
+def test_ellipsoid_tells_equations_that_explain_from_those_that_contradict():
+    contrasts = _exact(_heads(2, 8, 33), 500, rng=34)
+    shuffled = replace(contrasts, log_ratios=np.random.default_rng(35).permutation(contrasts.log_ratios))
+    assert sculpt(contrasts).explained > 1 - 1e-9
+    assert sculpt(shuffled).explained < 0.5
+
+
+def test_ellipsoid_does_not_depend_on_the_unit_of_the_weights():
+    contrasts = _agreeing_rows(6, 100, 36)
+    one, two = sculpt(contrasts), sculpt(replace(contrasts, weights=7 * contrasts.weights))
+    np.testing.assert_allclose(one.centre, two.centre, atol=1e-9)
+    np.testing.assert_allclose(one.spectrum, two.spectrum, rtol=1e-9, atol=1e-14)
+
+
+def test_no_square_matrix_of_all_unknowns_is_formed_above_the_dense_size():
+    d = 48
+    contrasts = _agreeing_rows(d, 3 * d * d, 37)
+    tracemalloc.start()
+    body = sculpt(contrasts, wide=1)
+    body.min_norm_point()
+    body.maximise(body.centre)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < d**4 * 8 / 2
+    theta = _heads(2, d, 37)
+    difference = (theta[1] - theta[0]) / np.linalg.norm(theta[1] - theta[0])
+    assert abs(np.vdot(body.wide_directions(1)[0], difference)) > 0.99
+
+
+def test_moments_can_be_applied_at_96_coordinates():
+    contrasts = _agreeing_rows(96, 200, 38)
+    theta = np.random.default_rng(39).standard_normal(96 * 96)
+    tracemalloc.start()
+    product = Moments(contrasts).apply(theta)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 96**3 * 8
+    share = contrasts.weights / contrasts.weights.sum()
+    value = contrasts.apply(theta.reshape(96, 96))[:, 0]
+    assert theta @ product == pytest.approx(share @ value**2)
+
+
+# ---- the polytope
+
+
+def _halfspaces(body):
+    return np.concatenate([body._equations, -body._equations]), (
+        np.concatenate([body._right, -body._right]) + body.tolerance
+    )
+
+
+def test_polytope_membership_is_every_equation_and_every_entry():
+    contrasts = _agreeing_rows(4, 40, 40)
+    body = sculpt(contrasts, body="polytope")
+    scale = np.sqrt(contrasts.weights / contrasts.weights.mean())
+    seen = set()
+    for theta in [
+        *_members(body, 10, 41),
+        *(body.centre + np.random.default_rng(42).normal(0, 0.03, (20, 4, 4))),
+    ]:
+        missed = np.abs(contrasts.apply(theta) - contrasts.log_ratios)[:, 0] * scale
+        assert body.misfit(theta) == pytest.approx(missed.max())
+        inside = missed.max() <= body.tolerance * (1 + 1e-6) + 1e-9 and np.abs(theta).max() <= body.radius
+        assert body.contains(theta) == inside
+        seen.add(inside)
+    assert seen == {True, False}
+    assert body.misfit_at_centre * 3 == pytest.approx(body.tolerance)
+
+
+def test_polytope_maximiser_is_a_vertex_with_a_dual_certificate():
+    """The dual program bounds every member's <g, Theta> from above, and the maximiser meets the bound."""
+    body = sculpt(_agreeing_rows(4, 40, 43), body="polytope")
+    left, right = _halfspaces(body)
+    left = np.concatenate([left, np.eye(16), -np.eye(16)])
+    right = np.concatenate([right, np.full(32, body.radius)])
+    for direction in np.random.default_rng(44).standard_normal((4, 16)):
+        found = body.maximise(direction.reshape(4, 4)).ravel()
+        dual = linprog(right, A_eq=left.T, b_eq=direction)
+        assert direction @ found == pytest.approx(dual.fun, rel=1e-7)
+        tight = np.abs(left @ found - right) < 1e-7
+        assert np.linalg.matrix_rank(left[tight]) == 16
+
+
+def test_polytope_maximiser_is_the_best_vertex_by_brute_force():
+    """d = 2: four unknowns, so every vertex is where four of the halfspaces are tight."""
+    from itertools import combinations
+
+    body = sculpt(_exact(_heads(1, 2, 45), 6, rng=46, noise=0.2), body="polytope")
+    left, right = _halfspaces(body)
+    left = np.concatenate([left, np.eye(4), -np.eye(4)])
+    right = np.concatenate([right, np.full(8, body.radius)])
+    places = np.array(list(combinations(range(len(left)), 4)))
+    systems, sides = left[places], right[places]
+    regular = np.abs(np.linalg.det(systems)) > 1e-9
+    vertices = np.linalg.solve(systems[regular], sides[regular][..., None])[..., 0]
+    vertices = vertices[np.all(vertices @ left.T <= right + 1e-8, axis=1)]
+    assert len(vertices) > 4
+    for direction in np.random.default_rng(47).standard_normal((10, 4)):
+        reached = direction @ body.maximise(direction.reshape(2, 2)).ravel()
+        assert reached == pytest.approx((vertices @ direction).max(), abs=1e-7)
+
+
+def test_polytope_point_of_least_norm_against_sequential_quadratic_programming():
+    body = sculpt(_agreeing_rows(3, 30, 48, noise=0.1), body="polytope")
+    left, right = _halfspaces(body)
+    least = minimize(
+        lambda z: z @ z,
+        body.centre.ravel(),
+        jac=lambda z: 2 * z,
+        constraints={"type": "ineq", "fun": lambda z: right - left @ z, "jac": lambda z: -left},
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-14},
+    )
+    np.testing.assert_allclose(body.min_norm_point().ravel(), least.x, atol=1e-6)
+
+
+def test_polytope_point_of_least_norm_keeps_the_radius():
+    """A radius just above what the equations leave room for moves the point of least norm."""
+    contrasts = _exact(np.array([[[1.0, 0.2], [0.1, 0.0]]]), 3, rng=49, noise=0.0)
+    loose = sculpt(contrasts, body="polytope", tolerance=0.01, radius=10.0)
+    least = loose.min_norm_point()
+    lowest = linprog(  # the least largest entry of any member
+        np.append(np.zeros(4), 1.0),
+        A_ub=np.block(
+            [
+                [_halfspaces(loose)[0], np.zeros((6, 1))],
+                [np.eye(4), -np.ones((4, 1))],
+                [-np.eye(4), -np.ones((4, 1))],
+            ]
+        ),
+        b_ub=np.concatenate([_halfspaces(loose)[1], np.zeros(8)]),
+        bounds=(None, None),
+    ).fun
+    radius = (lowest + float(np.abs(least).max())) / 2
+    assert radius < np.abs(least).max() * 0.99
+    body = sculpt(contrasts, body="polytope", tolerance=0.01, radius=radius)
+    assert body.contains(body.min_norm_point())
+    assert isinstance(body, Polytope)

@@ -1,0 +1,301 @@
+"""The six-phase learner: exact in practical mode, (kd)^-m in paper mode, honest where a phase cannot do its work."""
+
+import ast
+import importlib
+import inspect
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    GaussianInputs,
+    GroundTruth,
+    Outcome,
+    SphereInputs,
+    make_nice_layer,
+)
+from attention.testing import check_learner
+from upper import HeadJacobian
+from upper.six_phase import PhaseFailedError, SixPhase, sculpt_affine_hull
+
+MODES = ("practical", "paper")
+
+SPANS_AT_1_PERCENT = {(2, 2): 0.003, (2, 3): 0.045, (3, 2): 0.044, (3, 3): 0.26, (4, 2): 0.18, (4, 3): 0.45}
+REFINED = {(2, 2): 0.0024, (2, 3): 0.0095, (3, 2): 0.0053, (3, 3): 0.018, (4, 2): 0.012, (4, 3): 0.037}
+CRUDE = {(2, 2): 0.088, (2, 3): 0.13, (3, 2): 0.082, (3, 3): 0.12, (4, 2): 0.084, (4, 3): 0.12}
+
+
+def run(learner, heads, k, d, *, seed=0, inputs=BooleanInputs):
+    layer, tokens = make_nice_layer(heads=heads, dim=d, rng=seed), inputs(k=k, d=d)
+    truth = GroundTruth.draw(layer, tokens, 1000, rng=[seed, 1])
+    phases = learner.run(ExampleOracle(layer, tokens, rng=[seed, 2]), rng=[seed, 3], truth=truth)
+    return phases, truth.measure(layer=phases.fit.layer)
+
+
+def measure(phases, name, start):
+    steps = [step for step in phases.fit.trace if step.name.startswith(start)]
+    return steps[-1].measures[name]
+
+
+@pytest.mark.parametrize(("m", "k"), [(1, 2), *SPANS_AT_1_PERCENT])
+def test_practical_mode_ends_at_rounding_error_through_phases_as_good_as_the_table(m, k):
+    phases, errors = run(SixPhase(m=m), m, k, 32)
+    assert phases.fit.outcome is Outcome.EXACT
+    assert errors["relative_error"] < 1e-10
+    assert phases.heads == m
+    if m > 1:
+        assert measure(phases, "sum_error", "Phase 1") <= 2 * CRUDE[m, k]
+        assert measure(phases, "sum_error", "Phase 3") <= 2 * REFINED[m, k]
+        assert measure(phases, "span_error", "Phase 5") <= 2 * SPANS_AT_1_PERCENT[m, k]
+
+
+@pytest.mark.parametrize("inputs", [GaussianInputs, SphereInputs])
+@pytest.mark.parametrize("mode", ["practical", "paper"])
+def test_other_inputs_run_through_the_same_code(inputs, mode):
+    phases, errors = run(SixPhase(m=2, mode=mode), 2, 2, 16, inputs=inputs)
+    assert phases.fit.outcome.succeeded
+    assert errors["relative_error"] < {"practical": 1e-10, "paper": 1 / 32}[mode]
+
+
+@pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.parametrize("d", [16, 32])
+def test_paper_mode_reaches_a_squared_error_of_kd_to_the_minus_m_from_the_phases_alone(m, d):
+    phases, errors = run(SixPhase(m=m, mode="paper"), m, 2, d)
+    assert phases.fit.outcome is Outcome.REACHED_TOLERANCE
+    assert errors["relative_error"] ** 2 <= (2 * d) ** -m
+    assert phases.findings.net.error <= (2 * d) ** -m
+
+
+@pytest.mark.parametrize("over", ["proxy", "body"])
+def test_phases_3_and_4_lower_the_error_of_the_span(over):
+    phases, _ = run(SixPhase(m=2, mode="paper", margin_over=over), 2, 2, 32)
+    before, after = (measure(phases, "span_error", start) for start in ("Phase 2", "Phase 4"))
+    assert after < {"proxy": before / 2, "body": before / 10}[over]
+
+
+def test_every_round_of_phases_3_and_4_is_reported():
+    phases, _ = run(SixPhase(m=2, mode="paper", rounds=2), 2, 2, 16)
+    names = [step.name for step in phases.fit.trace]
+    assert names == [
+        "Phase 1: sum of the projections",
+        "Phase 2: sculpt the affine hull",
+        "Phase 3: refine the sum, round 1",
+        "Phase 4: sculpt again, round 1",
+        "Phase 3: refine the sum, round 2",
+        "Phase 4: sculpt again, round 2",
+        "Phase 5: span of the attention matrices",
+        "Phase 6: net of the span",
+    ]
+    assert len(phases.findings.hulls) == len(phases.findings.spans) == 3
+    assert len(phases.findings.refinements) == 2
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_at_8_coordinates_the_margin_of_the_proxy_is_never_large_and_phase_3_says_so(seed):
+    phases, _ = run(SixPhase(m=2, mode="paper", margin_over="proxy"), 2, 2, 8, seed=seed)
+    assert phases.fit.outcome is Outcome.NO_LARGE_MARGIN
+    assert "Phase 3 failed" in str(phases.fit.outcome)
+    assert phases.explanation.startswith("Phase 3 failed: ")
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+@pytest.mark.parametrize("mode", ["practical", "paper"])
+def test_the_number_of_heads_is_found_by_the_gap(m, mode):
+    if (m, mode) == (3, "paper"):
+        pytest.skip("three heads by a net take minutes")
+    phases, _ = run(SixPhase(m="auto", mode=mode), m, 2, 32 if m == 3 else 16)
+    assert phases.heads == m
+    assert phases.fit.layer.heads == m
+    if m > 1:
+        assert measure(phases, "gap", "Phase 5") > 10
+    assert phases.fit.outcome.succeeded
+
+
+@pytest.mark.parametrize("m", [1, 2])
+def test_heads_without_attention_are_learned_and_contradict_nothing(m):
+    layer, inputs = make_nice_layer(heads=m, dim=12, rng=0), BooleanInputs(k=2, d=12)
+    layer = AttentionLayer(theta=np.zeros_like(layer.theta), w=layer.w)
+    fits = [SixPhase(m=m, mode=mode).fit(ExampleOracle(layer, inputs, rng=1), rng=2) for mode in MODES]
+    assert fits[0].outcome is Outcome.EXACT
+    assert fits[1].outcome is Outcome.NO_LARGE_MARGIN
+
+
+def test_paper_mode_reaches_no_module_with_a_gradient_or_a_newton_step():
+    """Followed through the source: what `upper.six_phase.paper` imports, and what that imports, within `upper`."""
+    seen, todo = set(), ["upper.six_phase.paper"]
+    while todo:
+        name = todo.pop()
+        if name in seen or not name.startswith("upper."):
+            continue
+        seen.add(name)
+        for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(name)))):
+            if isinstance(node, ast.ImportFrom):
+                todo.append(node.module)
+    assert {"upper.six_phase.net", "upper.six_phase.large_margin", "upper.stacked"} < seen
+    descending = {"jacobian", "gauss_newton", "newton", "adam", "linear"}
+    assert not seen & {f"upper.{name}" for name in descending}
+    assert not seen & {f"upper.six_phase.{name}" for name in ("practical", "variable_projection", "learner")}
+
+
+def test_paper_mode_calls_none_either(monkeypatch):
+    def called(*given, **named):
+        raise AssertionError("paper mode called a derivative")
+
+    for method in ("at", "times", "times_each_head", "transpose_times"):
+        monkeypatch.setattr(HeadJacobian, method, called)
+    monkeypatch.setattr(scipy.optimize, "least_squares", called)
+    phases, _ = run(SixPhase(m=2, mode="paper"), 2, 2, 16)
+    assert phases.fit.outcome is Outcome.REACHED_TOLERANCE
+
+
+def test_pure_noise_is_told_by_a_phase():
+    layer, inputs = make_nice_layer(heads=2, dim=12, rng=0), BooleanInputs(k=2, d=12)
+    noise = lambda y, rng: rng.standard_normal(y.shape)  # noqa: E731
+    for mode in ("paper", "practical"):
+        phases = SixPhase(m=2, mode=mode).run(ExampleOracle(layer, inputs, noise=noise, rng=1), rng=2)
+        assert not phases.fit.outcome.succeeded
+        assert phases.explanation.startswith("Phase ")
+
+
+def test_projections_that_cancel_end_in_phase_1():
+    layer = make_nice_layer(heads=2, dim=8, rng=0)
+    zero = lambda x: np.zeros_like(x)  # noqa: E731
+    phases = SixPhase(m=2).run(ExampleOracle(zero, BooleanInputs(k=2, d=8), rng=1), rng=2)
+    assert phases.fit.outcome is Outcome.NO_PROJECTION_SUM
+    assert "is zero" in phases.explanation
+    assert phases.fit.layer.theta.shape == layer.theta.shape
+
+
+@pytest.mark.parametrize(
+    ("k", "d", "why"), [(1, 8, "one token has no"), (8, 8, "k < d is needed"), (9, 4, "k < d")]
+)
+def test_one_token_or_as_many_as_coordinates_is_not_its_kind(k, d, why):
+    layer = make_nice_layer(heads=2, dim=d, rng=0)
+    phases = SixPhase(m=2).run(ExampleOracle(layer, BooleanInputs(k=k, d=d), rng=1), rng=2)
+    assert phases.fit.outcome is Outcome.NOT_APPLICABLE
+    assert why in phases.explanation
+    assert phases.fit.examples_used == 0
+
+
+@pytest.mark.parametrize("mode", ["paper", "practical"])
+def test_a_budget_too_small_for_the_phases_is_said(mode):
+    layer, inputs = make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(k=2, d=16)
+    learner = SixPhase(m=2, mode=mode, examples=2000)
+    phases = learner.run(ExampleOracle(layer, inputs, rng=1), rng=2)
+    assert phases.fit.examples_used <= 2000
+    assert not phases.fit.outcome.succeeded or mode == "practical"
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0])
+@pytest.mark.parametrize("mode", MODES)
+def test_an_affine_hull_through_zero_is_no_contradiction(factor, mode):
+    layer, inputs = make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(k=2, d=16)
+    layer = AttentionLayer(theta=np.stack([layer.theta[0], factor * layer.theta[0]]), w=layer.w)
+    phases = SixPhase(m=2, mode=mode).run(ExampleOracle(layer, inputs, rng=1), rng=2)
+    if mode == "practical":
+        assert phases.fit.outcome is Outcome.EXACT
+    else:
+        assert (phases.fit.outcome, phases.failed) == (Outcome.NO_LARGE_MARGIN, 3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_radius_that_leaves_no_matrix_is_an_outcome(mode):
+    layer, inputs = make_nice_layer(heads=2, dim=12, rng=0), BooleanInputs(k=2, d=12)
+    phases = SixPhase(m=2, mode=mode, radius=0.1).run(ExampleOracle(layer, inputs, rng=1), rng=2)
+    assert phases.fit.outcome is Outcome.CONTRADICTION
+    assert "No matrix of norm at most 0.1" in phases.explanation
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("m", [11, 12, 64, 65])
+def test_more_heads_than_there_are_end_in_an_outcome(m, mode):
+    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8)
+    phases = SixPhase(m=m, mode=mode, work=100).run(ExampleOracle(layer, inputs, rng=1), rng=2)
+    assert (phases.fit.outcome is Outcome.NOT_APPLICABLE) == (m > 63)
+    assert phases.heads == m
+
+
+def test_no_gap_is_said_where_the_number_of_heads_is_to_be_found():
+    phases, _ = run(SixPhase(m="auto"), 5, 2, 24)
+    assert phases.heads == 1
+    assert not phases.fit.outcome.succeeded
+    assert "found no wide direction (a factor of 1." in phases.explanation
+    assert 1 <= measure(phases, "gap", "Phase 5") < 1.5
+
+
+def test_the_default_tolerance_is_that_of_the_heads_found():
+    phases, errors = run(SixPhase(m="auto", mode="paper", examples=30_000), 1, 2, 12)
+    assert phases.heads == 1
+    assert phases.fit.outcome is Outcome.REACHED_TOLERANCE
+    assert errors["relative_error"] <= 24**-0.5
+
+
+@pytest.mark.parametrize("noise", [0.1, 1e-4])
+def test_noisy_labels_end_at_the_residual_floor(noise):
+    layer, inputs = make_nice_layer(heads=2, dim=12, rng=0), BooleanInputs(k=2, d=12)
+    phases = SixPhase(m=2).run(ExampleOracle(layer, inputs, noise=noise, rng=1), rng=2)
+    assert phases.fit.outcome is Outcome.RESIDUAL_FLOOR
+    assert phases.failed is None
+
+
+def test_a_limited_budget_keeps_the_outcome_of_the_phase_and_is_told():
+    layer, inputs = make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(k=2, d=16)
+    learner = SixPhase(m=2, mode="paper", margin_over="proxy", examples=4_000)
+    phases = learner.run(ExampleOracle(layer, inputs, rng=1), rng=2)
+    assert phases.explanation.startswith(f"Phase {phases.failed} failed: ")
+    assert str(phases.fit.outcome).startswith("Phase ")
+    assert "The phases had 4000 examples of the " in phases.explanation
+
+
+def test_no_example_left_is_said_by_phase_2():
+    x = GaussianInputs(k=2, d=8).sample(3, rng=0)
+    oracle = ExampleOracle.from_arrays(x, x)
+    oracle.draw(3)
+    with pytest.raises(PhaseFailedError, match="no example is left"):
+        sculpt_affine_hull(oracle, np.eye(8))
+
+
+def test_threads_change_no_bit():
+    fits = [run(SixPhase(m=2, mode="paper", jobs=jobs), 2, 2, 12)[0].fit for jobs in (1, 2)]
+    assert np.array_equal(fits[0].layer.theta, fits[1].layer.theta)
+    assert np.array_equal(fits[0].layer.w, fits[1].layer.w)
+    assert fits[0].examples_used == fits[1].examples_used
+
+
+@pytest.mark.parametrize("mode", ["paper", "practical"])
+@pytest.mark.bad_input
+def test_the_contract_of_learners(mode):
+    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8)
+    tolerance = 0.05 if mode == "paper" else None
+    check_learner(SixPhase(m=2, mode=mode, examples=60_000, tolerance=tolerance), layer, inputs, seed=1)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"m": 0}, "m is 0"),
+        ({"m": "many"}, "m is 'many'"),
+        ({"mode": "fast"}, "'practical' or 'paper' is needed"),
+        ({"work": 0}, "work is 0"),
+        ({"examples": -1}, "examples is -1"),
+        ({"rounds": 0}, "rounds is 0"),
+        ({"accept": 0.0}, "accept is 0.0"),
+        ({"accept": 1.5}, "accept is 1.5"),
+        ({"body": "cube"}, "'ellipsoid' or 'polytope' is needed"),
+        ({"margin_over": "all"}, "'body' or 'proxy' is needed"),
+        ({"net_over": "ball"}, "'hull' or 'span' is needed"),
+        ({"delta": 1.0}, "delta is 1.0"),
+        ({"jobs": 0}, "jobs is 0"),
+        ({"mode": "paper", "m": "auto", "body": "polytope"}, "needs the spectrum"),
+        ({"tolerance": -1.0}, "tolerance is -1.0"),
+        ({"radius": 0.0}, "radius is 0.0"),
+    ],
+)
+def test_wrong_parameters_are_sentences(changes, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        SixPhase(**{"m": 2, **changes})

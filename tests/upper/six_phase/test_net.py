@@ -1,0 +1,312 @@
+"""Phase 6 in paper mode: every tuple of a net, its projections by regression, chosen on held-out examples."""
+
+import math
+import tracemalloc
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_layer, relative_error
+from upper.six_phase import AttentionSpan, held_out_examples, search_net
+from upper.six_phase.net import _around, _bound, _Frame, _grid
+from upper.six_phase.tuples import TupleRegression
+
+
+def true_span(layer):
+    """The span of the layer's heads, as phase 5 would give it without error."""
+    heads = layer.theta.reshape(layer.heads, -1)
+    offsets = heads[1:] - heads[0]
+    flat = np.linalg.svd(offsets, full_matrices=False)[2] if len(offsets) else np.zeros((0, heads.shape[1]))
+    centre = heads[0] - (heads[0] @ flat.T) @ flat
+    away = (heads - centre) @ flat.T
+    reach = 1.2 * np.abs(away).max(axis=0) if len(flat) else np.zeros(0)
+    d = layer.dim
+    return AttentionSpan(
+        centre=centre.reshape(d, d),
+        directions=flat.reshape(-1, d, d),
+        reach=np.full(len(flat), reach.max(initial=0.0)),
+        extent=float(np.hypot.reduce(reach, initial=0.0)),
+        gap=None,
+    )
+
+
+def examples(layer, k, n, rng=5):
+    x = BooleanInputs(k=k, d=layer.dim).sample(n, rng=rng)
+    return x, layer(x)
+
+
+@pytest.mark.parametrize("over", ["hull", "span"])
+def test_the_heads_of_a_true_span_are_found_up_to_the_spacing(over):
+    layer = make_nice_layer(heads=2, dim=8, rng=0)
+    x, y = examples(layer, 3, 600)
+    given = {"hull": {"spacing": 0.05}, "span": {"spacing": 0.3}}[over]
+    found = search_net(x, y, true_span(layer), heads=2, over=over, held_out=200, **given)
+    truth = GroundTruth.draw(layer, BooleanInputs(k=3, d=8), rng=9)
+    errors = truth.measure(layer=found.layer)
+    unit = np.linalg.norm(true_span(layer).centre) / np.linalg.norm(layer.theta[0])
+    dimension = {"hull": 1, "span": 2}[over]
+    # the refinements halve the spacing; the best on held-out examples is as near as the nearest
+    assert errors["theta_error"] < found.spacing * unit * math.sqrt(dimension)
+    assert errors["relative_error"] ** 2 < 2.5 * found.error
+
+
+def test_a_flat_net_is_within_half_a_spacing_and_refinements_only_improve():
+    layer = make_nice_layer(heads=2, dim=8, rng=1)
+    x, y = examples(layer, 3, 600)
+    errors = [
+        search_net(x, y, true_span(layer), heads=2, held_out=200, spacing=0.1, refinements=n).error
+        for n in range(5)
+    ]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 0.02 * errors[0]
+
+
+def test_one_head_is_one_candidate():
+    layer = make_nice_layer(heads=1, dim=8, rng=2)
+    x, y = examples(layer, 3, 400)
+    found = search_net(x, y, true_span(layer), heads=1)
+    assert (found.candidates, found.points, found.surface) == (1, 1, None)
+    assert found.error < 1e-20
+    assert np.allclose(found.layer.theta, layer.theta)
+
+
+def test_three_heads_by_a_coarse_net():
+    layer = make_nice_layer(heads=3, dim=8, rng=3)
+    x, y = examples(layer, 3, 800)
+    found = search_net(x, y, true_span(layer), heads=3, held_out=300, spacing=0.5, most=20_000)
+    assert math.comb(found.points, 3) <= 15_000
+    assert math.comb(found.points, 3) + 3 * 9**3 < found.candidates <= 20_000
+    assert found.error < 0.01
+
+
+def test_the_error_surface_of_two_heads_is_the_held_out_error_of_every_pair():
+    layer = make_nice_layer(heads=2, dim=6, rng=4)
+    span = true_span(layer)
+    x, y = examples(layer, 3, 300)
+    found = search_net(x, y, span, heads=2, held_out=100, judged=50, spacing=0.5, refinements=0)
+    assert found.surface.shape == (found.points, found.points)
+    assert np.array_equal(found.surface, found.surface.T, equal_nan=True)
+    assert np.all(np.isnan(np.diag(found.surface)))
+    assert np.nanmin(found.surface) == found.selected_error
+    assert np.count_nonzero(np.isfinite(found.surface)) == 2 * found.candidates
+    unit = np.linalg.norm(span.centre)
+    for i, j in ((0, 1), (1, 4)):
+        theta = span.centre + unit * found.grid[[i, j], None, None] * span.directions[0]
+        read = AttentionLayer(theta=theta, w=np.zeros_like(theta)).patterns(x) @ x[:, None]
+        features = read.transpose(0, 2, 1, 3).reshape(300, 3, 12)
+        w = np.linalg.lstsq(features[150:].reshape(-1, 12), y[150:].reshape(-1, 6), rcond=None)[0]
+        assert np.isclose(found.surface[i, j], relative_error(features[:100] @ w, y[:100]) ** 2, rtol=1e-4)
+
+
+def test_pairs_and_tuples_have_the_same_errors():
+    layer = make_nice_layer(heads=2, dim=5, rng=5)
+    x, y = examples(layer, 3, 120)
+    data = TupleRegression(x=x[40:], y=y[40:], x_held=x[:40], y_held=y[:40])
+    theta = make_nice_layer(heads=7, dim=5, rng=6).theta
+    surface = data.pair_errors(theta)
+    pairs = list(combinations(range(7), 2))
+    for index, errors in data.tuple_errors(theta, pairs):
+        assert np.allclose(errors, surface[index[:, 0], index[:, 1]])
+
+
+@pytest.mark.parametrize("fixed", [0, 1, 2])
+def test_one_more_matrix_beside_fixed_ones_is_a_tuple(fixed):
+    layer = make_nice_layer(heads=2, dim=5, rng=5)
+    x, y = examples(layer, 3, 120)
+    data = TupleRegression(x=x[40:], y=y[40:], x_held=x[:40], y_held=y[:40])
+    theta = make_nice_layer(heads=7, dim=5, rng=6).theta
+    tuples = [(*range(fixed), other) for other in range(fixed, 7)]
+    wanted = np.concatenate([errors for _, errors in data.tuple_errors(theta, tuples)])
+    assert np.allclose(data.one_more_errors(theta[:fixed], iter(theta[fixed:])), wanted)
+
+
+@pytest.mark.parametrize(("m", "over"), [(2, "hull"), (2, "span"), (3, "hull"), (3, "span"), (5, "hull")])
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 50, 700, 5000])
+def test_no_more_tuples_are_tried_than_allowed_halvings_included(m, over, most, monkeypatch):
+    solved = []
+    real = TupleRegression._errors
+
+    def counted(*given):
+        errors = real(*given)
+        solved.append(len(errors))
+        return errors
+
+    monkeypatch.setattr(TupleRegression, "_errors", counted)
+    layer = make_nice_layer(heads=m, dim=8, rng=3)
+    x, y = examples(layer, 3, 100)
+    found = search_net(x, y, true_span(layer), heads=m, over=over, held_out=30, judged=10, most=most)
+    assert sum(solved) == found.candidates <= most
+    assert found.points >= m
+    assert found.layer.heads == m
+    if m == 2 and most >= 50:
+        assert found.candidates > math.comb(found.points, 2)
+
+
+def test_halvings_head_by_head_improve_where_all_together_are_too_many():
+    layer = make_nice_layer(heads=4, dim=8, rng=0)
+    x, y = examples(layer, 3, 500)
+    flat, halved = (
+        search_net(x, y, true_span(layer), heads=4, held_out=200, judged=50, most=3000, refinements=number)
+        for number in (0, 3)
+    )
+    assert halved.error < flat.error / 10
+    assert halved.candidates <= 3000
+
+
+@pytest.mark.parametrize("changes", [{"spacing": 100.0}, {"spacing": 1e-12}, {"spacing": 5e-324}])
+@pytest.mark.parametrize(("m", "over"), [(2, "hull"), (3, "hull"), (2, "span")])
+def test_every_spacing_gives_a_net_in_bounded_memory(m, over, changes):
+    layer = make_nice_layer(heads=m, dim=6, rng=1)
+    x, y = examples(layer, 3, 100)
+    tracemalloc.start()
+    found = search_net(
+        x, y, true_span(layer), heads=m, over=over, held_out=30, judged=10, most=500, **changes
+    )
+    assert tracemalloc.get_traced_memory()[1] < 2**27
+    tracemalloc.stop()
+    assert m <= found.points
+    assert found.candidates <= 500
+
+
+@pytest.mark.parametrize("reach", [0.0, 0.01])
+@pytest.mark.parametrize("m", [2, 3])
+def test_a_hull_that_hardly_reaches_has_m_points_all_the_same(reach, m):
+    layer = make_nice_layer(heads=m, dim=6, rng=1)
+    x, y = examples(layer, 3, 100)
+    span = true_span(layer)
+    near = np.full(m - 1, reach * np.linalg.norm(span.centre))
+    near = AttentionSpan(
+        centre=span.centre, directions=span.directions, reach=near, extent=float(near.max()), gap=None
+    )
+    found = search_net(x, y, near, heads=m, held_out=30, judged=10, most=400)
+    assert found.points >= m
+    assert found.spacing > 0  # so that the halvings can leave a hull that is a point
+    assert math.isfinite(found.error)
+
+
+@given(st.integers(1, 3), st.floats(0.3, 1.9), st.integers(0, 2**31))
+def test_every_point_of_the_ball_is_within_half_a_spacing_in_each_coordinate(dimension, spacing, seed):
+    frame = _Frame(np.zeros((1, 1)), np.zeros((dimension, 1, 1)), 1.0, np.zeros((1, dimension)))
+    spacing, grid = _grid(frame, spacing, 1, 10**9, 10**9)
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((200, dimension))
+    z *= (rng.random((200, 1)) ** 0.2) / np.linalg.norm(z, axis=1, keepdims=True)
+    away = np.abs(z[:, None] - grid).max(axis=2).min(axis=1)
+    assert away.max() <= spacing / 2 + 1e-12
+
+
+def test_a_spacing_of_twice_the_reach_or_more_is_never_used():
+    frame = _Frame(np.zeros((1, 1)), np.zeros((1, 1, 1)), 1.0, np.array([[1.0], [-1.0]]))
+    assert _grid(frame, 9.0, 2, 10, 10)[1].tolist() == [[-1.0], [0.0], [1.0]]
+    spacing, simplex = _grid(frame, 0.1, 2, 2, 10)  # three points have three pairs
+    assert (spacing, simplex.tolist()) == (1.0, [[1.0], [-1.0]])
+
+
+@pytest.mark.parametrize("over", ["hull", "span"])
+@pytest.mark.parametrize("m", [2, 3, 5])
+def test_where_no_grid_fits_the_net_is_a_regular_simplex_at_the_reach_around_the_centre(m, over):
+    span = true_span(make_nice_layer(heads=m, dim=6, rng=0))
+    frame = _Frame.of(span, over)
+    away = frame.matrices(frame.simplex) - span.centre
+    assert np.allclose(away.sum(axis=0), 0)
+    assert np.allclose(np.linalg.norm(away, axis=(1, 2)), span.reach.max())
+    apart = np.linalg.norm(away[:, None] - away, axis=(2, 3))
+    assert np.allclose(apart[~np.eye(m, dtype=bool)], apart[0, 1])
+
+
+@pytest.mark.parametrize("dimension", [0, 1, 2, 4])
+def test_the_neighbours_are_all_of_them_and_begin_with_the_point_itself(dimension):
+    offsets = [tuple(offset) for offset in _around(dimension, 0.5)]
+    assert len(set(offsets)) == len(offsets) == 3**dimension
+    changed = [np.count_nonzero(offset) for offset in offsets]
+    assert changed == sorted(changed)
+
+
+@pytest.mark.parametrize("unit", [1e-150, 1e150, 3e305])
+def test_the_labels_may_be_in_any_unit(unit):
+    layer = make_nice_layer(heads=2, dim=6, rng=0)
+    x, y = examples(layer, 3, 600)
+    plain, scaled = (search_net(x, y * u, true_span(layer), heads=2, held_out=300) for u in (1.0, unit))
+    assert math.isclose(plain.error, scaled.error, rel_tol=1e-6)
+    assert math.isclose(plain.bound, scaled.bound, rel_tol=1e-6)
+    assert np.allclose(scaled.layer.w / unit, plain.layer.w)
+
+
+def test_the_judged_error_is_unbiased_and_the_selected_one_too_low():
+    judged, selected = [], []
+    for seed in range(12):
+        layer = make_nice_layer(heads=2, dim=6, rng=seed)
+        rng = np.random.default_rng(seed)
+        x = BooleanInputs(k=3, d=6).sample(3300, rng=rng)
+        y = rng.standard_normal(x.shape)  # nothing to be found: every candidate is equally bad
+        found = search_net(
+            x[:300], y[:300], true_span(layer), heads=2, over="span", held_out=4, judged=200, most=2000
+        )
+        true = relative_error(found.layer(x[300:]), y[300:]) ** 2
+        judged.append(found.error - true)
+        selected.append(found.selected_error - true)
+    spread = np.std(judged, ddof=1) / math.sqrt(len(judged))
+    assert abs(np.mean(judged)) < 4 * spread
+    assert np.mean(selected) < -0.1
+
+
+def test_the_bound_fails_no_more_often_than_delta():
+    rng, delta = np.random.default_rng(0), 0.2
+    fails = 0
+    for _ in range(4000):
+        misses, energy = rng.exponential(size=80), rng.exponential(size=100)
+        bound = _bound(float(misses.mean()), 2.0, 80, energy, delta)
+        fails += bound is not None and bound < 1
+    assert fails / 4000 <= delta
+
+
+def test_there_is_no_bound_where_the_accounting_does_not_hold():
+    energy, needed = np.ones(1000), held_out_examples(1, 0.01 / 2)
+    assert _bound(1.0, 2.0, needed, energy, 0.01) > 2
+    assert _bound(1.0, 2.0, needed - 1, energy, 0.01) is None  # too few judge
+    assert _bound(1.0, 4.1, needed, energy, 0.01) is None  # heavier tails than assumed
+    assert _bound(1.0, 2.0, needed, np.eye(1, 1000)[0], 0.01) is None
+    layer = make_nice_layer(heads=2, dim=6, rng=0)
+    x, y = examples(layer, 3, 300)
+    found = search_net(x, y, true_span(layer), heads=2, held_out=1, judged=1)
+    assert found.bound is None
+
+
+@given(st.integers(1, 10**9), st.floats(1e-9, 0.5), st.floats(1, 50))
+def test_held_out_examples_bound_the_probability_of_an_underestimate(candidates, delta, kurtosis):
+    n = held_out_examples(candidates, delta, kurtosis=kurtosis)
+    # the union bound over the lower tail exp(-n / (8 kurtosis)) at half of the expectation
+    assert candidates * math.exp(-n / (8 * kurtosis)) <= delta * (1 + 1e-9)
+    assert n == 1 or candidates * math.exp(-(n - 1) / (8 * kurtosis)) > delta * (1 - 1e-6)
+
+
+def test_the_lower_tail_holds_for_exponential_errors():
+    # E z^2 / (E z)^2 = 2; the share of means below half of the expectation is within the bound
+    n = held_out_examples(1, 0.1, kurtosis=2.0)
+    means = np.random.default_rng(0).exponential(size=(20_000, n)).mean(axis=1)
+    assert np.mean(means < 0.5) <= 0.1
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"heads": 3}, "The span has 2 dimensions and heads is 3"),
+        ({"over": "ball"}, "'hull' or 'span' is needed"),
+        ({"spacing": 0.0}, "spacing is 0.0"),
+        ({"held_out": 90, "judged": 9}, "There are 100 examples: 90 to select, 9 to judge and 11 to regress"),
+        ({"judged": 0}, "judged is 0"),
+        ({"most": 0}, "most is 0"),
+        ({"refinements": 2.5}, "refinements is 2.5"),
+        ({"refinements": -1}, "refinements is -1"),
+        ({"delta": 1.0}, "delta < 1"),
+    ],
+)
+def test_wrong_parameters_are_sentences(changes, complaint):
+    layer = make_nice_layer(heads=2, dim=8, rng=0)
+    x, y = examples(layer, 3, 100)
+    with pytest.raises(ValueError, match=complaint):
+        search_net(x, y, true_span(layer), **{"heads": 2, **changes})

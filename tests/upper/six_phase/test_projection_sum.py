@@ -1,0 +1,161 @@
+"""Phase 1: the mean of (1/k) X^T J Y is one gradient step from zero attention, exact without attention, else biased."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    GaussianInputs,
+    SphereInputs,
+    make_nice_layer,
+)
+from upper.six_phase import PhaseFailedError, ProjectionSum, estimate_projection_sum, one_gradient_step
+
+
+def _oracle(layer, k, rng):
+    return ExampleOracle(layer, BooleanInputs(k=k, d=layer.dim), rng=rng)
+
+
+def _without_attention(heads, d, rng):
+    nice = make_nice_layer(heads=heads, dim=d, rng=rng)
+    return AttentionLayer(theta=np.zeros_like(nice.theta), w=nice.w)
+
+
+@given(
+    n=st.integers(1, 60),
+    m=st.integers(1, 3),
+    k=st.integers(1, 4),
+    d=st.integers(1, 9),
+    batch=st.integers(1, 70),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=40, deadline=None)
+def test_is_one_gradient_step_of_a_head_without_attention(n, m, k, d, batch, seed):
+    x, y = _oracle(make_nice_layer(heads=m, dim=d, rng=seed), k, seed).draw(n)
+    estimate = estimate_projection_sum(ExampleOracle.from_arrays(x, y), n, batch=batch)
+    np.testing.assert_allclose(estimate.w, one_gradient_step(x, y), rtol=1e-12, atol=1e-12)
+
+
+def test_gradient_step_is_minus_the_derivative_of_the_loss():
+    rng = np.random.default_rng(0)
+    x, y = _oracle(make_nice_layer(heads=2, dim=5, rng=1), 3, 2).draw(40)
+
+    def loss(w):
+        head = AttentionLayer(theta=np.zeros((1, 5, 5)), w=w[None])
+        return float(np.sum((y - head(x)) ** 2)) / (2 * len(x))
+
+    direction = rng.standard_normal((5, 5))
+    # the loss is quadratic in W: its central difference is the derivative, whatever the step
+    slope = (loss(direction) - loss(-direction)) / 2
+    assert -slope == pytest.approx(np.vdot(one_gradient_step(x, y), direction), rel=1e-12)
+
+
+def test_is_the_mean_of_the_all_ones_products():
+    x, y = _oracle(make_nice_layer(heads=2, dim=6, rng=3), 3, 4).draw(50)
+    products = np.array([a.T @ np.ones((3, 3)) @ b / 3 for a, b in zip(x, y, strict=True)])
+    estimate = estimate_projection_sum(ExampleOracle.from_arrays(x, y), 50, batch=7)
+    np.testing.assert_allclose(estimate.w, products.mean(axis=0), rtol=1e-12, atol=1e-14)
+    spread = np.sum((products - products.mean(axis=0)) ** 2) / 50
+    assert estimate.standard_error == pytest.approx(np.sqrt(spread / 50), rel=1e-10)
+
+
+@pytest.mark.parametrize("inputs", [BooleanInputs, GaussianInputs, SphereInputs])
+def test_without_attention_only_the_standard_error_remains(inputs):
+    """error^2 is a mean of d^2 squares with expectation the squared standard error; its spread comes with 100 runs."""
+    layer = _without_attention(2, 8, 5)
+    total = layer.w.sum(axis=0)
+    oracle = ExampleOracle(layer, inputs(k=3, d=8), rng=6)
+    ratios = []
+    for _ in range(100):
+        estimate = estimate_projection_sum(oracle, 400)
+        ratios.append(np.sum((estimate.w - total) ** 2) / estimate.standard_error**2)
+    spread = np.std(ratios) / np.sqrt(len(ratios))
+    assert spread < 0.05
+    assert abs(np.mean(ratios) - 1) < 4 * spread + 1 / 400
+
+
+def test_without_attention_the_estimate_is_exact_over_all_inputs():
+    layer = _without_attention(2, 3, 7)
+    x = np.array(
+        [[[1.0 - 2 * (i >> (a * 3 + c) & 1) for c in range(3)] for a in range(2)] for i in range(64)]
+    )
+    estimate = estimate_projection_sum(ExampleOracle.from_arrays(x, layer(x)), 64)
+    np.testing.assert_allclose(estimate.w, layer.w.sum(axis=0), atol=1e-14)
+    assert estimate.error(layer) < 1e-14
+
+
+@pytest.mark.parametrize(("d", "k", "bias"), [(16, 2, 0.12), (32, 2, 0.087), (32, 3, 0.13), (32, 4, 0.156)])
+def test_bias_is_as_measured(d, k, bias):
+    """|error|^2 - (standard error)^2 is an unbiased estimate of the squared bias; targets differ by a few per cent."""
+    found = []
+    for seed in range(3):
+        layer = make_nice_layer(heads=2, dim=d, rng=seed)
+        estimate = estimate_projection_sum(_oracle(layer, k, 10 + seed), 40_000)
+        noise = estimate.standard_error / np.linalg.norm(layer.w.sum(axis=0))
+        found.append(estimate.error(layer) ** 2 - noise**2)
+    assert np.sqrt(np.mean(found)) == pytest.approx(bias, rel=0.1)
+
+
+def test_more_examples_do_not_help_beyond_the_bias():
+    layer = make_nice_layer(heads=2, dim=16, rng=0)
+    few, many = (estimate_projection_sum(_oracle(layer, 2, 1), n) for n in (25_000, 100_000))
+    assert many.standard_error == pytest.approx(few.standard_error / 2, rel=0.02)
+    assert many.error(layer) > 0.9 * few.error(layer)
+
+
+def test_error_of_the_true_sum_is_zero_and_relative():
+    layer = make_nice_layer(heads=3, dim=4, rng=8)
+    total = layer.w.sum(axis=0)
+    assert ProjectionSum(total, 0.0, 1).error(layer) == 0
+    assert ProjectionSum(3 * total, 0.0, 1).error(layer) == pytest.approx(2)
+
+
+def test_given_examples_are_drawn_once_and_counted():
+    layer = make_nice_layer(heads=1, dim=4, rng=9)
+    x, y = _oracle(layer, 2, 10).draw(30)
+    oracle = ExampleOracle.from_arrays(x, y)
+    first = estimate_projection_sum(oracle, 20, batch=6)
+    assert (oracle.drawn, oracle.remaining, first.examples) == (20, 10, 20)
+    np.testing.assert_allclose(first.w, one_gradient_step(x[:20], y[:20]), atol=1e-13)
+    np.testing.assert_allclose(
+        estimate_projection_sum(oracle, 10).w, one_gradient_step(x[20:], y[20:]), atol=1e-13
+    )
+    with pytest.raises(PhaseFailedError, match="no example is left") as failure:
+        estimate_projection_sum(oracle, 1)
+    assert failure.value.cause == "budget"
+
+
+def test_given_examples_that_are_too_few_are_all_used():
+    x, y = _oracle(make_nice_layer(heads=1, dim=4, rng=9), 2, 10).draw(30)
+    oracle = ExampleOracle.from_arrays(x, y)
+    found = estimate_projection_sum(oracle, 40, batch=7)
+    assert (oracle.remaining, found.examples) == (0, 30)
+    np.testing.assert_allclose(found.w, one_gradient_step(x, y), atol=1e-13)
+
+
+@pytest.mark.parametrize("unit", [1e-160, 1e160])
+def test_estimate_does_not_depend_on_the_unit_of_the_labels(unit):
+    layer = make_nice_layer(heads=2, dim=6, rng=11)
+    large = AttentionLayer(theta=layer.theta, w=unit * layer.w)
+    one, other = (estimate_projection_sum(_oracle(each, 2, 12), 500, batch=90) for each in (layer, large))
+    np.testing.assert_allclose(other.w / unit, one.w, rtol=1e-9, atol=1e-12)
+    assert other.standard_error / unit == pytest.approx(one.standard_error, rel=1e-9)
+    assert other.error(large) == pytest.approx(one.error(layer), rel=1e-9)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("n", [0, -1, 1.5, True])
+def test_a_count_that_is_none_is_refused(n):
+    with pytest.raises(ValueError, match="n is"):
+        estimate_projection_sum(_oracle(make_nice_layer(heads=1, dim=3, rng=0), 2, 0), n)
+
+
+@pytest.mark.bad_input
+def test_labels_of_another_shape_are_refused():
+    oracle = ExampleOracle(lambda x: x[:, :, :1], BooleanInputs(k=2, d=4), rng=0)
+    with pytest.raises(ValueError, match="shape"):
+        estimate_projection_sum(oracle, 5)

@@ -1,0 +1,405 @@
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from attention import BooleanInputs, ExampleOracle, GaussianInputs, make_nice_layer
+from upper.six_phase.affine_hull import sculpt_affine_hull
+from upper.six_phase.agreement import certify_agreement, contrasts_of
+from upper.six_phase.attention_span import attention_span
+from upper.six_phase.failure import PhaseFailedError
+from upper.six_phase.hull_margin import HullMargin
+from upper.six_phase.large_margin import refine_by_margin
+from upper.six_phase.moments import Moments
+from upper.six_phase.projection_sum import estimate_projection_sum
+from upper.six_phase.queries import (
+    AgreementRows,
+    MarginRows,
+    moment_queries,
+    projection_sum_queries,
+    regression_queries,
+    right_side_queries,
+    share_queries,
+    size_queries,
+)
+from upper.six_phase.query_learner import learn_by_queries, span_change_bound
+from upper.six_phase.query_plan import QueryCount, QueryPlan, six_phase_queries
+from upper.six_phase.statistical_query import StatisticalQuery
+
+EXAMPLES = 100_000
+SEED = 1
+
+
+class OneByOne:
+    """Empirical means, one query at a time; counts, and refuses a value outside the declared range."""
+
+    def __init__(self, x, y):
+        self.x, self.y, self.asked = x, y, 0
+
+    def query(self, query):
+        values = query(self.x, self.y)
+        assert values.shape == (len(self.x),)
+        assert -1 <= query.low <= values.min()
+        assert values.max() <= query.high <= 1
+        self.asked += 1
+        return float(values.mean())
+
+
+class Empirical(OneByOne):
+    """The same for many at once, with errors up to so many tolerances."""
+
+    def __init__(self, x, y, *, tolerances=0.0, rng=0):
+        super().__init__(x, y)
+        self.tolerances, self.rng, self.declared = tolerances, np.random.default_rng(rng), {}
+
+    def query_many(self, queries):
+        checked = queries.values(self.x[:500], self.y[:500])
+        assert -1 <= queries.low <= checked.min()
+        assert checked.max() <= queries.high <= 1
+        self.asked += len(queries)
+        self.declared.setdefault(queries.phase, set()).add(queries.tolerance)
+        parts = range(0, len(self.x), 5000)
+        means = np.mean([queries.means(self.x[a : a + 5000], self.y[a : a + 5000]) for a in parts], axis=0)
+        error = self.rng.uniform(-1, 1, len(means)) * queries.tolerance
+        return means + self.tolerances * error
+
+
+@pytest.fixture(scope="module")
+def target():
+    layer = make_nice_layer(heads=2, dim=10, rng=SEED)
+    x, y = ExampleOracle(layer, BooleanInputs(k=2, d=10), rng=SEED + 50).draw(EXAMPLES)
+    return layer, x, y
+
+
+@pytest.fixture(scope="module")
+def exact(target):
+    _, x, y = target
+    oracle = Empirical(x, y)
+    return learn_by_queries(oracle, QueryPlan(m=2, k=2, d=10)), oracle
+
+
+def span_error(found, layer):
+    return found.span.errors(layer)["span_error"]
+
+
+def small_families(k=3, d=5, *, label_bound=2.0, token_bound=1.0, rng=0):
+    rng = np.random.default_rng(rng)
+    w, centre, direction = rng.standard_normal((3, d, d))
+    accepting = AgreementRows(w, 0.8, token_bound=token_bound)
+    margins = MarginRows(
+        HullMargin(centre, direction[None], np.array([0.25]), 0.25), 0.3, label_bound, token_bound
+    )
+    return [
+        projection_sum_queries(d, k, tolerance=0.1, label_bound=label_bound, token_bound=token_bound),
+        share_queries(accepting.residuals, [0.1, 0.5], phase=2, tolerance=0.1),
+        share_queries(margins.negated, [-1.0, 0.0], phase=3, tolerance=0.1),
+        size_queries(accepting, k, phase=2, tolerance=0.1),
+        moment_queries(accepting, k, phase=2, tolerance=0.1),
+        right_side_queries(accepting, k, phase=2, tolerance=0.1),
+        *regression_queries(margins, tolerance=0.1),
+    ]
+
+
+def test_phase_one_answers_are_the_projection_sum_of_the_same_examples(target):
+    _, x, y = target
+    family = projection_sum_queries(10, 2, tolerance=0.1, label_bound=float(np.abs(y).max()))
+    answered = family.unit * Empirical(x, y).query_many(family)
+    expected = estimate_projection_sum(ExampleOracle.from_arrays(x, y), EXAMPLES).w
+    np.testing.assert_allclose(answered.reshape(10, 10), expected, rtol=1e-10, atol=1e-13)
+
+
+def test_clipping_of_labels_costs_no_more_than_stated(target):
+    _, x, y = target
+    x, y, bound = x[:5000], y[:5000], 1.0
+    family = projection_sum_queries(10, 2, tolerance=0.1, label_bound=bound)
+    clipped = (family.unit * family.means(x, y)).reshape(10, 10)
+    expected = estimate_projection_sum(ExampleOracle.from_arrays(x, y), 5000).w
+    cost = 2 * np.maximum(np.abs(y.mean(axis=1)) - bound, 0).mean(axis=0)
+    assert np.abs(clipped - expected).max() > 0.01
+    assert np.all(np.abs(clipped - expected) <= cost + 1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_moment_answers_are_the_moments_of_the_accepted_equations(k):
+    d, n = 6, 3000
+    layer = make_nice_layer(heads=2, dim=d, rng=0)
+    x, y = ExampleOracle(layer, BooleanInputs(k=k, d=d), rng=1).draw(n)
+    rows = AgreementRows(layer.w.sum(axis=0), 0.2)
+    found = certify_agreement(x, y, rows.projection_sum)
+    accepted = (found.residual <= 0.2) & (found.pattern.min(axis=-1) >= 0.05)
+    moments = Moments(contrasts_of(x, found.pattern, accepted))
+    expected, right, size = moments.matrix(), moments.right, moments.size
+
+    acceptance, weight, square = size_queries(rows, k, phase=2, tolerance=0.1).means(x, y)
+    matrix_family = moment_queries(rows, k, phase=2, tolerance=0.1)
+    pairs = list(zip(*np.triu_indices(d), strict=True))
+    asked = (matrix_family.unit * matrix_family.means(x, y)).reshape(len(pairs), len(pairs))
+    answered = np.empty((d, d, d, d))
+    for s, (i, j) in enumerate(pairs):
+        for t, (p, q) in enumerate(pairs):
+            answered[i, p, j, q] = answered[j, p, i, q] = answered[i, q, j, p] = answered[j, q, i, p] = asked[
+                s, t
+            ]
+    unit = 1 / (weight * (k - 1))
+    right_family = right_side_queries(rows, k, phase=2, tolerance=0.1)
+    assert acceptance == pytest.approx(accepted.mean(), abs=1e-12)
+    np.testing.assert_allclose(unit * answered.reshape(d * d, d * d), expected, atol=1e-12)
+    np.testing.assert_allclose(unit * right_family.unit * right_family.means(x, y), right, atol=1e-12)
+    assert unit * square * k * rows.largest_log_ratio(k) ** 2 / 4 == pytest.approx(size**2, rel=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_range_is_used_where_patterns_are_uniform(k):
+    d = 4
+    layer = make_nice_layer(heads=2, dim=d, sigma=0.0, rng=0)
+    x, y = ExampleOracle(layer, BooleanInputs(k=k, d=d), rng=1).draw(500)
+    rows = AgreementRows(layer.w.sum(axis=0), 1e-6)
+    acceptance, weight, square = size_queries(rows, k, phase=2, tolerance=0.1).values(x, y).max(axis=0)
+    assert (acceptance, weight) == pytest.approx((1, 1), abs=1e-9)
+    assert square < 1e-9
+    # two opposite signs among k tokens scatter by 1 - (1 - 2 j / k)^2, j of them negative
+    largest = 1.0 if k == 2 else 8 / 9
+    assert moment_queries(rows, k, phase=2, tolerance=0.1).values(x, y).max() == pytest.approx(
+        largest, abs=1e-9
+    )
+
+
+def test_regression_answers_solve_to_the_sum_where_every_head_attends_to_one_token():
+    d, k = 5, 3
+    layer = make_nice_layer(heads=2, dim=d, rng=0)
+    strong = dataclasses.replace(layer, theta=np.stack([60 * layer.theta[0]] * 2))
+    x, y = ExampleOracle(strong, BooleanInputs(k=k, d=d), rng=1).draw(5000)
+    rows = MarginRows(HullMargin.under(strong.theta[0]), 20.0, 10.0)
+    gram_family, cross_family = regression_queries(rows, tolerance=0.1)
+    gram = np.zeros((d, d))
+    gram[np.triu_indices(d)] = gram_family.unit * gram_family.means(x, y)
+    gram = gram + np.triu(gram, 1).T
+    cross = (cross_family.unit * cross_family.means(x, y)).reshape(d, d)
+    np.testing.assert_allclose(np.linalg.solve(gram, cross), layer.w.sum(axis=0), atol=1e-6)
+
+
+def test_rows_beyond_the_bounds_are_left_out():
+    rng = np.random.default_rng(0)
+    x, y, w = rng.standard_normal((50, 3, 5)), rng.standard_normal((50, 3, 5)), rng.standard_normal((5, 5))
+    long_token = np.abs(x).max(axis=(1, 2)) > 2
+    long_label = np.abs(y).max(axis=2) > 1.5
+    assert 5 < long_token.sum() < 45
+    assert 5 < long_label.sum() < 145
+    rows = AgreementRows(w, 1e6, 1e-9, 2.0)
+    assert np.array_equal(np.isinf(rows.residuals(x, y)).all(axis=1), long_token)
+    assert not np.any(rows.weights(x, y)[0][long_token])
+    margins = MarginRows(HullMargin.under(w), 0.0, 1.5, 2.0).margins(x, y)[0]
+    assert np.array_equal(np.isinf(margins), long_token[:, None] | long_label)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    x=arrays(np.float64, (4, 3, 5), elements=st.floats(-3, 3)),
+    y=arrays(np.float64, (4, 3, 5), elements=st.floats(-50, 50)),
+    seed=st.integers(0, 5),
+    boolean=st.booleans(),
+)
+def test_every_value_lies_in_the_declared_range(x, y, seed, boolean):
+    # what hypothesis makes up is degenerate more often than not: ordinary examples with large labels come along
+    rng = np.random.default_rng(seed)
+    x = np.concatenate([x, rng.standard_normal((20, 3, 5))])
+    y = np.concatenate([y, 20 * rng.standard_normal((20, 3, 5))])
+    x = np.where(x >= 0, 1.0, -1.0) if boolean else x
+    for family in small_families(rng=seed, token_bound=1.0 if boolean else 2.0):
+        values = family.values(x, y)
+        assert -1 <= family.low < family.high <= 1
+        assert values.min() >= family.low
+        assert values.max() <= family.high
+        left, right = family.features(x, y)
+        # what is clipped is rounding, and no more
+        products = np.matmul(np.swapaxes(left, 1, 2), right)[:, family.entries[:, 0], family.entries[:, 1]]
+        np.testing.assert_allclose(values, products, atol=1e-12)
+
+
+@pytest.mark.parametrize("inputs", [BooleanInputs(k=3, d=5), GaussianInputs(k=3, d=5)])
+def test_single_queries_values_and_means_agree(inputs):
+    x, y = ExampleOracle(make_nice_layer(heads=2, dim=5, rng=0), inputs, rng=1).draw(50)
+    for family in small_families(label_bound=8.0, token_bound=3.0):
+        values = family.values(x, y)
+        for place in {0, len(family) // 2, len(family) - 1}:
+            query = family[place]
+            assert isinstance(query, StatisticalQuery)
+            assert (query.phase, query.tolerance) == (family.phase, family.tolerance)
+            np.testing.assert_allclose(query(x, y), values[:, place], atol=1e-14)
+        np.testing.assert_allclose(family.means(x, y), values.mean(axis=0), atol=1e-14)
+        assert len(list(family)) == len(family) == len(family[:])
+
+
+def test_some_row_counts_in_every_family():
+    x, y = ExampleOracle(make_nice_layer(heads=2, dim=5, rng=0), BooleanInputs(k=3, d=5), rng=1).draw(500)
+    for family in small_families(label_bound=8.0):
+        assert np.any(family.values(x, y) != 0)
+
+
+@pytest.mark.parametrize("d", [8, 16, 32])
+def test_counts_are_the_closed_form(d):
+    plan = QueryPlan(m=2, k=2, d=d, steps=9)
+    sculpting = (d * (d + 1) // 2) ** 2 + d * d + 3 + 9
+    counts = [one.count for one in six_phase_queries(plan)]
+    assert counts == [d * d, sculpting, d * (d + 1) // 2 + d * d + 9, sculpting, 0]
+
+
+def test_learner_asks_what_was_announced(exact):
+    found, oracle = exact
+    assert found.counts == six_phase_queries(QueryPlan(m=2, k=2, d=10))
+    assert oracle.asked == sum(one.count for one in found.counts)
+    for one in found.counts[:4]:
+        assert one.tolerance == min(oracle.declared[one.phase])
+    assert found.counts[4] == QueryCount(5, 0, 1.0)
+
+
+def test_span_by_queries_is_as_good_as_by_examples(target, exact):
+    layer, x, y = target
+    found, _ = exact
+    total = estimate_projection_sum(ExampleOracle.from_arrays(x, y), EXAMPLES).w
+    hull = sculpt_affine_hull(
+        ExampleOracle.from_arrays(x, y), total, wide=1, accept=0.05, examples=EXAMPLES, equations=10**6
+    )
+    refined = refine_by_margin(ExampleOracle.from_arrays(x, y), hull.body, wide=1, examples=EXAMPLES)
+    again = sculpt_affine_hull(
+        ExampleOracle.from_arrays(x, y), refined.w, wide=1, accept=0.01, examples=EXAMPLES, equations=10**6
+    )
+    first = attention_span(hull.body, 1).errors(layer)["span_error"]
+    last = attention_span(again.body, 1).errors(layer)["span_error"]
+    assert found.first_span.errors(layer)["span_error"] == pytest.approx(first, rel=0.2)
+    assert span_error(found, layer) < 3 * last
+    assert span_error(found, layer) < first / 10
+    np.testing.assert_allclose(found.span.reach, attention_span(again.body, 1).reach, rtol=0.2)
+
+
+def test_answers_within_tolerance_degrade_the_span_as_stated(target, exact):
+    layer, x, y = target
+    plan = QueryPlan(m=2, k=2, d=10)
+    noisy = learn_by_queries(Empirical(x, y, tolerances=1.0), plan)
+    assert noisy.bound <= plan.degradation
+    assert span_error(noisy, layer) <= span_error(exact[0], layer) + plan.degradation
+
+
+def test_answers_off_by_a_hundred_tolerances_do_not_give_the_span(target, exact):
+    layer, x, y = target
+    plan = QueryPlan(m=2, k=2, d=10)
+    try:
+        found = learn_by_queries(Empirical(x, y, tolerances=100.0), plan)
+    except PhaseFailedError:
+        return
+    assert span_error(found, layer) > span_error(exact[0], layer) + plan.degradation
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), wide=st.integers(0, 2), size=st.floats(1e-6, 0.05))
+def test_span_change_bound_holds(seed, wide, size):
+    rng = np.random.default_rng(seed)
+    n = 9
+    turn = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    values = np.concatenate([rng.uniform(0, 0.1, wide), rng.uniform(0.5, 2, n - wide)])
+    moments, right = turn * values @ turn.T, turn @ (rng.standard_normal(n) * (values > 0.2))
+    error = rng.standard_normal((n, n))
+    error = size * (error + error.T) / np.linalg.norm(error + error.T, 2)
+    shift = rng.standard_normal(n)
+    shift *= size / np.linalg.norm(shift)
+    bound = span_change_bound(moments + error, right + shift, wide=wide, moment_error=size, right_error=size)
+    before, after = (span_of(a, b, wide) for a, b in ((moments, right), (moments + error, right + shift)))
+    heads = rng.standard_normal((50, n)) @ before @ before.T
+    heads = heads / np.linalg.norm(heads, axis=1, keepdims=True)
+    assert np.linalg.norm(heads - heads @ after @ after.T, axis=1).max() <= bound
+    if size < 1e-3:
+        centre = np.linalg.norm(np.linalg.solve(moments, right))
+        assert bound < 100 * size * (1 + 1 / centre)
+
+
+def span_of(moments, right, wide):
+    values, vectors = np.linalg.eigh(moments)
+    centre = vectors[:, wide:] @ ((vectors.T @ right)[wide:] / values[wide:])
+    return np.column_stack([vectors[:, :wide], centre / np.linalg.norm(centre)])
+
+
+def test_span_change_bound_in_two_dimensions_by_hand():
+    # turned = .05 / (1 - .1 - .05) = 1/17; along = .2 + .01 + |b| / 17, |b|^2 = .4
+    along = 0.21 + math.sqrt(0.4) / 17
+    moved = (0.6 / 17 + 0.01 + 0.05 * 0.6 + along / 17) / (1 - 1 / 17 - 0.05)
+    expected = math.hypot(1 / 17, moved / (0.6 - moved))
+    moments, right = np.diag([0.1, 1.0]), np.array([0.2, 0.6])
+    bound = span_change_bound(moments, right, wide=1, moment_error=0.05, right_error=0.01)
+    assert bound == pytest.approx(expected, rel=1e-12)
+
+
+def test_bound_is_infinite_where_answers_determine_no_span():
+    assert span_change_bound(np.eye(4), np.ones(4), wide=1, moment_error=0.1, right_error=0.1) == math.inf
+    assert span_change_bound(-np.eye(4), np.ones(4), wide=0, moment_error=0.1, right_error=0.1) == math.inf
+    assert span_change_bound(np.eye(4), np.zeros(4), wide=0, moment_error=0.1, right_error=0.1) == math.inf
+
+
+def test_one_head_one_query_at_a_time():
+    layer = make_nice_layer(heads=1, dim=5, sigma=4.0, rng=1)
+    x, y = ExampleOracle(layer, BooleanInputs(k=2, d=5), rng=1).draw(2000)
+    plan = QueryPlan(m=1, k=2, d=5, accept=(0.3, 0.3), margin_share=0.03, label_bound=8.0)
+    one, many = OneByOne(x, y), Empirical(x, y)
+    found, same = learn_by_queries(one, plan), learn_by_queries(many, plan)
+    assert one.asked == many.asked == sum(count.count for count in six_phase_queries(plan))
+    np.testing.assert_allclose(found.span.centre, same.span.centre, atol=1e-8)
+    assert found.span.directions.shape == (0, 5, 5)
+    # one head agrees with itself: nothing is left but the sum, and its error falls with phase 3
+    assert span_error(found, layer) < 1e-4
+
+
+@pytest.mark.parametrize("phase", [2, 4])
+def test_tolerances_follow_the_share_and_the_dimension(phase):
+    small, large = QueryPlan(m=2, k=2, d=8), QueryPlan(m=2, k=2, d=16)
+    assert large.moment_tolerances(phase)[0] == pytest.approx(small.moment_tolerances(phase)[0] / 4)
+    assert large.moment_tolerances(phase)[1] == pytest.approx(small.moment_tolerances(phase)[1] / 2)
+    shares = dataclasses.replace(small, accept=(0.1, 0.02))
+    assert shares.moment_tolerances(phase)[0] == pytest.approx(2 * small.moment_tolerances(phase)[0])
+    loose = dataclasses.replace(small, independent=True)
+    assert loose.moment_tolerances(phase)[0] == pytest.approx(4 * small.moment_tolerances(phase)[0])
+
+
+def test_unrelated_labels_end_in_a_phase_that_failed():
+    rng = np.random.default_rng(0)
+    x = BooleanInputs(k=2, d=10).sample(5000, rng=rng)
+    with pytest.raises(PhaseFailedError):
+        learn_by_queries(Empirical(x, rng.standard_normal(x.shape)), QueryPlan(m=2, k=2, d=10))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"m": 0}, "m is 0"),
+        ({"k": 8}, "2 <= k < d"),
+        ({"accept": (0.1,)}, "one for phase 4"),
+        ({"accept": (0.1, 1.5)}, "accept is 1.5"),
+        ({"edge": (0.1, 0.0)}, "edge is 0.0"),
+        ({"margin_share": 0.0}, "margin_share is 0.0"),
+        ({"degradation": 0.0}, "degradation is 0.0"),
+        ({"label_bound": -1.0}, "label_bound is -1.0"),
+        ({"token_bound": math.nan}, "token_bound is nan"),
+        ({"steps": 0}, "steps is 0"),
+        ({"k": 20, "d": 30}, "less than 1/k"),
+    ],
+)
+def test_plan_says_what_is_wrong(options, said):
+    with pytest.raises(ValueError, match=said):
+        QueryPlan(**{"m": 2, "k": 2, "d": 8, **options})
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("answers", [[math.nan] * 64, [0.0]])
+def test_answers_must_be_finite_numbers_one_a_query(answers):
+    class Broken:
+        def query(self, query):
+            return math.nan
+
+        def query_many(self, queries):
+            return answers
+
+    with pytest.raises(ValueError, match="one finite number a query"):
+        learn_by_queries(Broken(), QueryPlan(m=2, k=2, d=8))

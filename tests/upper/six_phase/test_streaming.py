@@ -1,0 +1,122 @@
+"""Batches in their own random streams: no bit, no count and no memory depends on threads, backends or how many."""
+
+import threading
+import weakref
+
+import joblib
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention import BooleanInputs, ExampleOracle, ExamplesExhaustedError, make_nice_layer
+from upper.six_phase import estimate_projection_sum
+from upper.six_phase.streaming import batch_size, map_batches, remaining
+
+
+def _oracle(rng, noise=0.0, k=2, d=6):
+    return ExampleOracle(
+        make_nice_layer(heads=2, dim=d, rng=0), BooleanInputs(k=k, d=d), noise=noise, rng=rng
+    )
+
+
+def _both(x, y):
+    return x.copy(), y.copy()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("backend", ["threading", "loky", "multiprocessing"])
+def test_bits_depend_neither_on_jobs_nor_on_the_backend(noise, backend):
+    one = estimate_projection_sum(_oracle(1, noise), 5_000, batch=300, jobs=1)
+    two = estimate_projection_sum(_oracle(1, noise), 5_000, batch=300, jobs=2)
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        configured = estimate_projection_sum(_oracle(1, noise), 5_000, batch=300)
+    for other in (two, configured):
+        assert np.array_equal(one.w, other.w)
+        assert one.standard_error == other.standard_error
+
+
+@given(
+    n=st.integers(1, 90),
+    batch=st.integers(1, 40),
+    given_arrays=st.booleans(),
+    jobs=st.sampled_from([None, 1, 2]),
+)
+@settings(max_examples=30, deadline=None)
+def test_all_n_are_drawn_in_order_and_counted(n, batch, given_arrays, jobs):
+    x, y = _oracle(2).draw(100)
+    oracle = ExampleOracle.from_arrays(x, y) if given_arrays else _oracle(3)
+    parts = list(map_batches(oracle, _both, n, batch=batch, jobs=jobs))
+    sizes = [len(part[0]) for part in parts]
+    assert sum(sizes) == oracle.drawn == n
+    assert all(size == batch for size in sizes[:-1])
+    assert 1 <= sizes[-1] <= batch
+    if given_arrays:
+        np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), x[:n])
+        np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), y[:n])
+        assert oracle.remaining == 100 - n
+
+
+def test_batches_are_independent_of_one_another():
+    parts = [part[0] for part in map_batches(_oracle(4), _both, 60, batch=20)]
+    again = [part[0] for part in map_batches(_oracle(4), _both, 60, batch=20)]
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+    assert not any(np.array_equal(parts[i], parts[j]) for i in range(3) for j in range(i))
+
+
+class _Watched:
+    """Boolean tokens that know how many of them are in memory at once."""
+
+    def __init__(self, k, d):
+        self.k, self.d = k, d
+        self.alive = self.peak = 0
+        self._inputs, self._lock = BooleanInputs(k=k, d=d), threading.Lock()
+
+    def sample(self, n, *, rng=None):
+        x = self._inputs.sample(n, rng=rng)
+        weakref.finalize(x, self._gone, n)
+        with self._lock:
+            self.alive += n
+            self.peak = max(self.peak, self.alive)
+        return x
+
+    def _gone(self, n):
+        with self._lock:
+            self.alive -= n
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_memory_does_not_grow_with_n(jobs):
+    peaks = []
+    for n in (1_000, 20_000):
+        inputs = _Watched(2, 6)
+        oracle = ExampleOracle(make_nice_layer(heads=1, dim=6, rng=0), inputs, rng=5)
+        estimate_projection_sum(oracle, n, batch=50, jobs=jobs)
+        assert oracle.drawn == n
+        peaks.append(inputs.peak)
+    assert max(peaks) <= 2 * jobs * 50
+
+
+def test_a_batch_is_as_large_whatever_n_and_never_tiny():
+    assert batch_size(2, 32) * 2 * 32 == 1 << 17
+    assert batch_size(64, 4096) == 32
+
+
+def test_remaining_is_what_is_left_of_given_examples_and_all_of_others():
+    oracle = ExampleOracle.from_arrays(*_oracle(6).draw(50))
+    oracle.draw(20)
+    assert (remaining(oracle, 29), remaining(oracle, 31), remaining(_oracle(6), 31)) == (29, 30, 31)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_exhausted_examples_are_said_and_nothing_hangs(jobs):
+    oracle = ExampleOracle.from_arrays(*_oracle(6).draw(50))
+    with pytest.raises(ExamplesExhaustedError):
+        list(map_batches(oracle, _both, 51, batch=4, jobs=jobs))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("n", "batch"), [(0, None), (5, 0), (5, 2.0)])
+def test_counts_that_are_none_are_refused(n, batch):
+    with pytest.raises(ValueError, match="is"):
+        list(map_batches(_oracle(7), _both, n, batch=batch))

@@ -1,0 +1,128 @@
+"""Phase 5: the span of the attention matrices, from the body's wide directions and its centre."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import subspace_angles
+
+from attention import AttentionLayer
+from upper.six_phase.body import ConvexBody
+from upper.six_phase.gap import SpectralGap, spectral_gap
+
+__all__ = ["AttentionSpan", "attention_span", "hull_extent"]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionSpan:
+    """An estimate of the affine hull and of the span of Theta_1, ..., Theta_m.
+
+    Attributes
+    ----------
+    centre : array (d, d)
+        The point of the hull closest to zero, across `directions`.
+    directions : array (m-1, d, d)
+        Orthonormal directions of the hull.
+    reach : array (m-1,)
+        How far the body extends from the centre along each, both ways.
+    extent : float
+        How far it extends from the centre along the hull in any direction, at most.
+    gap : SpectralGap or None
+        The step of the body's spectrum after the wide directions, or the largest where there are none; None for a body
+        without a spectrum.
+    """
+
+    centre: Float[np.ndarray, "d d"]
+    directions: Float[np.ndarray, "w d d"]
+    reach: Float[np.ndarray, " w"]
+    extent: float
+    gap: SpectralGap | None
+
+    @property
+    def basis(self) -> Float[np.ndarray, "m d d"]:
+        """An orthonormal basis of the span, the directions first."""
+        size = float(np.linalg.norm(self.centre)) or 1.0
+        return np.concatenate([self.directions, self.centre[None] / size])
+
+    def errors(self, layer: AttentionLayer) -> dict[str, float]:
+        """The span's error, the worst head's |Theta_i - projection| / |Theta_i|; the hull's; and the largest angle.
+
+        ``hull_error`` measures the distance to the affine hull instead, and ``span_angle`` is the largest principal
+        angle between the two spans, in radians: 0 if every Theta_i is zero, a right angle if the estimate alone is.
+        """
+        heads = np.asarray(layer.theta, dtype=np.float64).reshape(layer.heads, -1)
+        size = np.where((norms := np.linalg.norm(heads, axis=1)) > 0, norms, 1.0)
+        basis = self.basis.reshape(len(self.basis), -1)
+        off_span = heads - (heads @ basis.T) @ basis
+        flat, centre = basis[:-1], self.centre.ravel()
+        off_hull = heads - centre
+        off_hull = off_hull - (off_hull @ flat.T) @ flat
+        return {
+            "span_error": float(np.max(np.linalg.norm(off_span, axis=1) / size)),
+            "hull_error": float(np.max(np.linalg.norm(off_hull, axis=1) / size)),
+            "span_angle": _largest_angle(heads, basis),
+        }
+
+
+def _largest_angle(heads: np.ndarray, basis: np.ndarray) -> float:
+    if heads.any() and basis.any():
+        return float(subspace_angles(heads.T, basis.T).max())
+    return float(np.pi / 2) if heads.any() else 0.0
+
+
+def attention_span(body: ConvexBody, wide: int) -> AttentionSpan:
+    """Phase 5: the m-dimensional span of the heads from the body K, its `wide` = m - 1 wide directions and its centre.
+
+    Parameters
+    ----------
+    body : ConvexBody
+        K, as phase 4 left it.
+    wide : int
+        m - 1.
+
+    Returns
+    -------
+    AttentionSpan
+        The span, the hull within it, and how far K reaches along the hull.
+
+    Raises
+    ------
+    ValueError
+        If the body does not know so many wide directions.
+
+    Notes
+    -----
+    Guarantee: if K contains every head and is thin across its wide directions, every head is within the thickness of
+    the span. One head has no wide direction: the hull is a point and the span the line through it. Two maximisations
+    over K a direction.
+
+    References
+    ----------
+    Chen and Li, arXiv 2402.04084, phase 5.
+    """
+    directions = body.wide_directions(wide)
+    centre = body.centre - np.tensordot(np.tensordot(directions, body.centre, 2), directions, 1)
+    reach = [
+        max(abs(float(np.vdot(sign * one, body.maximise(sign * one)))) for sign in (1, -1))
+        for one in directions
+    ]
+    gap = getattr(body, "gap", None)
+    if gap is not None and gap.wide != wide:
+        gap = spectral_gap(getattr(body, "spectrum"), wide=wide)  # noqa: B009 - a body with a gap has a spectrum
+    return AttentionSpan(
+        centre=centre,
+        directions=directions,
+        reach=np.array(reach, dtype=np.float64),
+        extent=hull_extent(reach, float(np.linalg.norm(centre)), body.largest_norm),
+        gap=gap,
+    )
+
+
+def hull_extent(reach: Sequence[float], centre: float, largest_norm: float) -> float:
+    """How far a hull extends from its point closest to zero, which has norm `centre`.
+
+    What the norm allows beside the centre, or the corner of the box of reaches if that is nearer.
+    """
+    return min(math.sqrt(max(largest_norm**2 - centre**2, 0.0)), math.hypot(*reach))

@@ -1,0 +1,387 @@
+"""Phase 6, the paper's way: enumerate a net of the span or hull, regress the projections, keep the best tuple."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations, islice, product
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from attention import AttentionLayer
+from attention._arrays import count, non_negative, require_finite, require_shape
+from upper.six_phase.attention_span import AttentionSpan
+from upper.six_phase.tuples import TupleRegression
+
+__all__ = ["NetSearch", "held_out_examples", "search_net"]
+
+# Moments of all pairs of points take (points d)^2 numbers where m > 2, what all points read takes (points n k d).
+_MOST_NUMBERS = 1 << 26
+_MOST_POINTS = 4000
+_MOST_CELLS = 400_000
+_KEPT = 0.25  # of the tuples, for the halvings
+_KURTOSIS = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class NetSearch:
+    """The best layer of a net.
+
+    Attributes
+    ----------
+    layer : AttentionLayer
+        The best tuple of attention matrices with its regressed projections.
+    error : float
+        Its squared relative error E|F^ - F|^2 / E|F|^2 on the examples that judge: they chose nothing.
+    bound : float or None
+        With probability 1 - delta over the judging examples and the labels' mean square, the true error is at most
+        this, if neither |F^ - F|^2 nor |F|^2 has a kurtosis E z^2 / (E z)^2 above 4. None where there are too few
+        judging examples for it, and where they show a higher kurtosis.
+    selected_error : float
+        Its squared relative error on the examples that chose it: too low, as the least of many.
+    kurtosis : float
+        E z^2 / (E z)^2 of z = |F^ - F|^2 of an example, as measured on those that judge.
+    candidates : int
+        Tuples tried, those of the halvings included.
+    points : int
+        Points of the first net for one head.
+    spacing : float
+        Distance of neighbouring points of the first net, relative to the norm of the centre.
+    refinements : int
+        How often the spacing was to be halved around the best tuple, as far as the tuples allowed.
+    grid : array (points,) or None
+        Where the points lie along the hull, for two heads over the hull.
+    surface : array (points, points) or None
+        Squared relative error of each pair of them on the selecting examples; NaN on the diagonal.
+    """
+
+    layer: AttentionLayer
+    error: float
+    bound: float | None
+    selected_error: float
+    kurtosis: float
+    candidates: int
+    points: int
+    spacing: float
+    refinements: int
+    grid: Float[np.ndarray, " g"] | None
+    surface: Float[np.ndarray, "g g"] | None
+
+
+def held_out_examples(candidates: int, delta: float, *, kurtosis: float = _KURTOSIS) -> int:
+    """Held-out examples with which the error of none of the candidates is underestimated by more than a half.
+
+    Parameters
+    ----------
+    candidates : int
+        How many candidates are compared.
+    delta : float
+        The probability that one of them is.
+    kurtosis : float
+        E z^2 / (E z)^2 of a candidate's error z on one example.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    A mean of n non-negative variables is below half of its expectation with probability at most
+    exp(-n / (8 kurtosis)); over all candidates, n = 8 kurtosis ln(candidates / delta). It covers candidates that were
+    fixed before the held-out examples were looked at. Of `search_net` these are the tuples of the first net; those of
+    the halvings are counted, but chosen by what the same examples said of others, and so not covered.
+
+    References
+    ----------
+    The lower tail is Maurer's, J. Inequalities in Pure and Applied Mathematics 4 (2003); the union bound is derived
+    here for the selection of phase 6.
+
+    Examples
+    --------
+    >>> held_out_examples(10_000, 0.01)
+    443
+    """
+    candidates, delta = count("candidates", candidates), non_negative("delta", delta, strictly=True)
+    if delta >= 1 or non_negative("kurtosis", kurtosis) < 1:
+        raise ValueError(f"delta is {delta} and kurtosis {kurtosis}: delta < 1 <= kurtosis is needed.")
+    return math.ceil(8 * kurtosis * math.log(candidates / delta))
+
+
+def search_net(
+    x: Float[np.ndarray, "n k d"],
+    y: Float[np.ndarray, "n k d"],
+    span: AttentionSpan,
+    *,
+    heads: int,
+    over: Literal["hull", "span"] = "hull",
+    spacing: float = 0.04,
+    refinements: int = 3,
+    held_out: int | None = None,
+    judged: int | None = None,
+    delta: float = 0.01,
+    most: int = 2_000_000,
+) -> NetSearch:
+    """Phase 6: try tuples of points of a net, their projections by regression; keep the best on held-out examples.
+
+    Parameters
+    ----------
+    x, y : array (n, k, d)
+        Examples; the first `held_out` only select, the next `judged` only judge what was selected.
+    span : AttentionSpan
+        Where the heads lie, from phase 5.
+    heads : int
+        m.
+    over : "hull" or "span"
+        Whether the net is of the affine hull, (m-1) dimensions a head, or of the whole span, m dimensions a head: the
+        paper's count.
+    spacing : float
+        Distance of neighbouring points, relative to the norm of the centre. It is at most how far the net reaches,
+        and is widened until `most` allows all tuples.
+    refinements : int
+        How often the spacing is halved around the best tuple, whose neighbours are then tried.
+    held_out : int, optional
+        By default `held_out_examples` of the number of tuples allowed and `delta`.
+    judged : int, optional
+        By default as many as a bound on the error needs, `held_out_examples` of one candidate and delta / 2.
+    delta : float
+        The probability with which the selection may be misled, and that with which the bound may fail.
+    most : int
+        At most so many tuples altogether: three quarters of them for the first net, and what is left for the halvings
+        in equal parts. All are for the first net if there are no halvings.
+
+    Returns
+    -------
+    NetSearch
+        The best layer and its error.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, the span is not of `heads` dimensions, or the examples are fewer than those
+        that select, those that judge and 2 m d / k.
+
+    Notes
+    -----
+    Guarantee of the first net: every point of the ball |z| <= reach is within spacing / 2 of a point of the net in each
+    coordinate, since the net has every point whose cell meets the ball. So if the heads lie in the ball and the
+    points closest to them are distinct, one tuple is so near, and its error after regression is of the order of that
+    squared. A tuple has no point twice: heads closest to the same point are served by it and any other point, which
+    regresses no worse on the examples fitted, but then one matrix of the tuple need not be close to a head.
+
+    Halvings: derived here, the paper's net is flat; no gradient is used, and no guarantee beyond the first net's is
+    claimed. All neighbours of all heads together, (3^dimension)^m tuples, are tried where they are allowed; then the
+    neighbours of one head after the other, with the other heads fixed, until no head improves or the tuples are spent;
+    those that differ in the fewest coordinates first, and no more than a quarter of the halving's tuples shared out.
+
+    Cost: a net of spacing eps has (R/eps)^(m(m-1)) tuples over the hull and (R/eps)^(m^2) over the span, which is
+    what makes the learner's time exponential in m. A tuple costs O((m d)^3), from the moments of all points and
+    without a pass over data. It is exhaustive for m <= 2 and coarse for m = 3. For m > 3 it is a token: 500,000 tuples
+    allow 56 points a head at m = 4 and 35 at m = 5, with a spacing of about the reach itself, and from about m = 12
+    on not even the coarsest grid; then the first net is one tuple, a regular simplex. What such a net finds is
+    mostly what the halvings make of it head by head, and that may be no better than a local minimum.
+
+    Bound: with n judging examples, 2 kurtosis ln(2 / delta) / n = s^2 and s <= 1/2, the mean of |F^ - F|^2 is below
+    1 - s times its expectation with probability at most delta / 2; that of |F|^2 over all N examples is above 1 + t
+    times its own with probability at most delta / 2, t^2 = (kurtosis - 1)(2 / delta - 1) / N. The chosen layer is one
+    fixed candidate to the judging examples, so nothing is charged for the selection. The kurtosis of 4 is assumed.
+
+    References
+    ----------
+    Chen and Li, arXiv 2402.04084, phase 6. The two tails are Maurer's, J. Inequalities in Pure and Applied
+    Mathematics 4 (2003), and Cantelli's inequality; their use is derived here.
+    """
+    require_shape("x", x, ("n", "k", "d"))
+    n, k, d = x.shape
+    require_shape("y", y, (n, k, d))
+    require_finite("y", y)
+    m, most = count("heads", heads), count("most", most)
+    refinements = count("refinements", refinements, least=0)
+    spacing = non_negative("spacing", spacing, strictly=True)
+    if len(span.basis) != m:
+        raise ValueError(f"The span has {len(span.basis)} dimensions and heads is {m}: they must be equal.")
+    if over not in ("hull", "span"):
+        raise ValueError(f"over is {over!r}: 'hull' or 'span' is needed.")
+    frame = _Frame.of(span, over)
+    halvings = refinements if frame.dimension else 0
+    first = most - int(_KEPT * most) if halvings else most
+    together = math.isqrt(_MOST_NUMBERS) // d if m != 2 else min(_MOST_POINTS, _MOST_NUMBERS // x.size)
+    spacing, points = _grid(frame, spacing, m, first, together)
+    tuples = math.comb(len(points), m)
+    by_default = held_out_examples(most if halvings else tuples, delta), held_out_examples(1, delta / 2)
+    select = by_default[0] if held_out is None else count("held_out", held_out)
+    judge = by_default[1] if judged is None else count("judged", judged)
+    least = -(-2 * m * d // k)
+    if n < select + judge + least:
+        raise ValueError(
+            f"There are {n} examples: {select} to select, {judge} to judge and {least} to regress on are needed."
+        )
+    unit = _root_mean_square(y)
+    y = y / unit
+    fitted, judging = slice(select + judge, None), slice(select, select + judge)
+    data = TupleRegression(x=x[fitted], y=y[fitted], x_held=x[:select], y_held=y[:select])
+    surface = None
+    if m == 2:
+        surface = data.pair_errors(frame.matrices(points))
+        best = [int(place) for place in np.unravel_index(np.nanargmin(surface), surface.shape)]
+        found = _Best(points[best], float(surface[best[0], best[1]]), tuples)
+    else:
+        found = _all_tuples(data, frame, points, combinations(range(len(points)), m), tuples)
+    for halving in range(1, halvings + 1):
+        allowed = found.tried + (most - found.tried) // (halvings - halving + 1)
+        found = _halved(data, frame, found, spacing / 2**halving, allowed, together)
+    theta = frame.matrices(found.points)
+    w = data.projections(theta)
+    misses, energy = _squares(AttentionLayer(theta=theta, w=w)(x[judging]) - y[judging]), _squares(y)
+    mean = float(misses.mean())
+    kurtosis = float(np.mean((misses / mean) ** 2)) if mean > 0 else 1.0
+    return NetSearch(
+        layer=AttentionLayer(theta=theta, w=unit * w),
+        error=float(misses.sum() / (energy[judging].sum() or 1.0)),
+        bound=_bound(mean, kurtosis, judge, energy, delta),
+        selected_error=found.error,
+        kurtosis=kurtosis,
+        candidates=found.tried,
+        points=len(points),
+        spacing=spacing,
+        refinements=refinements,
+        grid=points[:, 0] if surface is not None and frame.dimension == 1 else None,
+        surface=surface if frame.dimension == 1 else None,
+    )
+
+
+def _root_mean_square(y: np.ndarray) -> float:
+    # the largest first: squares of labels of any unit would overflow
+    largest = float(np.abs(y).max()) or 1.0
+    return largest * float(np.sqrt(np.mean((y / largest) ** 2))) or 1.0
+
+
+def _squares(outputs: np.ndarray) -> np.ndarray:
+    return np.sum(outputs**2, axis=(1, 2))
+
+
+def _bound(mean: float, kurtosis: float, judge: int, energy: np.ndarray, delta: float) -> float | None:
+    below = math.sqrt(2 * _KURTOSIS * math.log(2 / delta) / judge)
+    size = float(energy.mean()) or 1.0
+    if below > 0.5 or max(kurtosis, float(np.mean((energy / size) ** 2))) > _KURTOSIS:
+        return None
+    above = math.sqrt((_KURTOSIS - 1) * (2 / delta - 1) / len(energy))
+    return mean / (1 - below) * (1 + above) / size
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    """The best tuple so far, its error on the selecting examples, and how many were tried."""
+
+    points: np.ndarray
+    error: float
+    tried: int
+
+
+def _all_tuples(
+    data: TupleRegression,
+    frame: "_Frame",
+    points: np.ndarray,
+    tuples: Iterable[tuple[int, ...]],
+    tried: int,
+) -> _Best:
+    best, least = [0], np.inf
+    for index, errors in data.tuple_errors(frame.matrices(points), tuples):
+        place = int(np.argmin(errors))
+        if errors[place] < least:
+            best, least = [int(one) for one in index[place]], float(errors[place])
+    return _Best(points[best], least, tried)
+
+
+def _halved(
+    data: TupleRegression, frame: "_Frame", best: _Best, step: float, allowed: int, together: int
+) -> _Best:
+    """The best tuple around the best, up to a step in each coordinate; `allowed` bounds all tuples tried so far."""
+    m, dimension = best.points.shape
+    # so large a power of three may exceed the floats, never the integers
+    if 3 ** (dimension * m) <= allowed - best.tried and m * 3**dimension <= together:
+        around = np.array(list(_around(dimension, step)))
+        near = (best.points[:, None] + around).reshape(-1, dimension)
+        choices = product(*(range(i * len(around), (i + 1) * len(around)) for i in range(m)))
+        other = _all_tuples(data, frame, near, choices, best.tried + len(around) ** m)
+        best = other if other.error < best.error else _Best(best.points, best.error, other.tried)
+    # where not all neighbours of every head fit, no head may take what the others need
+    share, since, head = max(2 * dimension, (allowed - best.tried) // (4 * m)), 0, 0
+    while since < m and best.tried < allowed:
+        # without the head itself, which comes first
+        around = np.array(list(islice(_around(dimension, step), 1, 1 + min(share, allowed - best.tried))))
+        near = best.points[head] + around
+        fixed = frame.matrices(np.delete(best.points, head, axis=0))
+        errors = data.one_more_errors(fixed, (frame.matrices(near[i : i + 1])[0] for i in range(len(near))))
+        place, tried = int(np.argmin(errors)), best.tried + len(near)
+        if errors[place] < best.error * (1 - 1e-9):
+            moved = best.points.copy()
+            moved[head] = near[place]
+            best, since = _Best(moved, float(errors[place]), tried), 0
+        else:
+            best, since = _Best(best.points, best.error, tried), since + 1
+        head = (head + 1) % m
+    return best
+
+
+def _around(dimension: int, step: float) -> Iterator[np.ndarray]:
+    """Offsets by a step in some coordinates, none first and then those in the fewest: 3^dimension of them."""
+    for changed in range(dimension + 1):
+        for places in combinations(range(dimension), changed):
+            for signs in product((-step, step), repeat=changed):
+                offset = np.zeros(dimension)
+                offset[list(places)] = signs
+                yield offset
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """Coordinates of the net, in units of the centre's norm: Theta = origin + sum_j z_j axes_j, |z| <= reach."""
+
+    origin: np.ndarray
+    axes: np.ndarray
+    reach: float
+    simplex: np.ndarray
+
+    @classmethod
+    def of(cls, span: AttentionSpan, over: str) -> "_Frame":
+        unit = float(np.linalg.norm(span.centre)) or 1.0
+        reach = float(span.reach.max(initial=0.0)) / unit
+        m = len(span.basis)
+        # corners of a regular simplex around the centre, in the coordinates of the hull
+        corners = reach * np.linalg.svd(np.eye(m) - 1 / m)[0][:, : m - 1] / math.sqrt(max(1 - 1 / m, 0.5))
+        if over == "hull":
+            return cls(span.centre, unit * span.directions, reach, corners)
+        corners = np.concatenate([corners, np.ones((m, 1))], axis=1)
+        origin = np.zeros_like(span.centre)
+        return cls(origin, unit * span.basis, float(np.hypot(1.0, reach)), corners)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.axes)
+
+    def matrices(self, points: np.ndarray) -> np.ndarray:
+        return self.origin + np.tensordot(points, self.axes, 1)
+
+
+def _grid(frame: _Frame, spacing: float, m: int, most: int, together: int) -> tuple[float, np.ndarray]:
+    """The spacing and the points: all whose cells meet the ball, or the corners of a simplex if those are too many."""
+    if frame.dimension == 0:
+        return spacing, np.zeros((1, 0))
+    if frame.reach == 0:
+        return spacing, frame.simplex
+    spacing = max(min(spacing, frame.reach), 2 * frame.reach / _MOST_CELLS)
+    # beyond twice the reach one cell covers the ball
+    while spacing < 2 * frame.reach:
+        each_side = math.floor(frame.reach / spacing + 0.5)
+        if (2 * each_side + 1) ** frame.dimension <= _MOST_CELLS:
+            side = np.arange(-each_side, each_side + 1) * spacing
+            grid = np.stack(np.meshgrid(*[side] * frame.dimension, indexing="ij"), -1)
+            grid = grid.reshape(-1, frame.dimension)
+            closest = np.maximum(np.abs(grid) - spacing / 2, 0.0)
+            grid = grid[np.linalg.norm(closest, axis=1) <= frame.reach * (1 + 1e-9)]
+            if len(grid) >= m and len(grid) <= together and math.comb(len(grid), m) <= most:
+                return spacing, grid
+        spacing *= 1.1
+    return frame.reach, frame.simplex

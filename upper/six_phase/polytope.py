@@ -1,0 +1,192 @@
+"""The body as a polytope: every certified equation holds up to a tolerance; linear programs through HiGHS."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import linprog, nnls
+
+from attention._arrays import count
+from upper.six_phase.agreement import Contrasts
+from upper.six_phase.body import EmptyBodyError
+
+__all__ = ["LARGEST_DIM", "Polytope"]
+
+LARGEST_DIM = 20
+"""The most coordinates of a polytope: beyond, a program takes minutes."""
+
+_WIDTH_ROUNDS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Polytope:
+    """K = {Theta: |<v, Theta> - t| <= tolerance / sqrt(w) for every equation, |Theta_ij| <= radius}.
+
+    Attributes
+    ----------
+    tolerance : float
+        In logits, for a row of mean weight.
+    radius : float
+        R, in the largest entry.
+    centre : array (d, d)
+        A point at which the largest weighted residual is least (Chebyshev).
+    misfit_at_centre : float
+        That residual, in logits.
+    explained : float
+        1 - (misfit / size)^2 of the least-squares solution, in weighted root mean square: near 0 when the equations
+        contradict one another.
+
+    Notes
+    -----
+    Every maximisation is one linear program of d^2 unknowns and 2 N rows through HiGHS (`scipy.optimize.linprog`); d up
+    to 20. The point of least Frobenius norm is a quadratic program: the least-distance problem of Lawson and Hanson,
+    solved exactly by non-negative least squares. Wide directions come from alternating: maximise both ways along a
+    direction, turn it to the difference of the two maximisers.
+
+    References
+    ----------
+    Derived here for Chen and Li, arXiv 2402.04084, phases 2 and 4; Lawson and Hanson, Solving Least Squares
+    Problems, chapter 23.
+    """
+
+    tolerance: float
+    radius: float
+    centre: Float[np.ndarray, "d d"]
+    misfit_at_centre: float
+    explained: float
+    _equations: Float[np.ndarray, "N d2"] = field(repr=False)
+    _right: Float[np.ndarray, " N"] = field(repr=False)
+
+    @classmethod
+    def from_contrasts(
+        cls,
+        contrasts: Contrasts,
+        *,
+        tolerance: float | None = None,
+        radius: float | None = None,
+        wide: int | None = None,
+    ) -> "Polytope":
+        """The polytope of the equations.
+
+        Parameters
+        ----------
+        contrasts : Contrasts
+            The equations.
+        tolerance : float, optional
+            In logits; by default three times the least for which K is not empty.
+        radius : float, optional
+            By default four times the largest entry of the least-squares solution.
+        wide : int, optional
+            Not needed: the same argument as that of the ellipsoid.
+
+        Raises
+        ------
+        EmptyBodyError
+            If K is empty at the given tolerance and radius.
+        ValueError
+            If d is above 20.
+        """
+        n, d = contrasts.rows.shape
+        if d > LARGEST_DIM:
+            raise ValueError(
+                f"The polytope has d = {d}: at most {LARGEST_DIM} is feasible; use body='ellipsoid'."
+            )
+        scale = np.sqrt(contrasts.weights / contrasts.weights.mean())
+        equations = (contrasts.rows[:, None, :, None] * contrasts.differences[:, :, None, :]).reshape(
+            n, -1, d * d
+        )
+        equations = (scale[:, None, None] * equations).reshape(-1, d * d)
+        right = (scale[:, None] * contrasts.log_ratios).ravel()
+        least_squares = np.linalg.lstsq(equations, right, rcond=None)[0]
+        size, missed = float(np.sum(right**2)), float(np.sum((equations @ least_squares - right) ** 2))
+        if radius is None:
+            radius = 4 * float(np.abs(least_squares).max()) or 1.0
+        bounds = [(-radius, radius)] * (d * d)
+        column = np.ones((len(right), 1))
+        found = linprog(
+            c=np.append(np.zeros(d * d), 1.0),
+            A_ub=np.block([[equations, -column], [-equations, -column]]),
+            b_ub=np.concatenate([right, -right]),
+            bounds=[*bounds, (0, None)],
+            method="highs",
+        )
+        least = float(found.fun)
+        if tolerance is None:
+            # linear programs hold to 1e-7: of a thinner body they find no point
+            tolerance = max(3 * least, 1e-6 * max(float(np.abs(right).max(initial=0.0)), 1.0))
+        if least > tolerance:
+            raise EmptyBodyError(
+                f"No matrix with entries of at most {radius:.3g} satisfies the equations up to {tolerance:.3g} logits "
+                f"(the best leaves {least:.3g}): allow a larger tolerance or radius, or certify better rows."
+            )
+        return cls(
+            tolerance=tolerance,
+            radius=radius,
+            centre=found.x[:-1].reshape(d, d),
+            misfit_at_centre=least,
+            explained=1 - missed / size if size > 0 else 1.0,
+            _equations=equations,
+            _right=right,
+        )
+
+    @property
+    def largest_norm(self) -> float:
+        """A bound on the Frobenius norm in K: d times the radius, which bounds entries."""
+        return self.radius * len(self.centre)
+
+    def misfit(self, theta: Float[np.ndarray, "d d"]) -> float:
+        """The largest weighted residual at Theta, in logits."""
+        return float(np.abs(self._equations @ np.asarray(theta).ravel() - self._right).max())
+
+    def contains(self, theta: Float[np.ndarray, "d d"]) -> bool:
+        """Whether Theta is in K, to the linear programs' accuracy."""
+        within = np.abs(theta).max() <= self.radius * (1 + 1e-6)
+        return bool(within and self.misfit(theta) <= self.tolerance * (1 + 1e-6) + 1e-9)
+
+    def min_norm_point(self) -> Float[np.ndarray, "d d"]:
+        """The point of K of least Frobenius norm."""
+        # least distance: minimise |z| subject to G z >= h, by min |[G^T; h^T] u - e|, u >= 0
+        entries = np.eye(self.centre.size)
+        left = np.concatenate([self._equations, -self._equations, entries, -entries])
+        bound = np.concatenate([self._right, -self._right]) - self.tolerance
+        bound = np.append(bound, np.full(2 * self.centre.size, -self.radius))
+        system = np.vstack([left.T, bound])
+        goal = np.zeros(len(system))
+        goal[-1] = 1.0
+        u, _ = nnls(system, goal, maxiter=30 * system.shape[1])
+        rest = system @ u - goal
+        return (-rest[:-1] / rest[-1]).reshape(self.centre.shape)
+
+    def maximise(self, direction: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
+        """A vertex of K at which <direction, Theta> is largest; one linear program."""
+        found = linprog(
+            c=-np.asarray(direction, dtype=np.float64).ravel(),
+            A_ub=np.concatenate([self._equations, -self._equations]),
+            b_ub=np.concatenate([self._right, -self._right]) + self.tolerance,
+            bounds=(-self.radius, self.radius),
+            method="highs",
+        )
+        if found.x is None:
+            raise ArithmeticError(f"The linear program of a maximiser failed: {found.message}")
+        return found.x.reshape(self.centre.shape)
+
+    def wide_directions(self, number: int) -> Float[np.ndarray, "number d d"]:
+        """Orthonormal directions in which K is wide, found one after the other; 2 x 4 linear programs each."""
+        number = count("number", number, least=0)
+        start = np.random.default_rng(0)
+        found: list[np.ndarray] = []
+        for _ in range(number):
+            direction = _across(start.standard_normal(self.centre.size), found)
+            for _ in range(_WIDTH_ROUNDS):
+                chord = self.maximise(direction.reshape(self.centre.shape)) - self.maximise(
+                    -direction.reshape(self.centre.shape)
+                )
+                direction = _across(chord.ravel(), found)
+            found.append(direction)
+        return np.reshape(found, (number, *self.centre.shape))
+
+
+def _across(vector: np.ndarray, found: list[np.ndarray]) -> np.ndarray:
+    for one in found:
+        vector = vector - (one @ vector) * one
+    return vector / (np.linalg.norm(vector) or 1.0)

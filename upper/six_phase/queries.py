@@ -1,0 +1,383 @@
+"""The statistical queries of phases 1 to 4: every number those phases need is the mean of a bounded function."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from attention._arrays import count, non_negative, require_finite, require_shape
+from upper.six_phase.agreement import certify_agreement
+from upper.six_phase.hull_margin import HullMargin
+from upper.six_phase.statistical_query import Features, QueryFamily
+
+__all__ = [
+    "AgreementRows",
+    "MarginRows",
+    "moment_queries",
+    "projection_sum_queries",
+    "regression_queries",
+    "right_side_queries",
+    "share_queries",
+    "size_queries",
+]
+
+
+def projection_sum_queries(
+    d: int, k: int, *, tolerance: float, label_bound: float, token_bound: float = 1.0
+) -> QueryFamily:
+    """Phase 1: the d^2 entries of E[(1/k) X^T J Y], J the all-ones matrix.
+
+    Parameters
+    ----------
+    d, k : int
+        Coordinates and tokens.
+    tolerance : float
+        Of each answer.
+    label_bound : float
+        B: the mean label of an example is clipped to [-B, B], entry by entry.
+    token_bound : float
+        A: entries of tokens are clipped to [-A, A]; 1 for Boolean tokens, which that does not touch.
+
+    Returns
+    -------
+    QueryFamily
+        d^2 queries, in row-major order; ``unit`` is k A B.
+
+    Notes
+    -----
+    Clipping costs at most k A E[(|mean label| - B)^+] in each entry, for Boolean tokens: nothing once B is the
+    largest label. The tolerance in terms of the sum itself is k A B times that of the answer, so a large B is paid
+    for in tolerance.
+
+    References
+    ----------
+    Chen and Li, arXiv 2402.04084, phase 1; as bounded queries derived here.
+    """
+    d, k = count("d", d), count("k", k)
+    label_bound, token_bound = _bounds(label_bound, token_bound)
+
+    def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        tokens = np.clip(x, -token_bound, token_bound).mean(axis=1) / token_bound
+        labels = np.clip(y.mean(axis=1) / label_bound, -1.0, 1.0)
+        return tokens[:, None, :], labels[:, None, :]
+
+    return _family(
+        "sum of projections", 1, tolerance, features, _all_entries(d, d), unit=k * token_bound * label_bound
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class AgreementRows:
+    """Which rows of an example phases 2 and 4 accept, and what their patterns are: nothing but a function of (X, Y).
+
+    Attributes
+    ----------
+    projection_sum : array (d, d)
+        The estimate of sum_i W_i.
+    threshold : float
+        A row is accepted up to this relative residual; see `certify_agreement`.
+    smallest_weight : float
+        And if no entry of its pattern is smaller; below 1/k.
+    token_bound : float
+        A: and if no entry of the example's tokens is larger.
+
+    Notes
+    -----
+    Rows left out cost acceptance and no bias: the equations of the others still hold.
+    """
+
+    projection_sum: Float[np.ndarray, "d d"]
+    threshold: float
+    smallest_weight: float = 0.05
+    token_bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        d = self.projection_sum.shape[0]
+        require_shape("projection_sum", self.projection_sum, (d, d))
+        require_finite("projection_sum", self.projection_sum)
+        non_negative("threshold", self.threshold)
+        non_negative("smallest_weight", self.smallest_weight, strictly=True)
+        non_negative("token_bound", self.token_bound, strictly=True)
+
+    def residuals(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Relative residuals (n, k); infinite for examples that cannot be used."""
+        residual = certify_agreement(x, y, self.projection_sum).residual
+        return np.where(self._bounded(x), residual, np.inf)
+
+    def weights(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """k^3 / sum_b p_b^-2 of accepted rows and 0 of others (n, k), and centred log-patterns (n, k, k) or 0.
+
+        Notes
+        -----
+        A pattern's weight is largest, 1, when it is uniform: sum_b p_b^-2 >= k^3 as the p_b sum to 1.
+        """
+        certificates = certify_agreement(x, y, self.projection_sum)
+        pattern, k = certificates.pattern, x.shape[1]
+        accepted = (
+            (certificates.residual <= self.threshold)
+            & (pattern.min(axis=-1) >= self.smallest_weight)
+            & self._bounded(x)
+        )
+        safe = np.where(accepted[..., None], pattern, 1 / k)
+        logs = np.log(safe)
+        return accepted * k**3 / np.sum(safe**-2.0, axis=-1), logs - logs.mean(axis=-1, keepdims=True)
+
+    def largest_log_ratio(self, k: int) -> float:
+        """The largest ln(p_b / p_c) of an accepted row.
+
+        Raises
+        ------
+        ValueError
+            If no pattern over k tokens has entries as large as `smallest_weight`.
+        """
+        if self.smallest_weight * k >= 1:
+            raise ValueError(
+                f"smallest_weight is {self.smallest_weight} for k = {k} tokens: less than 1/k is needed, or no row "
+                "is accepted."
+            )
+        return math.log(1 / self.smallest_weight - (k - 1))
+
+    def _bounded(self, x: np.ndarray) -> np.ndarray:
+        return np.all(np.abs(x) <= self.token_bound, axis=(1, 2))[:, None]
+
+
+def share_queries(
+    score: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    thresholds: Sequence[float],
+    *,
+    phase: int,
+    tolerance: float,
+    name: str = "share of rows",
+) -> QueryFamily:
+    """The share of rows whose score is at most a threshold, for each threshold: what a quantile is searched with.
+
+    Parameters
+    ----------
+    score : callable
+        Maps examples to scores (n, k): residuals, or margins with the sign turned.
+    thresholds : sequence of float
+        One query each.
+    phase : int
+        The phase that asks.
+    tolerance : float
+        Of each answer.
+    name : str
+        What is searched.
+
+    Returns
+    -------
+    QueryFamily
+        One query a threshold, with values in [0, 1].
+
+    References
+    ----------
+    Derived here.
+    """
+    edges = np.asarray(thresholds, dtype=np.float64)
+
+    def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = score(x, y)
+        below = (rows[:, :, None] <= edges).astype(np.float64)
+        return below, np.full((*rows.shape, 1), 1 / rows.shape[1])
+
+    return _family(name, phase, tolerance, features, _all_entries(len(edges), 1), low=0.0)
+
+
+def size_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
+    """Phases 2 and 4: the acceptance probability, the mean weight, and the mean square of the equations' right sides.
+
+    Returns
+    -------
+    QueryFamily
+        Three queries with values in [0, 1]: over the rows a of an example the means of 1[accepted],
+        omega_a = k^3 w_a 1[accepted], and omega_a sum_j t_aj^2 over its largest value k L^2 / 4, L the largest
+        log-ratio.
+
+    References
+    ----------
+    Derived here.
+    """
+    most = k * rows.largest_log_ratio(k) ** 2 / 4
+
+    def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        weights, logs = rows.weights(x, y)
+        # the square of k numbers of mean zero in a range of length L is at most k L^2 / 4
+        squares = np.minimum(np.sum(logs**2, axis=-1) / most, 1.0)
+        left = np.stack([(weights > 0).astype(np.float64), weights, weights * squares], axis=-1)
+        return left, np.full((*weights.shape, 1), 1 / k)
+
+    return _family("acceptance, weight and square", phase, tolerance, features, _all_entries(3, 1), low=0.0)
+
+
+def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
+    """Phases 2 and 4: the moment matrix E[omega v v^T] of the certified equations, omega = k^3 w 1[accepted].
+
+    Returns
+    -------
+    QueryFamily
+        (d(d+1)/2)^2 queries; entry (s, t) has the pairs s = {i, j} and t = {p, q} in the order of
+        ``numpy.triu_indices(d)`` and is E[(1/k) sum_a omega_a x_ai x_aj (X^T C X)_pq / k] / A^4, C = I - J/k.
+
+    Notes
+    -----
+    The k - 1 equations of row a are v_j = x_a (x) sum_b H_jb x_b, so sum_j v_j v_j^T = x_a x_a^T (x) X^T C X: it is
+    symmetric in {i, j} and in {p, q} separately, and (d(d+1)/2)^2 numbers determine it, about half as many as the
+    d^2 (d^2 + 1) / 2 of a symmetric matrix of that size. Each is the product of two features of the example. By
+    Cauchy and Schwarz |(X^T C X)_pq| <= k A^2.
+
+    References
+    ----------
+    Derived here for Chen and Li, arXiv 2402.04084, phases 2 and 4.
+    """
+    d, a = rows.projection_sum.shape[0], rows.token_bound
+    i, j = np.triu_indices(d)
+
+    def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        weights, _ = rows.weights(x, y)
+        kept = _unused_as_zero(x, rows.token_bound) / a
+        attending = np.matmul(np.swapaxes(weights[:, :, None] * kept, 1, 2), kept) / k
+        centred = kept - kept.mean(axis=1, keepdims=True)
+        scatter = np.matmul(np.swapaxes(centred, 1, 2), centred) / k
+        return attending[:, None, i, j], scatter[:, None, i, j]
+
+    return _family(
+        "moments of the equations", phase, tolerance, features, _all_entries(len(i), len(i)), unit=k * a**4
+    )
+
+
+def right_side_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
+    """Phases 2 and 4: the right-hand side E[omega t v] of the normal equations.
+
+    Returns
+    -------
+    QueryFamily
+        d^2 queries; entry (i, p) is E[(1/k) sum_a omega_a x_ai (X^T C ln p_a)_p], with values scaled by A^2 k L / 2,
+        L the largest log-ratio.
+
+    Notes
+    -----
+    k numbers of mean zero in a range of length L have absolute values that sum to at most k L / 2.
+
+    References
+    ----------
+    Derived here for Chen and Li, arXiv 2402.04084, phases 2 and 4.
+    """
+    d, a = rows.projection_sum.shape[0], rows.token_bound
+    most = k * rows.largest_log_ratio(k) / 2
+
+    def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        weights, logs = rows.weights(x, y)
+        kept = _unused_as_zero(x, a) / a
+        return weights[:, :, None] * kept / k, np.matmul(logs, kept) / most
+
+    return _family(
+        "right side of the equations", phase, tolerance, features, _all_entries(d, d), unit=a**2 * most
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class MarginRows:
+    """Which rows phase 3 regresses on: those whose margin, over a body K or under one matrix, is large.
+
+    Attributes
+    ----------
+    margin : HullMargin
+        The margin of a row.
+    threshold : float
+        The least margin, in logits.
+    label_bound, token_bound : float
+        B and A: rows with a larger entry of the label, or of a token, are left out.
+    """
+
+    margin: HullMargin
+    threshold: float
+    label_bound: float
+    token_bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_finite("The centre of the margin", self.margin.centre)
+        non_negative("threshold", self.threshold)
+        _bounds(self.label_bound, self.token_bound)
+
+    def margins(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The margin of every row (n, k), minus infinity where the bounds leave it out; and the token attended to."""
+        margin, top = self.margin(x)
+        bounded = np.all(np.abs(x) <= self.token_bound, axis=(1, 2))[:, None]
+        bounded = bounded & np.all(np.abs(y) <= self.label_bound, axis=2)
+        return np.where(bounded, margin, -np.inf), top
+
+    def negated(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Minus the margins: the score of `share_queries`."""
+        return -self.margins(x, y)[0]
+
+
+def regression_queries(rows: MarginRows, *, tolerance: float) -> tuple[QueryFamily, QueryFamily]:
+    """Phase 3: the Gram matrix E[1[large margin] x_b x_b^T] and the cross moments E[1[large margin] x_b Y_a].
+
+    Returns
+    -------
+    tuple of QueryFamily
+        d(d+1)/2 queries for the upper triangle of the Gram matrix, and d^2 for the cross moments; means over the rows
+        a of an example, b the token that row a attends to.
+
+    Notes
+    -----
+    On such rows Y_a is x_b sum_i W_i up to what other tokens get, so rows left out by the bounds bias nothing.
+
+    References
+    ----------
+    Chen and Li, arXiv 2402.04084, phase 3; as bounded queries derived here.
+    """
+    d, a, b = rows.margin.centre.shape[0], rows.token_bound, rows.label_bound
+
+    def attended(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        margin, top = rows.margins(x, y)
+        used = margin >= rows.threshold
+        tokens = np.take_along_axis(x, top[..., None], axis=1)
+        return np.where(used[..., None], tokens, 0.0) / a, used
+
+    def gram(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        tokens, _ = attended(x, y)
+        return tokens / x.shape[1], tokens
+
+    def cross(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        tokens, used = attended(x, y)
+        return tokens / x.shape[1], np.where(used[..., None], y, 0.0) / b
+
+    upper = np.stack(np.triu_indices(d), axis=1)
+    return (
+        _family("Gram of large margin", 3, tolerance, gram, upper, unit=a**2),
+        _family("labels of large margin", 3, tolerance, cross, _all_entries(d, d), unit=a * b),
+    )
+
+
+def _family(
+    name: str,
+    phase: int,
+    tolerance: float,
+    features: Features,
+    entries: np.ndarray,
+    *,
+    unit: float = 1.0,
+    low: float = -1.0,
+) -> QueryFamily:
+    tolerance = non_negative("tolerance", tolerance)
+    return QueryFamily(name, phase, features, entries, low, 1.0, tolerance, unit)
+
+
+def _all_entries(rows: int, columns: int) -> np.ndarray:
+    return np.indices((rows, columns)).reshape(2, -1).T
+
+
+def _unused_as_zero(x: np.ndarray, bound: float) -> np.ndarray:
+    """Tokens of examples that no row is accepted of, by the bound, as zeros: their features must keep the range."""
+    return np.where(np.all(np.abs(x) <= bound, axis=(1, 2))[:, None, None], x, 0.0)
+
+
+def _bounds(label_bound: float, token_bound: float) -> tuple[float, float]:
+    return (
+        non_negative("label_bound", label_bound, strictly=True),
+        non_negative("token_bound", token_bound, strictly=True),
+    )
