@@ -8,6 +8,7 @@ from arena.execution import WorkersLostError
 from arena.export import export_cells
 from arena.inspection import Inspection, inspect
 from arena.learned import Learned, UnusedSettingError, learn
+from arena.phases import LearnedPhases, learn_phases
 from arena.results import Cell, LearnerRecord, Results, TargetRecord, TracePoint
 from arena.store import RunStore, StoredCell, StoreError
 from arena.students import (
@@ -41,6 +42,7 @@ __all__ = [
     "Effort",
     "Inspection",
     "Learned",
+    "LearnedPhases",
     "LearnerRecord",
     "Results",
     "RunStore",
@@ -62,6 +64,7 @@ __all__ = [
     "instance_target",
     "layer_target",
     "learn",
+    "learn_phases",
     "load_target",
     "lwr_target",
     "nice_target",

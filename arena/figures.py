@@ -1,12 +1,11 @@
 """The figures of a comparison as SVG text: a heat map of errors, and error against what it cost."""
 
-import io
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Literal
 
+from arena._canvas import canvas, power_of_ten, svg_text
 from arena.palette import (
     CARD,
     FAINT,
@@ -28,24 +27,6 @@ __all__ = ["LEAST_ERROR", "heat_map", "learning_curve"]
 LEAST_ERROR = 1e-17
 """Errors below this, zero among them, are drawn here: a logarithm needs a place for them."""
 
-_STYLE = {
-    "svg.hashsalt": "attention-bounds",  # else the ids in the file change from run to run
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Arial", "sans-serif"],
-    "font.size": 9.5,
-    "axes.facecolor": CARD,
-    "text.color": INK,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "hatch.linewidth": 0.8,
-    "hatch.color": FAINT,
-}
-
 
 def heat_map(results: Results) -> str:
     """Targets down, learners across, log10 of the median error on the unknown part, as SVG.
@@ -65,7 +46,7 @@ def heat_map(results: Results) -> str:
     hard_from = sum(not target.hard for target in targets)
     gap, wanted = 0.22 if 0 < hard_from < len(targets) else 0.0, seeds_wanted(results)
     rows, columns = max(len(targets), 1), max(len(learners), 4)
-    with _figure(1.12 * (1.56 + columns), 1.35 + 0.62 * rows) as figure:
+    with canvas(1.12 * (1.56 + columns), 1.35 + 0.62 * rows) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
         axes.set_xlim(-1.5, columns + 0.06)
@@ -82,7 +63,7 @@ def heat_map(results: Results) -> str:
             for place, learner in enumerate(learners):
                 _paint(axes, place, top, results.summary(target.name, learner.name), wanted)
         _scale(axes, columns, rows + gap + 0.42)
-        return _svg(figure)
+        return svg_text(figure)
 
 
 def learning_curve(results: Results, target: str, against: Literal["examples", "seconds"]) -> str:
@@ -118,7 +99,7 @@ def learning_curve(results: Results, target: str, against: Literal["examples", "
     top = 0.1 + 0.2 * -(-len(shown) // _LEGEND_COLUMNS) + 0.3
     bottom = 0.42 + 0.16 * max(below - 1, 0)
     width, height = 3.9, top + 2.1 + bottom
-    with _figure(width, height) as figure:
+    with canvas(width, height) as figure:
         axes = figure.add_axes((0.125, bottom / height, 0.845, 2.1 / height))
         _frame(axes, results, against, points)
         for place, those in lines:
@@ -131,7 +112,7 @@ def learning_curve(results: Results, target: str, against: Literal["examples", "
         for line, note in enumerate(_notes(results, target, against)):
             down = (-0.285 - 0.16 * line) / 2.1
             axes.annotate(note, (1.0, down), xycoords="axes fraction", color=FAINT, ha="right", va="center")
-        return _svg(figure)
+        return svg_text(figure)
 
 
 def _paint(axes: Any, column: int, top: float | int, summary: Summary, wanted: int) -> None:
@@ -171,7 +152,7 @@ def _scale(axes: Any, columns: int, top: float) -> None:
     for exponent in range(LEAST_EXPONENT, 1, 4):
         side = "left" if exponent == LEAST_EXPONENT else "right" if exponent == 0 else "center"
         there = left + width * (1 - exponent / LEAST_EXPONENT)
-        _text(axes, there, top + 0.3, _power(exponent), ha=side, fontsize=8.5)
+        _text(axes, there, top + 0.3, power_of_ten(exponent), ha=side, fontsize=8.5)
     _text(axes, -0.1, top + 0.08, "error on the\nunknown part", ha="right", fontsize=8.5)
     remark = "1 = nothing learned beyond what is known in advance"
     _text(axes, left + width, top + 0.6, remark, ha="right", fontsize=8.5, color=FAINT)
@@ -232,7 +213,7 @@ def _frame(axes: Any, results: Results, against: str, points: Sequence[_Point]) 
             [10.0**power for power in decades if power % step == 0 and 10.0**power <= axes.get_ylim()[1]]
         )
     )
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _power(round(math.log10(y)))))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: power_of_ten(round(math.log10(y)))))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_locator(LogLocator(numticks=6))
     axes.xaxis.set_major_formatter(
@@ -269,13 +250,7 @@ def _span(points: Sequence[_Point], against: str) -> _Point:
 def _time(seconds: float) -> str:
     if seconds < 0.099:
         return f"{1000 * seconds:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 9999 else f"{_power(round(math.log10(seconds)))} s"
-
-
-def _power(exponent: int) -> str:
-    return (
-        "1" if exponent == 0 else "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    )
+    return f"{seconds:.3g} s" if seconds < 9999 else f"{power_of_ten(round(math.log10(seconds)))} s"
 
 
 def _final(look: dict[str, Any]) -> dict[str, Any]:
@@ -344,24 +319,3 @@ def _fold(text: str, width: int, *, lines: int = 3) -> str:
     if len(folded) > lines:
         folded = [*folded[: lines - 1], folded[lines - 1][: width - 1] + "…"]
     return "\n".join(folded)
-
-
-@contextmanager
-def _figure(width: float, height: float) -> Iterator[Any]:
-    """A figure of the house's style, made without pyplot and its global list of figures."""
-    import warnings
-
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(_STYLE), warnings.catch_warnings():
-        # a name in letters that the measuring font lacks is drawn all the same: the text stays text
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        yield Figure(figsize=(width, height), facecolor=CARD)
-
-
-def _svg(figure: Any) -> str:
-    out = io.StringIO()
-    nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-    figure.savefig(out, format="svg", metadata=nothing, facecolor=CARD)
-    return out.getvalue()

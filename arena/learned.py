@@ -15,7 +15,7 @@ from attention import AttentionLayer, Fit, Learner, inputs_from_json, save_layer
 from attention.files import FilePath
 from attention.learning import Progress
 
-__all__ = ["Learned", "UnusedSettingError", "learn"]
+__all__ = ["Learned", "SetUp", "UnusedSettingError", "learn", "set_up"]
 
 
 class UnusedSettingError(ValueError):
@@ -173,15 +173,59 @@ def learn(
     >>> learned.fit.outcome.name, learned.error < 1e-12
     ('EXACT', True)
     """
+    chosen = set_up(target, learner, preset=preset, examples=examples, work=work, heads=heads)
+    fit, measures = fit_target(
+        chosen.target, chosen.learner, seed, extra=chosen.student.extra, progress=progress
+    )
+    return chosen.learned(seed, fit, measures)
+
+
+@dataclass(frozen=True, eq=False)
+class SetUp:
+    """One learner set up for one target: what `learn` runs.
+
+    Attributes
+    ----------
+    target : Target
+        The target.
+    student : Student
+        The learner by name.
+    learner : Learner
+        The learner with its settings.
+    """
+
+    target: Target
+    student: Student
+    learner: Learner
+
+    def learned(self, seed: int, fit: Fit, measures: dict[str, float]) -> Learned:
+        """What came of it."""
+        return Learned(self.target.record, self.student.record([self.learner]), seed, fit, measures)
+
+
+def set_up(
+    target: Target | str | os.PathLike[str],
+    learner: str | Student | Learner,
+    *,
+    preset: str = "full",
+    examples: int | None = None,
+    work: int | None = None,
+    heads: int | None = None,
+) -> SetUp:
+    """The one learner that is meant, with its settings for the target; the parameters are those of `learn`.
+
+    Raises
+    ------
+    FileFormatError, DoesNotApplyError, ValueError
+        As `learn` does.
+    """
     students = as_students(learner if isinstance(learner, str) else [learner])
     if len(students) > 1:
         raise ValueError(f"{len(students)} learners are named: learn runs one; compare runs several.")
     student, effort = students[0], choose_effort(preset)
     target = target if isinstance(target, Target) else load_target(target)
     settings = {"examples": examples, "work": work, "heads": heads}
-    chosen = _changed(student.build(target, effort), settings, student.title)
-    fit, measures = fit_target(target, chosen, seed, extra=student.extra, progress=progress)
-    return Learned(target.record, student.record([chosen]), seed, fit, measures)
+    return SetUp(target, student, _changed(student.build(target, effort), settings, student.title))
 
 
 def _changed(learner: Learner, settings: dict[str, int | None], title: str) -> Learner:

@@ -5,23 +5,13 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from arena._inline import dark_colours, heat_variable, inline_figure, learner_variable
 from arena._phrases import plural
 from arena.figures import heat_map, learning_curve
-from arena.palette import (
-    CARD,
-    FAINT,
-    INK,
-    ON_STRONG,
-    ON_WEAK,
-    heat_colours,
-    heat_level,
-    is_strong,
-    learner_colours,
-)
+from arena.palette import heat_level, is_strong
 from arena.results import LearnerRecord, Results, TargetRecord
 from arena.sheets import curves_csv, table_csv
 from arena.summary import BROKEN
@@ -88,7 +78,7 @@ def render_page(results: Results) -> str:
         stopped=interruption(results),
         findings=findings(results),
         meaning=verdict_meaning().capitalize(),
-        heat_map=Markup(_inline(heat, "map", _heat_map_words(results))),
+        heat_map=Markup(inline_figure(heat, "map", _heat_map_words(results))),
         heat_map_width=_width(heat),
         rows=[
             (target, [pair for pair in pairs if pair["target_place"] == place])
@@ -97,11 +87,11 @@ def render_page(results: Results) -> str:
         pairs=pairs,
         lost=_lost(results),
         targets=[_target(results, target, place) for place, target in enumerate(targets)],
-        dark=_dark(),
+        dark=dark_colours(),
         learners=[
             {
                 "record": learner,
-                "colour": _learner_colour(place),
+                "colour": learner_variable(place),
                 "parameters": [(_words(name), _value(value)) for name, value in learner.parameters.items()],
                 "pairs": [pair for pair in pairs if pair["learner"] is learner],
             }
@@ -142,13 +132,6 @@ def _summed_up(results: Results) -> str:
     return ", ".join(plural(count, word) for count, word in counts)
 
 
-def _dark() -> list[tuple[str, str]]:
-    """The page's colours by name where the figures have others in the dark."""
-    named = [("on-weak", ON_STRONG), ("on-strong", ON_WEAK)]
-    named += [(f"learner-{place}", colour) for place, colour in enumerate(learner_colours(dark=True))]
-    return named + [(f"heat-{level}", colour) for level, colour in enumerate(heat_colours(dark=True))]
-
-
 def _data_link(text: str) -> str:
     return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
 
@@ -175,7 +158,7 @@ def _pair(
         "error_key": (repr(error) if math.isfinite(error) else "1e999") if done else "",
         "verdict": summary.verdict,
         "css": "broken" if summary.status in BROKEN else "learned" if summary.verdict == "learned" else "",
-        "colour": _heat(heat_level(error)) if done else "",
+        "colour": heat_variable(heat_level(error)) if done else "",
         "ink": "on-strong" if is_strong(heat_level(error)) else "on-weak",
         "seeds": seeds_note(summary, seeds_wanted(results)),
         "examples": f"{summary.examples:,.0f}" if summary.examples is not None else "–",
@@ -214,7 +197,7 @@ def _target(results: Results, target: TargetRecord, place: int) -> dict[str, Any
         label = f"Error on the unknown part against {words}. {_curve_words(results, target)}"
         curves.append(
             {
-                "svg": Markup(_inline(svg, f"t{place}{against[0]}", label)),
+                "svg": Markup(inline_figure(svg, f"t{place}{against[0]}", label)),
                 "name": f"{name}-error-against-{against}.svg",
                 "caption": f"Error against {words}; the marker is where a learner ended.",
             }
@@ -282,49 +265,8 @@ _SOURCE = re.compile(r" (\[[^\[\]]+\])$")
 _LINE = 110
 
 
-def _inline(svg: str, prefix: str, label: str) -> str:
-    """A figure made part of the page: ids unique, colours the page's, words for those who hear it."""
-    from markupsafe import escape
-
-    svg = svg[svg.index("<svg") :].strip()
-    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
-    # inside tags only: a name that reads like an attribute is text and stays what it is
-    svg = re.sub(r"<[^<>]+>", lambda tag: _of_page(tag[0], prefix), svg)
-    opening, rest = svg.split(">", 1)
-    opening = re.sub(r' (width|height|version)="[^"]*"', "", opening)
-    look = "stroke-linejoin:round;stroke-linecap:butt"
-    return f'{opening} role="img" aria-label="{escape(label)}" style="{look}">{rest}'
-
-
 def _width(svg: str) -> float:
     return float(re.search(r'viewBox="0 0 ([\d.]+) ', svg)[1])  # type: ignore[index]
-
-
-def _of_page(tag: str, prefix: str) -> str:
-    tag = re.sub(r'\b(id|xlink:href)="(#?)', rf'\1="\2{prefix}-', tag)
-    tag = tag.replace("xlink:href=", "href=").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
-    tag = re.sub(r"url\(#", f"url(#{prefix}-", tag)
-    tag = re.sub(r"font-family: [^;\"]*", "font-family: inherit", tag)
-    # presentation attributes take no variables in every browser, styles do
-    tag = re.sub(r' fill="(#[0-9a-f]{6})"', r' style="fill: \1"', tag)
-    return re.sub(r"#[0-9a-f]{6}\b", lambda colour: _variables().get(colour[0], colour[0]), tag)
-
-
-@cache
-def _variables() -> dict[str, str]:
-    named = {INK: "ink", FAINT: "faint", CARD: "card", ON_WEAK: "on-weak", ON_STRONG: "on-strong"}
-    heat = {colour: _heat(level) for level, colour in enumerate(heat_colours())}
-    learners = {colour: _learner_colour(place) for place, colour in enumerate(learner_colours())}
-    return heat | learners | {colour: f"var(--{name}, {colour})" for colour, name in named.items()}
-
-
-def _heat(level: int) -> str:
-    return f"var(--heat-{level}, {heat_colours()[level]})"
-
-
-def _learner_colour(place: int) -> str:
-    place %= len(learner_colours())
-    return f"var(--learner-{place}, {learner_colours()[place]})"
 
 
 def _heat_map_words(results: Results) -> str:

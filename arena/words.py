@@ -38,6 +38,13 @@ _OUTCOMES = {
     "EXAMPLES_SPENT": "budget spent",
     "EXAMPLES_RAN_OUT": "ran out",
     "DIVERGED": "diverged",
+    "NO_PROJECTION_SUM": "phase 1 failed",
+    "NO_AGREEMENT": "no agreement",
+    "CONTRADICTION": "contradiction",
+    "NO_LARGE_MARGIN": "phase 3 failed",
+    "NOT_REFINED": "phase 4 failed",
+    "NO_SPECTRAL_GAP": "phase 5 failed",
+    "NET_TOO_COARSE": "phase 6 failed",
     "NOT_APPLICABLE": "not its kind",
 }
 

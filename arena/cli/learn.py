@@ -1,7 +1,7 @@
 """``attention-bounds learn``: one learner on one file."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +15,8 @@ from arena.cli.console import (
     say,
 )
 from arena.cli.generate import InputsName
-from arena.learned import UnusedSettingError, learn
+from arena.learned import Learned, UnusedSettingError, learn
+from arena.phases import LAYER_FILE, LearnedPhases, is_six_phase, learn_phases
 from arena.students import DoesNotApplyError, choose_effort, choose_students
 from arena.targets import load_target
 
@@ -24,10 +25,16 @@ __all__ = ["learn_command"]
 
 def learn_command(
     file: Annotated[Path, typer.Argument(help="The layer or instance to learn.")],
-    learner: Annotated[str, typer.Option(help="newton, adam, linear, known-part or elimination.")] = "newton",
+    learner: Annotated[
+        str,
+        typer.Option(help="newton, adam, six-phase, six-phase-paper, linear, known-part or elimination."),
+    ] = "newton",
     examples: Annotated[int | None, typer.Option(help="Budget in examples.")] = None,
     work: Annotated[
-        int | None, typer.Option(help="Budget in passes over the examples (Adam: in steps).")
+        int | None,
+        typer.Option(
+            help="Budget in passes over the examples (Adam: in steps; six-phase-paper: in tuples of its net)."
+        ),
     ] = None,
     heads: Annotated[
         int | None,
@@ -38,13 +45,23 @@ def learn_command(
         InputsName | None, typer.Option(help="Distribution of the tokens, instead of the file's.")
     ] = None,
     preset: Annotated[str, typer.Option(help="Effort: quick or full.")] = "full",
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Where to write the fitted layer.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            help="Where to write the fitted layer; of a six-phase learner, without .safetensors at its end, a folder "
+            "for the layer, the result, a figure per phase and a page.",
+        ),
+    ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Learn a layer from its examples and measure what was learned on fresh ones.
 
     Example: attention-bounds learn nice.safetensors --learner newton --seed 1 -o fitted.safetensors
+
+    With a figure per phase: attention-bounds learn nice.safetensors --learner six-phase --out phases
     """
     students = choose_students(learner)
     if len(students) > 1:
@@ -52,34 +69,48 @@ def learn_command(
     student = students[0]
     choose_effort(preset)  # what is wrong in the command is said before the file is read
     target = load_target(file, tokens=tokens, inputs=inputs)
+    in_phases = is_six_phase(student)
+    folder = out if out is not None and in_phases and out.suffix != ".safetensors" else None
     if out is not None:
         if not student.proper:
             raise ValueError(
                 f"{student.title} fits no attention layer: leave out --out, or choose another learner."
             )
-        require_writable(out, source=file)
+        if folder is not None:
+            require_writable(folder, directory=True)
+        require_writable(out if folder is None else folder / LAYER_FILE, source=file)
+    settings: dict[str, Any] = {"examples": examples, "work": work, "heads": heads}
+    told: Learned | LearnedPhases
     try:
         with progress_bar(student.title, None, quiet=as_json) as tick:
-            learned = learn(
+            told = (learn_phases if in_phases else learn)(
                 target,
                 student,
                 seed=seed,
                 preset=preset,
-                examples=examples,
-                work=work,
-                heads=heads,
                 progress=lambda step: tick(step.name),
+                **settings,
             )
     except DoesNotApplyError as error:
         raise ValueError(f"{error} {file} holds something else.") from None
     except UnusedSettingError as error:
         raise ValueError(f"{error.title} has no use for --{error.setting}: leave it out.") from None
-    saved = None if out is None or learned.layer is None else learned.save(out)
+    learned = told.learned if isinstance(told, LearnedPhases) else told
+    saved = None
+    if out is not None and learned.layer is not None:
+        saved = learned.save(out) if folder is None else folder / LAYER_FILE
+    result = {"file": str(file), **told.to_json(), "fitted": None if saved is None else str(saved)}
+    if folder is not None and isinstance(told, LearnedPhases):
+        told.save(folder, result=result)
     if as_json:
-        print_json({"file": str(file), **learned.to_json(), "fitted": None if saved is None else str(saved)})
+        print_json(result)
     else:
         say(str(learned))
+        if isinstance(told, LearnedPhases):
+            say(f"  {told.phases.explanation}")
         if saved is not None:
             say(f"  {'fitted layer':<28} {saved}")
+        if folder is not None:
+            say(f"  {'the six phases':<28} {folder / 'index.html'}")
     if out is not None and saved is None:
         raise WorkFailedError(f"{out} was not written: {student.title} ended without a layer.")

@@ -14,6 +14,7 @@ import typer
 
 from arena.cli.compare import compare_command
 from arena.cli.console import WorkFailedError
+from arena.cli.explain import explain_command
 from arena.cli.generate import generate_app
 from arena.cli.inspect import inspect_command
 from arena.cli.learn import learn_command
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.add_typer(generate_app, name="generate")
 app.command("inspect")(inspect_command)
 app.command("learn")(learn_command)
+app.command("explain")(explain_command)
 app.command("compare")(compare_command)
 app.command("runs")(runs_command)
 

@@ -243,6 +243,7 @@ def test_a_folder_that_does_not_exist_is_one_line(cli, nice, tmp_path):
         "generate lwr",
         "inspect",
         "learn",
+        "explain",
         "compare",
         "runs",
     ],

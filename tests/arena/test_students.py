@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from arena import PRESETS, STUDENTS, Student, compare, nice_target
+from arena import PRESETS, STUDENTS, Student, compare, nice_target, parity_target
 from arena.students import as_students, choose_effort, choose_students
 from upper import KnownPart, LinearBaseline, Newton
 
@@ -141,3 +141,31 @@ def test_choosing_keeps_the_order_given():
 
 def test_a_learner_named_by_its_caller_makes_way_for_the_one_of_that_name():
     assert [student.name for student in as_students([Newton(m=2), "newton"])] == ["newton-2", "newton"]
+
+
+def test_the_six_phase_learners_spare_the_effort_on_hard_targets_only():
+    nice, hard = nice_target(heads=3, tokens=2, dim=8), parity_target(heads=2, dim=8)
+    quick, full = PRESETS["quick"], PRESETS["full"]
+    built = {
+        (name, target.record.hard, effort.seeds): STUDENTS[name].build(target, effort)
+        for name in ("six-phase", "six-phase-paper")
+        for target in (nice, hard)
+        for effort in (quick, full)
+    }
+    assert {learner.mode for (name, *_), learner in built.items() if name == "six-phase"} == {"practical"}
+    assert {learner.mode for (name, *_), learner in built.items() if name != "six-phase"} == {"paper"}
+    assert {learner.accept for (_, hard, seeds), learner in built.items() if hard and seeds == 1} == {0.05}
+    assert {learner.accept for (_, hard, seeds), learner in built.items() if not hard or seeds > 1} == {0.01}
+    assert {learner.m for (_, hard, _), learner in built.items() if not hard} == {3}
+    assert built["six-phase", True, 1].work == quick.newton_passes_hard
+    assert built["six-phase-paper", False, 1].work == quick.six_phase_tuples
+    assert built["six-phase-paper", False, 3].work is None
+
+
+def test_every_student_can_be_sent_to_a_process_of_its_own():
+    cloudpickle = pytest.importorskip("cloudpickle")
+    target = nice_target(heads=1, tokens=2, dim=4)
+    for student in STUDENTS.values():
+        sent = cloudpickle.loads(cloudpickle.dumps(student))
+        if student.name != "elimination":
+            assert type(sent.build(target, PRESETS["quick"])) is type(student.build(target, PRESETS["quick"]))

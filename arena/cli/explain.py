@@ -1,0 +1,81 @@
+"""``attention-bounds explain``: the six phases one by one on a small target, for a newcomer."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arena.cli.console import JsonOption, SeedOption, print_json, progress_bar, require_writable, say
+from arena.phases import LAYER_FILE, learn_phases
+from arena.targets import load_target, nice_target
+
+__all__ = ["explain_command"]
+
+_HEADS, _TOKENS, _DIM = 2, 2, 16
+_WIDEST = 100
+
+
+def explain_command(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A layer or instance to learn; by default a nice layer is made on the spot."),
+    ] = None,
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper/--practical",
+            help="As the paper has them, or as one would run them: consistent, and with Newton at the end.",
+        ),
+    ] = True,
+    heads: Annotated[
+        int | None, typer.Option(help=f"Heads m of the layer ({_HEADS}); for a file, of the student.")
+    ] = None,
+    tokens: Annotated[int | None, typer.Option(help=f"Tokens k ({_TOKENS}, or as the file says).")] = None,
+    dim: Annotated[
+        int | None, typer.Option(help=f"Coordinates d of a token ({_DIM}); not for a file.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="A folder for the page, the figures and the layer.")
+    ] = None,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Walk through the six phases of the learner: what each does, what it finds, how far from the truth that is.
+
+    Example: attention-bounds explain --practical --heads 3 --dim 24
+    """
+    learner = "six-phase-paper" if paper else "six-phase"
+    if file is None:
+        target = nice_target(
+            heads=_HEADS if heads is None else heads,
+            tokens=_TOKENS if tokens is None else tokens,
+            dim=_DIM if dim is None else dim,
+            seed=seed,
+        )
+    else:
+        if dim is not None:
+            raise ValueError("--dim is for a layer made on the spot: leave it out, a file has its own.")
+        target = load_target(file, tokens=tokens)
+    if out is not None:
+        require_writable(out, directory=True)
+        require_writable(out / LAYER_FILE, source=file)
+    with progress_bar("The six phases", None, quiet=as_json) as tick:
+        told = learn_phases(
+            target,
+            learner,
+            seed=seed,
+            preset="quick",
+            heads=None if file is None else heads,
+            progress=lambda step: tick(step.name),
+        )
+    if out is not None:
+        told.save(out)
+    if as_json:
+        print_json(told.to_json())
+        return
+    columns = shutil.get_terminal_size((_WIDEST, 24)).columns if sys.stdout.isatty() else _WIDEST
+    say(told.words(min(columns, _WIDEST)))
+    if out is not None:
+        say(f"\nThe page with the figures: {out / 'index.html'}")
