@@ -7,6 +7,7 @@ from pathlib import Path
 from benchmarks.kills import run_kills
 from benchmarks.learners import run_learners
 from benchmarks.overhead import complaint, run_overhead
+from benchmarks.six_phase import run_agreement, run_paper_mode, run_practical_mode
 
 __all__ = ["main"]
 
@@ -29,6 +30,19 @@ def main() -> None:
     overhead.add_argument("--turns", type=int, default=3, help="runs of each kind, in turn")
     overhead.add_argument("--json", type=Path, help="where to write the figures")
     overhead.set_defaults(run=_run_overhead)
+    for name, run, seeds, words in (
+        ("practical", run_practical_mode, 5, "the six-phase learner in practical mode, phase by phase"),
+        ("paper", run_paper_mode, 3, "the six-phase learner in paper mode, phase by phase"),
+    ):
+        phases = commands.add_parser(name, help=words)
+        phases.add_argument("--seeds", type=int, default=seeds, help="targets a case")
+        phases.add_argument("--jobs", type=int, default=1, help="threads")
+        phases.add_argument("--json", type=Path, help="where to write the figures")
+        phases.set_defaults(run=lambda given, run=run: run(given.seeds, given.jobs, given.json))
+    agreement = commands.add_parser("agreement", help="how often heads agree, against the tolerance")
+    agreement.add_argument("--rows", type=int, help="rows a case, instead of two to twenty million")
+    agreement.add_argument("--svg", type=Path, default=Path("agreement.svg"), help="where to draw it")
+    agreement.set_defaults(run=lambda given: run_agreement(given.svg, rows=given.rows))
     given = parser.parse_args()
     given.run(given)
 

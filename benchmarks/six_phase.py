@@ -1,0 +1,156 @@
+"""The six-phase learner end to end, in both modes, with the error of every phase; and how often heads agree."""
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
+from upper.six_phase import AgreementLaw, Phases, SixPhase, measure_agreement
+
+__all__ = ["draw_agreement", "run_agreement", "run_paper_mode", "run_practical_mode"]
+
+PRACTICAL = [(m, k, 32) for m in (1, 2, 3, 4) for k in (2, 3)] + [(2, 2, 64)]
+PAPER = [(m, 2, d) for d in (16, 32, 48) for m in (1, 2)] + [(2, 3, 32)]
+LAWS = {(2, 2): 2_000_000, (2, 3): 4_000_000, (3, 2): 4_000_000, (3, 3): 20_000_000}
+
+
+def run_practical_mode(seeds: int = 5, jobs: int = 1, out: Path | None = None) -> list[dict[str, Any]]:
+    """Every row of the table in practical mode; print medians over seeds, and how many ended exact."""
+    print("m k d    phase 1  refined   span     in span  end      seconds to phase 5, to the end  exact")
+    rows = []
+    for m, k, d in PRACTICAL:
+        runs = [_run(SixPhase(m=m, jobs=jobs), m, k, d, seed) for seed in range(seeds)]
+        row: dict[str, Any] = {"m": m, "k": k, "d": d, "seeds": seeds}
+        row["exact"] = sum(phases.fit.trace[-1].measures["relative_error"] <= 1e-10 for phases in runs)
+        for column, (step, name) in {
+            "phase 1": ("Phase 1", "sum_error"),
+            "refined": ("Phase 3", "sum_error"),
+            "span": ("Phase 5", "span_error"),
+            "in span": ("Phase 6: fit", "theta_error"),
+            "end": ("Phase 6: held", "relative_error"),
+        }.items():
+            row[column] = [_measure(phases, step, name) for phases in runs]
+        row["seconds to phase 5"] = [_seconds(phases, "Phase 5") for phases in runs]
+        row["seconds"] = [phases.fit.seconds for phases in runs]
+        row["examples"] = [phases.fit.examples_used for phases in runs]
+        rows.append(row)
+        columns = ("phase 1", "refined", "span", "in span", "end")
+        figures = "  ".join(f"{statistics.median(row[name]):<7.2g}" for name in columns)
+        times = (statistics.median(row[name]) for name in ("seconds to phase 5", "seconds"))
+        print(
+            f"{m} {k} {d:<3}  {figures}  {' '.join(f'{one:6.1f}' for one in times)}  {row['exact']}/{seeds}",
+            flush=True,
+        )
+    _write(out, rows)
+    return rows
+
+
+def run_paper_mode(seeds: int = 3, jobs: int = 1, out: Path | None = None) -> list[dict[str, Any]]:
+    """Paper mode, phases 1 to 6 alone: the span's error before and after phases 3 and 4, and the squared error."""
+    print("m k d   margin over  span before -> after  squared error  (kd)^-m   seconds  outcome")
+    rows = []
+    for m, k, d in PAPER:
+        for over in ("proxy", "body"):
+            for seed in range(seeds):
+                phases = _run(SixPhase(m=m, mode="paper", margin_over=over, jobs=jobs), m, k, d, seed)
+                spans = [step.measures.get("span_error") for step in phases.fit.trace]
+                found = [span for span in spans if span is not None]
+                net = phases.findings.net
+                row = {
+                    "m": m,
+                    "k": k,
+                    "d": d,
+                    "over": over,
+                    "seed": seed,
+                    "span before": found[0] if found else None,
+                    "span after": found[-1] if len(found) > 1 else None,
+                    "squared error": None
+                    if net is None
+                    else phases.fit.trace[-1].measures["relative_error"] ** 2,
+                    "goal": float(k * d) ** -m,
+                    "seconds": phases.fit.seconds,
+                    "outcome": phases.fit.outcome.name,
+                    "explanation": phases.explanation,
+                }
+                rows.append(row)
+                shown = [
+                    "-" if row[name] is None else f"{row[name]:.2g}"
+                    for name in ("span before", "span after", "squared error")
+                ]
+                print(
+                    f"{m} {k} {d:<3} {over:11}  {shown[0]:>7} -> {shown[1]:<8} {shown[2]:>9}      {row['goal']:.1e}  "
+                    f"{row['seconds']:6.1f}  {row['outcome']}",
+                    flush=True,
+                )
+    _write(out, rows)
+    return rows
+
+
+def run_agreement(figure: Path, *, rows: int | None = None) -> dict[tuple[int, int], AgreementLaw]:
+    """Measure the probability of agreement for four pairs (m, k), print the slopes, and draw them as SVG."""
+    laws = {}
+    for (m, k), wanted in LAWS.items():
+        tolerances = (0.3, 0.4, 0.5, 0.6, 0.7) if (m, k) == (3, 3) else (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
+        laws[m, k] = measure_agreement(
+            make_nice_layer(heads=m, dim=32, rng=0),
+            BooleanInputs(k=k, d=32),
+            rows=wanted if rows is None else rows,
+            tolerances=tolerances,
+            rng=1,
+        )
+        law = laws[m, k]
+        print(
+            f"m = {m}, k = {k}: slope {law.slope:.2f}, (m-1)(k-1) = {law.exponent}, {law.rows} rows",
+            flush=True,
+        )
+    figure.write_text(draw_agreement(laws), encoding="utf-8")
+    return laws
+
+
+def draw_agreement(laws: dict[tuple[int, int], AgreementLaw]) -> str:
+    """The measured probabilities against the tolerance, both axes logarithmic, with lines of slope (m-1)(k-1)."""
+    import io
+
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "agreement", "svg.fonttype": "none", "font.family": "sans-serif"}):
+        figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+        axes = figure.add_subplot()
+        for ((m, k), law), colour, marker in zip(
+            laws.items(), ("#0072b2", "#d55e00", "#009e73", "#cc79a7"), "osD^", strict=False
+        ):
+            x, y = law.tolerances, law.probabilities
+            axes.loglog(x, y, marker, color=colour, label=f"m = {m}, k = {k}: slope {law.slope:.2f}")
+            axes.loglog(x, y[-1] * (x / x[-1]) ** law.exponent, "-", color=colour, linewidth=1)
+        axes.set_xlabel("tolerance in logits")
+        axes.set_ylabel("share of rows on which all heads agree")
+        axes.set_xticks(ticks := [0.05, 0.1, 0.2, 0.4, 0.7], [str(tick) for tick in ticks])
+        axes.set_xticks([], minor=True)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, title="lines: slope (m-1)(k-1)")
+        out = io.StringIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Title": "How often heads agree"})
+        return out.getvalue()
+
+
+def _run(learner: SixPhase, m: int, k: int, d: int, seed: int) -> Phases:
+    layer, inputs = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k=k, d=d)
+    truth = GroundTruth.draw(layer, inputs, rng=[seed, 1])
+    return learner.run(ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3], truth=truth)
+
+
+def _measure(phases: Phases, step: str, name: str) -> float:
+    found = [
+        one.measures[name] for one in phases.fit.trace if one.name.startswith(step) and name in one.measures
+    ]
+    return found[-1] if found else float("nan")
+
+
+def _seconds(phases: Phases, step: str) -> float:
+    return next((one.seconds for one in phases.fit.trace if one.name.startswith(step)), float("nan"))
+
+
+def _write(out: Path | None, rows: list[dict[str, Any]]) -> None:
+    if out is not None:
+        out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
