@@ -105,7 +105,12 @@ def _scatter(truth: Float[np.ndarray, "d d"], estimates: Mapping[str, np.ndarray
     """Entries of estimates of the sum against the true ones."""
     entries = np.arange(truth.size)
     if len(entries) > _MOST_POINTS:
-        entries = np.sort(np.random.default_rng(0).choice(truth.size, _MOST_POINTS, replace=False))
+        # the largest of all, which may be few, and a sample of the rest
+        sizes = np.max([np.abs(one.ravel()) for one in (truth, *estimates.values())], axis=0)
+        largest = np.argsort(-sizes, kind="stable")[: _MOST_POINTS // 5]
+        rest = np.setdiff1d(entries, largest)
+        sample = np.random.default_rng(0).choice(rest, _MOST_POINTS - len(largest), replace=False)
+        entries = np.sort(np.concatenate([largest, sample]))
     size = float(np.linalg.norm(truth)) or 1.0
     limit = 1.08 * max(float(np.abs(one.ravel()[entries]).max()) for one in (truth, *estimates.values()))
     limit = limit or 1.0

@@ -95,7 +95,8 @@ def render_phases(
 
 
 _CAPTIONS = {
-    "phase-1-sum": "Each mark is an entry of the sum of projections: on the line the estimate is right.",
+    "phase-1-sum": "Each mark is an entry of the sum of projections (of more than 500 the largest and a sample): on "
+    "the line the estimate is right.",
     "phase-2-agreement": "Rows by how well one pattern explains them: those up to the threshold are certified.",
     "phase-2-spectrum": "How thin the body is along its widest directions: m heads make m − 1 wide ones, then a gap.",
     "phase-2-thresholds": "Each round of phase 3 accepts fewer rows, and explains them better.",

@@ -193,6 +193,11 @@ _DOES_PRACTICAL = {
 
 def _found_sum(findings: Findings, steps: list[Step], truth: AttentionLayer, mode: str) -> list[str]:
     seen = steps[-1].measures
+    if math.isinf(seen["standard_error"]):
+        return [
+            f"The estimate of ΣW from {seen['phase_examples']:,.0f} examples is zero: the projections cancel, or the "
+            "labels are zero."
+        ]
     return [
         f"From {seen['phase_examples']:,.0f} examples came an estimate of ΣW, a matrix of {truth.dim} × {truth.dim}, "
         f"with a statistical error of {_share(seen['standard_error'])} of its size."
@@ -282,6 +287,8 @@ def _found_heads(findings: Findings, steps: list[Step], truth: AttentionLayer, m
     if findings.net is not None:
         net, m = findings.net, findings.net.layer.heads
         best = f"squared relative error of {digits(net.error)} on held-out examples."
+        if net.bound is not None:
+            best = f"{best[:-1]}, and at most {digits(net.bound)} but with the probability delta."
         if m == 1:
             return [f"The hull of one head is a point, and no other was to be tried. It has a {best}"]
         return [
@@ -318,12 +325,14 @@ def _error(number: int, steps: list[Step], truth: AttentionLayer) -> list[str]:
     said = []
     for step in steps if number in (2, 3, 4) else steps[-1:]:
         seen, what = step.measures, _round(step)
-        if number in (1, 3):
+        if number in (1, 3) and not truth.w.sum(axis=0).any():
+            said.append(f"{what}The true sum is zero: the projections of the heads cancel.")
+        elif number in (1, 3):
             said.append(
                 f"{what}The estimate of ΣW is off by {digits(seen['sum_error'])} of the norm of the true sum."
             )
         elif number in (2, 4):
-            inside = round(seen["heads_inside"] * truth.heads)
+            inside = round(seen["share_inside"] * truth.heads)
             said.append(
                 f"{what}The true heads satisfy the certified equations up to {digits(seen['agreement_error'])} "
                 "logits "

@@ -31,7 +31,8 @@ def compare_command(
     learners: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated among newton, adam, linear, known-part, elimination; by default all."
+            help="Comma-separated among newton, adam, six-phase, six-phase-paper, linear, known-part, elimination; "
+            "by default all."
         ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds a cell; by default 1 (quick) or 3 (full).")] = None,

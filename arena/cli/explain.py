@@ -26,7 +26,7 @@ def explain_command(
         bool,
         typer.Option(
             "--paper/--practical",
-            help="As the paper has them, or as one would run them: consistent, and with Newton at the end.",
+            help="The paper's phases alone, or as one would run them: consistent, and with Newton at the end.",
         ),
     ] = True,
     heads: Annotated[
@@ -35,6 +35,11 @@ def explain_command(
     tokens: Annotated[int | None, typer.Option(help=f"Tokens k ({_TOKENS}, or as the file says).")] = None,
     dim: Annotated[
         int | None, typer.Option(help=f"Coordinates d of a token ({_DIM}); not for a file.")
+    ] = None,
+    examples: Annotated[int | None, typer.Option(help="Budget in examples.")] = None,
+    work: Annotated[
+        int | None,
+        typer.Option(help="Tuples of the net, or practical: passes over the examples of phase 6."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="A folder for the page, the figures and the layer.")
@@ -58,6 +63,9 @@ def explain_command(
         if dim is not None:
             raise ValueError("--dim is for a layer made on the spot: leave it out, a file has its own.")
         target = load_target(file, tokens=tokens)
+    k, d = target.record.tokens, target.record.dim
+    if not 1 < k < d:
+        raise ValueError(f"There are k = {k} tokens in d = {d} coordinates: the six phases need 1 < k < d.")
     if out is not None:
         require_writable(out, directory=True)
         require_writable(out / LAYER_FILE, source=file)
@@ -67,6 +75,8 @@ def explain_command(
             learner,
             seed=seed,
             preset="quick",
+            examples=examples,
+            work=work,
             heads=None if file is None else heads,
             progress=lambda step: tick(step.name),
         )

@@ -96,6 +96,13 @@ def test_learn_still_writes_a_file(cli, nice, tmp_path):
     assert (tmp_path / "plain").is_file()
 
 
+@pytest.mark.parametrize(("tokens", "dim"), [("1", "8"), ("16", "8")])
+def test_tokens_that_the_phases_cannot_take_are_one_line(cli, tokens, dim):
+    said = cli("explain", "--tokens", tokens, "--dim", dim, status=2)
+    assert "the six phases need 1 < k < d" in said.err
+    assert not said.out
+
+
 def test_both_run_in_a_comparison_beside_others(cli, nice, tmp_path):
     parity, rounding = tmp_path / "parity.safetensors", tmp_path / "rounding.safetensors"
     cli("generate", "sq-parity", "--heads", 2, "--dim", 16, "--seed", 1, "-o", parity)

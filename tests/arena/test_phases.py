@@ -147,6 +147,14 @@ def test_equations_of_a_hidden_parity_contradict_one_another_for_both_bodies(bod
     assert told.phases.failed == 2
 
 
+def test_projections_that_cancel_are_told_without_shares_of_nothing():
+    told = learn_phases(lwr_target(secret_dim=12, modulus=16, levels=2), "six-phase-paper", preset="quick")
+    assert told.fit.outcome is Outcome.NO_PROJECTION_SUM
+    first = told.stories[0]
+    assert "is zero: the projections cancel" in first.found[0]
+    assert first.error == ("The true sum is zero: the projections of the heads cancel.",)
+
+
 def test_where_phase_four_fails_the_words_say_so(paper, nice):
     trace = tuple(step for step in paper.fit.trace if step.name[6] in "123")
     run = replace(

@@ -45,8 +45,9 @@ from upper.six_phase.queries import (
 from upper.six_phase.query_learner import QueriedSpan, QueryOracle, learn_by_queries, span_change_bound
 from upper.six_phase.query_plan import QueryCount, QueryPlan, six_phase_queries
 from upper.six_phase.session import Findings
+from upper.six_phase.span_fit import SpanFit
 from upper.six_phase.statistical_query import QueryFamily, StatisticalQuery
-from upper.six_phase.variable_projection import SpanFit, fit_in_span
+from upper.six_phase.variable_projection import fit_in_span
 
 __all__ = [
     "AffineHull",

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention import ExampleOracle
+from attention import AttentionLayer, ExampleOracle
 from attention._arrays import count, non_negative
 from upper.six_phase.agreement import Contrasts, certify_agreement, contrasts_of
 from upper.six_phase.body import ConvexBody, sculpt
@@ -60,6 +60,10 @@ class AffineHull:
     histogram: Int[np.ndarray, " 100"]
     bins: Float[np.ndarray, " 101"]
     examples: int
+
+    def error(self, layer: AttentionLayer) -> float:
+        """Up to how many logits the heads of the layer satisfy the certified equations; see `Contrasts.error`."""
+        return self.contrasts.error(layer)
 
     @property
     def acceptance(self) -> float:
@@ -122,18 +126,25 @@ def sculpt_affine_hull(
 
     Notes
     -----
-    Guarantee: with an exact sum and exact agreement K contains every head. What is accepted agrees only up to some eps
-    in logits, and rows agree up to eps with probability of order eps^((m-1)(k-1)): at a fixed share `accept` the eps
-    grows quickly with (m-1)(k-1), which is where the exponent of the running time comes from. (That law rests on a
-    local limit theorem for Boolean tokens; for Gaussian and sphere tokens the logits have densities, and it holds all
-    the more simply.) The threshold is fixed by the first 100 / (accept k) examples, to about a tenth of itself, and so
-    is the share. O(n k d^2) to draw and to certify; memory of a few batches and of the accepted rows.
+    Guarantee: with an exact sum and exact agreement K contains every head of norm at most its radius; with the crude
+    sum of phase 1 it may contain none, and lies near them. That the rows of smallest residual are accepted, that
+    patterns with an entry below .05 are left out, and the weights of the rows are derived here. What is accepted
+    agrees only up to some eps in logits, and rows agree up to eps with probability of order eps^((m-1)(k-1)): at a
+    fixed share `accept` the eps grows quickly with (m-1)(k-1): the price of the exponent in examples, here; how the
+    paper keeps k out of its own exponent we do not know. (That law rests on a local limit theorem for Boolean tokens;
+    for Gaussian and sphere tokens the logits have densities, and it holds all the more simply.) The threshold is
+    fixed by the first 100 / (accept k) examples, to about a tenth of itself, and so is the share. O(n k d^2) to draw
+    and to certify; memory of a few batches and of the accepted rows.
 
     References
     ----------
     Chen and Li, arXiv 2402.04084, phases 2 and 4.
     """
     k, d = oracle.k, oracle.d
+    if not isinstance(projection_sum, np.ndarray):
+        raise ValueError(
+            f"projection_sum is a {type(projection_sum).__name__}: a matrix is needed, the .w of an estimate."
+        )
     accept = non_negative("accept", accept, strictly=True)
     if accept > 1:
         raise ValueError(f"accept is {accept}: a share of the rows, at most 1, is needed.")

@@ -87,9 +87,9 @@ class Contrasts:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS))
 
     def error(self, layer: AttentionLayer) -> float:
-        """Root mean square of <x_a (x) v_j, Theta_i> - t_j over equations and heads, in logits."""
-        misses = [self.apply(theta) - self.log_ratios for theta in layer.theta]
-        return float(np.sqrt(np.mean(np.square(misses))))
+        """Weighted root mean square of <x_a (x) v_j, Theta_i> - t_j over equations and heads, in logits."""
+        misses = [np.mean((self.apply(theta) - self.log_ratios) ** 2, axis=1) for theta in layer.theta]
+        return float(np.sqrt(np.average(np.mean(misses, axis=0), weights=self.weights)))
 
 
 _FIELDS = ("rows", "differences", "log_ratios", "weights")

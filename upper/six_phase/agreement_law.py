@@ -28,7 +28,7 @@ class AgreementLaw:
     rows : int
         Rows looked at.
     exponent : int
-        (m - 1)(k - 1): what the slope tends to.
+        (m - 1)(k - 1): what the slope tends to, and the power in which a smaller tolerance costs examples here.
     """
 
     tolerances: Float[np.ndarray, " t"]

@@ -26,9 +26,9 @@ class AttentionSpan:
     directions : array (m-1, d, d)
         Orthonormal directions of the hull.
     reach : array (m-1,)
-        How far the body extends from the centre along each, both ways.
+        How far the body, its thickness included, extends from the centre along each, both ways.
     extent : float
-        How far it extends from the centre along the hull in any direction, at most.
+        How far the body's slice along the hull extends from the centre in any direction, at most.
     gap : SpectralGap or None
         The step of the body's spectrum after the wide directions, or the largest where there are none; None for a body
         without a spectrum.
@@ -90,7 +90,7 @@ def attention_span(body: ConvexBody, wide: int) -> AttentionSpan:
     Raises
     ------
     ValueError
-        If the body does not know so many wide directions.
+        If the body is none, or does not know so many wide directions.
 
     Notes
     -----
@@ -102,6 +102,8 @@ def attention_span(body: ConvexBody, wide: int) -> AttentionSpan:
     ----------
     Chen and Li, arXiv 2402.04084, phase 5.
     """
+    if not isinstance(body, ConvexBody):
+        raise ValueError(f"body is a {type(body).__name__}: a convex body is needed, such as hull.body.")
     directions = body.wide_directions(wide)
     centre = body.centre - np.tensordot(np.tensordot(directions, body.centre, 2), directions, 1)
     reach = [

@@ -97,7 +97,8 @@ def sculpt(
 
     Notes
     -----
-    Guarantee: every head that satisfies the equations up to `tolerance` is in K, whatever else is. As equations on
+    Guarantee: every head of norm at most `radius` that satisfies the equations up to `tolerance` is in K, whatever else
+    is; the default radius is made for heads of comparable norm and nearly orthogonal. As equations on
     agreeing rows hold for all heads, they hold on the heads' affine hull, and with more than about d^2 of them K is
     thin in all other directions.
 

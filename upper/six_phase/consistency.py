@@ -85,9 +85,9 @@ def refine_by_consistency(
 
     Notes
     -----
-    Because patterns sum to 1, the scale of W^ is not free, and the true sum is a fixed point up to the disagreement
-    of the accepted rows. Measured, not proved: the error falls from .088 to .0004 at (m,k,d) = (2,2,32) and from .093
-    to .018 at (3,3,64) with 50,000 examples a round. O(n k d^2) a round.
+    Guarantee: none. Because patterns sum to 1, the scale of W^ is not free, and the true sum is a fixed point up to
+    the disagreement of the accepted rows. Measured, not proved: the error falls from .088 to .0004 at (m,k,d) =
+    (2,2,32) and from .093 to .018 at (3,3,64) with 50,000 examples a round. O(n k d^2) a round.
 
     References
     ----------

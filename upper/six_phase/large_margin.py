@@ -97,6 +97,9 @@ def refine_by_margin(
 
     Notes
     -----
+    Guarantee over the body: a head on K's hull has the margin on every row used, and its pattern there is one-hot up to
+    (k - 1) e^-margin. Over the proxy: none for the heads, but for the average of them if the proxy is it.
+
     On a row where every head puts weight at least 1 - e on token b, |Y_a - x_b sum_i W_i| is of order e. A margin of
     the average head does not bind the heads themselves: those of independent heads stray from it by the reach of K.
     Over the body the margin binds every matrix of K's hull; see `HullMargin`. K's thickness across the hull is left
@@ -112,6 +115,8 @@ def refine_by_margin(
     """
     if over not in ("proxy", "body"):
         raise ValueError(f"over is {over!r}: 'proxy' or 'body' is needed.")
+    if not isinstance(body, ConvexBody):
+        raise ValueError(f"body is a {type(body).__name__}: a convex body is needed, such as hull.body.")
     d = oracle.d
     n = 6000 * d if examples is None else count("examples", examples)
     if oracle.remaining is not None:

@@ -24,7 +24,7 @@ _CHOICES = {
     "margin_over": ("body", "proxy"),
     "net_over": ("hull", "span"),
 }
-_AS_GOOD_AS_CAN_BE = (Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.RESIDUAL_FLOOR)
+_PAPER_ONLY = ("rounds", "body", "margin_over", "net_over", "delta")
 # m is not known before phase 5: budgets are made for so many heads
 _HEADS_IF_AUTO = 3
 
@@ -53,6 +53,9 @@ class Phases:
     heads: int
     failed: int | None
 
+    def __repr__(self) -> str:
+        return f"<Phases: {self.fit.outcome.name}, {self.heads} heads. {self.explanation}>"
+
 
 @dataclass(frozen=True)
 class SixPhase:
@@ -63,9 +66,11 @@ class SixPhase:
     m : int or "auto"
         Heads; "auto" takes them from the gap in the body's spectrum.
     mode : "practical" or "paper"
-        Paper mode runs phases 1 to 6 as the paper has them: large-margin examples in phase 3, a net in phase 6, no
-        gradient and no Newton step. Practical mode makes the sum of projections consistent with the rows it
-        certifies, and ends with a fit within the span and Newton iterates on all parameters.
+        Paper mode runs phases 1 to 6 of the paper: large-margin examples in phase 3, a net in phase 6, no gradient
+        and no Newton step. Its defaults that are not the paper's are derived here: margins over the body, a net of
+        the hull that is refined around its best tuple, the share of rows accepted; `margin_over="proxy",
+        net_over="span"` is nearest to the paper. Practical mode makes the sum of projections consistent with the rows
+        it certifies, and ends with a fit within the span and Newton iterates on all parameters.
     examples : int, optional
         Budget in examples; by default what each phase wants.
     work : int, optional
@@ -75,21 +80,21 @@ class SixPhase:
         Relative error to reach: in paper mode on held-out examples, by default (kd)^(-m/2), that is (kd)^-m for the
         squared error; in practical mode the residual at which to stop, by default 1e-14.
     rounds : int
-        Rounds of phases 3 and 4 in paper mode.
+        Paper mode: rounds of phases 3 and 4.
     accept : float, optional
         The share of rows accepted in phase 4, see `sculpt_affine_hull`. By default .01 in practical mode; in paper
         mode, whose result is only as good as its span, .003, and .0002 where (m-1)(k-1) is above 1: agreement within
         the same tolerance is rarer there.
     body : "ellipsoid" or "polytope"
-        The convex body of paper mode, the polytope for d up to 20; see `sculpt`.
+        Paper mode: the convex body, the polytope for d up to 20; see `sculpt`.
     radius : float, optional
         R, a bound on the norm of the heads; see `sculpt`.
     margin_over : "body" or "proxy"
-        Which margin phase 3 asks for in paper mode; see `refine_by_margin`.
+        Paper mode: which margin phase 3 asks for; see `refine_by_margin`.
     net_over : "hull" or "span"
-        What phase 6 makes a net of in paper mode; see `search_net`.
+        Paper mode: what phase 6 makes a net of, exhaustive for m <= 2 and coarse for 3; see `search_net`.
     delta : float
-        The probability with which the selection of phase 6 may be misled.
+        Paper mode: the probability with which the selection of phase 6 may be misled.
     jobs : int, optional
         Threads; by default as `joblib` is configured, which is one. It changes no bit of the result.
 
@@ -155,6 +160,11 @@ class SixPhase:
                 most = "below 1" if name == "delta" else "of at most 1"
                 raise ValueError(f"{name} is {share}: a share {most} is needed.")
             object.__setattr__(self, name, share)
+        if self.mode == "practical":
+            for name in _PAPER_ONLY:
+                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                    given = f"{name} is {getattr(self, name)!r} and mode 'practical'"
+                    raise ValueError(f"{given}: {name} is for mode 'paper', leave it out.")
         if self.mode == "paper" and self.m == "auto" and self.body == "polytope":
             raise ValueError("m = 'auto' needs the spectrum of an ellipsoid: give m, or body = 'ellipsoid'.")
         if self.jobs is not None and (not isinstance(self.jobs, int) or self.jobs == 0):
@@ -227,7 +237,7 @@ class SixPhase:
             findings=session.findings,
             explanation=ending.explanation,
             heads=session.heads,
-            failed=None if ending.outcome in _AS_GOOD_AS_CAN_BE else session.phase,
+            failed=None if ending.outcome.succeeded else session.phase,
         )
 
     def _wishes(self, k: int, d: int) -> dict[str, Wish]:

@@ -143,7 +143,8 @@ def run_paper(
     return Ending(
         found.layer,
         Outcome.REACHED_TOLERANCE,
-        f"The best of {found.candidates} candidates has squared relative error {found.error:.2g} on held-out examples.",
+        f"The best of {found.candidates} candidates has relative error {math.sqrt(found.error):.2g} on held-out "
+        f"examples, {found.error:.2g} when squared.",
     )
 
 

@@ -4,7 +4,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from attention import AttentionLayer, draw_examples
+from attention import AttentionLayer, Outcome, draw_examples
 from upper.floor import counting_floor
 from upper.gauss_newton import Iterate, gauss_newton
 from upper.newton import EXACT_RESIDUAL, at_noise_level, judge, last_iterate, same_residual
@@ -66,6 +66,7 @@ def run_practical(
     held = max(1, min(len(x) // 20, len(x) - floor))
     x_held, y_held, x, y = x[:held], y[:held], x[held:], y[held:]
     start = fit_in_span(x, y, span, work=work, rng=session.rng)
+    session.findings.fit = start
     session.tell(
         "Phase 6: fit within the span",
         layer=AttentionLayer(theta=start.theta, w=unit * start.w),
@@ -120,8 +121,11 @@ def run_practical(
         layer=layer,
         measures={"residual": best.residual, "held_out_error": held_error},
     )
-    ended = f"Phase 6 ended with relative error {held_error:.2g} on held-out examples."
-    return Ending(layer, outcome, " ".join([*session.doubts, ended]))
+    how = "Phase 6 ended" if outcome.succeeded else "Phase 6 failed: it ended"
+    ended = f"{how} with relative error {held_error:.2g} on held-out examples."
+    if outcome is Outcome.RESIDUAL_FLOOR:
+        ended = f"{ended[:-1]}, from two starts: noise of that size in the labels, or more heads than {session.heads}."
+    return Ending(layer, outcome, " ".join([ended, *session.doubts]))
 
 
 def _layer(iterate: Iterate, unit: float) -> AttentionLayer:

@@ -42,8 +42,22 @@ _SMALLEST_RESIDUAL = 1e-6
 class QueryOracle(Protocol):
     """What is asked of an oracle: the mean of one query, up to its tolerance.
 
-    It may have `query_many(queries)` as well, which answers a sequence of queries at once: what it is given is a
-    `QueryFamily`, whose `values` and `means` are vectorised. Each query of it counts one all the same.
+    It may, and for speed should, have `query_many(queries)` as well, which answers a sequence of queries at once: what
+    it is given is a `QueryFamily`, whose `values` and `means` are vectorised. Each query of it counts one all the same.
+
+    Examples
+    --------
+    Means over examples, the simplest oracle there is; each query is a `StatisticalQuery`:
+
+    >>> class Means:
+    ...     def __init__(self, x, y):
+    ...         self.x, self.y = x, y
+    ...     def query(self, query):
+    ...         return float(np.mean(query(self.x, self.y)))
+    ...     def query_many(self, queries):
+    ...         return queries.means(self.x, self.y)
+    >>> isinstance(Means(np.zeros((1, 2, 4)), np.zeros((1, 2, 4))), QueryOracle)
+    True
     """
 
     def query(self, query: StatisticalQuery, /) -> float:
@@ -112,6 +126,10 @@ def learn_by_queries(oracle: QueryOracle, plan: QueryPlan) -> QueriedSpan:
     ----------
     Chen and Li, arXiv 2402.04084, phases 1 to 5; as queries derived here.
     """
+    if not isinstance(oracle, QueryOracle):
+        raise ValueError(
+            f"oracle is a {type(oracle).__name__}: one with query(q) is needed, which examples have not."
+        )
     ask = _Asked(oracle)
     d, k = plan.d, plan.k
     family = projection_sum_queries(

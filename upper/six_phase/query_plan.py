@@ -19,7 +19,7 @@ SIZE_TOLERANCE = 3e-4
 
 @dataclass(frozen=True)
 class QueryCount:
-    """Scalar queries of one phase, and the smallest tolerance among them, for values in [-1, 1]."""
+    """Scalar queries of one phase, and the smallest tolerance among them, for values in [-1, 1]; 1 where none is."""
 
     phase: int
     count: int

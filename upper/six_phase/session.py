@@ -17,6 +17,7 @@ from upper.six_phase.large_margin import LargeMargin
 from upper.six_phase.net import NetSearch
 from upper.six_phase.plan import Plan
 from upper.six_phase.projection_sum import ProjectionSum
+from upper.six_phase.span_fit import SpanFit
 
 __all__ = ["Ending", "Findings", "Session"]
 
@@ -26,13 +27,31 @@ _LEAST_GAP = 1.2
 
 @dataclass
 class Findings:
-    """What the phases found, in their order; phases 3 to 5 once a round."""
+    """What the phases found, in their order.
+
+    Attributes
+    ----------
+    projection_sum : ProjectionSum or None
+        Phase 1's.
+    hulls : list of AffineHull
+        In paper mode phase 2's and then phase 4's, one a round; in practical mode phase 4's only.
+    refinements : list of LargeMargin or SelfConsistent
+        Phase 3's, one a round.
+    spans : list of AttentionSpan
+        What each of `hulls` suggests; the last is phase 5's.
+    net : NetSearch or None
+        Phase 6's in paper mode.
+    fit : SpanFit or None
+        Phase 6's fit within the span in practical mode, in units of the largest label; the layer after Newton's
+        iterates is that of the fit.
+    """
 
     projection_sum: ProjectionSum | None = None
     hulls: list[AffineHull] = field(default_factory=list)
     refinements: list[LargeMargin | SelfConsistent] = field(default_factory=list)
     spans: list[AttentionSpan] = field(default_factory=list)
     net: NetSearch | None = None
+    fit: SpanFit | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +181,7 @@ class Session:
             inside = [found.body.contains(theta) for theta in layer.theta]
             return {
                 "agreement_error": found.contrasts.error(layer),
-                "heads_inside": float(np.mean(inside)),
+                "share_inside": float(np.mean(inside)),
                 **span.errors(layer),
             }
 

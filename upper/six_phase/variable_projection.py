@@ -11,9 +11,10 @@ from attention._arrays import count, require_shape
 from attention.inputs import Rng
 from upper.jacobian import HeadJacobian
 from upper.six_phase.attention_span import AttentionSpan
+from upper.six_phase.span_fit import SpanFit
 from upper.stacked import read_tokens
 
-__all__ = ["SpanFit", "fit_in_span"]
+__all__ = ["fit_in_span"]
 
 _MOST_NUMBERS = 1 << 23  # of changes of the outputs at once
 _EXPLAINED = 0.01  # a residual below this ends the search
@@ -21,29 +22,6 @@ _NO_CHANGE = 1e-10
 _LEAST_DAMPING, _MOST_DAMPING = 1e-12, 1e8
 # a start that is stuck: the residual is above this share of what it was so many accepted steps ago
 _STALL_STEPS, _STALL_RATIO = 10, 0.98
-
-
-@dataclass(frozen=True, eq=False)
-class SpanFit:
-    """The attention matrices within the span that fit best.
-
-    Attributes
-    ----------
-    theta, w : array (m, d, d)
-        Attention matrices in the span, and their projections by least squares.
-    residual : float
-        |Y - F(X)| / |Y| on the examples fitted.
-    residuals : tuple of float
-        The same of every start.
-    passes : int
-        Passes over the examples: one for an evaluation of the residual, m^2 for one of its derivative.
-    """
-
-    theta: Float[np.ndarray, "m d d"]
-    w: Float[np.ndarray, "m d d"]
-    residual: float
-    residuals: tuple[float, ...]
-    passes: int
 
 
 def fit_in_span(
@@ -86,11 +64,12 @@ def fit_in_span(
 
     Notes
     -----
-    m^2 unknowns instead of 2 m d^2. A start is a random rotation of the regular simplex around the centre, which is
-    where orthogonal heads of equal norm are: for two heads it is right at once. The derivative J is Kaufman's, which
-    neglects how the projections change. A step solves (J^T J + damping) step = -J^T r of size m^2; the gradient is
-    exact to rounding, J^T J is the difference of two moments and may lose half the digits, which costs steps and not
-    accuracy. The damping is Nielsen's. A start also ends where ten steps lower the residual by less than 2 per cent.
+    Guarantee: none, local minima are seen for more than two heads. m^2 unknowns instead of 2 m d^2. A start is a
+    random rotation of the regular simplex around the centre, which is where orthogonal heads of equal norm are: for
+    two heads it is right at once. The derivative J is Kaufman's, which neglects how the projections change. A step
+    solves (J^T J + damping) step = -J^T r of size m^2; the gradient is exact to rounding, J^T J is the difference of
+    two moments and may lose half the digits, which costs steps and not accuracy. The damping is Nielsen's. A start
+    also ends where ten steps lower the residual by less than 2 per cent.
 
     An evaluation takes O(n k (m d)^2), a derivative O(n k m^3 d^2 + n k m^4 d): m^2 passes of O(n k m d^2), and
     the moments. Memory is O(m^3 d^2 + n k m d), never that of J, (n k d) m^2.

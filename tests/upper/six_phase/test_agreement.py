@@ -79,13 +79,15 @@ def test_contrasts_hold_for_every_head_on_agreeing_rows(m, k):
     assert contrasts.error(layer) < 1e-6
 
 
-def test_contrasts_error_is_the_root_mean_square_over_equations_and_heads():
+def test_contrasts_error_is_the_weighted_root_mean_square_over_equations_and_heads():
     layer = make_nice_layer(heads=2, dim=5, rng=6)
     x = GaussianInputs(k=3, d=5).sample(6, rng=7)
     contrasts = contrasts_of(x, layer.patterns(x)[:, 0], np.ones((6, 3), dtype=bool))
     misses = [contrasts.apply(theta) - contrasts.log_ratios for theta in layer.theta]
     np.testing.assert_allclose(misses[0], 0, atol=1e-10)
-    assert contrasts.error(layer) == pytest.approx(np.linalg.norm(misses[1]) / np.sqrt(2 * misses[1].size))
+    weighted = np.sum(contrasts.weights[:, None] * misses[1] ** 2)
+    total = 2 * np.sum(contrasts.weights) * misses[1].shape[1]
+    assert contrasts.error(layer) == pytest.approx(np.sqrt(weighted / total))
 
 
 @given(k=st.integers(2, 5), d=st.integers(1, 8), seed=st.integers(0, 2**32 - 1))

@@ -178,14 +178,14 @@ def test_a_margin_that_no_row_has_fails_with_margin(over):
     assert failure.value.outcome.name == "NO_LARGE_MARGIN"
 
 
-def test_no_example_left_fails_with_margin():
+def test_no_example_left_fails_with_budget():
     layer = make_nice_layer(heads=1, dim=6, rng=21)
     body = sculpt(_exact(layer.theta, 200, rng=22), wide=0)
     oracle = ExampleOracle.from_arrays(*ExampleOracle(layer, BooleanInputs(k=2, d=6), rng=23).draw(5))
     oracle.draw(5)
     with pytest.raises(PhaseFailedError, match="no example is left") as failure:
         refine_by_margin(oracle, body, wide=0, examples=10)
-    assert failure.value.cause == "margin"
+    assert failure.value.cause == "budget"
 
 
 def test_attended_tokens_that_do_not_span_fail_with_margin():

@@ -20,7 +20,16 @@ from attention import (
 )
 from attention.testing import check_learner
 from upper import HeadJacobian
-from upper.six_phase import PhaseFailedError, SixPhase, sculpt_affine_hull
+from upper.six_phase import (
+    PhaseFailedError,
+    QueryPlan,
+    SixPhase,
+    attention_span,
+    estimate_projection_sum,
+    learn_by_queries,
+    refine_by_margin,
+    sculpt_affine_hull,
+)
 
 MODES = ("practical", "paper")
 
@@ -120,7 +129,8 @@ def test_heads_without_attention_are_learned_and_contradict_nothing(m):
     layer, inputs = make_nice_layer(heads=m, dim=12, rng=0), BooleanInputs(k=2, d=12)
     layer = AttentionLayer(theta=np.zeros_like(layer.theta), w=layer.w)
     fits = [SixPhase(m=m, mode=mode).fit(ExampleOracle(layer, inputs, rng=1), rng=2) for mode in MODES]
-    assert fits[0].outcome is Outcome.EXACT
+    x = inputs.sample(500, rng=3)
+    np.testing.assert_allclose(fits[0].predict(x), layer(x), atol=1e-8)
     assert fits[1].outcome is Outcome.NO_LARGE_MARGIN
 
 
@@ -239,7 +249,7 @@ def test_noisy_labels_end_at_the_residual_floor(noise):
     layer, inputs = make_nice_layer(heads=2, dim=12, rng=0), BooleanInputs(k=2, d=12)
     phases = SixPhase(m=2).run(ExampleOracle(layer, inputs, noise=noise, rng=1), rng=2)
     assert phases.fit.outcome is Outcome.RESIDUAL_FLOOR
-    assert phases.failed is None
+    assert "noise of that size in the labels" in phases.explanation
 
 
 def test_a_limited_budget_keeps_the_outcome_of_the_phase_and_is_told():
@@ -283,7 +293,7 @@ def test_the_contract_of_learners(mode):
         ({"mode": "fast"}, "'practical' or 'paper' is needed"),
         ({"work": 0}, "work is 0"),
         ({"examples": -1}, "examples is -1"),
-        ({"rounds": 0}, "rounds is 0"),
+        ({"mode": "paper", "rounds": 0}, "rounds is 0"),
         ({"accept": 0.0}, "accept is 0.0"),
         ({"accept": 1.5}, "accept is 1.5"),
         ({"body": "cube"}, "'ellipsoid' or 'polytope' is needed"),
@@ -291,6 +301,8 @@ def test_the_contract_of_learners(mode):
         ({"net_over": "ball"}, "'hull' or 'span' is needed"),
         ({"delta": 1.0}, "delta is 1.0"),
         ({"jobs": 0}, "jobs is 0"),
+        ({"rounds": 2}, "rounds is 2 and mode 'practical': rounds is for mode 'paper'"),
+        ({"margin_over": "proxy"}, "margin_over is for mode 'paper'"),
         ({"mode": "paper", "m": "auto", "body": "polytope"}, "needs the spectrum"),
         ({"tolerance": -1.0}, "tolerance is -1.0"),
         ({"radius": 0.0}, "radius is 0.0"),
@@ -299,3 +311,30 @@ def test_the_contract_of_learners(mode):
 def test_wrong_parameters_are_sentences(changes, complaint):
     with pytest.raises(ValueError, match=complaint):
         SixPhase(**{"m": 2, **changes})
+
+
+@pytest.mark.bad_input
+def test_a_result_in_place_of_what_it_holds_is_a_sentence():
+    layer, inputs = make_nice_layer(heads=2, dim=12, rng=0), BooleanInputs(k=2, d=12)
+    oracle = ExampleOracle(layer, inputs, rng=1)
+    crude = estimate_projection_sum(oracle, 1000)
+    with pytest.raises(ValueError, match=r"a matrix is needed, the \.w of an estimate"):
+        sculpt_affine_hull(oracle, crude)
+    hull = sculpt_affine_hull(oracle, layer.w.sum(axis=0), accept=0.05)
+    with pytest.raises(ValueError, match=r"such as hull\.body"):
+        attention_span(hull, 1)
+    with pytest.raises(ValueError, match=r"such as hull\.body"):
+        refine_by_margin(oracle, hull, wide=1)
+    with pytest.raises(ValueError, match=r"one with query\(q\) is needed"):
+        learn_by_queries(oracle, QueryPlan(m=2, k=2, d=12))
+
+
+def test_findings_hold_what_each_mode_found():
+    practical, _ = run(SixPhase(m=2), 2, 2, 12)
+    paper, _ = run(SixPhase(m=2, mode="paper", examples=60_000), 2, 2, 12)
+    assert (len(practical.findings.hulls), len(paper.findings.hulls)) == (1, 2)
+    assert practical.findings.fit.residual < 0.1
+    assert practical.findings.net is None
+    assert paper.findings.fit is None
+    assert paper.findings.net is not None
+    assert repr(practical).startswith("<Phases: EXACT, 2 heads. Phase 6 ended")
