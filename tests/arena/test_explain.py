@@ -6,17 +6,7 @@ import numpy as np
 import pytest
 
 from arena import learn_phases, nice_target
-from arena.cli.main import run
 from attention.files import load_layer
-
-
-@pytest.fixture
-def cli(capsys):
-    def call(*arguments, status=0):
-        assert run([str(argument) for argument in arguments]) == status
-        return capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from attention import AttentionLayer, ExampleOracle
 from attention._arrays import count, non_negative
 from upper.six_phase.agreement import Contrasts, certify_agreement, contrasts_of
-from upper.six_phase.body import ConvexBody, sculpt
+from upper.six_phase.body import ConvexBody, EmptyBodyError, sculpt
 from upper.six_phase.failure import PhaseFailedError
 from upper.six_phase.streaming import map_batches, remaining
 
@@ -178,7 +178,10 @@ def sculpt_affine_hull(
             f"{threshold:.2f} only: no agreement events were found.",
         )
     contrasts = collector.contrasts()
-    made = sculpt(contrasts, body=body, radius=radius, wide=wide)
+    try:
+        made = sculpt(contrasts, body=body, radius=radius, wide=wide)
+    except EmptyBodyError as empty:  # a radius that the caller chose may leave no matrix at all
+        raise PhaseFailedError("contradiction", str(empty)) from None
     return AffineHull(
         body=made,
         contrasts=contrasts,

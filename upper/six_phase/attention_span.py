@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy.linalg import subspace_angles
 
 from attention import AttentionLayer
-from upper.six_phase.body import ConvexBody
+from upper.six_phase.body import ConvexBody, require_body
 from upper.six_phase.gap import SpectralGap, spectral_gap
 
 __all__ = ["AttentionSpan", "attention_span", "hull_extent"]
@@ -102,8 +102,7 @@ def attention_span(body: ConvexBody, wide: int) -> AttentionSpan:
     ----------
     Chen and Li, arXiv 2402.04084, phase 5.
     """
-    if not isinstance(body, ConvexBody):
-        raise ValueError(f"body is a {type(body).__name__}: a convex body is needed, such as hull.body.")
+    require_body(body)
     directions = body.wide_directions(wide)
     centre = body.centre - np.tensordot(np.tensordot(directions, body.centre, 2), directions, 1)
     reach = [

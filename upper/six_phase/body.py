@@ -8,7 +8,7 @@ from jaxtyping import Float
 from attention._arrays import non_negative
 from upper.six_phase.agreement import Contrasts
 
-__all__ = ["NEGLIGIBLE_MISFIT", "ConvexBody", "EmptyBodyError", "contradictory", "sculpt"]
+__all__ = ["NEGLIGIBLE_MISFIT", "ConvexBody", "EmptyBodyError", "contradictory", "require_body", "sculpt"]
 
 NEGLIGIBLE_MISFIT = 0.05
 """Equations that hold up to so few logits are met, whatever their size: heads without attention have such."""
@@ -141,3 +141,9 @@ def contradictory(misfit: float, explained: float, residual: float) -> bool:
     """
     allowed = max(NEGLIGIBLE_MISFIT, _LOGITS_A_RESIDUAL * residual)
     return misfit > allowed and explained < _LEAST_EXPLAINED
+
+
+def require_body(body: Any) -> None:
+    """Complain, in a sentence, of what is no body, as where the hull that holds one is given in its place."""
+    if not isinstance(body, ConvexBody):
+        raise ValueError(f"body is a {type(body).__name__}: a convex body is needed, such as hull.body.")

@@ -10,7 +10,6 @@ from attention import AttentionLayer, ExampleOracle
 from attention._arrays import count
 from upper.six_phase.agreement import certify_agreement
 from upper.six_phase.failure import PhaseFailedError
-from upper.six_phase.projection_sum import ProjectionSum
 from upper.six_phase.scale import relative_change
 from upper.six_phase.streaming import map_batches, remaining
 
@@ -45,7 +44,7 @@ class SelfConsistent:
 
     def error(self, layer: AttentionLayer) -> float:
         """|estimate - sum_i W_i| / |sum_i W_i|, as for phase 1."""
-        return ProjectionSum(self.w, 0.0, self.examples).error(layer)
+        return relative_change(self.w, layer.w.sum(axis=0))
 
 
 def refine_by_consistency(

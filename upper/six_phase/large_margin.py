@@ -9,11 +9,11 @@ from jaxtyping import Float
 from attention import AttentionLayer, ExampleOracle
 from attention._arrays import count, non_negative
 from upper.six_phase.attention_span import attention_span
-from upper.six_phase.body import ConvexBody
+from upper.six_phase.body import ConvexBody, require_body
 from upper.six_phase.failure import PhaseFailedError
 from upper.six_phase.hull_margin import HullMargin
-from upper.six_phase.projection_sum import ProjectionSum
-from upper.six_phase.streaming import map_batches
+from upper.six_phase.scale import relative_change
+from upper.six_phase.streaming import map_batches, remaining
 
 __all__ = ["LEAST_MARGIN", "LargeMargin", "refine_by_margin"]
 
@@ -47,7 +47,7 @@ class LargeMargin:
 
     def error(self, layer: AttentionLayer) -> float:
         """|estimate - sum_i W_i| / |sum_i W_i|, as for phase 1."""
-        return ProjectionSum(self.w, 0.0, self.examples).error(layer)
+        return relative_change(self.w, layer.w.sum(axis=0))
 
 
 def refine_by_margin(
@@ -115,12 +115,9 @@ def refine_by_margin(
     """
     if over not in ("proxy", "body"):
         raise ValueError(f"over is {over!r}: 'proxy' or 'body' is needed.")
-    if not isinstance(body, ConvexBody):
-        raise ValueError(f"body is a {type(body).__name__}: a convex body is needed, such as hull.body.")
+    require_body(body)
     d = oracle.d
-    n = 6000 * d if examples is None else count("examples", examples)
-    if oracle.remaining is not None:
-        n = min(n, oracle.remaining)
+    n = remaining(oracle, 6000 * d if examples is None else count("examples", examples))
     most = 8 * d if rows is None else count("rows", rows)
     least = LEAST_MARGIN[over] if margin is None else non_negative("margin", margin)
     proxied = over == "proxy"

@@ -9,7 +9,6 @@ from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Outcome, 
 from attention._arrays import count, non_negative
 from attention.inputs import Rng
 from attention.learning import Progress
-from upper.six_phase.body import EmptyBodyError
 from upper.six_phase.failure import PhaseFailedError
 from upper.six_phase.paper import paper_wishes, run_paper
 from upper.six_phase.plan import Plan, Wish
@@ -174,7 +173,7 @@ class SixPhase:
 
     def minimum_examples(self, k: int, d: int) -> int:
         """The fewest with which every phase can begin: about d^2 / (k (k - 1)) a sculpting, and 2 m d / k."""
-        if self._refusal(k, d, None if self.m == "auto" else int(self.m)):
+        if self._refusal(k, d, self._given):
             return 1
         return sum(wish.least for wish in self._wishes(k, d).values())
 
@@ -211,21 +210,14 @@ class SixPhase:
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
         k, d = oracle.k, oracle.d
-        given = None if self.m == "auto" else int(self.m)
-        why = self._refusal(k, d, given)
+        why = self._refusal(k, d, self._given)
         plan = Plan({} if why else self._wishes(k, d), budget)
-        session = Session(oracle, recorder, plan, given, np.random.default_rng(rng))
+        session = Session(oracle, recorder, plan, self._given, np.random.default_rng(rng))
         if why:
             return self._refused(session, recorder, why)
         try:
             ending = self._phases(session)
-        except (PhaseFailedError, EmptyBodyError) as error:
-            # a radius that the caller chose may leave no matrix at all
-            failure = (
-                error
-                if isinstance(error, PhaseFailedError)
-                else PhaseFailedError("contradiction", str(error))
-            )
+        except PhaseFailedError as failure:
             said = [f"Phase {session.phase} failed: {failure.explanation}", *session.doubts]
             if plan.limited:
                 wanted = sum(wish.wanted for wish in plan.wishes.values())
@@ -241,7 +233,7 @@ class SixPhase:
         )
 
     def _wishes(self, k: int, d: int) -> dict[str, Wish]:
-        heads = _HEADS_IF_AUTO if self.m == "auto" else int(self.m)
+        heads = self._given or _HEADS_IF_AUTO
         if self.mode == "paper":
             return paper_wishes(
                 heads=heads,
@@ -257,12 +249,16 @@ class SixPhase:
 
         return practical_wishes(heads=heads, k=k, d=d, accept=self._share(k))
 
+    @property
+    def _given(self) -> int | None:
+        return None if self.m == "auto" else int(self.m)
+
     def _share(self, k: int) -> float:
         if self.accept is not None:
             return self.accept
         if self.mode == "practical":
             return 0.01
-        return 0.0002 if self.m != "auto" and (int(self.m) - 1) * (k - 1) > 1 else 0.003
+        return 0.0002 if self._given and (self._given - 1) * (k - 1) > 1 else 0.003
 
     @property
     def _work(self) -> int:
