@@ -6,13 +6,16 @@ from lower.bounds import (
     number_of_parities,
     parity_exponent,
     parity_targets,
+    query_bound_growth,
     query_lower_bound,
+    symbolic_query_bound,
 )
 from lower.certificate import Certificate, Statement
 from lower.enumeration import all_sign_matrices
+from lower.exponents import ExponentComparison, compare_exponents
 from lower.gf2 import GF2Solution, solve_gf2
 from lower.instance import HardInstance, load_instance, save_instance
-from lower.known import LinearKnownPart
+from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
 from lower.rounding import outward_context, rounded_up
 from lower.staircase import SATURATED_SLOPE, ErrorBound, Staircase
 
@@ -20,12 +23,16 @@ __all__ = [
     "SATURATED_SLOPE",
     "Certificate",
     "ErrorBound",
+    "ExponentComparison",
     "GF2Solution",
+    "GatedKnownPart",
     "HardInstance",
+    "KnownPart",
     "LinearKnownPart",
     "Staircase",
     "Statement",
     "all_sign_matrices",
+    "compare_exponents",
     "eliminated_per_query",
     "exact_fraction",
     "load_instance",
@@ -33,8 +40,10 @@ __all__ = [
     "outward_context",
     "parity_exponent",
     "parity_targets",
+    "query_bound_growth",
     "query_lower_bound",
     "rounded_up",
     "save_instance",
     "solve_gf2",
+    "symbolic_query_bound",
 ]

@@ -1,6 +1,7 @@
 """Query lower bounds in exact arithmetic: what one query can rule out, and how many queries that makes."""
 
 import math
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ __all__ = [
     "number_of_parities",
     "parity_exponent",
     "parity_targets",
+    "query_bound_growth",
     "query_lower_bound",
+    "symbolic_query_bound",
 ]
 
 Number = float | Fraction | str
@@ -28,10 +31,13 @@ def exact_fraction(name: str, value: Number | int) -> Fraction:
     Raises
     ------
     ValueError
-        If `value` is not a finite number.
+        If `value` is not a finite number, or has an exponent of more than three digits.
     """
     # by its own repr: numpy scalars print their type as well
     text = repr(float(value)) if isinstance(value, float) else value
+    if isinstance(text, str) and (power := re.search(r"[eE][+-]?0*(\d{4,})\s*$", text)):
+        # an exact fraction of a billion digits would take hours to write out
+        raise ValueError(f"{name} is {value!r}: exponents of up to 999 are read, not {power[1]}.")
     try:
         return Fraction(text)
     except (TypeError, ValueError, ZeroDivisionError, OverflowError):
@@ -155,3 +161,90 @@ def parity_targets(heads: int, *, symbol: Any = None) -> "sympy.Poly":
     bits = parity_exponent(heads)
     falling = sympy.prod([d - 1 - step for step in range(bits)])
     return sympy.Poly(sympy.expand(falling / sympy.factorial(bits)), d)
+
+
+def symbolic_query_bound(
+    *, heads: Any = None, dim: Any = None, tolerance: Any = None, targets: Any = None
+) -> "sympy.Expr":
+    """ceil((C(d - 1, 2m - 1) - 1) / M*): the queries that parities of m heads take, with what is left out as symbols.
+
+    Parameters
+    ----------
+    heads, dim : int or sympy.Expr, optional
+        m and d; ``Symbol("m")`` and ``Symbol("d")``, positive integers, when left out.
+    tolerance : float, Fraction, str or sympy.Expr, optional
+        tau; ``Symbol("tau")``, positive, when left out. A float stands for the decimal that it prints.
+    targets : int or sympy.Expr, optional
+        The number of targets, C(d - 1, 2m - 1) when left out.
+
+    Raises
+    ------
+    ValueError
+        If a tolerance that is a number is not in (0, 1), or another number is no positive integer.
+
+    Notes
+    -----
+    For d < 2m there is no target and the expression with symbols means nothing; with numbers the bound is 0 then.
+
+    References
+    ----------
+    Derived here: `query_lower_bound` over the family that `parity_targets` counts.
+
+    Examples
+    --------
+    >>> symbolic_query_bound()
+    ceiling((binomial(d - 1, 2*m - 1) - 1)/(ceiling(tau**(-2)) - 1))
+    >>> symbolic_query_bound(heads=2, dim=40, tolerance=0.1)
+    93
+    """
+    import sympy
+
+    m, d = _symbol_or("heads", "m", heads), _symbol_or("dim", "d", dim)
+    number = sympy.binomial(d - 1, 2 * m - 1) if targets is None else _symbol_or("targets", "N", targets)
+    if tolerance is None:
+        tolerance = sympy.Symbol("tau", positive=True)
+    if isinstance(tolerance, sympy.Expr) and not tolerance.is_Float and not tolerance.is_Rational:
+        if tolerance.is_number and not 0 < tolerance < 1:
+            raise ValueError(f"tolerance is {tolerance}: a number above 0 and below 1 is needed.")
+        eliminated = sympy.ceiling(1 / tolerance**2) - 1
+    else:
+        if isinstance(tolerance, sympy.Expr):
+            tolerance = Fraction(str(tolerance)) if tolerance.is_Rational else float(tolerance)
+        eliminated = sympy.Integer(eliminated_per_query(tolerance))
+    bound = sympy.ceiling((number - 1) / eliminated)
+    return sympy.Integer(0) if bound.is_number and bound < 0 else bound
+
+
+def _symbol_or(name: str, letter: str, value: Any) -> "sympy.Expr":
+    import sympy
+
+    if value is None:
+        return sympy.Symbol(letter, integer=True, positive=True)
+    given = sympy.sympify(value)
+    if given.is_number and not (given.is_integer and given >= 1):
+        raise ValueError(f"{name} is {value}: a whole number of at least 1 is needed.")
+    return given
+
+
+def query_bound_growth(heads: int) -> "sympy.Expr":
+    """tau^2 d^(2m - 1) / (2m - 1)!: the query bound for large d and small tau, up to a factor that tends to 1.
+
+    Parameters
+    ----------
+    heads : int
+        The number m of heads.
+
+    References
+    ----------
+    Derived here.
+
+    Examples
+    --------
+    >>> query_bound_growth(2)
+    d**3*tau**2/6
+    """
+    import sympy
+
+    d, tau = sympy.Symbol("d", integer=True, positive=True), sympy.Symbol("tau", positive=True)
+    degree = parity_exponent(heads)
+    return d**degree * tau**2 / sympy.factorial(degree)

@@ -14,12 +14,14 @@ from attention._arrays import is_numpy, non_negative, to_numpy
 from attention._containers import guarded
 from attention.files import read_tensors, write_tensors
 from lower.certificate import Certificate
-from lower.known import LinearKnownPart
+from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
 
 __all__ = ["HardInstance", "load_instance", "save_instance"]
 
 _KIND = "instance"
-_TENSORS = ("theta", "w", "secret", "known_mixing", "known_projection")
+_TENSORS = ("theta", "w", "secret")
+_LINEAR = ("known_mixing", "known_projection")
+_GATED = ("known_on_mixing", "known_on_projection", "known_off_mixing", "known_off_projection")
 _METADATA = ("family", "inputs", "certificate", "realisation_error", "parameters")
 
 
@@ -37,7 +39,7 @@ class HardInstance:
         The distribution of the token matrices.
     secret : array of int
         What a learner does not know; its meaning is the family's.
-    known : LinearKnownPart
+    known : LinearKnownPart or GatedKnownPart
         The part of the target that is the same for every secret.
     certificate : Certificate
         Why the family is hard, and for whom it is not.
@@ -58,7 +60,7 @@ class HardInstance:
     layer: AttentionLayer
     inputs: Inputs
     secret: Int[np.ndarray, "..."]
-    known: LinearKnownPart
+    known: KnownPart
     certificate: Certificate
     realisation_error: float
     parameters: Mapping[str, Any]
@@ -128,14 +130,13 @@ def save_instance(path: str | Path, instance: HardInstance, *, made: Mapping[str
 
     Notes
     -----
-    The file holds theta and w under the names of a layer file, so whatever reads layers reads the target too.
+    The file holds theta and w under the names of a layer file, so whatever reads layers reads the target too. A
+    known part with a gate has its two parts under names of their own, and its gate among the metadata.
     """
     tensors = {
         "theta": instance.layer.theta,
         "w": instance.layer.w,
         "secret": instance.secret,
-        "known_mixing": instance.known.mixing,
-        "known_projection": instance.known.projection,
     }
     metadata: dict[str, Any] = {
         "family": instance.family,
@@ -144,6 +145,13 @@ def save_instance(path: str | Path, instance: HardInstance, *, made: Mapping[str
         "realisation_error": instance.realisation_error,
         "parameters": dict(instance.parameters),
     }
+    known = instance.known
+    if isinstance(known, GatedKnownPart):
+        parts = (known.on.mixing, known.on.projection, known.off.mixing, known.off.projection)
+        tensors |= dict(zip(_GATED, parts, strict=True))
+        metadata["known_gate"] = known.gate
+    else:
+        tensors |= dict(zip(_LINEAR, (known.mixing, known.projection), strict=True))
     if made is not None:
         metadata["made"] = dict(made)
     write_tensors(path, _KIND, tensors, metadata)
@@ -159,7 +167,8 @@ def load_instance(path: str | Path) -> HardInstance:
     """
     stored = read_tensors(path, kind=_KIND)
     tensors, metadata = stored.tensors, stored.metadata
-    missing = [name for name in _TENSORS if name not in tensors]
+    known = _GATED if "known_gate" in metadata else _LINEAR
+    missing = [name for name in (*_TENSORS, *known) if name not in tensors]
     missing += [name for name in _METADATA if name not in metadata]
     if missing:
         raise FileFormatError(f"{path}: the file holds no {', no '.join(missing)}, so it is no instance.")
@@ -167,7 +176,8 @@ def load_instance(path: str | Path) -> HardInstance:
 
 
 def _assembled(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:
-    for name in _TENSORS:
+    gated = "known_gate" in metadata
+    for name in (*_TENSORS, *(_GATED if gated else _LINEAR)):
         if tensors[name].dtype.kind != ("i" if name == "secret" else "f"):
             raise ValueError(f"{name} is an array of {tensors[name].dtype}")
     if not isinstance(metadata["parameters"], Mapping) or isinstance(metadata["realisation_error"], bool):
@@ -177,7 +187,19 @@ def _assembled(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -
         layer=AttentionLayer(theta=tensors["theta"], w=tensors["w"]),
         inputs=inputs_from_json(metadata["inputs"]),
         secret=tensors["secret"],
-        known=LinearKnownPart(mixing=tensors["known_mixing"], projection=tensors["known_projection"]),
+        known=(
+            GatedKnownPart(
+                gate=metadata["known_gate"],
+                on=LinearKnownPart(
+                    mixing=tensors["known_on_mixing"], projection=tensors["known_on_projection"]
+                ),
+                off=LinearKnownPart(
+                    mixing=tensors["known_off_mixing"], projection=tensors["known_off_projection"]
+                ),
+            )
+            if gated
+            else LinearKnownPart(mixing=tensors["known_mixing"], projection=tensors["known_projection"])
+        ),
         certificate=Certificate.from_json(metadata["certificate"]),
         realisation_error=metadata["realisation_error"],
         parameters=metadata["parameters"],

@@ -1,4 +1,4 @@
-"""The part of a hard target that everyone knows in advance: a fixed linear function of the tokens."""
+"""The part of a hard target that everyone knows in advance: linear in the tokens, or one such on a gate, one off."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from attention._arrays import as_floating, count, namespace, require_finite, to_numpy
 
-__all__ = ["LinearKnownPart"]
+__all__ = ["GatedKnownPart", "KnownPart", "LinearKnownPart"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,3 +131,90 @@ class LinearKnownPart:
             f"Known in advance: K(X) = M X P with the mixing M = [{rows}] of the {self.k} tokens "
             f"and a projection P of rank {rank} in {self.d} coordinates."
         )
+
+
+@dataclass(frozen=True, eq=False)
+class GatedKnownPart:
+    """A known part that is linear on a gate and linear off it: on where the tokens differ in one coordinate.
+
+    For more than two tokens "the tokens differ" is no linear function of them, and neither is a known part that is
+    one thing on the gate and another off it.
+
+    Parameters
+    ----------
+    gate : int
+        The gate coordinate g.
+    on : LinearKnownPart
+        K(X) where x_1g, ..., x_kg are not all equal.
+    off : LinearKnownPart
+        K(X) where they are.
+
+    Raises
+    ------
+    ValueError
+        If the parts are of different sizes, or the gate is no coordinate of theirs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> known = GatedKnownPart(gate=0, on=LinearKnownPart.zero(2, 2),
+    ...                        off=LinearKnownPart(mixing=np.eye(2), projection=np.eye(2)))
+    >>> known(np.array([[1.0, -1.0], [1.0, 1.0]])).tolist(), known(np.array([[1.0, -1.0], [-1.0, 1.0]])).any()
+    ([[1.0, -1.0], [1.0, 1.0]], np.False_)
+    """
+
+    gate: int
+    on: LinearKnownPart
+    off: LinearKnownPart
+
+    def __post_init__(self) -> None:
+        sizes = (self.on.k, self.on.d), (self.off.k, self.off.d)
+        if sizes[0] != sizes[1]:
+            raise ValueError(
+                f"The part on the gate is for (k, d) = {sizes[0]}, off it for {sizes[1]}: they must agree."
+            )
+        gate = count("gate", self.gate, least=0)
+        if gate >= self.off.d:
+            raise ValueError(f"gate is {gate}: a coordinate from 0 to {self.off.d - 1} is needed.")
+        object.__setattr__(self, "gate", gate)
+
+    @property
+    def k(self) -> int:
+        """The number of tokens."""
+        return self.off.k
+
+    @property
+    def d(self) -> int:
+        """The number of coordinates of a token."""
+        return self.off.d
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing is known in advance."""
+        return self.on.is_zero and self.off.is_zero
+
+    def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
+        """K on the token matrices `x`, in the array type of `x`; O(n k d (k + d)).
+
+        Raises
+        ------
+        ValueError
+            If `x` is not (..., k, d).
+        """
+        xp, off = namespace(x), self.off(x)
+        column = x[..., self.gate]
+        differ = xp.any(column != column[..., :1], axis=-1)
+        return xp.where(differ[..., None, None], self.on(x), off)
+
+    def describe(self) -> str:
+        """What is known, as sentences."""
+        if self.is_zero:
+            return self.off.describe()
+        return (
+            f"Where the tokens differ in coordinate {self.gate}: {self.on.describe()} "
+            f"Where they agree in it: {self.off.describe()}"
+        )
+
+
+KnownPart = LinearKnownPart | GatedKnownPart
+"""What is known of a target in advance: callable on token matrices, with `k`, `d`, `is_zero` and `describe`."""

@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, FileFormatError, GaussianInputs
-from attention.files import load_layer, save_layer, write_tensors
-from lower import Certificate, HardInstance, LinearKnownPart, Statement, load_instance, save_instance
+from attention.files import load_layer, read_tensors, save_layer, write_tensors
+from lower import (
+    Certificate,
+    GatedKnownPart,
+    HardInstance,
+    LinearKnownPart,
+    Statement,
+    load_instance,
+    save_instance,
+)
 
 
 def make(**changes):
@@ -172,3 +180,34 @@ def test_instances_are_frozen():
     with pytest.raises(ValueError, match="read-only"):
         instance.secret[0] = 7
     assert repr(instance) == "HardInstance(family='toy', heads=2, tokens=2, dim=3)"
+
+
+def test_a_known_part_with_a_gate_comes_back_and_files_without_its_parts_are_refused(tmp_path):
+    rng = np.random.default_rng(1)
+    parts = [
+        LinearKnownPart(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3)))
+        for _ in range(2)
+    ]
+    instance = make(known=GatedKnownPart(gate=1, on=parts[0], off=parts[1]))
+    save_instance(tmp_path / "one.safetensors", instance)
+    again = load_instance(tmp_path / "one.safetensors")
+    assert again.known.gate == 1
+    for name in ("mixing", "projection"):
+        for side in ("on", "off"):
+            assert np.array_equal(
+                getattr(getattr(again.known, side), name), getattr(getattr(instance.known, side), name)
+            )
+    stored = read_tensors(tmp_path / "one.safetensors", kind="instance")
+    for name in ("known_on_mixing", "known_off_projection"):
+        tensors = {one: array for one, array in stored.tensors.items() if one != name}
+        write_tensors(tmp_path / "two.safetensors", "instance", tensors, stored.metadata)
+        with pytest.raises(FileFormatError, match=name):
+            load_instance(tmp_path / "two.safetensors")
+    # a reader that knows of no gate finds no known part, rather than the wrong one
+    assert "known_mixing" not in stored.tensors
+    for gate in (3, -1, "1", 1.5, True):
+        write_tensors(
+            tmp_path / "two.safetensors", "instance", stored.tensors, {**stored.metadata, "known_gate": gate}
+        )
+        with pytest.raises(FileFormatError):
+            load_instance(tmp_path / "two.safetensors")

@@ -2,7 +2,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from lower import LinearKnownPart
+from lower import GatedKnownPart, LinearKnownPart
 
 
 def test_from_gate_is_c_a_plus_c0_u():
@@ -63,3 +63,39 @@ def test_bad_arguments_are_explained():
         LinearKnownPart.from_gate(1.0, 1.0, gate=3, direction=np.ones(3))
     with pytest.raises(ValueError, match="shape"):
         LinearKnownPart.zero(2, 3)(np.ones((4, 3, 3)))
+
+
+def gated(k=3, d=4):
+    rng = np.random.default_rng(7)
+    parts = [
+        LinearKnownPart(mixing=rng.standard_normal((k, k)), projection=rng.standard_normal((d, d)))
+        for _ in range(2)
+    ]
+    return GatedKnownPart(gate=2, on=parts[0], off=parts[1])
+
+
+def test_a_gated_part_is_one_linear_part_on_the_gate_and_the_other_off_it():
+    known, rng = gated(), np.random.default_rng(0)
+    x = rng.choice([-1.0, 1.0], size=(40, 3, 4))
+    for one, found in zip(x, known(x), strict=True):
+        part = known.off if len(set(one[:, 2])) == 1 else known.on
+        np.testing.assert_allclose(found, part(one), rtol=1e-14)
+    np.testing.assert_array_equal(known(x.reshape(4, 10, 3, 4)).reshape(x.shape), known(x))
+    assert (known.k, known.d, known.is_zero) == (3, 4, False)
+    assert "agree" in known.describe()
+    assert GatedKnownPart(gate=0, on=LinearKnownPart.zero(2, 3), off=LinearKnownPart.zero(2, 3)).is_zero
+
+
+def test_a_gated_part_is_one_function_on_arrays_of_any_library():
+    torch = pytest.importorskip("torch")
+    known, rng = gated(), np.random.default_rng(1)
+    x = rng.choice([-1.0, 1.0], size=(20, 3, 4))
+    np.testing.assert_allclose(known(torch.from_numpy(x)).numpy(), known(x), rtol=1e-14)
+
+
+@pytest.mark.bad_input
+def test_gated_parts_that_do_not_fit_are_explained():
+    with pytest.raises(ValueError, match="must agree"):
+        GatedKnownPart(gate=0, on=LinearKnownPart.zero(2, 3), off=LinearKnownPart.zero(3, 3))
+    with pytest.raises(ValueError, match="gate is 3: a coordinate from 0 to 2"):
+        GatedKnownPart(gate=3, on=LinearKnownPart.zero(2, 3), off=LinearKnownPart.zero(2, 3))
