@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
-from scipy.optimize import linear_sum_assignment
 
 from attention._arrays import namespace, to_numpy
 from attention.layer import AttentionLayer
@@ -81,6 +80,8 @@ def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> Parameter
     Heads are identified up to permutation only. Where a head is not identifiable at all (W_i = 0, equal
     heads), look at the error of the function instead. A zero head has its error relative to 1. O(m^2 d^2 + m^3).
     """
+    from scipy.optimize import linear_sum_assignment
+
     if (fitted.heads, fitted.dim) != (truth.heads, truth.dim):
         raise ValueError(
             f"The layers have {fitted.heads} and {truth.heads} heads in {fitted.dim} and {truth.dim} dimensions: "

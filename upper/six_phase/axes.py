@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import brentq
 
 __all__ = ["AxisBody", "default_radius"]
 
@@ -63,6 +62,8 @@ class AxisBody:
         size = float(np.linalg.norm(g))
         if size == 0:
             return self.min_norm()
+        from scipy.optimize import brentq
+
         g = g / size
         if self.misfit_squared(self.radius * g) <= self.tolerance**2:
             return self.radius * g
@@ -88,6 +89,8 @@ class AxisBody:
 
     def _largest_shift(self) -> float:
         """The shift at which the misfit of the shrunk centre is the tolerance."""
+        from scipy.optimize import brentq
+
         top = float(self.curvature.max()) or 1.0
 
         def excess(log_shift: float) -> float:

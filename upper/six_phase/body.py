@@ -140,7 +140,7 @@ def contradictory(misfit: float, explained: float, residual: float) -> bool:
     affine hull of the heads passes near zero then, as it does for heads of opposite sign or without attention.
     """
     allowed = max(NEGLIGIBLE_MISFIT, _LOGITS_A_RESIDUAL * residual)
-    return misfit > allowed and explained < _LEAST_EXPLAINED
+    return bool(misfit > allowed and explained < _LEAST_EXPLAINED)
 
 
 def require_body(body: Any) -> None:

@@ -6,7 +6,6 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh
-from scipy.sparse.linalg import LinearOperator, eigsh
 
 from upper.six_phase.agreement import Contrasts
 
@@ -77,6 +76,8 @@ class Moments:
         Those below the bulk to eight digits or so; those at the edge of the bulk to a per cent, which is what a gap
         needs. The start is fixed, so that the result is a function of the equations.
         """
+        from scipy.sparse.linalg import LinearOperator, eigsh
+
         size = self.dim**2
         operator = LinearOperator((size, size), matvec=self.apply, dtype=np.float64)
         start = np.random.default_rng(0).standard_normal(size)

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import linprog, nnls
 
 from attention._arrays import count
 from upper.six_phase.agreement import Contrasts
@@ -86,6 +85,8 @@ class Polytope:
         ValueError
             If d is above 20.
         """
+        from scipy.optimize import linprog
+
         n, d = contrasts.rows.shape
         if d > LARGEST_DIM:
             raise ValueError(
@@ -145,6 +146,8 @@ class Polytope:
 
     def min_norm_point(self) -> Float[np.ndarray, "d d"]:
         """The point of K of least Frobenius norm."""
+        from scipy.optimize import nnls
+
         # least distance: minimise |z| subject to G z >= h, by min |[G^T; h^T] u - e|, u >= 0
         entries = np.eye(self.centre.size)
         left = np.concatenate([self._equations, -self._equations, entries, -entries])
@@ -159,6 +162,8 @@ class Polytope:
 
     def maximise(self, direction: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
         """A vertex of K at which <direction, Theta> is largest; one linear program."""
+        from scipy.optimize import linprog
+
         found = linprog(
             c=-np.asarray(direction, dtype=np.float64).ravel(),
             A_ub=np.concatenate([self._equations, -self._equations]),

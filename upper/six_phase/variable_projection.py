@@ -5,7 +5,6 @@ from operator import attrgetter
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import ortho_group
 
 from attention._arrays import count, require_shape
 from attention.inputs import Rng
@@ -110,6 +109,8 @@ def _simplex(m: int, rng: np.random.Generator) -> np.ndarray:
     """Corners of a regular simplex of m points around the centre, turned at random, in span coordinates."""
     if m == 1:
         return np.ones((1, 1))
+    from scipy.stats import ortho_group
+
     centred = np.eye(m) - 1 / m
     # coordinates of the corners within the hyperplane they span
     flat = np.linalg.svd(centred)[0][:, : m - 1] * np.sqrt(m)
