@@ -9,7 +9,7 @@ from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_
 from attention._arrays import count, non_negative
 from attention.inputs import Rng
 from attention.learning import Predictor, Progress
-from lower import HardInstance, LinearKnownPart, solve_gf2
+from lower import HardInstance, KnownPart, LinearKnownPart, solve_gf2
 from sq.heads import ParityHeads, parity_heads
 from sq.verify import gate_and_direction, parity_target
 
@@ -65,7 +65,7 @@ class ParityElimination:
 
     gate: int = 0
     direction: Float[np.ndarray, " d"] | None = None
-    known: LinearKnownPart | None = None
+    known: KnownPart | None = None
     heads: ParityHeads | None = None
     examples: int | None = None
     surplus: int = 10
@@ -101,9 +101,17 @@ class ParityElimination:
         gate, direction = gate_and_direction(instance)
         public = instance.parameters
         try:
-            heads = parity_heads(public["construction"], bits=public["bits"], beta=float(public["slopes"][0]))
+            slopes = tuple(float(one) for one in public["slopes"])
+            own = {"slopes": slopes} if public["construction"] == "D" else {"beta": slopes[0]}
+            heads = parity_heads(public["construction"], bits=public["bits"], **own)
+            stated = np.array(public["coefficients"], dtype=np.float64)
         except (KeyError, IndexError, TypeError) as error:
             raise ValueError(f"The instance does not say which heads realise it ({error}).") from None
+        if stated.shape != heads.coefficients.shape or not np.allclose(stated, heads.coefficients, rtol=1e-6):
+            raise ValueError(
+                f"The instance's coefficients are {stated.tolist()}: its construction {heads.construction} has "
+                f"{heads.coefficients.tolist()}, so its parameters contradict each other."
+            )
         return cls(
             gate=gate,
             direction=direction,
@@ -189,7 +197,7 @@ class ParityElimination:
         unchecked = fit.outcome.succeeded and len(bits) < d - 1 + self.surplus
         return replace(fit, outcome=spent) if unchecked else fit
 
-    def _fitting(self, d: int) -> tuple[LinearKnownPart, np.ndarray]:
+    def _fitting(self, d: int) -> tuple[KnownPart, np.ndarray]:
         known = LinearKnownPart.zero(2, d) if self.known is None else self.known
         w = np.eye(d)[min(self.gate, d - 1)] if self.direction is None else self.direction
         if known.k != 2 or known.d != d or len(w) != d or self.gate >= d:
@@ -220,12 +228,12 @@ class ParityElimination:
         x: np.ndarray,
         y: np.ndarray,
         secret: np.ndarray,
-        known: LinearKnownPart,
+        known: KnownPart,
         w: np.ndarray,
     ) -> Fit:
         layer = None
         if self.heads is not None and len(secret) <= self.heads.bits:
-            layer = self.heads.staircase(secret, dim=x.shape[-1], gate=self.gate, direction=w).layer()
+            layer = self.heads.layer(secret, dim=x.shape[-1], gate=self.gate, direction=w)
         predict: Predictor = _Parity(secret, known, self.gate, w) if layer is None else layer
         worst = float(np.abs(np.asarray(predict(x)) - y).max())
         recorder.step("Build the layer", predict=predict, layer=layer, largest_error=worst)
@@ -242,7 +250,7 @@ class _Parity:
     """The target by its definition, for parities that the given heads do not realise."""
 
     secret: np.ndarray
-    known: LinearKnownPart
+    known: KnownPart
     gate: int
     direction: np.ndarray
 

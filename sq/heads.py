@@ -1,26 +1,22 @@
-"""The heads that compute a parity of up to l bits, whatever the secret: saturated (B) and minimal (D)."""
+"""The heads that compute a parity of l bits, whatever the secret: linear, saturated, exact, minimal (A, B, C, D)."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attention._arrays import count, non_negative
-from lower import (
-    SATURATED_SLOPE,
-    LinearKnownPart,
-    Staircase,
-    outward_context,
-    rounded_up,
-)
+from attention import AttentionLayer
+from attention._arrays import count, non_negative, require_finite
+from lower import SATURATED_SLOPE, LinearKnownPart, Staircase
+from sq.realisation import error_along, supremum_error
 
-__all__ = ["Construction", "ParityHeads", "parity_heads"]
+__all__ = ["Construction", "ParityHeads", "heads_needed", "parity_heads"]
 
-Construction = Literal["B", "D"]
+Construction = Literal["A", "B", "C", "D"]
 
 _PRECISION_LIMIT = 1e-9
 
@@ -30,12 +26,13 @@ class ParityHeads:
     """The heads that compute (-1)^N, up to a constant, from the number N of coordinates where tokens differ.
 
     The same heads serve every secret, so they are known in advance: sum_i c_i tanh(beta_i (N - t_i)) is
-    c0 + (-1)^N for N = 0, ..., `bits`.
+    c0 + (-1)^N for N = 0, ..., `bits`. The heads of A are linear in the token attended to: they see
+    L = x_1g sum_{j in S} (x_1j - x_2j)/2 = -l, ..., l in the place of N, and (-1)^L = (-1)^N.
 
     Attributes
     ----------
-    construction : {"B", "D"}
-        Which of the two.
+    construction : {"A", "B", "C", "D"}
+        Which of the four.
     bits : int
         The most hidden bits l they serve.
     thresholds, coefficients, slopes : array (m,)
@@ -57,10 +54,37 @@ class ParityHeads:
         """The number m of heads."""
         return len(self.thresholds)
 
+    def layer(
+        self, secret: ArrayLike, *, dim: int, gate: int = 0, direction: np.ndarray | None = None
+    ) -> AttentionLayer:
+        """The layer that hides the parity of the coordinates `secret` of `dim`; O(m d^2) numbers.
+
+        Head i has Theta_i = beta_i e_g (1_S - t_i e_g)^T in A and beta_i (sum_{j in S} e_j e_j^T - t_i e_g e_g^T)
+        else; all have W_i = c_i e_g w^T.
+        """
+        if self.construction != "A":
+            return self.staircase(secret, dim=dim, gate=gate, direction=direction).layer()
+        w = np.zeros((self.heads, dim, dim))
+        w[:, gate, :] = np.outer(self.coefficients, np.eye(dim)[gate] if direction is None else direction)
+        theta = np.zeros_like(w)
+        theta[:, gate, np.asarray(secret, dtype=np.int64)] = self.slopes[:, None]
+        theta[:, gate, gate] = -self.slopes * self.thresholds
+        return AttentionLayer(theta=theta, w=w)
+
     def staircase(
         self, secret: ArrayLike, *, dim: int, gate: int = 0, direction: np.ndarray | None = None
     ) -> Staircase:
-        """The staircase that hides the parity of the coordinates `secret` of `dim`."""
+        """The staircase that hides the parity of the coordinates `secret` of `dim`.
+
+        Raises
+        ------
+        ValueError
+            If the construction is A, whose heads are no staircase.
+        """
+        if self.construction == "A":
+            raise ValueError(
+                "Construction A is linear, no staircase: take its layer, or construction B, C or D."
+            )
         form = np.zeros(dim, dtype=np.int64)
         form[np.asarray(secret, dtype=np.int64)] = 1
         return Staircase(
@@ -81,123 +105,170 @@ class ParityHeads:
 
         Notes
         -----
-        Computed to 50 digits for N = 0, ..., `bits` on the gate and for C off it, on the numbers that a layer
-        stores: beta_i and the float64 product beta_i t_i. The limit's distance from c0 + (-1)^N is an exact
-        fraction and 1 - tanh|z| = 2 e^(-2|z|) / (1 + e^(-2|z|)) is not subtracted from 1, so the digits hold
-        far below 1e-16 as well.
+        `supremum_error` over N = 0, ..., `bits` (A: L = -`bits`, ..., `bits`) on the gate and C off it.
         """
-        c0, exact = Fraction(self.c0), [Fraction(float(c)) for c in self.coefficients]
-        worst = abs(_decimal(sum(exact, Fraction(0)) - Fraction(self.c)))
-        with localcontext(outward_context()):
-            # slack for the cancellation between heads, relative to what cancels
-            slack = Decimal("1e-40")
-            for n in range(self.bits + 1):
-                gap = _decimal(
-                    sum(c if n > t else -c for c, t in zip(exact, self.thresholds, strict=True))
-                    - c0
-                    - (-1) ** n
-                )
-                total, size = gap, abs(gap)
-                for c, beta, t in zip(self.coefficients, self.slopes, self.thresholds, strict=True):
-                    z = Decimal(float(beta)) * n - Decimal(float(beta * t))
-                    decay = (-2 * abs(z)).exp()
-                    # the sign of z is that of n - t unless rounding took the whole distance away
-                    turned = (z > 0) != (n > t)
-                    off = 2 - 2 * decay / (1 + decay) if turned else 2 * decay / (1 + decay)
-                    step = Decimal(float(c)) * off * (-1 if n > t else 1)
-                    total, size = total + step, size + abs(step)
-                worst = max(worst, abs(total) + slack * size)
-        return rounded_up(worst, positive=True)
+        least = -self.bits if self.construction == "A" else 0
+        return supremum_error(
+            {n: Fraction(self.c0) + (-1) ** abs(n) for n in range(least, self.bits + 1)},
+            thresholds=self.thresholds,
+            coefficients=self.coefficients,
+            slopes=self.slopes,
+            c=self.c,
+        )
 
     def layer_error(self, direction: np.ndarray) -> float:
-        """An upper bound on the row norm of layer minus ideal target: `error` along `direction`, rounded outward.
-
-        The layer stores the float64 products c_i w_j. Unless `direction` is a unit vector of a coordinate, they
-        are rounded, which adds at most 2^-53 |w| sum_i |c_i| (and nothing to the known part, which keeps w
-        itself).
-        """
-        w = [abs(Fraction(float(one))) for one in direction if one]
-        if w == [1]:
-            return self.error()
-        # |w|^2 as a fraction; its root by 50 digits
-        with localcontext(outward_context()):
-            norm = _decimal(sum((one * one for one in w), Fraction(0))).sqrt()
-            total = sum((abs(Decimal(float(c))) for c in self.coefficients), Decimal(0))
-            # products below the normal numbers lose up to 2^-1075 each
-            lost = norm * total * Decimal(2) ** -53 + Decimal(len(w) * self.heads) * Decimal(2) ** -1075
-            return rounded_up(Decimal(self.error()) * norm + lost, positive=True)
+        """An upper bound on the row norm of layer minus ideal target: `error` along `direction`, rounded outward."""
+        return error_along(self.error(), self.coefficients, direction)
 
 
-def _decimal(value: Fraction) -> Decimal:
-    with localcontext(outward_context()):
-        return Decimal(value.numerator) / Decimal(value.denominator)
+def heads_needed(construction: Construction, bits: int) -> int:
+    """The number m of heads that a construction takes for l bits: A 2l, B and C l, D floor(l/2) + 1."""
+    return {"A": 2 * bits, "B": bits, "C": bits, "D": bits // 2 + 1}[construction]
 
 
-def parity_heads(construction: Construction, *, bits: int, beta: float = SATURATED_SLOPE) -> ParityHeads:
-    """The heads of construction B (saturated) or D (minimal) for a parity of `bits` bits.
+def parity_heads(
+    construction: Construction,
+    *,
+    bits: int,
+    beta: float | None = None,
+    slopes: Sequence[float] | None = None,
+) -> ParityHeads:
+    """The heads of construction A (linear), B (saturated), C (exact) or D (minimal) for a parity of `bits` bits.
 
     Parameters
     ----------
-    construction : {"B", "D"}
-        B: l heads, one slope beta, thresholds i - 1/2, coefficients (-1)^i. D: m = floor(l/2) + 1 heads of
-        one threshold m - 1/2 and distinct slopes, the coefficients solving a linear system.
+    construction : {"A", "B", "C", "D"}
+        A: 2l heads of one slope, linear in the token attended to, thresholds -l + 1/2, ..., l - 1/2, coefficients
+        (-1)^(i+l). B: l heads, one slope beta, thresholds i - 1/2, coefficients (-1)^i. C: the thresholds of B at
+        any slope, the coefficients solving a linear system. D: m = floor(l/2) + 1 heads of one threshold m - 1/2
+        and distinct slopes, the coefficients solving a linear system.
     bits : int
         The number l of hidden bits.
-    beta : float
-        The slope of construction B; D has its own slopes and does not use it.
+    beta : float, optional
+        The slope of constructions A, B (40 when left out) and C (1 when left out); D does not use it.
+    slopes : sequence of float, optional
+        The m distinct slopes of D, to choose them oneself.
 
     Raises
     ------
     ValueError
-        If `bits` is below 1, `beta` not positive, or l so large that the coefficients of D lose their digits.
+        If `bits` is below 1, a slope not positive, `slopes` given to another construction than D or not m distinct
+        numbers, or the linear system of C or D so near singular that the coefficients lose their digits: l too
+        large, beta too small, or two slopes that both saturate.
 
     Notes
     -----
-    B: the limit at N is 2 sum_{i <= N} (-1)^i - C = (-1)^N - 1 - C, so c0 = -1 - C with C = -1 for odd l and
-    0 for even l. D: N - t runs through the half-integers from 1/2 - m, tanh is odd and so is (-1)^N about
-    t = m - 1/2, so the m equations sum_b c_b tanh(beta_b (a - 1/2)) = (-1)^(m-1+a), a = 1, ..., m, give
+    A: the limit at L is 2 sum_{i <= L + l} (-1)^(i+l) - C = (-1)^L - (-1)^l with C = 0, so c0 = (-1)^(l+1). B: the
+    limit at N is 2 sum_{i <= N} (-1)^i - C = (-1)^N - 1 - C, so c0 = -1 - C with C = -1 for odd l and 0 for even l.
+    With one slope the error is at most 4/(e^beta + 1): in the sum over heads the deficits 2/(e^(2 beta |N - t|) + 1)
+    alternate in sign on either side of N and decrease, so each side adds at most its first, 2/(e^beta + 1).
+    C: l + 1 unknowns, the coefficients and a constant -c0, and the l + 1 equations
+    sum_i c_i tanh(beta (N - t_i)) - c0 = (-1)^N; thresholds and equations are symmetric about l/2, so C = 0 for
+    even l and c0 = 0 for odd l. D: N - t runs through the half-integers from 1/2 - m, tanh is odd and so is (-1)^N
+    about t = m - 1/2, so the m equations sum_b c_b tanh(beta_b (a - 1/2)) = (-1)^(m-1+a), a = 1, ..., m, give
     (-1)^N for all of N = 0, ..., 2m - 1, with c0 = 0. Slopes: (1/2, 1) and (1/2, 1, 2) for m = 2 and 3, a
     geometric sequence from 1/m to 2, rounded to 20 binary digits, beyond (doubling ones make the system
     ill-conditioned). O(m^3).
 
     References
     ----------
-    Derived here. That no fewer heads do is a numerical observation, not a theorem.
+    Derived here. That no fewer heads do is a numerical observation, not a theorem; Hsu, arXiv 2605.12171, proves a
+    related bound.
 
     Examples
     --------
     >>> heads = parity_heads("D", bits=3)
     >>> [round(float(c), 4) for c in heads.coefficients], round(heads.c, 4)
     ([-19.0359, 12.2529], -6.7831)
+    >>> heads = parity_heads("C", bits=2, beta=1.0)
+    >>> round(float(abs(heads.coefficients).sum()), 3), heads.c, round(heads.c0, 3)
+    (8.312, 0.0, -2.841)
     """
     if construction not in get_args(Construction):
         raise ValueError(
             f"construction is {construction!r}: {' or '.join(get_args(Construction))} is needed."
         )
     bits = count("bits", bits)
-    if construction == "B":
-        order = np.arange(1, bits + 1)
-        c = -1.0 if bits % 2 else 0.0
-        slopes = np.full(bits, non_negative("beta", beta, strictly=True))
-        return ParityHeads("B", bits, order - 0.5, (-1.0) ** order, slopes, c=c, c0=-1.0 - c)
-    m = bits // 2 + 1
-    # 20 binary digits: the layer's products of slope and threshold are then exact, and lose the parity nothing
-    slopes = (
-        np.array(_MINIMAL_SLOPES[m])
-        if m in _MINIMAL_SLOPES
-        else np.rint(np.geomspace(1 / m, 2, m) * 2.0**20) / 2.0**20
-    )
-    half = np.arange(1, m + 1)
-    coefficients = np.linalg.solve(np.tanh(np.multiply.outer(half - 0.5, slopes)), (-1.0) ** (m - 1 + half))
-    heads = ParityHeads(
-        "D", bits, np.full(m, m - 0.5), coefficients, slopes, c=math.fsum(coefficients), c0=0.0
-    )
+    if slopes is not None and construction != "D":
+        raise ValueError(
+            f"slopes is {slopes} with construction {construction}: it has one slope, beta; only D takes more."
+        )
+    if construction == "D":
+        return _minimal(bits, slopes)
+    beta = (1.0 if construction == "C" else SATURATED_SLOPE) if beta is None else beta
+    beta = non_negative("beta", beta, strictly=True)
+    if construction == "A":
+        order = np.arange(1, 2 * bits + 1)
+        thresholds, coefficients = order - bits - 0.5, (-1.0) ** (order + bits)
+        return ParityHeads(
+            "A", bits, thresholds, coefficients, np.full(2 * bits, beta), c=0.0, c0=(-1.0) ** (bits + 1)
+        )
+    order = np.arange(1, bits + 1)
+    if construction == "C":
+        return _exact(bits, order - 0.5, beta)
+    c = -1.0 if bits % 2 else 0.0
+    return ParityHeads("B", bits, order - 0.5, (-1.0) ** order, np.full(bits, beta), c=c, c0=-1.0 - c)
+
+
+def _exact(bits: int, thresholds: np.ndarray, beta: float) -> ParityHeads:
+    n = np.arange(bits + 1)
+    system = np.column_stack([np.ones(bits + 1), np.tanh(beta * np.subtract.outer(n, thresholds))])
+    solution = _solved(system, (-1.0) ** n, f"beta is {beta} and bits {bits}")
+    # exact symmetry about l/2, which the solver keeps only up to rounding
+    sign = 1.0 if bits % 2 else -1.0
+    coefficients = (solution[1:] + sign * solution[:0:-1]) / 2
+    c0 = 0.0 if bits % 2 else -float(solution[0])
+    c = math.fsum(coefficients)
+    heads = ParityHeads("C", bits, thresholds, coefficients, np.full(bits, beta), c=c, c0=c0)
     if not heads.error() <= _PRECISION_LIMIT:
         raise ValueError(
-            f"bits is {bits}: {m} minimal heads miss the parity by {heads.error():.1e} in float64; "
-            "take at most 19 bits, or construction B."
+            f"beta is {beta} and bits {bits}: the exact heads miss the parity by {heads.error():.1e} in float64; "
+            "take a larger beta, fewer bits, or construction B."
         )
     return heads
+
+
+def _minimal(bits: int, slopes: Sequence[float] | None) -> ParityHeads:
+    m = bits // 2 + 1
+    if slopes is not None:
+        own = np.array(slopes, dtype=np.float64)
+        if own.shape != (m,) or np.any(own <= 0) or len(np.unique(own)) != m:
+            raise ValueError(f"slopes is {slopes}: {m} distinct numbers above 0 are needed for {bits} bits.")
+        require_finite("slopes", own)
+    else:
+        # 20 binary digits: the layer's products of slope and threshold are then exact, and lose the parity nothing
+        own = (
+            np.array(_MINIMAL_SLOPES[m])
+            if m in _MINIMAL_SLOPES
+            else np.rint(np.geomspace(1 / m, 2, m) * 2.0**20) / 2.0**20
+        )
+    half = np.arange(1, m + 1)
+    blame = f"bits is {bits}" if slopes is None else f"slopes is {slopes}"
+    coefficients = _solved(np.tanh(np.multiply.outer(half - 0.5, own)), (-1.0) ** (m - 1 + half), blame)
+    heads = ParityHeads("D", bits, np.full(m, m - 0.5), coefficients, own, c=math.fsum(coefficients), c0=0.0)
+    if not heads.error() <= _PRECISION_LIMIT:
+        advice = (
+            "take at most 19 bits, or construction B."
+            if slopes is None
+            else "take slopes further apart, at most one of them above 20, or fewer bits."
+        )
+        raise ValueError(
+            f"{blame}: {m} minimal heads miss the parity by {heads.error():.1e} in float64; {advice}"
+        )
+    return heads
+
+
+def _solved(system: np.ndarray, right: np.ndarray, blame: str) -> np.ndarray:
+    try:
+        solution = np.linalg.solve(system, right)
+    except np.linalg.LinAlgError:
+        solution = np.full(len(right), np.nan)
+    if not np.all(np.isfinite(solution)):
+        raise ValueError(
+            f"{blame}: the equations for the coefficients are singular in float64; take distinct slopes, at most one "
+            "of them above 20, and a beta above 0.01."
+        )
+    return solution
 
 
 _MINIMAL_SLOPES = {1: (1.0,), 2: (0.5, 1.0), 3: (0.5, 1.0, 2.0)}

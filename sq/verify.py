@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from attention import AttentionLayer, BooleanInputs
 from attention._arrays import count, non_negative
 from attention.inputs import Rng
-from lower import HardInstance, LinearKnownPart, all_sign_matrices
+from lower import HardInstance, KnownPart, LinearKnownPart, all_sign_matrices
 
 __all__ = [
     "ParityVerification",
@@ -91,7 +91,7 @@ def parity_target(
     x: Shaped[np.ndarray, "*n 2 d"],
     secret: ArrayLike,
     *,
-    known: LinearKnownPart,
+    known: KnownPart,
     gate: int,
     direction: ArrayLike,
 ) -> Float[np.ndarray, "*n 2 d"]:
@@ -196,7 +196,7 @@ def is_parity_realisation(
     layer: AttentionLayer,
     secret: ArrayLike,
     *,
-    known: LinearKnownPart,
+    known: KnownPart,
     gate: int = 0,
     direction: ArrayLike | None = None,
     tolerance: float = 1e-9,
@@ -231,7 +231,7 @@ def is_parity_realisation(
 def _verify(
     layer: AttentionLayer,
     secret: np.ndarray,
-    known: LinearKnownPart,
+    known: KnownPart,
     gate: int,
     direction: np.ndarray,
     *,

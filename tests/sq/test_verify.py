@@ -7,9 +7,13 @@ import pytest
 from attention import AttentionLayer
 from lower import LinearKnownPart, all_sign_matrices, load_instance, save_instance
 from sq import (
+    BumpFamily,
+    ParityFamily,
+    TokenParityFamily,
     is_parity_realisation,
     make_parity_instance,
     parity_target,
+    verify_family,
     verify_parity_instance,
 )
 
@@ -86,7 +90,7 @@ def test_secrets_that_do_not_fit_and_missing_parameters_are_explained():
         verify_parity_instance(dataclasses.replace(instance, parameters={}))
 
 
-@pytest.mark.parametrize("construction", ["B", "D"])
+@pytest.mark.parametrize("construction", ["A", "B", "C", "D"])
 @pytest.mark.parametrize(("dim", "bits"), [(6, 3), (6, 5), (30, 3), (30, 11)])
 def test_made_instances_hold_and_those_with_another_secret_do_not(tmp_path, construction, dim, bits):
     instance = make_parity_instance(
@@ -136,3 +140,84 @@ def test_a_verification_is_plain_json():
     broken = dataclasses.replace(checked, max_error=float("nan"))
     assert not broken.holds
     assert json.loads(json.dumps(broken.to_json(), allow_nan=False))["max_error"] is None
+
+
+def family_with(**changes):
+    """A family that says something else than it does."""
+    made = type("Changed", (BumpFamily,), changes)
+    return made(dim=6, bits=4)
+
+
+def test_a_family_is_seen_to_be_what_it_says():
+    checked = verify_family(BumpFamily(dim=6, bits=4))
+    assert checked.holds
+    assert str(checked).startswith("Verified: 5 targets on 4096 inputs (all inputs)")
+    data = checked.to_json()
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert dataclasses.replace(checked, max_error=float("nan")).to_json()["max_error"] is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"correlations": lambda self, number: np.eye(5)[number]},
+        {"correlations": lambda self, number: 0.999 * BumpFamily.correlations(self, number)},
+        {"hidden": lambda self, number, x: 0.5 * BumpFamily.hidden(self, number, x)},
+        {"hidden": lambda self, number, x: BumpFamily.hidden(self, (number + 1) % 5, x)},
+        {"instance": lambda self, number=None: BumpFamily.instance(self, (number + 1) % 5)},
+        {"hidden": lambda self, number, x: np.full((len(x), 2), np.nan)},
+    ],
+)
+def test_a_family_whose_parts_disagree_is_not_verified(changes):
+    checked = verify_family(family_with(**changes))
+    assert not checked.holds
+    assert str(checked).startswith("NOT verified")
+
+
+def test_on_random_inputs_a_wrong_closed_form_leaves_its_interval():
+    class Wrong(BumpFamily):
+        def correlations(self, number):
+            return BumpFamily.correlations(self, number) + 0.2 * (np.arange(len(self.secrets)) != number)
+
+    checked = verify_family(Wrong(dim=14, bits=4), targets=6, samples=4000, rng=0)
+    assert not checked.exhaustive
+    assert not checked.holds
+    assert checked.correlation_error > checked.allowed_correlation_error
+    assert verify_family(BumpFamily(dim=14, bits=4), targets=6, samples=4000, rng=0).holds
+
+
+def test_intervals_shrink_with_the_samples_and_hold_as_often_as_they_say():
+    family = ParityFamily(dim=12, bits=2)
+    checks = [verify_family(family, targets=4, samples=400, confidence=0.5, rng=seed) for seed in range(40)]
+    assert np.mean([one.correlations_hold for one in checks]) > 0.5
+    wide, narrow = (
+        verify_family(family, targets=4, samples=n, rng=0).allowed_correlation_error for n in (1000, 9000)
+    )
+    assert wide / 9 < narrow < wide / 2.9
+
+
+def test_rare_events_that_a_sample_misses_are_within_its_intervals():
+    # with 16 tokens an input off the gate comes once in 32768: the sample's variance is 0
+    checked = verify_family(TokenParityFamily(dim=9, tokens=16, bits=2), targets=3, samples=500, rng=0)
+    assert checked.holds
+    assert checked.correlation_error > 1e-5
+
+
+@pytest.mark.bad_input
+def test_verifications_out_of_range_are_explained():
+    family = BumpFamily(dim=6, bits=4)
+    for arguments, word in (
+        ({"confidence": 1.0}, "confidence is 1.0"),
+        ({"targets": 0}, "targets is 0"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            verify_family(family, **arguments)
+    with pytest.raises(ValueError, match="samples is 1"):
+        verify_family(BumpFamily(dim=10, bits=4), samples=1)
+    silent = family_with(
+        instance=lambda self, number=None: dataclasses.replace(
+            BumpFamily.instance(self, number), parameters={}
+        )
+    )
+    with pytest.raises(ValueError, match="direction"):
+        verify_family(silent)

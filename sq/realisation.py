@@ -1,0 +1,110 @@
+"""How far the heads a layer stores are from the ideal they stand for: a supremum, rounded outward."""
+
+from collections.abc import Mapping
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from attention._arrays import require_finite
+from lower import outward_context, rounded_up
+
+__all__ = ["error_along", "supremum_error", "unit_direction"]
+
+
+def supremum_error(
+    ideal: Mapping[int, Fraction],
+    *,
+    thresholds: Float[np.ndarray, " m"],
+    coefficients: Float[np.ndarray, " m"],
+    slopes: Float[np.ndarray, " m"],
+    c: float,
+) -> float:
+    """The largest of |sum_i c_i tanh(beta_i (N - t_i)) - ideal(N)| over N and |sum_i c_i - C|, rounded outward.
+
+    Parameters
+    ----------
+    ideal : mapping of int to Fraction
+        What the sum should be at every N that is reached.
+    thresholds, coefficients, slopes : array (m,)
+        t_i, c_i and beta_i > 0.
+    c : float
+        C, what the coefficients should add up to.
+
+    Notes
+    -----
+    Computed to 50 digits on the numbers that a layer stores: beta_i and the float64 product beta_i t_i. The limit's
+    distance from the ideal is an exact fraction and 1 - tanh|z| = 2 e^(-2|z|) / (1 + e^(-2|z|)) is not subtracted
+    from 1, so the digits hold far below 1e-16 as well. O(m) exponentials for each N.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> half, one = np.array([0.5]), np.ones(1)
+    >>> error = supremum_error({0: Fraction(-1), 1: Fraction(1)}, thresholds=half, coefficients=one, slopes=one, c=1.0)
+    >>> round(error * (np.e + 1), 15)
+    2.0
+    """
+    exact = [Fraction(float(one)) for one in coefficients]
+    worst = abs(_decimal(sum(exact, Fraction(0)) - Fraction(c)))
+    with localcontext(outward_context()):
+        # slack for the cancellation between heads, relative to what cancels
+        slack = Decimal("1e-40")
+        for n, wanted in ideal.items():
+            gap = _decimal(
+                sum((one if n > t else -one for one, t in zip(exact, thresholds, strict=True)), Fraction(0))
+                - wanted
+            )
+            total, size = gap, abs(gap)
+            for one, beta, t in zip(coefficients, slopes, thresholds, strict=True):
+                z = Decimal(float(beta)) * n - Decimal(float(beta * t))
+                decay = (-2 * abs(z)).exp()
+                # the sign of z is that of n - t unless rounding took the whole distance away
+                turned = (z > 0) != (n > t)
+                off = 2 - 2 * decay / (1 + decay) if turned else 2 * decay / (1 + decay)
+                step = Decimal(float(one)) * off * (-1 if n > t else 1)
+                total, size = total + step, size + abs(step)
+            worst = max(worst, abs(total) + slack * size)
+    return rounded_up(worst, positive=True)
+
+
+def error_along(error: float, coefficients: Float[np.ndarray, " m"], direction: np.ndarray) -> float:
+    """An upper bound on the row norm of layer minus ideal target: `error` along `direction`, rounded outward.
+
+    The layer stores the float64 products c_i w_j. Unless `direction` is a unit vector of a coordinate, they are
+    rounded, which adds at most 2^-53 |w| sum_i |c_i| (and nothing to the known part, which keeps w itself).
+    """
+    w = [abs(Fraction(float(one))) for one in direction if one]
+    if w == [1]:
+        return error
+    # |w|^2 as a fraction; its root by 50 digits
+    with localcontext(outward_context()):
+        norm = _decimal(sum((one * one for one in w), Fraction(0))).sqrt()
+        total = sum((abs(Decimal(float(one))) for one in coefficients), Decimal(0))
+        # products below the normal numbers lose up to 2^-1075 each
+        lost = norm * total * Decimal(2) ** -53 + Decimal(len(w) * len(coefficients)) * Decimal(2) ** -1075
+        return rounded_up(Decimal(error) * norm + lost, positive=True)
+
+
+def unit_direction(direction: ArrayLike | None, dim: int) -> Float[np.ndarray, " d"]:
+    """The output direction w scaled to norm 1; the first coordinate's unit vector when left out.
+
+    Raises
+    ------
+    ValueError
+        If it has not `dim` finite entries, or they are all zero.
+    """
+    if direction is None:
+        return np.eye(dim)[0]
+    w = np.array(direction, dtype=np.float64)
+    if w.shape != (dim,) or not w.any():
+        raise ValueError(f"direction has shape {w.shape}: {dim} entries, not all zero, are needed.")
+    require_finite("direction", w)
+    return w / np.linalg.norm(w)
+
+
+def _decimal(value: Fraction) -> Decimal:
+    with localcontext(outward_context()):
+        return Decimal(value.numerator) / Decimal(value.denominator)

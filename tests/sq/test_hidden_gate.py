@@ -1,0 +1,142 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from attention import BooleanInputs
+from lower import all_sign_matrices, load_instance, query_lower_bound, save_instance
+from sq import (
+    BumpFamily,
+    GateAndSecretSet,
+    HiddenGateFamily,
+    PairFamily,
+    ParityFamily,
+    SecretSet,
+    TokenParityFamily,
+    TwoSlopeFamily,
+    verify_family,
+)
+
+BASES = [
+    ParityFamily(dim=5, bits=1),
+    ParityFamily(dim=5, bits=2),
+    ParityFamily(dim=5, bits=3),
+    ParityFamily(dim=5, bits=3, construction="B"),
+    ParityFamily(dim=5, bits=3, construction="C"),
+    TwoSlopeFamily(dim=5, bits=3),
+    TwoSlopeFamily(dim=5, bits=4),
+]
+
+
+def words(base):
+    return f"{base.name}-{getattr(base, 'construction', '')}{base.bits}"
+
+
+@pytest.mark.parametrize("base", BASES, ids=words)
+def test_nothing_is_known_and_targets_of_different_gates_are_orthogonal_on_all_inputs(base):
+    family = HiddenGateFamily(base=base)
+    assert len(family.secrets) == 5 * len(base.secrets) == 5 * math.comb(4, base.bits)
+    checked = verify_family(family)
+    assert checked.holds
+    assert checked.exhaustive
+    assert checked.targets_checked == len(family.secrets)
+    assert checked.max_error < 1e-13
+    assert checked.correlation_error < 1e-12
+    for number in (0, len(family.secrets) - 1):
+        instance = family.instance(number)
+        assert instance.known.is_zero
+        assert instance.layer.heads == len(base.heads.thresholds) + 1 == family.heads_count
+
+
+def test_larger_ones_hold_on_random_inputs():
+    for base in (ParityFamily(dim=14, bits=3), TwoSlopeFamily(dim=12, bits=5)):
+        checked = verify_family(HiddenGateFamily(base=base), targets=10, samples=4000, rng=1)
+        assert checked.holds
+        assert not checked.exhaustive
+
+
+def test_the_target_is_its_definition_one_input_at_a_time():
+    family = HiddenGateFamily(base=ParityFamily(dim=6, bits=2))
+    number = family.secrets.rank([3, 1, 5])
+    instance = family.instance(number)
+    x = BooleanInputs(2, 6).sample(200, rng=0)
+    for one, found in zip(x, instance.layer(x), strict=True):
+        sign = (one[0, 3] - one[1, 3]) / 2 * np.prod(one[0, [1, 5]] * one[1, [1, 5]])
+        np.testing.assert_allclose(found, sign * np.array([[1], [-1]]) * np.eye(6)[0], atol=1e-13)
+
+
+def test_gates_and_secrets_are_numbered_without_gaps():
+    secrets = GateAndSecretSet(dim=6, bits=2)
+    wanted = [
+        [gate, *one]
+        for gate in range(6)
+        for one in itertools.combinations([j for j in range(6) if j != gate], 2)
+    ]
+    assert secrets.table.tolist() == wanted
+    assert len(secrets) == len(wanted) == 60
+    for number, one in enumerate(wanted):
+        assert secrets.unrank(number).tolist() == one
+        assert secrets.rank(one) == secrets.rank([one[0], one[2], one[1]]) == number
+        assert secrets.members[number].nonzero()[0].tolist() == one[1:]
+    np.testing.assert_array_equal(secrets.overlaps([0, 1, 2]), [len({1, 2} & set(one[1:])) for one in wanted])
+    assert isinstance(secrets, SecretSet)
+
+
+def test_the_hidden_gate_multiplies_two_heads_of_one_bit_by_d():
+    family = HiddenGateFamily(base=ParityFamily(dim=40, bits=1))
+    assert family.heads_count == 2
+    assert len(family.secrets) == 40 * 39
+    certificate = family.instance(7).certificate
+    assert certificate["targets"].value == 1560
+    assert certificate["queries at tolerance 0.3"].value == query_lower_bound(1560, "0.3")
+
+
+def test_whether_a_label_is_zero_gives_the_gate_away():
+    family, x = HiddenGateFamily(base=ParityFamily(dim=6, bits=2)), all_sign_matrices(2, 6)
+    number = 23
+    gate = family.secrets.unrank(number)[0]
+    off = np.abs(family.instance(number).layer(x)[:, 0, 0]) < 0.5
+    for j in range(6):
+        assert (off * x[:, 0, j] * x[:, 1, j]).mean() == (0.5 if j == gate else 0)
+
+
+def test_nothing_public_depends_on_gate_or_secret(tmp_path):
+    family = HiddenGateFamily(base=ParityFamily(dim=7, bits=3))
+    one, other = family.instance(0), family.instance(len(family.secrets) - 1)
+    assert one.parameters == other.parameters
+    assert one.certificate == other.certificate
+    assert "gate" not in one.parameters
+    np.testing.assert_array_equal(one.layer.w[:, one.secret[0]], other.layer.w[:, other.secret[0]])
+    save_instance(tmp_path / "one", family.instance(rng=5, direction=np.arange(1.0, 8)))
+    again = load_instance(tmp_path / "one")
+    np.testing.assert_array_equal(again.secret, family.instance(rng=5).secret)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda: HiddenGateFamily(base=ParityFamily(dim=6, bits=2, construction="B")), "c0 is -1"),
+        (lambda: HiddenGateFamily(base=ParityFamily(dim=6, bits=3, construction="A")), "c0 is 1"),
+        (lambda: HiddenGateFamily(base=BumpFamily(dim=6, bits=2)), "c0 is 0.5"),
+        (lambda: GateAndSecretSet(dim=3, bits=3), "at most 2"),
+        (
+            lambda: GateAndSecretSet(dim=5, bits=2).rank([0, 0, 1]),
+            "a gate and 2 other coordinates, from 0 to 4",
+        ),
+        (lambda: GateAndSecretSet(dim=5, bits=2).rank([0, 1, 5]), "needed"),
+        (lambda: GateAndSecretSet(dim=5, bits=2).unrank(30), "there are 30 secrets"),
+        (lambda: GateAndSecretSet(dim=90, bits=6).table, "tables hold at most"),
+    ],
+)
+def test_arguments_out_of_range_are_explained(make, word):
+    with pytest.raises(ValueError, match=word):
+        make()
+
+
+@pytest.mark.bad_input
+def test_a_base_without_a_gate_is_refused():
+    for base in (PairFamily(dim=6), TokenParityFamily(dim=6, tokens=2, bits=3), 3):
+        with pytest.raises(ValueError, match="with a gate and a profile is needed, such as ParityFamily"):
+            HiddenGateFamily(base=base)

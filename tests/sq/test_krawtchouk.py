@@ -1,0 +1,141 @@
+import itertools
+import time
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sq.krawtchouk import (
+    fourier_coefficient,
+    fourier_coefficients,
+    fourier_weights,
+    krawtchouk,
+    overlap_correlations,
+    profile_moments,
+)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 5, 8])
+def test_krawtchouk_polynomials_are_sums_of_characters(bits):
+    for number in range(bits + 1):
+        y = np.where(np.arange(bits) < number, -1, 1)
+        for degree in range(bits + 1):
+            total = sum(int(np.prod(y[list(one)])) for one in itertools.combinations(range(bits), degree))
+            assert krawtchouk(bits, degree, number) == total
+
+
+@pytest.mark.parametrize("bits", [1, 4, 9])
+def test_krawtchouk_polynomials_are_orthogonal_under_the_binomial_weights(bits):
+    for r, s in itertools.product(range(bits + 1), repeat=2):
+        total = sum(comb(bits, n) * krawtchouk(bits, r, n) * krawtchouk(bits, s, n) for n in range(bits + 1))
+        assert total == (2**bits * comb(bits, r) if r == s else 0)
+
+
+profiles = st.lists(st.fractions(-5, 5, max_denominator=9), min_size=2, max_size=7).filter(
+    lambda g: len(set(g)) > 1
+)
+
+
+@given(profiles)
+def test_coefficients_are_averages_over_all_signs(profile):
+    bits = len(profile) - 1
+    found = fourier_coefficients(profile, exact=True)
+    for r in range(bits + 1):
+        total = Fraction(0)
+        for y in itertools.product((1, -1), repeat=bits):
+            sign = 1
+            for one in y[:r]:
+                sign *= one
+            total += sign * profile[y.count(-1)]
+        assert found[r] == total / 2**bits
+
+
+@given(profiles)
+def test_weights_add_up_to_one_and_correlations_rise_from_nothing_to_one(profile):
+    weights = fourier_weights(profile, exact=True)
+    assert weights[0] == 0
+    assert sum(weights) == 1
+    rho = overlap_correlations(profile, exact=True)
+    assert (rho[0], rho[-1]) == (0, 1)
+    assert list(rho) == sorted(rho)
+    np.testing.assert_allclose(overlap_correlations(profile), [float(one) for one in rho], rtol=1e-15)
+    np.testing.assert_allclose(fourier_weights(profile), [float(one) for one in weights], rtol=1e-15)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 17, 40])
+def test_coefficients_weights_and_correlations_are_sums_of_krawtchouk_polynomials(bits):
+    rng = np.random.default_rng(bits)
+    profile = [Fraction(int(p), int(q)) for p, q in rng.integers(1, 99, (bits + 1, 2))]
+    expected = [
+        sum(comb(bits, n) * one * krawtchouk(bits, r, n) for n, one in enumerate(profile))
+        / (2**bits * comb(bits, r))
+        for r in range(bits + 1)
+    ]
+    assert fourier_coefficients(profile, exact=True) == tuple(expected)
+    assert fourier_coefficients(profile).tolist() == [float(one) for one in expected]
+    assert [fourier_coefficient(profile, r) for r in range(bits + 1)] == [float(one) for one in expected]
+    energies = [comb(bits, r) * one**2 for r, one in enumerate(expected)]
+    variance = sum(energies[1:])
+    assert profile_moments(profile) == (expected[0], variance)
+    assert fourier_weights(profile, exact=True) == (0, *(one / variance for one in energies[1:]))
+    assert overlap_correlations(profile, exact=True) == tuple(
+        sum((comb(o, r) * expected[r] ** 2 for r in range(1, o + 1)), Fraction(0)) / variance
+        for o in range(bits + 1)
+    )
+
+
+def test_thousands_of_bits_take_seconds():
+    # in fractions, sum by sum, the first took a minute
+    start = time.process_time()
+    weights = fourier_weights(np.arange(401) % 3)
+    assert weights.sum() == pytest.approx(1)
+    # the character of all bits: its energy is where it is, and tanh has no closed form
+    rho = overlap_correlations([(-1) ** n for n in range(1001)])
+    assert rho.tolist() == [0] * 1000 + [1]
+    steps = np.tanh(0.1 * (np.arange(2001) - 1000))
+    assert fourier_coefficient(steps, 1) < 0 == fourier_coefficient(steps, 2)
+    assert time.process_time() - start < 10
+
+
+@given(profiles, st.data())
+def test_correlations_at_an_overlap_are_those_of_all_signs(profile, data):
+    bits = len(profile) - 1
+    overlap = data.draw(st.integers(0, bits))
+    if 2 * bits - overlap > 9:
+        return
+    mean, variance = profile_moments(profile)
+    total, size = Fraction(0), 2 * bits - overlap
+    for y in itertools.product((False, True), repeat=size):
+        first, second = sum(y[:bits]), sum(y[bits - overlap : 2 * bits - overlap])
+        total += (profile[first] - mean) * (profile[second] - mean)
+    assert overlap_correlations(profile, exact=True)[overlap] == total / 2**size / variance
+
+
+def test_numbers_of_numpy_and_sympy_are_taken_as_the_rationals_they_are():
+    sympy = pytest.importorskip("sympy")
+    exact = fourier_weights([0, 1, 3], exact=True)
+    assert fourier_weights(np.array([0.0, 1.0, 3.0]), exact=True) == exact
+    assert fourier_weights([sympy.Rational(0), sympy.Rational(1), sympy.Rational(3)], exact=True) == exact
+
+
+@pytest.mark.bad_input
+def test_profiles_that_say_nothing_are_explained():
+    for call in (fourier_weights, overlap_correlations):
+        with pytest.raises(ValueError, match="constant"):
+            call([2, 2, 2])
+    with pytest.raises(ValueError, match="has 1 entries"):
+        fourier_coefficients([1])
+    for value in (float("nan"), float("inf"), "x"):
+        with pytest.raises(ValueError, match="finite number"):
+            fourier_coefficients([1, value])
+    with pytest.raises(ValueError, match="beyond float64: take exact=True"):
+        fourier_coefficients([1, 10**400])
+    with pytest.raises(ValueError, match="degree is 3: 0 to 2"):
+        fourier_coefficient([1, 2, 4], 3)
+    with pytest.raises(ValueError, match="number is 5: 0 to 4"):
+        krawtchouk(4, 1, 5)
+    with pytest.raises(ValueError, match="degree is -1"):
+        krawtchouk(4, -1, 2)

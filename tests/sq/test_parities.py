@@ -1,0 +1,495 @@
+import dataclasses
+import itertools
+import math
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from scipy.linalg import hadamard
+
+from attention import ExampleOracle
+from lower import all_sign_matrices, load_instance, outward_context, query_lower_bound, save_instance
+from sq import (
+    ParityElimination,
+    ParityFamily,
+    fourier_weights,
+    heads_needed,
+    make_parity_instance,
+    overlap_correlations,
+    parity_heads,
+    verify_family,
+    verify_parity_instance,
+)
+
+DIM = 6
+
+
+def every_secret(bits):
+    return [np.array(one) for one in itertools.combinations(range(1, DIM), bits)]
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize(("construction", "limit"), [("A", 1e-14), ("B", 1e-14), ("C", 1e-13), ("D", 1e-12)])
+def test_layer_is_known_part_plus_parity_on_all_inputs_and_both_rows(construction, limit, bits):
+    direction = np.random.default_rng(bits).standard_normal(DIM)
+    for w in (None, direction):
+        instance = make_parity_instance(dim=DIM, bits=bits, construction=construction, rng=bits, direction=w)
+        checked = verify_parity_instance(instance)
+        assert checked.exhaustive
+        assert checked.inputs_checked == 4096
+        assert checked.max_error <= limit
+        assert checked.amplitude == pytest.approx(1, abs=1e-12)
+    assert instance.layer.heads == {"A": 2 * bits, "B": bits, "C": bits, "D": bits // 2 + 1}[construction]
+    assert instance.layer.heads == heads_needed(construction, bits)
+
+
+def test_saturated_layers_are_exact_in_float64():
+    for bits in (1, 2, 3, 4, 5):
+        assert (
+            verify_parity_instance(
+                make_parity_instance(dim=DIM, bits=bits, construction="B", rng=0)
+            ).max_error
+            == 0
+        )
+
+
+@pytest.mark.parametrize(
+    ("bits", "coefficients", "total"),
+    [(3, (-19.0359, 12.2529), -6.7831), (5, (-20.0411, 28.6109, -12.2285), -3.6587)],
+)
+def test_coefficients_of_the_minimal_heads(bits, coefficients, total):
+    heads = parity_heads("D", bits=bits)
+    np.testing.assert_allclose(heads.coefficients, coefficients, atol=5e-5)
+    assert heads.c == pytest.approx(total, abs=5e-5)
+    assert heads.c0 == 0
+
+
+@pytest.mark.parametrize("m", range(1, 11))
+def test_m_minimal_heads_give_the_signs_of_parity_up_to_2m_minus_1(m):
+    heads = parity_heads("D", bits=2 * m - 1)
+    assert heads.heads == m
+    stairs = heads.staircase(range(1, 2 * m), dim=2 * m)
+    n = np.arange(2 * m)
+    scale = np.abs(heads.coefficients).sum()
+    np.testing.assert_allclose(stairs.values(n), (-1.0) ** n, atol=1e-15 * 8 * scale + 1e-9)
+    assert np.abs(stairs.values(n) - (-1.0) ** n).max() <= heads.error() + 2e-16 * m * scale
+
+
+@pytest.mark.parametrize(("m", "limit"), [(2, 5e-15), (3, 5e-15), (4, 5e-14), (5, 1e-13), (6, 5e-13)])
+def test_minimal_heads_stay_exact_to_rounding_as_they_grow(m, limit):
+    instance = make_parity_instance(dim=2 * m + 6, heads=m, rng=m)
+    checked = verify_parity_instance(instance, rng=0, samples=5000)
+    assert not checked.exhaustive
+    assert instance.realisation_error <= limit
+    # evaluating the layer rounds on top of that, in proportion to the coefficients
+    assert checked.max_error <= limit + 8 * np.finfo(float).eps * np.abs(instance.layer.w).sum()
+
+
+@pytest.mark.parametrize(("beta", "error"), [(2.0, 4.768e-1), (10.0, 1.816e-4), (20.0, 8.245e-9)])
+def test_saturation_error_at_two_bits_is_4_over_e_to_the_beta_plus_1(beta, error):
+    instance = make_parity_instance(dim=DIM, bits=2, construction="B", beta=beta, rng=0)
+    assert instance.realisation_error == pytest.approx(error, rel=5e-4)
+    assert instance.realisation_error == pytest.approx(4 / (math.exp(beta) + 1), rel=1e-12)
+    assert verify_parity_instance(instance).max_error == pytest.approx(instance.realisation_error, rel=1e-6)
+
+
+@pytest.mark.parametrize("beta", [0.5, 2.0, 10.0, 20.0, 40.0])
+def test_saturation_error_never_exceeds_4_over_e_to_the_beta_plus_1_and_is_half_of_it_at_one_bit(beta):
+    largest = 4 / (math.exp(beta) + 1)
+    for bits in range(1, 9):
+        assert parity_heads("B", bits=bits, beta=beta).error() <= largest * (1 + 1e-12)
+    assert parity_heads("B", bits=1, beta=beta).error() == pytest.approx(largest / 2, rel=1e-12)
+    assert parity_heads("B", bits=2, beta=beta).error() == pytest.approx(largest, rel=1e-12)
+
+
+def gram(construction, bits, *, known_off):
+    x = all_sign_matrices(2, DIM)
+    outputs = []
+    for secret in every_secret(bits):
+        instance = make_parity_instance(dim=DIM, construction=construction, secret=secret)
+        outputs.append((instance.layer(x) - known_off * instance.known(x)).ravel())
+    return np.array(outputs) @ np.array(outputs).T / len(x), instance
+
+
+@pytest.mark.parametrize("bits", [2, 3])
+@pytest.mark.parametrize(("construction", "diagonal", "off"), [("B", 2.0, 1.0), ("D", 47.0101, 46.0101)])
+def test_gram_of_all_targets_is_shared_energy_plus_identity(construction, diagonal, off, bits):
+    matrix, instance = gram(construction, bits, known_off=0)
+    heads = parity_heads(construction, bits=bits)
+    shared = heads.c**2 + heads.c0**2
+    np.testing.assert_allclose(matrix, shared + np.eye(len(matrix)), atol=1e-10)
+    assert shared == pytest.approx(off, abs=5e-5)
+    assert instance.certificate["Gram diagonal"].value == pytest.approx(diagonal, abs=5e-5)
+    assert instance.certificate["Gram off the diagonal"].value == pytest.approx(off, abs=5e-5)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4])
+@pytest.mark.parametrize("construction", ["A", "B", "C", "D"])
+def test_targets_are_orthonormal_once_the_known_part_is_taken_off(construction, bits):
+    matrix, _ = gram(construction, bits, known_off=1)
+    np.testing.assert_allclose(matrix, np.eye(math.comb(DIM - 1, bits)), atol=1e-10)
+
+
+@pytest.mark.parametrize("construction", ["A", "B", "C", "D"])
+@pytest.mark.parametrize("bits", [1, 2, 3])
+def test_lowest_fourier_degree_of_the_unknown_part_is_2l_plus_1_with_coefficients_one_half(
+    construction, bits
+):
+    instance = make_parity_instance(dim=DIM, construction=construction, bits=bits, rng=1)
+    x = all_sign_matrices(2, DIM)
+    unknown = (instance.layer(x) - instance.known(x))[:, :, 0]
+    coefficients = hadamard(4096) @ unknown / 4096
+    degree = np.array([index.bit_count() for index in range(4096)])
+    present = np.abs(coefficients) > 1e-9
+    assert set(degree[present.any(axis=1)]) == {2 * bits + 1}
+    assert instance.certificate["lowest degree of the unknown part"].value == 2 * bits + 1
+    np.testing.assert_allclose(np.abs(coefficients[present]), 0.5, atol=1e-12)
+    assert np.abs(coefficients[~present]).max() < 1e-12
+    for row in (0, 1):
+        hit = np.flatnonzero(present[:, row])
+        assert len(hit) == 2
+        # coordinate j of token 1 is bit j, of token 2 bit d + j: the secret in both, the gate in one
+        both = sum((1 << int(j)) | (1 << (DIM + int(j))) for j in instance.secret)
+        assert set(hit) == {both | 1, both | (1 << DIM)}
+
+
+def test_two_heads_hide_three_bits_and_m_heads_2m_minus_1():
+    assert make_parity_instance(dim=48, rng=0).layer.heads == 2
+    assert len(make_parity_instance(dim=48, rng=0).secret) == 3
+    for m in (1, 2, 3, 4):
+        assert len(make_parity_instance(dim=20, heads=m, rng=0).secret) == 2 * m - 1
+        assert len(make_parity_instance(dim=20, heads=m, construction="B", rng=0).secret) == m
+    assert make_parity_instance(dim=20, heads=3, bits=4, rng=0).layer.heads == 3
+
+
+def test_certificate_counts_targets_and_queries():
+    certificate = make_parity_instance(dim=40, heads=2, rng=0).certificate
+    assert certificate["targets"].value == 9139
+    for tau in ("0.3", "0.1", "0.05"):
+        assert certificate[f"queries at tolerance {tau}"].value == query_lower_bound(9139, tau)
+    assert certificate["queries at tolerance 0.1"].value == 93
+    assert "Gaussian elimination" in str(certificate)
+
+
+def test_nothing_public_depends_on_the_secret():
+    one, other = (make_parity_instance(dim=12, heads=2, rng=seed) for seed in (0, 1))
+    assert not np.array_equal(one.secret, other.secret)
+    assert one.parameters == other.parameters
+    assert one.certificate == other.certificate
+    np.testing.assert_array_equal(one.known.mixing, other.known.mixing)
+    np.testing.assert_array_equal(one.known.projection, other.known.projection)
+
+
+def test_the_same_rng_draws_the_same_secret_and_secrets_are_uniform():
+    np.testing.assert_array_equal(
+        make_parity_instance(dim=30, heads=2, rng=5).secret,
+        make_parity_instance(dim=30, heads=2, rng=5).secret,
+    )
+    rng = np.random.default_rng(0)
+    counts = np.zeros(6)
+    for _ in range(600):
+        counts[make_parity_instance(dim=6, bits=2, rng=rng).secret] += 1
+    assert counts[0] == 0
+    assert np.abs(counts[1:] - 240).max() < 4 * np.sqrt(600 * 0.4 * 0.6)
+
+
+@pytest.mark.parametrize("construction", ["A", "B", "C", "D"])
+def test_files_keep_instances_bit_for_bit(tmp_path, construction):
+    instance = make_parity_instance(
+        dim=10, bits=3, construction=construction, rng=0, direction=np.arange(1.0, 11)
+    )
+    save_instance(tmp_path / "one.safetensors", instance)
+    again = load_instance(tmp_path / "one.safetensors")
+    assert again.layer.theta.tobytes() == instance.layer.theta.tobytes()
+    assert again.layer.w.tobytes() == instance.layer.w.tobytes()
+    assert again.parameters == instance.parameters
+    assert again.certificate == instance.certificate
+    np.testing.assert_array_equal(again.secret, instance.secret)
+    assert verify_parity_instance(again, rng=0) == verify_parity_instance(instance, rng=0)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"dim": 10, "heads": 2, "bits": 4}, "needs 3 heads"),
+        ({"dim": 10, "heads": 2, "bits": 3, "construction": "B"}, "needs 3 heads"),
+        ({"dim": 3, "bits": 3}, "at least 4"),
+        ({"dim": 1, "bits": 1}, "dim"),
+        ({"dim": 10, "bits": 0}, "bits"),
+        ({"dim": 10, "heads": 0}, "heads"),
+        ({"dim": 10, "heads": 1.5}, "heads"),
+        ({"dim": 10, "construction": "E"}, "A or B or C or D"),
+        ({"dim": 10, "construction": "A", "heads": 3}, "even number"),
+        ({"dim": 10, "construction": "A", "heads": 4, "bits": 3}, "needs 6 heads"),
+        ({"dim": 10, "construction": "B", "slopes": (1.0, 2.0)}, "only D"),
+        ({"dim": 10, "slopes": (1.0, 1.0)}, "2 distinct numbers above 0"),
+        ({"dim": 10, "slopes": (1.0, 2.0, 3.0)}, "2 distinct"),
+        ({"dim": 10, "slopes": (1.0, -2.0)}, "above 0"),
+        ({"dim": 10, "slopes": (40.0, 80.0)}, r"slopes is \(40.0, 80.0\)"),
+        ({"dim": 20, "bits": 11, "slopes": tuple(3.0**i for i in range(6))}, "slopes is"),
+        ({"dim": 10, "construction": "C", "bits": 3, "beta": 1e-200}, "beta is 1e-200"),
+        ({"dim": 30, "construction": "C", "bits": 20, "beta": 0.05}, "larger beta"),
+        ({"dim": 10, "secret": [0, 1, 2]}, "gate"),
+        ({"dim": 10, "secret": [1, 1, 2]}, "distinct"),
+        ({"dim": 10, "secret": [1, 2, 10]}, "coordinates"),
+        ({"dim": 10, "bits": 2, "secret": [1, 2, 3]}, "2 distinct"),
+        ({"dim": 10, "direction": np.zeros(10)}, "direction"),
+        ({"dim": 10, "direction": np.ones(9)}, "direction"),
+        ({"dim": 10, "direction": np.full(10, np.nan)}, "direction"),
+        ({"dim": 10, "construction": "B", "beta": 0.0}, "beta"),
+        ({"dim": 40, "heads": 12}, "construction B"),
+    ],
+)
+def test_bad_arguments_are_explained(arguments, word):
+    with pytest.raises(ValueError, match=word):
+        make_parity_instance(**arguments)
+
+
+def true_error(heads):
+    """The supremum over the gate and off it, to 600 digits, on the numbers that a layer stores."""
+    layer = heads.layer(range(1, heads.bits + 1), dim=heads.bits + 1)
+    slope = 0 if heads.construction == "A" else 1
+    with localcontext(outward_context(600)):
+        c = [Decimal(float(one)) for one in layer.w[:, 0, 0]]
+        worst = abs(sum(c, Decimal(0)) - Decimal(heads.c))
+        for n in range(-heads.bits if heads.construction == "A" else 0, heads.bits + 1):
+            value = Decimal(0)
+            for i, one in enumerate(c):
+                grown = (
+                    2 * (Decimal(float(layer.theta[i, slope, 1])) * n + Decimal(float(layer.theta[i, 0, 0])))
+                ).exp()
+                value += one * (grown - 1) / (grown + 1)
+            worst = max(worst, abs(value - Decimal(heads.c0) - (-1) ** abs(n)))
+    return worst
+
+
+@pytest.mark.parametrize(
+    ("construction", "beta", "bits"),
+    [
+        (construction, beta, bits)
+        for construction, beta in (("D", 40.0), ("B", 0.3), ("B", 12.3), ("B", 40.0), ("A", 12.3), ("C", 3.0))
+        for bits in (1, 2, 3, 4, 5, 6, 7, 8, 11, 16)
+        if construction != "A" or bits <= 8
+    ],
+)
+def test_the_error_is_an_upper_bound_of_the_supremum_and_tight(construction, beta, bits):
+    heads = parity_heads(construction, bits=bits, beta=beta)
+    exact = true_error(heads)
+    assert Decimal(heads.error()) >= exact
+    assert heads.error() <= float(exact) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("beta", [0.5, 2.0, 10.0])
+def test_the_error_of_linear_heads_never_exceeds_4_over_e_to_the_beta_plus_1(beta):
+    for bits in range(1, 7):
+        assert parity_heads("A", bits=bits, beta=beta).error() <= 4 / (math.exp(beta) + 1) * (1 + 1e-12)
+
+
+def test_no_positive_error_is_called_zero():
+    instance = make_parity_instance(dim=8, bits=3, construction="B", beta=1000.0, rng=0)
+    assert 0 < instance.realisation_error == math.nextafter(0.0, 1.0)
+    assert instance.certificate["realisation error"].value == instance.realisation_error
+
+
+@pytest.mark.parametrize(("construction", "bits"), [("B", 3), ("D", 5)])
+def test_the_error_along_a_direction_includes_the_rounding_of_the_stored_products(construction, bits):
+    instance = make_parity_instance(
+        dim=7, bits=bits, construction=construction, rng=0, direction=np.random.default_rng(1).normal(size=7)
+    )
+    w = [Decimal(one) for one in instance.parameters["direction"]]
+    heads = parity_heads(construction, bits=bits)
+    stored = [[Decimal(float(one)) for one in row] for row in instance.layer.w[:, 0, :]]
+    with localcontext(outward_context(60)):
+        norms = []
+        for n in range(bits + 1):
+            tanh = [
+                1 - 2 / ((2 * Decimal(float(b)) * (n - Decimal(float(t)))).exp() + 1)
+                for b, t in zip(heads.slopes, heads.thresholds, strict=True)
+            ]
+            row = [
+                sum((h * stored[i][j] for i, h in enumerate(tanh)), Decimal(0))
+                - (Decimal(heads.c0) + (-1) ** n) * w[j]
+                for j in range(7)
+            ]
+            norms.append(sum((one * one for one in row), Decimal(0)).sqrt())
+        assert Decimal(instance.realisation_error) >= max(norms)
+    assert instance.realisation_error <= heads.error() * 1.001 + 1e-14
+
+
+def test_the_certificate_says_what_a_learner_must_reach_and_that_float64_rounds():
+    for construction in ("B", "D"):
+        certificate = make_parity_instance(dim=12, heads=3, construction=construction, rng=0).certificate
+        for tau in ("0.3", "0.1", "0.05"):
+            meaning = certificate[f"queries at tolerance {tau}"].meaning
+            assert "E|H - F|^2 < kappa^2/2 = 1/2" in meaning
+            assert "correlational" in meaning
+        meaning = certificate["realisation error"].meaning
+        assert "exact arithmetic" in meaning
+        assert "eps sum|c|" in meaning
+
+
+def test_every_parameter_is_read_by_someone():
+    assert "amplitude" not in make_parity_instance(dim=6, rng=0).parameters
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_linear_heads_have_no_constant_off_the_gate_and_the_sign_of_l_plus_1_on_it(bits):
+    heads = parity_heads("A", bits=bits)
+    assert (heads.heads, heads.c, heads.c0) == (2 * bits, 0.0, (-1.0) ** (bits + 1))
+    assert heads.coefficients.sum() == 0
+    # each head one threshold in the place of L, between -l and l
+    np.testing.assert_array_equal(heads.thresholds, np.arange(-bits, bits) + 0.5)
+
+
+@pytest.mark.parametrize(("bits", "size", "c", "c0"), [(2, 8.312, 0.0, -2.841), (3, 17.23, -3.139, 0.0)])
+def test_exact_heads_at_slope_one(bits, size, c, c0):
+    heads = parity_heads("C", bits=bits, beta=1.0)
+    assert np.abs(heads.coefficients).sum() == pytest.approx(size, rel=3e-4)
+    assert heads.c == pytest.approx(c, abs=5e-4)
+    assert heads.c0 == pytest.approx(c0, abs=5e-4)
+    assert heads.error() < 2e-15
+
+
+@pytest.mark.parametrize("bits", range(1, 8))
+@pytest.mark.parametrize("beta", [0.5, 1.0, 3.0, 40.0])
+def test_exact_heads_solve_their_system_at_every_slope(bits, beta):
+    heads = parity_heads("C", bits=bits, beta=beta)
+    n = np.arange(bits + 1)
+    values = np.tanh(beta * (n[:, None] - heads.thresholds)) @ heads.coefficients - heads.c0
+    np.testing.assert_allclose(values, (-1.0) ** n, atol=1e-15 * (4 + np.abs(heads.coefficients).sum()))
+    assert (heads.c0 == 0) if bits % 2 else (heads.c == 0)
+    # at 40 they are the saturated ones
+    if beta == 40:
+        np.testing.assert_allclose(heads.coefficients, parity_heads("B", bits=bits).coefficients, atol=1e-14)
+
+
+@pytest.mark.parametrize("bits", [2, 3])
+@pytest.mark.parametrize("construction", ["A", "C"])
+def test_gram_of_linear_and_exact_targets(construction, bits):
+    matrix, instance = gram(construction, bits, known_off=0)
+    heads = parity_heads(construction, bits=bits)
+    shared = heads.c**2 + heads.c0**2
+    np.testing.assert_allclose(matrix, shared + np.eye(len(matrix)), atol=1e-10)
+    assert instance.certificate["Gram off the diagonal"].value == shared
+    if construction == "A":
+        assert shared == 1
+
+
+def test_slopes_of_ones_own_give_the_parity_too():
+    for slopes in ((0.3, 1.7), (2.0, 0.25)):
+        instance = make_parity_instance(dim=DIM, bits=3, slopes=slopes, rng=0)
+        assert verify_parity_instance(instance).max_error < 1e-12
+        assert instance.parameters["slopes"] == list(slopes)
+
+
+@pytest.mark.parametrize(
+    ("beta", "given_gate", "overall"),
+    [(2.0, 0.25, 0.125), (10.0, 0.25, 0.125), (30.0, 0.25, 0.125), (40.0, 0.0, 0.0)],
+)
+def test_low_digits_of_a_finite_slope_leak_pairs_of_secret_coordinates_and_a_saturated_one_does_not(
+    beta, given_gate, overall
+):
+    instance = make_parity_instance(dim=DIM, construction="B", secret=[1, 2, 4], beta=beta)
+    x = all_sign_matrices(2, DIM)
+    label = instance.layer(x)[:, 0, 0]
+    differing = np.count_nonzero(x[:, 0, [1, 2, 4]] != x[:, 1, [1, 2, 4]], axis=1)
+    gate = x[:, 0, 0] != x[:, 1, 0]
+    values = np.unique(label[gate & np.isin(differing, (0, 3))])
+    # rounding moves labels of one N by far less than labels of two N differ, unless those are the same number
+    near = np.min(np.abs(label[:, None] - values), axis=1) <= 1e-15
+    y = x[:, 0] * x[:, 1]
+    for i, j, secret in ((1, 2, True), (2, 4, True), (1, 3, False), (3, 5, False)):
+        query = (near & gate) * y[:, i] * y[:, j]
+        assert query[gate].mean() == (given_gate if secret else 0)
+        assert query.mean() == (overall if secret else 0)
+
+
+@pytest.mark.parametrize("construction", ["A", "B", "C", "D"])
+def test_a_family_is_its_layers_and_its_correlations_on_all_inputs(construction):
+    for bits in (1, 2, 3, 5):
+        family = ParityFamily(dim=DIM, bits=bits, construction=construction)
+        checked = verify_family(family)
+        assert checked.holds
+        assert checked.exhaustive
+        assert checked.max_error <= 1e-12
+        assert checked.correlation_error <= 1e-12
+        assert checked.targets_checked == math.comb(DIM - 1, bits) == len(family.secrets)
+
+
+def test_a_family_of_many_targets_holds_on_random_inputs():
+    checked = verify_family(ParityFamily(dim=30, bits=3), targets=8, samples=4000, rng=0)
+    assert checked.holds
+    assert not checked.exhaustive
+
+
+def test_instances_of_a_family_are_those_made_by_hand(tmp_path):
+    family = ParityFamily(dim=9, bits=3, construction="C", beta=0.7)
+    save_instance(tmp_path / "one", family.instance(11, direction=np.arange(1.0, 10)))
+    made = make_parity_instance(
+        dim=9, construction="C", beta=0.7, secret=family.secrets.unrank(11), direction=np.arange(1.0, 10)
+    )
+    save_instance(tmp_path / "two", made)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    np.testing.assert_array_equal(family.instance(rng=3).secret, family.instance(rng=3).secret)
+
+
+def test_the_profile_of_a_parity_has_all_its_weight_at_degree_l():
+    for construction in ("A", "B", "C", "D"):
+        family = ParityFamily(dim=9, bits=4, construction=construction)
+        np.testing.assert_allclose(fourier_weights(family.profile), family.weights, atol=1e-12)
+        np.testing.assert_allclose(
+            overlap_correlations(family.profile), family.overlap_correlations, atol=1e-12
+        )
+        assert family.lowest_degree == 9
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"dim": 4, "bits": 4}, "at most 3 of the coordinates"),
+        ({"dim": 4, "bits": 0}, "bits is 0"),
+        ({"dim": 9, "bits": 3, "construction": "F"}, "A or B or C or D"),
+        ({"dim": 9, "bits": 3, "construction": "B", "beta": -1.0}, "beta is -1.0"),
+        ({"dim": 9, "bits": 3, "slopes": (50.0, 60.0)}, "slopes"),
+    ],
+)
+def test_families_out_of_range_are_explained(arguments, word):
+    with pytest.raises(ValueError, match=word):
+        ParityFamily(**arguments)
+
+
+def test_linear_heads_are_no_staircase():
+    with pytest.raises(ValueError, match="take its layer"):
+        parity_heads("A", bits=2).staircase([1, 2], dim=4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"construction": "A", "bits": 3},
+        {"construction": "C", "bits": 4, "beta": 0.8},
+        {"construction": "D", "bits": 3, "slopes": (0.3, 1.7)},
+    ],
+)
+def test_elimination_finds_every_construction_and_gives_its_layer_back(options):
+    instance = make_parity_instance(dim=12, rng=2, **options)
+    fit = ParityElimination.for_instance(instance).fit(ExampleOracle(instance.layer, instance.inputs, rng=1))
+    assert fit.outcome.name == "EXACT"
+    np.testing.assert_array_equal(fit.layer.theta, instance.layer.theta)
+
+
+def test_elimination_refuses_parameters_whose_coefficients_contradict_the_construction():
+    instance = make_parity_instance(dim=12, construction="C", bits=3, rng=0)
+    for changes in ({"coefficients": [1.0, 2.0, 3.0]}, {"construction": "B"}, {"slopes": [2.0, 2.0, 2.0]}):
+        with pytest.raises(ValueError, match="contradict"):
+            ParityElimination.for_instance(
+                dataclasses.replace(instance, parameters={**instance.parameters, **changes})
+            )
+
+
+def test_slopes_given_as_a_list_leave_the_family_hashable():
+    assert hash(ParityFamily(dim=8, bits=3, slopes=[0.5, 1.0])) == hash(
+        ParityFamily(dim=8, bits=3, slopes=(0.5, 1.0))
+    )

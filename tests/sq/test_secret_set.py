@@ -1,0 +1,111 @@
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sq.secret_set import SecretSet
+
+sizes = st.integers(1, 9).flatmap(
+    lambda dim: st.integers(0, dim - 1).flatmap(
+        lambda first: st.integers(1, dim - first).map(lambda bits: (dim, bits, first))
+    )
+)
+
+
+@settings(deadline=None)
+@given(sizes)
+def test_secrets_are_the_subsets_in_lexicographic_order(size):
+    dim, bits, first = size
+    secrets = SecretSet(dim, bits, first)
+    expected = list(combinations(range(first, dim), bits))
+    assert len(secrets) == len(expected) == math.comb(dim - first, bits)
+    assert [tuple(row) for row in secrets.table] == expected
+    assert [tuple(secrets.unrank(number)) for number in range(len(secrets))] == expected
+
+
+@settings(deadline=None)
+@given(sizes, st.data())
+def test_rank_inverts_unrank_whatever_the_order_of_the_coordinates(size, data):
+    secrets = SecretSet(*size)
+    number = data.draw(st.integers(0, len(secrets) - 1))
+    secret = secrets.unrank(number)
+    assert secrets.rank(data.draw(st.permutations(list(secret)))) == number
+
+
+@settings(deadline=None)
+@given(sizes, st.data())
+def test_overlaps_and_members_count_shared_coordinates(size, data):
+    secrets = SecretSet(*size)
+    secret = secrets.unrank(data.draw(st.integers(0, len(secrets) - 1)))
+    shared = [len(set(row) & set(secret)) for row in secrets.table.tolist()]
+    assert secrets.overlaps(secret).tolist() == shared
+    assert (secrets.members[:, secret].sum(axis=1) == shared).all()
+    assert (secrets.members.sum(axis=1) == secrets.bits).all()
+
+
+def test_rank_stays_exact_where_secrets_outnumber_float64():
+    secrets = SecretSet(70, 20)
+    assert len(secrets) > 2**53
+    for number in (0, 2**53 + 1, len(secrets) - 1):
+        assert secrets.rank(secrets.unrank(number)) == number
+
+
+def test_overlap_counts_follow_the_hypergeometric_law():
+    secrets = SecretSet(12, 4)
+    counts = np.bincount(secrets.overlaps(secrets.unrank(17)), minlength=5)
+    assert counts.tolist() == [math.comb(4, o) * math.comb(7, 4 - o) for o in range(5)]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: SecretSet(4, 4), "bits is 4 and dim 4: at most 3"),
+        (lambda: SecretSet(4, 0), "bits is 0: at least 1"),
+        (lambda: SecretSet(5, 2).unrank(6), "number is 6: there are 6"),
+        (lambda: SecretSet(5, 2).rank([0, 1]), "from 1 to 4"),
+        (lambda: SecretSet(5, 2).rank([1, 1]), "2 distinct"),
+        (lambda: SecretSet(5, 2).rank([1, 5]), "from 1 to 4"),
+        (lambda: SecretSet(5, 2).rank([1.0, 2.0]), "2 distinct"),
+        (lambda: SecretSet(5, 2).overlaps([1]), "2 distinct"),
+        (lambda: SecretSet(70, 20).table, "tables hold at most"),
+    ],
+)
+def test_bad_secrets_are_refused_in_a_sentence(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_families_of_more_targets_than_a_machine_word_are_counted_drawn_and_ranked():
+    secrets = SecretSet(dim=200, bits=30)
+    assert secrets.size == math.comb(199, 30)
+    with pytest.raises(ValueError, match=r"about 3\.48e\+35 secrets, more than `len` can give"):
+        len(secrets)
+    drawn = [secrets.draw(seed) for seed in range(20)]
+    assert len(set(drawn)) == 20
+    assert all(secrets.rank(secrets.unrank(number)) == number for number in drawn)
+    # the highest coordinate of a set of 30 of 199 is far above the middle, whatever the draw
+    assert min(secrets.unrank(number).max() for number in drawn) > 100
+    for table in (lambda: secrets.table, lambda: secrets.members, lambda: secrets.indicator(0)):
+        with pytest.raises(ValueError, match="tables hold at most 20000000"):
+            table()
+
+
+def test_draws_are_uniform_over_the_secrets():
+    secrets, rng = SecretSet(dim=5, bits=2), np.random.default_rng(0)
+    counts = np.bincount([secrets.draw(rng) for _ in range(6000)], minlength=secrets.size)
+    assert np.all(np.abs(counts - 1000) < 5 * np.sqrt(1000))
+
+
+def test_coordinates_beyond_sixteen_bits_are_listed():
+    assert SecretSet(dim=40_000, bits=1).table[-1].tolist() == [39_999]
+
+
+def test_indicator_is_a_row_of_the_identity():
+    secrets = SecretSet(dim=6, bits=2)
+    assert np.array_equal([secrets.indicator(number) for number in range(10)], np.eye(10))
+    with pytest.raises(ValueError, match="number is 10: there are 10 secrets"):
+        secrets.indicator(10)

@@ -1,0 +1,316 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.linalg import hadamard
+
+from lower import all_sign_matrices, load_instance, save_instance
+from sq import (
+    BumpFamily,
+    CentreThresholdFamily,
+    DesignedStepsFamily,
+    TwoSlopeFamily,
+    designed_coefficients,
+    fourier_coefficients,
+    fourier_weights,
+    overlap_correlations,
+    verify_family,
+)
+
+SMALL = [
+    BumpFamily(dim=6, bits=4),
+    BumpFamily(dim=6, bits=3, at=0),
+    BumpFamily(dim=6, bits=2, at=2, beta=1.5),
+    TwoSlopeFamily(dim=6, bits=3),
+    TwoSlopeFamily(dim=6, bits=4, slopes=(0.3, 2.0)),
+    DesignedStepsFamily(dim=6, bits=4, heads_count=3),
+    DesignedStepsFamily(dim=6, bits=4, thresholds=(0.5, 1.5)),
+    CentreThresholdFamily(dim=6, bits=4),
+    CentreThresholdFamily(dim=6, bits=4, steps="best fit"),
+    CentreThresholdFamily(dim=6, bits=3, heads_count=1),
+]
+LARGE = [
+    BumpFamily(dim=20, bits=8),
+    TwoSlopeFamily(dim=20, bits=16),
+    DesignedStepsFamily(dim=12, bits=6, heads_count=4),
+    CentreThresholdFamily(dim=18, bits=16, heads_count=4, steps="best fit"),
+]
+
+
+def words(family):
+    return f"{family.name}-{family.dim}-{family.bits}"
+
+
+@pytest.mark.parametrize("family", SMALL, ids=words)
+def test_layers_and_correlations_are_as_defined_on_all_inputs(family):
+    checked = verify_family(family)
+    assert checked.holds
+    assert checked.exhaustive
+    assert checked.targets_checked == math.comb(5, family.bits)
+    assert checked.correlation_error < 1e-12
+    if getattr(family, "beta", 40.0) == 40:
+        assert checked.max_error < 1e-14
+
+
+@pytest.mark.parametrize("family", LARGE, ids=words)
+def test_layers_and_correlations_are_as_defined_on_random_inputs(family):
+    checked = verify_family(family, targets=8, samples=6000, rng=0)
+    assert checked.holds
+    assert not checked.exhaustive
+    assert checked.max_error < 1e-14
+    assert checked.correlation_error < 0.1
+    assert checked.allowed_correlation_error < 0.6
+
+
+@pytest.mark.parametrize("family", [one for one in SMALL if getattr(one, "beta", 40.0) == 40], ids=words)
+def test_lowest_fourier_degree_is_that_of_the_weights(family):
+    instance = family.instance(0)
+    x = all_sign_matrices(2, 6)
+    unknown = (instance.layer(x) - instance.known(x))[:, 0, 0]
+    coefficients = hadamard(4096) @ unknown / 4096
+    degree = np.array([index.bit_count() for index in range(4096)])
+    present = degree[np.abs(coefficients) > 1e-9]
+    assert present.min() == family.lowest_degree
+    assert instance.certificate["lowest degree of the unknown part"].value == family.lowest_degree
+
+
+def test_bump_in_the_middle_of_eight_bits():
+    family = BumpFamily(dim=20, bits=8, at=4)
+    assert family.scale**2 == pytest.approx(0.1987, abs=5e-5)
+    assert family.scale**2 == pytest.approx(70 / 256 * (1 - 70 / 256), abs=1e-15)
+    np.testing.assert_allclose(family.overlap_correlations[1:5], [0, 0.0077, 0.0230, 0.0488], atol=5e-5)
+    assert family.weights[2] == pytest.approx(0.2151, abs=5e-5)
+    np.testing.assert_array_equal(family.heads.thresholds, [3.5, 4.5])
+    np.testing.assert_array_equal(family.heads.coefficients, [0.5, -0.5])
+    assert family.c == 0
+    assert family.weights[1] == 0
+    assert BumpFamily(dim=20, bits=8, at=3).weights[1] > 0
+
+
+def test_two_slopes_at_sixteen_bits():
+    family = TwoSlopeFamily(dim=20, bits=16)
+    assert family.heads.coefficients[1] == pytest.approx(-0.2627, abs=5e-5)
+    assert family.weights[3] == pytest.approx(0.6066, abs=5e-5)
+    assert family.weights[1] < 1e-25
+    assert np.all(family.weights[2::2] < 1e-25)
+    assert family.c0 == 0
+    # squares are even about l/2: degree 2 is there
+    assert fourier_weights(family.profile**2)[2] > 0.1
+
+
+@pytest.mark.parametrize("bits", range(3, 21))
+def test_two_slopes_have_no_degree_1_or_2_at_any_number_of_bits(bits):
+    family = TwoSlopeFamily(dim=bits + 1, bits=bits)
+    assert np.all(family.weights[:3] < 1e-25)
+    assert family.weights[3] > 0.5
+    assert family.lowest_degree == 7
+
+
+def test_two_slopes_at_three_bits_are_the_parity():
+    family = TwoSlopeFamily(dim=6, bits=3)
+    ratio = family.normalised_profile / (-1.0) ** np.arange(4)
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-12)
+
+
+def test_designed_steps_at_six_bits_and_four_heads():
+    family = DesignedStepsFamily(dim=20, bits=6, heads_count=4)
+    np.testing.assert_array_equal(family.heads.thresholds, [0.5, 2.5, 3.5, 5.5])
+    np.testing.assert_array_equal(family.heads.coefficients, [-1, 0.5, -0.5, 1])
+    assert family.weights[4] == pytest.approx(0.7895, abs=5e-5)
+    assert family.weights[4] == pytest.approx(15 / 19, rel=1e-14)
+    assert family.overlap_correlations[4] == pytest.approx(0.0526, abs=5e-5)
+    assert overlap_correlations([0, -2, -2, -1, -2, -2, 0], exact=True)[4] == Fraction(1, 19)
+    np.testing.assert_array_equal(family.profile, [0, -2, -2, -1, -2, -2, 0])
+    assert np.all(family.weights[:4] == 0)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 5, 8, 11])
+def test_designed_steps_have_lowest_degree_m_exactly_at_any_thresholds(bits):
+    rng = np.random.default_rng(bits)
+    for m in range(1, bits + 1):
+        thresholds = np.sort(rng.choice(bits, size=m, replace=False)) + 0.5
+        steps = designed_coefficients(bits, thresholds)
+        # in fractions, on the steps themselves
+        profile = [
+            sum(c if n > t else -c for c, t in zip(steps, thresholds, strict=True)) for n in range(bits + 1)
+        ]
+        found = fourier_coefficients(profile, exact=True)
+        assert all(one == 0 for one in found[1:m])
+        assert found[m] != 0
+        default = DesignedStepsFamily(dim=bits + 1, bits=bits, heads_count=m)
+        assert default.lowest_degree == 2 * m + 1
+        assert sorted(bits - t for t in default.thresholds) == list(default.thresholds) or (bits - m) % 2
+
+
+@pytest.mark.parametrize(
+    ("m", "correlation", "second", "fit", "second_fit"),
+    [
+        (2, 0.4943, 0.130, 0.4943, 0.130),
+        (4, 0.7324, 0.161, 0.7725, 0.043),
+        (6, 0.8878, 0.083, 0.9110, 0.012),
+        (8, 0.9654, 0.019, 0.9725, 0.002),
+    ],
+)
+def test_centre_thresholds_approximate_the_parity_of_sixteen_bits(m, correlation, second, fit, second_fit):
+    plain = CentreThresholdFamily(dim=20, bits=16, heads_count=m)
+    assert plain.correlation_with_parity == pytest.approx(correlation, abs=5e-5)
+    assert plain.weights[2] == pytest.approx(second, abs=5e-4)
+    # two-valued: the parity up to a constant between the outermost thresholds
+    assert len(set(plain.profile)) == 2
+    inner = slice(8 - m // 2, 9 + m // 2)
+    assert len(set((plain.profile - (-1.0) ** np.arange(17))[inner])) == 1
+    best = CentreThresholdFamily(dim=20, bits=16, heads_count=m, steps="best fit")
+    assert best.correlation_with_parity == pytest.approx(fit, abs=5e-5)
+    assert best.weights[2] == pytest.approx(second_fit, abs=5e-4)
+    for family in (plain, best):
+        binomial = np.array([math.comb(16, n) for n in range(17)]) / 2**16
+        by_definition = binomial @ (family.normalised_profile * (-1.0) ** np.arange(17))
+        assert abs(by_definition) == pytest.approx(family.correlation_with_parity, rel=1e-12)
+
+
+@pytest.mark.parametrize(("bits", "m"), [(5, 3), (8, 4), (7, 1), (6, 6)])
+def test_the_best_fit_is_the_projection_of_the_parity_on_the_steps(bits, m):
+    family = CentreThresholdFamily(dim=bits + 1, bits=bits, heads_count=m, steps="best fit")
+    n = np.arange(bits + 1)
+    weight = np.sqrt([math.comb(bits, int(one)) / 2**bits for one in n])
+    steps = np.column_stack([np.ones(bits + 1), np.sign(n[:, None] - family.heads.thresholds)])
+    parity = (-1.0) ** n
+    coefficients, *_ = np.linalg.lstsq(weight[:, None] * steps, weight * parity, rcond=None)
+    fitted = steps @ coefficients
+    mean = weight**2 @ fitted
+    deviation = np.sqrt(weight**2 @ (fitted - mean) ** 2)
+    np.testing.assert_allclose(family.normalised_profile, (fitted - mean) / deviation, atol=1e-12)
+    if m == bits:
+        assert family.correlation_with_parity == pytest.approx(1, abs=1e-12)
+
+
+def test_correlations_depend_on_the_overlap_alone():
+    family = BumpFamily(dim=12, bits=5, at=2)
+    rho = family.correlations(7)
+    overlaps = family.secrets.overlaps(family.secrets.unrank(7))
+    np.testing.assert_array_equal(rho, overlap_correlations(family.profile)[overlaps])
+    assert rho[7] == pytest.approx(1, abs=1e-15)
+    assert len(rho) == math.comb(11, 5)
+
+
+def test_hidden_parts_have_norm_1_and_the_scale_gives_the_layer_back():
+    x = all_sign_matrices(2, 6)
+    for family in SMALL:
+        hidden = family.hidden(0, x)
+        assert (hidden**2).sum() / len(x) == pytest.approx(1, abs=1e-12)
+        assert abs(hidden.mean(axis=0)).max() < 1e-12
+        instance = family.instance(0, direction=np.arange(6.0))
+        target = instance.known(x) + family.scale * hidden[..., None] * instance.parameters["direction"]
+        assert np.linalg.norm(instance.layer(x) - target, axis=-1).max() <= instance.allowed_error
+
+
+def test_the_realisation_error_is_reached_where_slopes_are_finite():
+    family = BumpFamily(dim=6, bits=2, at=2, beta=1.5)
+    checked = verify_family(family)
+    assert checked.max_error == pytest.approx(family.instance(0).realisation_error, rel=1e-12)
+    assert checked.max_error > 0.1
+
+
+@pytest.mark.parametrize("family", SMALL, ids=words)
+def test_instances_come_back_from_files_and_public_parameters_hide_the_secret(family, tmp_path):
+    one, other = family.instance(0), family.instance(len(family.secrets) - 1)
+    assert one.parameters == other.parameters
+    assert one.certificate == other.certificate
+    assert one.certificate["targets"].value == len(family.secrets)
+    assert "who breaks it" in str(one.certificate)
+    save_instance(tmp_path / "one", one)
+    again = load_instance(tmp_path / "one")
+    assert again.parameters == one.parameters
+    assert again.layer.theta.tobytes() == one.layer.theta.tobytes()
+    np.testing.assert_array_equal(family.instance(rng=4).secret, family.instance(rng=4).secret)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda: BumpFamily(dim=4, bits=4), "at most 3"),
+        (lambda: BumpFamily(dim=9, bits=4, at=5), "at is 5: a number from 0 to 4"),
+        (lambda: BumpFamily(dim=9, bits=4, beta=0.0), "beta is 0"),
+        (lambda: TwoSlopeFamily(dim=9, bits=2), "bits is 2: at least 3"),
+        (
+            lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(40.0, 80.0)),
+            r"slopes is \(40.0, 80.0\).*at most one saturates",
+        ),
+        (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0, 1.0)), "distinct slopes"),
+        (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0, -1.0)), "slopes is -1.0"),
+        (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0,)), "two numbers"),
+        (lambda: DesignedStepsFamily(dim=9, bits=4, heads_count=5), "heads_count is 5: 1 to 4"),
+        (
+            lambda: DesignedStepsFamily(dim=9, bits=4, thresholds=(0.5, 0.5)),
+            "distinct half-integers between 0 and 4",
+        ),
+        (lambda: DesignedStepsFamily(dim=9, bits=4, thresholds=(0.5, 1.0)), "half-integers"),
+        (lambda: DesignedStepsFamily(dim=9, bits=4, thresholds=(0.5, 4.5)), "between 0 and 4"),
+        (lambda: DesignedStepsFamily(dim=9, bits=4, heads_count=3, thresholds=(0.5, 1.5)), "one a head"),
+        (
+            lambda: CentreThresholdFamily(dim=9, bits=4, heads_count=3),
+            "heads_count is 3: an even number of at most 4",
+        ),
+        (lambda: CentreThresholdFamily(dim=9, bits=4, heads_count=6), "at most 4"),
+        (lambda: CentreThresholdFamily(dim=9, bits=4, steps="random"), "alternating or best fit"),
+        (lambda: BumpFamily(dim=9, bits=4).instance(direction=np.zeros(9)), "direction"),
+        (lambda: BumpFamily(dim=9, bits=4).instance(70), "there are 70 secrets"),
+    ],
+)
+def test_arguments_out_of_range_are_explained(make, word):
+    with pytest.raises(ValueError, match=word):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("family", "parity"),
+    [
+        (TwoSlopeFamily(dim=8, bits=3), True),
+        (TwoSlopeFamily(dim=8, bits=3, slopes=(0.01, 3.0)), True),
+        (CentreThresholdFamily(dim=8, bits=4, heads_count=4), True),
+        (DesignedStepsFamily(dim=8, bits=4, heads_count=4), True),
+        (BumpFamily(dim=6, bits=1), True),
+        (TwoSlopeFamily(dim=8, bits=4), False),
+        (BumpFamily(dim=8, bits=4), False),
+        (CentreThresholdFamily(dim=8, bits=4, heads_count=2), False),
+    ],
+)
+def test_a_profile_that_is_a_parity_is_known_as_one(family, parity):
+    assert family.orthonormal == parity == (family.weights[-1] > 1 - 1e-9)
+    said = family.broken_by
+    assert ("elimination" in said) == parity
+    assert ("Squared labels" in said) == (family.name == "two-slope" and not parity)
+    statement = family.instance(0).certificate["who breaks it"]
+    assert ("elimination" in statement.value) == parity
+    if parity:
+        gram = np.array([family.correlations(number) for number in range(family.secrets.size)])
+        np.testing.assert_allclose(gram, np.eye(family.secrets.size), atol=1e-12)
+
+
+def test_layers_too_flat_to_tell_targets_apart_are_not_verified():
+    flat = verify_family(BumpFamily(dim=6, bits=3, beta=1e-3))
+    assert flat.allowed_error > flat.separation > 0
+    assert not flat.holds
+    assert "NOT verified" in str(flat)
+    steep = verify_family(BumpFamily(dim=6, bits=3))
+    assert steep.holds
+    assert steep.separation == pytest.approx(0.5)
+    assert steep.amplitude == pytest.approx(1)
+
+
+@pytest.mark.bad_input
+def test_one_slope_or_threshold_in_place_of_several_is_a_sentence():
+    with pytest.raises(ValueError, match="two numbers above 0"):
+        TwoSlopeFamily(dim=8, bits=4, slopes=1.0)
+    with pytest.raises(ValueError, match="a sequence of half-integers"):
+        DesignedStepsFamily(dim=8, bits=4, thresholds=0.5)
+
+
+@pytest.mark.parametrize(("bits", "heads"), [(4, 1), (4, 3), (6, 4), (10, 3), (100, 3), (2000, 3)])
+def test_the_lowest_degree_of_designed_steps_is_that_of_the_heads(bits, heads):
+    family = DesignedStepsFamily(dim=bits + 1, bits=bits, heads_count=heads)
+    assert family.lowest_degree == 2 * heads + 1
+    if bits <= 10:
+        assert np.flatnonzero(family.weights > 1e-12)[0] == heads
