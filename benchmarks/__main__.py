@@ -8,6 +8,7 @@ from benchmarks.kills import run_kills
 from benchmarks.learners import run_learners
 from benchmarks.overhead import complaint, run_overhead
 from benchmarks.six_phase import run_agreement, run_paper_mode, run_practical_mode
+from benchmarks.walsh import run_walsh
 
 __all__ = ["main"]
 
@@ -43,6 +44,9 @@ def main() -> None:
     agreement.add_argument("--rows", type=int, help="rows a case, instead of two to twenty million")
     agreement.add_argument("--svg", type=Path, default=Path("agreement.svg"), help="where to draw it")
     agreement.set_defaults(run=lambda given: run_agreement(given.svg, rows=given.rows))
+    walsh = commands.add_parser("walsh", help="Gram matrices by full enumeration of 22 input bits")
+    walsh.add_argument("--json", type=Path, help="where to write the figures")
+    walsh.set_defaults(run=lambda given: run_walsh(given.json))
     given = parser.parse_args()
     given.run(given)
 
