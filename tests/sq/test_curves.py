@@ -1,0 +1,259 @@
+import json
+import math
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from math import comb
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sq
+from lower import query_lower_bound
+from sq.caps import full_query_cap
+from sq.curve_cells import CURVE_COLUMNS, CURVE_LEARNERS, CurveCell, CurvePoint, curve_cells
+from sq.curves import measure_cell, visible_below
+
+TAUS = (0.9, 0.5, 0.3, 0.1, 0.05)
+TABLE = {
+    (10, 2): (36, (35, 12, 4, 1, 1)),
+    (10, 4): (126, (125, 42, 12, 2, 1)),
+    (16, 3): (455, (454, 152, 42, 5, 2)),
+    (20, 3): (969, (968, 323, 88, 10, 3)),
+    (20, 4): (3876, (3875, 1292, 353, 40, 10)),
+    (30, 3): (3654, (3653, 1218, 333, 37, 10)),
+    (40, 2): (741, (740, 247, 68, 8, 2)),
+}
+WHOLE = """
+import json
+from sq import CurveCell, measure_cell
+points = [measure_cell(CurveCell("group", dim, bits, tau)) for dim, bits in CELLS for tau in TAUS]
+print(json.dumps([point.row() for point in points]))
+"""
+
+
+def test_group_learner_asks_exactly_the_lower_bound_on_every_cell_of_up_to_four_thousand_targets():
+    # in an interpreter of its own, where shapes are not checked at every query
+    script = WHOLE.replace("CELLS", repr([*TABLE])).replace("TAUS", repr(TAUS))
+    place = {**os.environ, "PYTHONPATH": str(Path(sq.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=place, capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
+    rows = {(row["dim"], row["bits"], row["tolerance"]): row for row in json.loads(run.stdout)}
+    for (dim, bits), (targets, counts) in TABLE.items():
+        for tau, queries in zip(TAUS, counts, strict=True):
+            row = rows[dim, bits, tau]
+            assert (row["targets"], row["queries"], row["lower_bound"]) == (targets, queries, queries)
+            assert row["status"] == "found"
+
+
+@pytest.mark.parametrize(
+    ("learner", "oracle", "tolerance", "queries"),
+    [
+        ("signed-group", "most-preserving", 0.3, 93),
+        ("group", "reference", 0.1, 5),
+        ("scan", "reference", 0.3, 454),
+        ("scan", "most-preserving", 0.3, 454),
+    ],
+)
+def test_counts_at_455_targets(learner, oracle, tolerance, queries):
+    point = measure_cell(CurveCell(learner, 16, 3, tolerance, oracle))
+    assert (point.cell.targets, point.status, point.queries) == (455, "found", queries)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    dim=st.integers(2, 10),
+    bits=st.integers(1, 3),
+    tolerance=st.integers(300, 9999).map(lambda n: n / 1e4),
+    oracle=st.sampled_from(["reference", "most-preserving", "exact"]),
+    learner=st.sampled_from(["scan", "group", "signed-group"]),
+)
+def test_every_point_is_right_or_an_honest_refusal_and_keeps_its_bounds(
+    dim, bits, tolerance, oracle, learner
+):
+    point = measure_cell(CurveCell(learner, dim, min(bits, dim - 1), tolerance, oracle))
+    assert point.status in ("found", "refused")
+    assert (point.queries is None) == (point.status == "refused")
+    if oracle == "reference" and learner == "group":
+        assert point.cell.lower_bound <= point.queries <= point.cell.group_bound
+    if oracle != "exact" and point.status == "found":
+        assert point.queries >= point.cell.lower_bound
+
+
+@pytest.mark.parametrize(
+    ("dim", "bits", "tolerance", "queries"),
+    [
+        (16, 3, 1 / math.sqrt(2), 227),
+        (16, 3, math.nextafter(1 / math.sqrt(2), 1), 454),
+        (20, 3, 0.49999999999999994, 242),
+        (20, 3, 0.5, 323),
+    ],
+)
+def test_the_group_learner_keeps_its_bound_a_digit_off_an_edge(dim, bits, tolerance, queries):
+    point = measure_cell(CurveCell("group", dim, bits, tolerance))
+    assert point.status == "found"
+    assert point.cell.lower_bound == point.queries == queries <= point.cell.group_bound
+
+
+def test_a_refusal_is_no_number_but_what_it_cost_is_kept():
+    point = measure_cell(CurveCell("group", 16, 3, 0.6, "most-preserving"))
+    row = point.row()
+    assert (row["status"], row["queries"], row["secret"]) == ("refused", None, None)
+    assert row["asked"] > 0
+    assert "in between" in row["explanation"] or "between" in row["explanation"]
+
+
+def test_learners_that_ask_plain_functions_count_every_coordinate():
+    low = measure_cell(CurveCell("low-degree", 4, 1, 0.2, "exact"))
+    assert low.queries == 2 * sum(comb(8, degree) for degree in range(4)) + 1
+    descent = measure_cell(CurveCell("descent", 3, 1, 0.01, "exact"))
+    # four heads' worth of Theta and v a step, and one query that confirms
+    assert descent.status == "found"
+    assert (descent.queries - 1) % (3 * 3 + 3) == 0
+
+
+def test_honest_points_count_examples_and_repeat():
+    cell = CurveCell("scan", 6, 1, 0.45, "honest", batch=400, seed=3)
+    first = measure_cell(cell)
+    assert (first.status, first.examples) == ("found", 400 * first.asked)
+    assert first == measure_cell(cell)
+    cells = curve_cells([12], [2], [0.3, 0.1], oracle="exact", seed=5, learners=["scan", "group"])
+    assert len({measure_cell(cell).secret for cell in cells}) == 1  # one target for all
+    assert (
+        len({measure_cell(CurveCell("scan", 12, 2, 0.3, "exact", seed=seed)).secret for seed in range(6)}) > 1
+    )
+
+
+@pytest.mark.parametrize("learner", CURVE_LEARNERS)
+def test_an_honest_batch_left_out_keeps_all_queries_within_the_tolerance(learner):
+    cell = CurveCell(learner, 12, 2, 0.3, "honest")
+    asked = {
+        "low-degree": 2 * sum(comb(24, degree) for degree in range(6)) + 1,
+        "descent": 400 * 4 * (12**2 + 12) + 1,
+    }.get(learner, 55)
+    assert cell.batch == math.ceil(4 * math.log(200 * asked) / 0.09)
+    assert curve_cells([12], [2], [0.3], learners=[learner], oracle="honest") == (cell,)
+    assert CurveCell(learner, 12, 2, 0.3, "honest", batch=7).batch == 7
+
+
+def test_scans_with_honest_batches_left_out_find_their_targets():
+    # each fails with probability 1/100 at most; 4/tau^2 = 45 examples are too few for most
+    points = [measure_cell(CurveCell("scan", 10, 2, 0.3, "honest", seed=seed)) for seed in range(20)]
+    assert sum(point.status == "found" for point in points) >= 19
+    few = [measure_cell(CurveCell("scan", 10, 2, 0.3, "honest", batch=45, seed=seed)) for seed in range(20)]
+    assert sum(point.status == "found" for point in few) <= 10
+
+
+@pytest.mark.parametrize("oracle", ["reference", "exact", "honest"])
+def test_parities_of_twenty_bits_and_more_are_measured(oracle):
+    point = measure_cell(CurveCell("scan", 22, 20, 0.3, oracle))
+    assert (point.cell.targets, point.status) == (21, "found")
+    assert len(point.secret) == 20
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        (CurveCell("group", 400, 30, 0.1), "targets: at most 20,000,000"),
+        (CurveCell("scan", 10_000, 5000, 0.1), "too many targets"),
+        (CurveCell("low-degree", 40, 3, 0.1), "coefficients of degree at most 7"),
+        (CurveCell("descent", 20, 1, 0.1), "at most 16 entries"),
+        (CurveCell("descent", 200, 1, 0.1, "honest", batch=10), "x 160800 parameters = 1.32e+09 derivatives"),
+        (CurveCell("scan", 10, 2, 1e-6, "honest"), "A batch of 3.55e+13 examples has 7.11e+14 numbers"),
+        (CurveCell("scan", 10, 2, 1e-300, "honest"), "over 1e300 numbers"),
+    ],
+)
+def test_cells_out_of_reach_are_one_sentence(cell, said):
+    point = measure_cell(cell)
+    assert (point.status, point.queries, point.asked) == ("not run", None, None)
+    assert said in point.explanation
+    assert "\n" not in point.explanation
+
+
+def test_tiny_tolerances_end():
+    for learner in ("group", "signed-group", "scan"):
+        assert measure_cell(CurveCell(learner, 10, 2, 1e-12)).status == "found"
+
+
+@pytest.mark.parametrize("learner", CURVE_LEARNERS)
+def test_rows_have_all_columns_and_give_the_point_back(learner):
+    point = measure_cell(CurveCell(learner, 4, 1, 0.05))
+    row = point.row()
+    assert tuple(row) == CURVE_COLUMNS
+    assert CurvePoint.from_row(json.loads(json.dumps(row))) == point
+    with pytest.raises(ValueError, match="no point"):
+        CurvePoint.from_row({"learner": learner})
+
+
+@given(targets=st.integers(1, 10**6), queries=st.integers(1, 10**6))
+def test_from_that_tolerance_on_and_not_below_the_queries_are_too_few(targets, queries):
+    edge = Fraction(1, math.ceil(Fraction(max(targets - 1, 1), queries)))  # tau^2
+    assert visible_below(targets, queries) == math.sqrt(edge)
+    assert visible_below(targets, queries, full=True) == math.sqrt(edge) / 2
+    if edge < 1 and targets > 1:
+        for factor, too_few in ((Fraction(1001, 1000), True), (Fraction(999, 1000), False)):
+            tau = Fraction(math.sqrt(edge)) * factor
+            if (tau < 1) and (too_few or _one_step_below(targets, queries, tau)):
+                assert (queries < query_lower_bound(targets, tau)) is too_few
+                half = full_query_cap(tau / 2).whole
+                assert (queries * half < targets - 1) is too_few
+
+
+def test_the_edge_of_more_targets_than_a_float_counts_is_exact():
+    assert visible_below(10**400, 1) == pytest.approx(1e-200, rel=1e-15)
+    assert visible_below(10**400, 1, full=True) == pytest.approx(5e-201, rel=1e-15)
+    assert visible_below(10**400 + 1, 10**390) == pytest.approx(1e-5, rel=1e-15)
+    np.testing.assert_allclose(
+        [visible_below(1 + 4**power, 1) * 2.0**power for power in (490, 500, 501, 510, 600, 1000)],
+        1.0,
+        rtol=1e-15,
+    )
+    assert visible_below(10**700, 1) == 0.0  # below the smallest float
+
+
+def _one_step_below(targets, queries, tau):
+    """Whether tau is far enough below the edge for M* to have grown."""
+    return math.ceil(1 / tau**2) > math.ceil(Fraction(targets - 1, queries))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"learner": "guess"}, "scan, group, signed-group"),
+        ({"oracle": "delphi"}, "reference, most-preserving"),
+        ({"bits": 5}, "bits is 5 and dim 5"),
+        ({"bits": 0}, "bits"),
+        ({"dim": 10_001}, "at most 10000"),
+        ({"tolerance": 0.0}, "above 0 and below 1"),
+        ({"tolerance": 1.0}, "above 0 and below 1"),
+        ({"tolerance": float("nan")}, "tolerance"),
+        ({"batch": 10}, "draws no examples"),
+        ({"oracle": "honest", "batch": 0}, "batch"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_bad_cells_are_named(changed, said):
+    with pytest.raises(ValueError, match=said):
+        CurveCell(**{"learner": "scan", "dim": 5, "bits": 2, "tolerance": 0.3, **changed})
+
+
+def test_lists_are_sorted_and_empty_ones_named():
+    cells = curve_cells([16, 10, 16], [3, 2], [0.1, 0.3], learners=["group", "scan"])
+    assert [(c.bits, c.tolerance, c.dim, c.learner) for c in cells[:3]] == [
+        (2, 0.3, 10, "scan"),
+        (2, 0.3, 10, "group"),
+        (2, 0.3, 16, "scan"),
+    ]
+    assert len(cells) == len(set(cells)) == 16
+    for place in range(3):
+        lists = [[10], [2], [0.3]]
+        lists[place] = []
+        with pytest.raises(ValueError, match="is empty"):
+            curve_cells(*lists)

@@ -1,0 +1,581 @@
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import sq
+from attention import BooleanInputs, ExampleOracle, make_nice_layer
+from lower import eliminated_per_query, exact_fraction, query_lower_bound
+from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
+from sq.confirm import confirmed, nearest_candidate
+from sq.descent import DescentLearner, _Student
+from sq.general_k import TokenParityFamily
+from sq.groups import GroupLearner, SignedGroupLearner, group_learner_bound
+from sq.handed_in import run_by_queries
+from sq.low_degree import LowDegreeLearner
+from sq.models import CSQ, STAT, VSTAT
+from sq.oracles import ExactOracle, HonestOracle, SQOracle
+from sq.parities import ParityFamily
+from sq.profiles import BumpFamily
+from sq.queries import GroupQuery, StatisticalQuery
+from sq.scan import ScanLearner
+from sq.sq_result import Account, SQLearner, SQResult
+from upper.six_phase.queries import projection_sum_queries
+
+TAUS = (0.9, 0.5, 0.3, 0.1, 0.05)
+TABLE = {
+    (10, 2): (36, (35, 12, 4, 1, 1)),
+    (10, 4): (126, (125, 42, 12, 2, 1)),
+    (16, 3): (455, (454, 152, 42, 5, 2)),
+    (20, 3): (969, (968, 323, 88, 10, 3)),
+    (20, 4): (3876, (3875, 1292, 353, 40, 10)),
+    (30, 3): (3654, (3653, 1218, 333, 37, 10)),
+    (30, 4): (23751, (23750, 7917, 2160, 240, 60)),
+    (40, 2): (741, (740, 247, 68, 8, 2)),
+    (40, 3): (9139, (9138, 3046, 831, 93, 23)),
+    (40, 4): (82251, (82250, 27417, 7478, 831, 207)),
+}
+ELIMINATORS = [ScanLearner(), GroupLearner(), SignedGroupLearner()]
+
+# at most 715 candidates, and tolerances of four digits, so that 1/tau^2 is a whole number or clearly none
+cells = st.integers(2, 14).flatmap(
+    lambda dim: st.tuples(
+        st.just(dim), st.integers(1, min(dim - 1, 4)), st.integers(300, 9999).map(lambda n: n / 1e4)
+    )
+)
+
+
+class Recorded(SQOracle):
+    """Passes queries on and keeps them with their replies."""
+
+    def __init__(self, oracle):
+        super().__init__(oracle.model)
+        self.oracle, self.log = oracle, []
+
+    def _reply(self, query):
+        self.log.append((query, self.oracle.query(query)))
+        return self.log[-1][1]
+
+
+def consistent(family, log, tau):
+    """The candidates that every reply is valid for, from the definition."""
+    left = np.ones(len(family.secrets), dtype=bool)
+    for query, reply in log:
+        values = np.zeros(len(left))
+        values[query.numbers] = query.weights
+        left &= np.abs(values - reply) <= tau + 1e-12
+    return np.flatnonzero(left)
+
+
+WHOLE_TABLE = """
+import json, resource, time
+from lower import query_lower_bound
+from sq.adversaries import ReferenceAdversary
+from sq.groups import GroupLearner
+from sq.models import CSQ
+from sq.parities import ParityFamily
+
+found = {}
+for dim, bits in CELLS:
+    start, family = time.process_time(), ParityFamily(dim=dim, bits=bits)
+    counts = []
+    for tau in TAUS:
+        adversary = ReferenceAdversary(CSQ(tau), family)
+        result = GroupLearner().learn(adversary, family)
+        assert adversary.survivors.tolist() == [result.number]
+        assert result.asked == query_lower_bound(len(family.secrets), tau)
+        counts.append(result.asked)
+    found[f"{dim},{bits}"] = [len(family.secrets), counts, time.process_time() - start]
+print(json.dumps([found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
+"""
+
+
+def test_the_whole_query_count_table_and_dimension_64():
+    # in an interpreter of its own: checking shapes at every one of 240 thousand queries costs twenty times the queries
+    cells = [*TABLE, (64, 3)]
+    script = WHOLE_TABLE.replace("CELLS", repr(cells)).replace("TAUS", repr(TAUS))
+    place = {**os.environ, "PYTHONPATH": str(Path(sq.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=place, capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    found, kilobytes = json.loads(run.stdout)
+    for (dim, bits), (targets, counts) in TABLE.items():
+        assert found[f"{dim},{bits}"][:2] == [targets, list(counts)]
+    size, counts, seconds = found["64,3"]
+    assert size == 39711
+    assert counts == [39710, 13237, 3610, 402, 100]
+    assert seconds < 60
+    assert kilobytes < 2 * 2**20
+
+
+@pytest.mark.parametrize(("cell", "row"), [one for one in TABLE.items() if one[1][0] < 1000], ids=str)
+def test_the_query_count_table_cell_by_cell(cell, row):
+    targets, counts = row
+    family = ParityFamily(dim=cell[0], bits=cell[1])
+    assert len(family.secrets) == targets
+    for tau, count in zip(TAUS, counts, strict=True):
+        adversary = ReferenceAdversary(CSQ(tau), family)
+        result = GroupLearner().learn(adversary, family)
+        assert result.asked == adversary.asked == count == query_lower_bound(targets, tau)
+        assert adversary.survivors.tolist() == [result.number]
+        assert result.secret == tuple(family.secrets.unrank(result.number))
+
+
+def test_signed_groups_against_the_most_preserving_adversary():
+    family = ParityFamily(dim=16, bits=3)
+    adversary = MostPreservingAdversary(CSQ(0.3), family)
+    oracle = Recorded(adversary)
+    result = SignedGroupLearner().learn(oracle, family)
+    assert (result.asked, result.survivors) == (93, 1)
+    # 89 groups of M*, and then all that are left
+    assert [len(query.numbers) for query, _ in oracle.log] == [11] * 89 + [10, 5, 3, 2]
+    assert adversary.survivors.tolist() == [result.number]
+
+
+@settings(max_examples=120, deadline=None)
+@given(cells)
+@example((8, 3, 0.5))
+@example((10, 2, 0.25))
+@example((12, 3, 1 / math.sqrt(2)))
+@example((12, 3, 0.49999999999999994))
+@example((12, 3, 1 / math.sqrt(17)))
+def test_lower_bound_at_most_measured_at_most_the_group_learners_bound(cell):
+    dim, bits, tau = cell
+    family = ParityFamily(dim=dim, bits=bits)
+    size, most = len(family.secrets), eliminated_per_query(tau)
+    result = GroupLearner().learn(ReferenceAdversary(CSQ(tau), family), family)
+    upper = math.ceil((size - 1) / most) + math.ceil(math.log2(most))
+    assert group_learner_bound(size, tau) == upper
+    assert query_lower_bound(size, tau) <= result.asked <= upper
+    assert result.number is not None
+
+
+# floats at 1/sqrt(M) and 1/(2 sqrt(M)) and their neighbours: there M* changes between floats that rounding cannot tell
+edges = st.tuples(st.integers(2, 129), st.sampled_from([1, 2]), st.integers(-3, 3)).map(
+    lambda one: _stepped(1 / math.sqrt(one[0]) / one[1], one[2])
+)
+
+
+def _stepped(number, steps):
+    for _ in range(abs(steps)):
+        number = math.nextafter(number, math.copysign(1, steps))
+    return number
+
+
+@settings(max_examples=60, deadline=None)
+@given(edges, st.sampled_from([(9, 3), (13, 2)]))
+@example(1 / math.sqrt(2), (9, 3))
+@example(math.nextafter(1 / math.sqrt(2), 1), (9, 3))
+@example(0.49999999999999994, (9, 3))
+@example(0.5, (9, 3))
+@example(1 / math.sqrt(3), (13, 2))
+def test_bounds_and_secrets_hold_where_the_tolerance_is_a_digit_off_an_edge(tau, cell):
+    family = ParityFamily(dim=cell[0], bits=cell[1])
+    size = len(family.secrets)
+    result = GroupLearner().learn(ReferenceAdversary(CSQ(tau), family), family)
+    assert query_lower_bound(size, tau) == result.asked <= group_learner_bound(size, tau)
+    exact = GroupLearner().learn(ExactOracle(CSQ(tau), family, size // 2), family)
+    assert (exact.number, exact.asked <= group_learner_bound(size, tau)) == (size // 2, True)
+    for learner, sure in (
+        (GroupLearner(), tau < 0.5),
+        (SignedGroupLearner(), 2 * exact_fraction("tolerance", tau) ** 2 < 1),
+    ):
+        adversary = MostPreservingAdversary(CSQ(tau), family)
+        found = learner.learn(adversary, family)
+        assert found.found == sure
+        assert not sure or adversary.survivors.tolist() == [found.number]
+        assert not sure or found.asked >= query_lower_bound(size, tau)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    cells,
+    st.sampled_from(ELIMINATORS),
+    st.sampled_from([ReferenceAdversary, MostPreservingAdversary]),
+)
+def test_right_secret_or_honest_refusal_against_every_adversary(cell, learner, kind):
+    dim, bits, tau = cell
+    family = ParityFamily(dim=dim, bits=bits)
+    adversary = kind(CSQ(tau), family)
+    oracle = Recorded(adversary)
+    result = learner.learn(oracle, family)
+    left = consistent(family, oracle.log, tau)
+    assert result.asked == len(oracle.log) == adversary.asked
+    assert left.tolist() == adversary.survivors.tolist()
+    assert result.survivors == len(left)
+    if result.found:
+        assert left.tolist() == [result.number]
+    else:
+        assert len(left) > 1
+        assert "left" in result.explanation or "consistent" in result.explanation
+    # what refusing is reserved for
+    if kind is ReferenceAdversary or tau < 0.5 or (tau < 0.7071 and learner == SignedGroupLearner()):
+        assert result.found
+    elif len(family.secrets) > 1 and tau > 0.7072:
+        assert not result.found
+
+
+@settings(max_examples=100, deadline=None)
+@given(cells, st.sampled_from(ELIMINATORS), st.data())
+def test_exact_answers_lead_to_the_target_within_the_bound(cell, learner, data):
+    dim, bits, tau = cell
+    family = ParityFamily(dim=dim, bits=bits)
+    number = data.draw(st.integers(0, len(family.secrets) - 1))
+    result = learner.learn(ExactOracle(CSQ(tau), family, number), family)
+    assert result.number == number
+    if learner == GroupLearner():
+        assert result.asked <= group_learner_bound(len(family.secrets), tau)
+    if learner == ScanLearner():
+        assert result.asked == min(number + 1, len(family.secrets) - 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cells, st.sampled_from(ELIMINATORS), st.integers(0, 2**32))
+def test_any_valid_replies_lead_to_the_target_or_a_refusal(cell, learner, seed):
+    dim, bits, tau = cell
+    family = ParityFamily(dim=dim, bits=bits)
+    rng = np.random.default_rng(seed)
+    number = int(rng.integers(len(family.secrets)))
+
+    class Wavering(ExactOracle):
+        def _reply(self, query):
+            return super()._reply(query) + tau * rng.choice([-1, -0.5, 0, 0.5, 1])
+
+    result = learner.learn(Wavering(CSQ(tau), family, number), family)
+    assert result.number in (number, None)
+    if tau < 0.5:
+        assert result.number == number
+
+
+def test_the_most_preserving_adversary_costs_positive_groups_their_size():
+    family = ParityFamily(dim=16, bits=3)
+    # 1/sqrt|A| > 2 tau: groups of 2 at tau = .3, after one group of 11 that settled nothing
+    result = GroupLearner().learn(MostPreservingAdversary(CSQ(0.3), family), family)
+    assert result.asked == 1 + math.ceil(454 / 2) + 1
+    assert result.survivors == 1
+
+
+@pytest.mark.parametrize(
+    ("dim", "bits", "construction"), [(12, 2, "B"), (12, 2, "D"), (12, 3, "D"), (16, 2, "D")]
+)
+def test_honest_scan_of_real_layers_takes_half_the_candidates_on_average(dim, bits, construction):
+    family = ParityFamily(dim=dim, bits=bits, construction=construction)
+    size, runs = len(family.secrets), 20
+    rng = np.random.default_rng(1000 * dim + bits)
+    counts = []
+    for run in range(runs):
+        number = int(rng.integers(size))
+        oracle = HonestOracle.for_instance(
+            CSQ(0.5), family.instance(number), batch=256, family=family, rng=run
+        )
+        result = ScanLearner(shuffled=True).learn(oracle, family, rng=rng)
+        assert result.number == number
+        assert result.examples == 256 * result.asked == oracle.examples_used
+        counts.append(result.asked)
+    assert abs(np.mean(counts) - (size + 1) / 2) <= 4 * math.sqrt((size**2 - 1) / (12 * runs))
+
+
+def test_a_reply_off_by_more_than_the_tolerance_is_noticed_or_at_least_not_hidden():
+    family = ParityFamily(dim=8, bits=2)
+    noisy = HonestOracle.for_instance(CSQ(0.1), family.instance(3), batch=5, family=family, rng=0)
+    result = ScanLearner().learn(noisy, family)
+    assert (result.number, result.survivors) == (None, 0)
+    assert "off by more than the tolerance" in result.explanation
+
+
+def test_scan_serves_families_that_are_not_orthogonal_and_groups_say_why_they_do_not():
+    bump = BumpFamily(dim=9, bits=4)
+    for number in (0, 17, 69):
+        assert ScanLearner().learn(ExactOracle(CSQ(0.2), bump, number), bump).number == number
+    for learner in (GroupLearner(), SignedGroupLearner()):
+        with pytest.raises(ValueError, match="not known to be orthonormal"):
+            learner.learn(ExactOracle(CSQ(0.2), bump, 0), bump)
+
+
+@pytest.mark.parametrize(
+    "learner", [ScanLearner(queries=7), GroupLearner(queries=7), SignedGroupLearner(queries=7)]
+)
+def test_a_budget_of_queries_is_kept(learner):
+    family = ParityFamily(dim=16, bits=3)
+    result = learner.learn(ReferenceAdversary(CSQ(0.5), family), family)
+    assert (result.asked, result.number) == (7, None)
+    assert "budget of 7" in result.explanation
+
+
+def test_only_the_queries_of_its_own_run_count():
+    family = ParityFamily(dim=6, bits=1)
+    oracle = ExactOracle(CSQ(0.3), family, 4)
+    oracle.query(GroupQuery.single(0))
+    first = ScanLearner().learn(oracle, family)
+    assert (first.asked, oracle.asked) == (4, 5)
+    assert str(first) == "scan, 4 queries: It is the only candidate consistent with all replies."
+    assert first.to_json()["secret"] == [5]
+
+
+@pytest.mark.parametrize(("dim", "bits"), [(4, 1), (5, 1), (6, 2)])
+def test_low_degree_finds_nothing_below_2l_plus_1_and_everything_there(dim, bits):
+    family = ParityFamily(dim=dim, bits=bits)
+    degree, number = 2 * bits + 1, len(family.secrets) // 2
+    below = LowDegreeLearner(degree=degree - 1)
+    nothing = below.learn(ExactOracle(CSQ(0.01), family, number), family)
+    assert nothing.number is None
+    assert nothing.asked == below.queries(2, dim) == 2 * sum(math.comb(2 * dim, r) for r in range(degree))
+    assert f"None of the {nothing.asked} coefficients" in nothing.explanation
+    found = LowDegreeLearner(degree=degree).learn(ExactOracle(CSQ(0.4), family, number), family)
+    assert found.number == number
+    assert found.asked == LowDegreeLearner(degree=degree).queries(2, dim) + 1
+    assert found.explanation.startswith(f"Coefficients were seen from degree {degree} on: ")
+    assert found.explanation.count("0.5 on") == 4  # +-1/2, two in each row
+    blind = LowDegreeLearner(degree=degree).learn(ExactOracle(CSQ(0.6), family, number), family)
+    assert blind.number is None
+
+
+@pytest.mark.parametrize("kind", [ReferenceAdversary, MostPreservingAdversary])
+@pytest.mark.parametrize("tau", [0.2, 0.45, 0.6])
+def test_low_degree_and_descent_name_only_what_the_replies_allow(kind, tau):
+    family = ParityFamily(dim=4, bits=1)
+    for learner in (LowDegreeLearner(degree=3), DescentLearner(heads=2, steps=20)):
+        adversary = kind(CSQ(tau), family)
+        result = learner.learn(adversary, family, rng=0)
+        assert result.asked == adversary.asked
+        if result.found:
+            assert adversary.survivors.tolist() == [result.number]
+
+
+def test_a_guess_is_named_only_if_its_reply_allows_no_other():
+    family = ParityFamily(dim=6, bits=2)
+    oracle = ExactOracle(CSQ(0.3), family, 4)
+    assert confirmed(Account("guess", oracle, family), oracle, family, 4, "Guess.").number == 4
+    wrong = confirmed(Account("guess", oracle, family), oracle, family, 5, "Guess.")
+    assert (wrong.number, wrong.asked, wrong.survivors) == (None, 1, 9)
+    doubtful = MostPreservingAdversary(CSQ(0.6), family)
+    assert confirmed(Account("guess", doubtful, family), doubtful, family, 4, "Guess.").number is None
+
+
+def test_low_degree_on_real_examples():
+    family = ParityFamily(dim=10, bits=1)
+    oracle = HonestOracle.for_instance(CSQ(0.25), family.instance(5), batch=2000, family=family, rng=0)
+    result = LowDegreeLearner(degree=3).learn(oracle, family, rng=1)
+    assert result.number == 5
+    # one batch for 64 coefficients, and one for the last question
+    assert result.examples == 2000 * (math.ceil((result.asked - 1) / 64) + 1)
+
+
+def test_derivatives_of_the_student_are_its_differences():
+    rng = np.random.default_rng(0)
+    m, d = 2, 3
+    parameters, x = rng.standard_normal(m * (d * d + d)), rng.standard_normal((5, 2, d))
+    slopes, step = _Student(parameters, m, d).slopes(x), 1e-6
+    for place in range(len(parameters)):
+        shift = step * np.eye(len(parameters))[place]
+        difference = _Student(parameters + shift, m, d)(x) - _Student(parameters - shift, m, d)(x)
+        np.testing.assert_allclose(slopes[..., place], difference / (2 * step), atol=1e-8)
+
+
+def test_descent_learns_one_bit_and_counts_every_coordinate_of_every_gradient():
+    family = ParityFamily(dim=5, bits=1)
+    learner = DescentLearner(heads=3)
+    result = learner.learn(ExactOracle(CSQ(0.01), family, 2), family, rng=0)
+    assert result.number == 2
+    assert learner.queries_per_step(5) == 90
+    assert (result.asked - 1) % 90 == 0
+    few = DescentLearner(heads=3, steps=2).learn(ExactOracle(CSQ(0.01), family, 2), family, rng=0)
+    assert (few.number, few.asked) == (None, 180)
+    assert "near no candidate" in few.explanation
+
+
+def test_derivatives_in_blocks_are_those_at_once(monkeypatch):
+    family = ParityFamily(dim=7, bits=1)  # more than 2^12 inputs, so that they are drawn
+    learner = DescentLearner(heads=1, steps=3, samples=50)
+    asked = []
+    for entries in (1 << 22, 7 * 2 * 56):
+        monkeypatch.setattr("sq.descent._AT_ONCE", entries)
+        monkeypatch.setattr("sq.oracles._AT_ONCE", entries)
+        oracle = HonestOracle.for_instance(CSQ(0.2), family.instance(0), batch=33, rng=0)
+        gradients = []
+        monkeypatch.setattr(oracle, "query_many", _recorded(oracle.query_many, gradients))
+        learner.learn(oracle, family, rng=0)
+        asked.append(gradients)
+    np.testing.assert_allclose(asked[0], asked[1], atol=1e-9)
+    assert np.abs(asked[0]).max() > 0.01
+
+
+def _recorded(call, replies):
+    def recorded(queries):
+        replies.append(call(queries))
+        return replies[-1]
+
+    return recorded
+
+
+def test_a_gradient_out_of_reach_is_refused_with_its_numbers_before_anything_is_asked():
+    family = ParityFamily(dim=200, bits=1)
+    oracle = HonestOracle.for_instance(CSQ(0.1), family.instance(0), batch=10, family=family, rng=0)
+    with pytest.raises(ValueError, match=r"4096 inputs x 2 rows x 160800 parameters = 1\.32e\+09"):
+        DescentLearner().learn(oracle, family, rng=0)
+    assert (oracle.asked, oracle.examples_used) == (0, 0)
+
+
+def test_descent_on_real_examples():
+    family = ParityFamily(dim=4, bits=1)
+    oracle = HonestOracle.for_instance(CSQ(0.2), family.instance(0), batch=1000, family=family, rng=0)
+    result = DescentLearner(steps=100).learn(oracle, family, rng=0)
+    assert result.number == 0
+    assert result.examples == 1000 * ((result.asked - 1) // 80 + 1)
+
+
+def test_the_nearest_candidate_is_the_one_of_least_mean_square_distance():
+    family = ParityFamily(dim=6, bits=2)
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 1.0], size=(300, 2, 6))
+    values = family.hidden(7, x) + 0.3 * rng.standard_normal((300, 2))
+    number, distance = nearest_candidate(values, x, family)
+    assert number == 7
+    assert distance == pytest.approx(np.mean(np.sum((family.hidden(7, x) - values) ** 2, axis=1)))
+
+
+class Entries(list):
+    """A matrix of means asked for at once, with the tolerance it needs."""
+
+    low, high, name = -1.0, 1.0, "token means"
+    tolerance = 0.02
+
+    def means(self, x, y):
+        return x[:, 0, : len(self)].mean(axis=0)
+
+
+def asks_for_all(oracle):
+    one = oracle.query(StatisticalQuery(lambda x, y: x[:, 0, 0]))
+    family = Entries(StatisticalQuery(lambda x, y, j=j: x[:, 0, j]) for j in range(3))
+    many = oracle.query_many(family)
+    family.tolerance = 0.5  # a later one that needs less
+    return one, many, oracle.query_many(family)
+
+
+@pytest.mark.parametrize("temper", ["exact", "honest", "reference", "preserving"])
+def test_a_learner_handed_in_is_answered_and_counted_by_every_oracle(temper):
+    family = ParityFamily(dim=4, bits=2)
+    model = STAT(0.1)
+    oracle = {
+        "exact": lambda: ExactOracle(model, family, 0),
+        "honest": lambda: HonestOracle.for_instance(model, family.instance(0), batch=4000, rng=0),
+        "reference": lambda: ReferenceAdversary(model, family),
+        "preserving": lambda: MostPreservingAdversary(model, family),
+    }[temper]()
+    result = run_by_queries(asks_for_all, oracle, name="means")
+    assert result.found
+    assert (result.asked, result.learner, result.least_tolerance) == (7, "means", 0.02)
+    assert result.examples == (12_000 if temper == "honest" else None)
+    one, *many = result.answer
+    assert abs(one) <= 0.1
+    assert np.abs(many).max() <= 0.1
+    assert "answer" not in result.to_json()
+
+
+def test_families_of_queries_of_the_six_phase_learner_are_answered_as_they_are():
+    layer, inputs = make_nice_layer(heads=2, dim=5, rng=0), BooleanInputs(3, 5)
+    asked = projection_sum_queries(5, 3, tolerance=0.05, label_bound=6.0)
+    oracle = HonestOracle(STAT(0.05), ExampleOracle(layer, inputs, rng=1), batch=3000)
+    result = run_by_queries(lambda oracle: (oracle.query_many(asked), oracle.query(asked[7])), oracle)
+    assert (result.asked, result.examples, result.least_tolerance) == (26, 6000, 0.05)
+    same = ExampleOracle(layer, inputs, rng=1)
+    many, one = result.answer
+    np.testing.assert_allclose(many, asked.means(*same.draw(3000)), atol=1e-15)
+    assert one == pytest.approx(asked[7](*same.draw(3000)).mean())
+
+
+def test_a_learner_handed_in_may_yield_its_queries():
+    def yields(oracle):
+        return oracle.query_many(StatisticalQuery(lambda x, y, j=j: x[:, 0, j]) for j in range(3))
+
+    result = run_by_queries(yields, ExactOracle(STAT(0.1), ParityFamily(dim=4, bits=2), 0))
+    assert (result.asked, result.answer.tolist()) == (3, [0.0, 0.0, 0.0])
+
+
+def test_a_learner_handed_in_that_gives_up_is_a_refusal_in_its_own_words():
+    def gives_up(oracle):
+        oracle.query(StatisticalQuery(lambda x, y: x[:, 0, 0]))
+        raise ArithmeticError("No gap was found.")
+
+    family = ParityFamily(dim=4, bits=2)
+    result = run_by_queries(gives_up, ExactOracle(STAT(0.1), family, 0))
+    assert (result.found, result.asked) == (False, 1)
+    assert result.explanation == "It gave up after 1 queries: No gap was found."
+    with pytest.raises(ZeroDivisionError):
+        run_by_queries(lambda oracle: 1 / 0, ExactOracle(STAT(0.1), family, 0), failures=())
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [*ELIMINATORS, LowDegreeLearner(degree=1), DescentLearner(heads=1, steps=1)],
+    ids=lambda one: type(one).__name__,
+)
+def test_every_learner_speaks_the_protocol_and_names_the_model_it_needs(learner):
+    family = ParityFamily(dim=4, bits=1)
+    assert isinstance(learner, SQLearner)
+    assert isinstance(learner.learn(ExactOracle(CSQ(0.3), family, 0), family, rng=0), SQResult)
+    for model in (STAT(0.3), VSTAT(10)):
+        with pytest.raises(ValueError, match=f"{type(model).__name__} queries: .*CSQ"):
+            learner.learn(ExactOracle(model, family, 0), family, rng=0)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [*ELIMINATORS, LowDegreeLearner(degree=1), DescentLearner(heads=1, steps=1)],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_family_that_is_not_the_oracles_is_refused_by_every_learner(learner):
+    family = ParityFamily(dim=8, bits=2)
+    instance = family.instance(3)
+    others = [
+        ParityFamily(dim=6, bits=2),
+        ParityFamily(dim=8, bits=5),  # as many secrets
+        TokenParityFamily(dim=8, bits=2, tokens=3),
+    ]
+    for oracle in (
+        ExactOracle(CSQ(0.1), family, 3),
+        ReferenceAdversary(CSQ(0.1), family),
+        MostPreservingAdversary(CSQ(0.1), family),
+        HonestOracle.for_instance(CSQ(0.1), instance, batch=9, family=family, rng=0),
+    ):
+        for other in others:
+            with pytest.raises(ValueError, match=r"'parity' of 21 secrets, \{1 2\} to \{6 7\}, in 2"):
+                learner.learn(oracle, other, rng=0)
+        assert oracle.asked == 0
+
+
+def test_the_same_family_made_again_or_unknown_to_the_oracle_is_served():
+    family = ParityFamily(dim=8, bits=2)
+    again = ParityFamily(dim=8, bits=2, construction="B")  # other heads, the same hidden parts
+    oracle = ExactOracle(CSQ(0.1), family, 3)
+    assert oracle.family is family
+    assert GroupLearner().learn(oracle, again).number == 3
+    unknown = Recorded(ExactOracle(CSQ(0.1), family, 3))
+    assert unknown.family is None
+    assert GroupLearner().learn(unknown, family).number == 3
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: ScanLearner(queries=0), "queries is 0"),
+        (lambda: GroupLearner(queries=-1), "queries is -1"),
+        (lambda: SignedGroupLearner(queries=1.5), "queries is 1.5"),
+        (lambda: LowDegreeLearner(degree=-1), "degree is -1"),
+        (lambda: DescentLearner(heads=0), "heads is 0"),
+        (lambda: DescentLearner(rate=0.0), "rate is 0"),
+        (lambda: group_learner_bound(9, 1.0), "tolerance is 1"),
+    ],
+)
+def test_bad_hyper_parameters_are_refused_in_a_sentence(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

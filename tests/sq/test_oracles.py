@@ -1,0 +1,436 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention import BooleanInputs, ExampleOracle
+from lower import all_sign_matrices, eliminated_per_query
+from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
+from sq.candidates import Candidates
+from sq.enumerated_answers import EnumeratedAnswers
+from sq.group_answers import Answers, GroupAnswers
+from sq.hidden_part import HiddenPart
+from sq.models import CSQ, STAT, VSTAT
+from sq.oracles import ExactOracle, HonestOracle
+from sq.parities import ParityFamily
+from sq.profiles import BumpFamily
+from sq.queries import CorrelationalQueries, CorrelationalQuery, GroupQuery, StatisticalQuery
+
+ADVERSARIES = [ReferenceAdversary, MostPreservingAdversary]
+SMALL = ParityFamily(dim=4, bits=2)
+BUMP = BumpFamily(dim=6, bits=4)
+
+
+def as_function(family, query):
+    """The same query as a plain function, for which the oracle knows no closed form."""
+    return CorrelationalQuery(
+        lambda x: sum(w * family.hidden(int(s), x) for s, w in zip(query.numbers, query.weights, strict=True))
+    )
+
+
+def random_group(rng, size, most=4):
+    numbers = rng.choice(size, size=rng.integers(1, min(most, size) + 1), replace=False)
+    weights = rng.standard_normal(len(numbers))
+    return GroupQuery(numbers, weights / np.linalg.norm(weights))
+
+
+def random_function(rng, bounded):
+    """A statistical query on two entries of the tokens and one of the labels."""
+    coefficients = rng.uniform(-1, 1, size=5)
+    coefficients /= np.abs(coefficients).sum()
+    places = [tuple(rng.integers([2, 4])) for _ in range(3)]
+
+    def function(x, y):
+        a, b, sign = x[:, *places[0]], x[:, *places[1]], np.sign(np.round(y[:, places[2][0], 0], 9))
+        parts = [np.ones(len(x)), a, a * b, sign, sign * a * b * x[:, 1, 2]]
+        value = sum(c * part for c, part in zip(coefficients, parts, strict=True))
+        return (value + 1) / 2 if bounded else value
+
+    return StatisticalQuery(function, low=0.0 if bounded else -1.0)
+
+
+def candidate_means(family, query):
+    """By the definition: all inputs, labels of the heads."""
+    x = all_sign_matrices(family.tokens, family.dim)
+    return np.array([query(x, family.instance(s).layer(x)).mean() for s in range(len(family.secrets))])
+
+
+def test_exact_answers_to_groups_agree_with_enumeration():
+    rng = np.random.default_rng(0)
+    for family in (SMALL, BUMP):
+        for number in range(3):
+            oracle = ExactOracle(CSQ(0.3), family, number)
+            for _ in range(4):
+                query = random_group(rng, len(family.secrets))
+                if not family.orthonormal:
+                    query = GroupQuery(query.numbers, query.weights / 2)
+                assert oracle.query(query) == pytest.approx(
+                    oracle.query(as_function(family, query)), abs=1e-12
+                )
+
+
+def test_exact_statistical_answers_are_those_of_the_real_layer():
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        query = random_function(rng, bounded=False)
+        means = candidate_means(SMALL, query)
+        replies = [ExactOracle(STAT(0.3), SMALL, s).query(query) for s in range(len(SMALL.secrets))]
+        np.testing.assert_allclose(replies, means, atol=1e-12)
+
+
+def test_hidden_part_is_what_is_left_of_the_labels():
+    x = all_sign_matrices(2, BUMP.dim)
+    for number in (0, 3):
+        instance = BUMP.instance(number, direction=np.arange(1.0, 7.0))
+        part = HiddenPart.of(instance)
+        assert part.scale != 1
+        np.testing.assert_allclose(part.of_labels(x, instance.layer(x)), BUMP.hidden(number, x), atol=1e-12)
+        np.testing.assert_allclose(part.labels(x, BUMP.hidden(number, x)), instance.layer(x), atol=1e-12)
+
+
+def test_every_scalar_query_counts_one_and_a_vector_counts_its_coordinates():
+    group, plain = GroupQuery.single(0), CorrelationalQuery(lambda x: x[..., 0] / 2)
+    vector = CorrelationalQueries(lambda x: x[..., :3] / 2, size=3)
+    instance = SMALL.instance(0)
+    for oracle in (
+        ExactOracle(CSQ(0.3), SMALL, 0),
+        HonestOracle.for_instance(CSQ(0.3), instance, batch=100, family=SMALL, rng=0),
+        ReferenceAdversary(CSQ(0.3), SMALL),
+        MostPreservingAdversary(CSQ(0.3), SMALL),
+    ):
+        oracle.query(group)
+        assert oracle.asked == 1
+        assert oracle.query_many([group, plain]).shape == (2,)
+        assert oracle.asked == 3
+        assert oracle.query_many(vector).shape == (3,)
+        assert oracle.asked == 6
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_vector_of_another_length_than_it_declares_is_refused_by_every_oracle(size):
+    vector = CorrelationalQueries(lambda x: x[..., :3] / 2, size=size)
+    for oracle in make_oracles(CSQ(0.3)):
+        with pytest.raises(ValueError, match=rf"2, 3\) .* 2, {size}\) is needed"):
+            oracle.query_many(vector)
+        assert (oracle.asked, oracle.examples_used in (0, None)) == (0, True)
+
+
+def test_what_yields_queries_is_asked_as_a_list_of_them():
+    for oracle in make_oracles(CSQ(0.3)):
+        assert oracle.query_many(GroupQuery.single(number) for number in range(3)).shape == (3,)
+        assert oracle.asked == 3
+
+
+def test_values_of_few_bits_are_squared_as_the_numbers_they_are():
+    def sixteenfold(x):
+        return (16 * SMALL.hidden(0, x)).astype(np.int8)
+
+    for oracle in make_oracles(CSQ(0.3)):
+        with pytest.raises(ValueError, match="has norm 16"):
+            oracle.query(CorrelationalQuery(sixteenfold))
+        assert oracle.asked == 0
+        # and a query of small integers is answered as one of floats
+        reply = oracle.query(CorrelationalQuery(lambda x: SMALL.hidden(0, x).astype(np.int8)))
+        assert abs(reply) <= 1.2
+
+
+@pytest.mark.parametrize("dim", [4, 9])
+def test_a_norm_of_exactly_one_passes_whatever_the_batch(dim):
+    family = ParityFamily(dim=dim, bits=2)
+    for seed in range(20):
+        oracle = HonestOracle.for_instance(CSQ(0.3), family.instance(0), batch=1, rng=seed)
+        oracle.query(CorrelationalQuery(lambda x: family.hidden(0, x)))
+        oracle.query_many(CorrelationalQueries(lambda x: family.hidden(0, x)[..., None], size=1))
+        with pytest.raises(ValueError, match="has norm"):
+            oracle.query(CorrelationalQuery(lambda x: 1.1 * family.hidden(0, x)))
+        assert (oracle.asked, oracle.examples_used) == (2, 2)
+
+
+def test_no_norm_that_rounding_allows_rules_out_more_than_the_cap():
+    # 4 > M* = 3 targets of correlation above 1/2 would be ruled out by a norm of 1 + 8e-10
+    family = ParityFamily(dim=8, bits=2)
+    for weights in (np.full(4, 0.5 + 2e-10), np.full(4, 0.5), np.array([0.5, -0.5, 0.5 + 3e-10, 0.5])):
+        for asked in (lambda query: query, lambda query: as_function(family, query)):
+            oracle = ReferenceAdversary(CSQ(0.5), family)
+            assert oracle.query(asked(GroupQuery(np.arange(4), weights))) == 0.0
+            assert 21 - len(oracle.survivors) <= eliminated_per_query(0.5)
+
+
+def test_an_honest_oracle_draws_one_batch_a_call():
+    query = StatisticalQuery(lambda x, y: x[:, 0, 0])
+    oracle = HonestOracle(
+        STAT(0.1), ExampleOracle(SMALL.instance(0).layer, BooleanInputs(2, 4), rng=0), batch=70
+    )
+    first = oracle.query(query)
+    assert (oracle.asked, oracle.examples_used, oracle.batch) == (1, 70, 70)
+    assert oracle.query(query) != first  # fresh examples
+    oracle.query_many([query] * 5)
+    assert (oracle.asked, oracle.examples_used) == (7, 210)
+
+
+def test_honest_answers_are_within_hoeffding_of_the_exact_ones():
+    rng = np.random.default_rng(2)
+    model = STAT(0.1)
+    honest = HonestOracle.for_instance(model, SMALL.instance(2), batch=4000, rng=3)
+    exact = ExactOracle(model, SMALL, 2)
+    queries = [random_function(rng, bounded=False) for _ in range(20)]
+    # 20 replies miss with probability 20 * 2 exp(-4000 * .12^2 / 2) = 1e-11
+    assert np.abs(honest.query_many(queries) - exact.query_many(queries)).max() < 0.12
+
+
+def test_honest_correlations_estimate_the_closed_form_and_vectors_share_a_batch():
+    honest = HonestOracle.for_instance(CSQ(0.3), BUMP.instance(1), batch=20_000, family=BUMP, rng=4)
+    exact = ExactOracle(CSQ(0.3), BUMP, 1)
+    groups = [GroupQuery.single(s) for s in range(4)]
+    np.testing.assert_allclose(honest.query_many(groups), exact.query_many(groups), atol=0.07)
+    vector = CorrelationalQueries(lambda x: np.stack([BUMP.hidden(1, x), BUMP.hidden(2, x)], axis=-1), size=2)
+    replies = honest.query_many(vector)
+    np.testing.assert_allclose(replies, exact.query_many(vector), atol=0.07)
+    np.testing.assert_allclose(exact.query_many(vector), exact.query_many(list(vector)), atol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(ADVERSARIES),
+    st.sampled_from([0.05, 0.1, 0.3, 0.5, 0.7, 0.9]),
+    st.integers(0, 2**32),
+    st.booleans(),
+)
+def test_correlational_replies_stay_valid_for_exactly_the_survivors(adversary, tau, seed, orthonormal):
+    family = ParityFamily(dim=8, bits=3) if orthonormal else BUMP
+    rng = np.random.default_rng(seed)
+    oracle = adversary(CSQ(tau), family)
+    size = len(family.secrets)
+    valid = np.ones(size, dtype=bool)
+    for _ in range(12):
+        query = random_group(rng, size, most=8)
+        if not orthonormal:
+            query = GroupQuery(query.numbers, query.weights / np.sqrt(len(query.weights)))
+        rows = np.array([family.correlations(int(s)) for s in query.numbers])
+        values = query.weights @ rows
+        reply = oracle.query(query)
+        valid &= np.abs(values - reply) <= tau + 1e-12
+        assert oracle.survivors.tolist() == np.flatnonzero(valid).tolist()
+        assert len(oracle.survivors) >= 1
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from(ADVERSARIES),
+    st.sampled_from([STAT(0.05), STAT(0.3), VSTAT(5), VSTAT(60)]),
+    st.integers(0, 2**32),
+)
+def test_statistical_replies_stay_valid_for_exactly_the_survivors(adversary, model, seed):
+    rng = np.random.default_rng(seed)
+    oracle = adversary(model, SMALL)
+    valid = np.ones(len(SMALL.secrets), dtype=bool)
+    queries = [random_function(rng, bounded=isinstance(model, VSTAT)) for _ in range(4)]
+    queries += [
+        StatisticalQuery(
+            lambda x, y, s=s: (1 + np.round(np.sum(y[..., 0] * SMALL.hidden(s, x), axis=1) / 20, 9)) / 2,
+            low=0.0,
+        )
+        for s in range(3)
+    ]
+    replies = [oracle.query(query) for query in queries[:3]]
+    replies += oracle.query_many(queries[3:]).tolist()
+    for query, reply in zip(queries, replies, strict=True):
+        values = candidate_means(SMALL, query)
+        valid &= np.abs(values - reply) <= model.errors(values) + 1e-11
+    assert oracle.survivors.tolist() == np.flatnonzero(valid).tolist()
+    assert len(oracle.survivors) >= 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(0.05, 0.95), st.integers(0, 2**32))
+def test_no_correlational_query_eliminates_more_than_its_cap_from_the_reference_adversary(tau, seed):
+    rng = np.random.default_rng(seed)
+    family = ParityFamily(dim=9, bits=4)
+    oracle = ReferenceAdversary(CSQ(tau), family)
+    left = len(family.secrets)
+    for _ in range(6):
+        most = int(rng.integers(1, 2 * eliminated_per_query(tau) + 2))
+        numbers = rng.choice(len(family.secrets), size=min(most, len(family.secrets)), replace=False)
+        if np.isin(oracle.survivors, numbers).all():
+            break  # then the reference value may be valid for nobody
+        oracle.query(GroupQuery.signed(np.sort(numbers)))
+        now = len(oracle.survivors)
+        assert left - now <= eliminated_per_query(tau)
+        left = now
+
+
+def test_the_reference_adversary_keeps_to_the_reference_until_nobody_allows_it():
+    family = ParityFamily(dim=4, bits=1)
+    oracle = ReferenceAdversary(CSQ(0.4), family)
+    assert oracle.query(GroupQuery.signed(np.array([0, 1]))) == 0.0
+    assert oracle.survivors.tolist() == [2]
+    # |h| = 1 on the only survivor: the valid value nearest to 0
+    assert oracle.query(GroupQuery.single(2)) == pytest.approx(0.6)
+    oracle = ReferenceAdversary(CSQ(0.4), family)
+    weights = np.array([-0.5, 0.7, 0.5])
+    assert oracle.query(GroupQuery(np.arange(3), weights)) == pytest.approx(-0.1)  # the lowest of the nearest
+    assert oracle.survivors.tolist() == [0]
+
+
+def test_the_reference_of_statistical_queries_has_a_uniform_sign_on_the_gate():
+    answers = EnumeratedAnswers(SMALL)
+    x = answers.x
+    gate = (x[:, 0, 0] != x[:, 1, 0]).astype(float)
+    sign = StatisticalQuery(lambda x, y: np.sign(np.round(answers.part.of_labels(x, y)[:, 0], 9)))
+    size = StatisticalQuery(lambda x, y: np.abs(np.round(answers.part.of_labels(x, y)[:, 0], 9)))
+    np.testing.assert_allclose(answers.reference([sign, size]), [0.0, gate.mean()], atol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([CSQ(0.2), STAT(0.07), VSTAT(7), VSTAT(90)]))
+def test_the_most_preserving_reply_keeps_as_many_as_any_reply(seed, model):
+    rng = np.random.default_rng(seed)
+    oracle = MostPreservingAdversary(CSQ(0.2), SMALL)
+    oracle._model = model
+    values = np.round(rng.uniform(model.low, model.high, size=rng.integers(1, 9)), 2)
+    many = int(rng.integers(0, 4))
+    reply = oracle._choose(
+        np.arange(len(values)), values, many, 0.0, Answers(np.arange(len(values)), values, 0.25)
+    )
+
+    def kept(reply):
+        return model.allows(values, reply).sum() + many * model.allows(np.array([0.25]), reply)[0]
+
+    ends = np.append(values, 0.25)
+    grid = np.concatenate([ends, ends - model.errors(ends), ends + model.errors(ends)])
+    assert kept(reply) == max(kept(one) for one in grid)
+
+
+def test_positive_groups_of_largest_size_leave_everyone_in():
+    family = ParityFamily(dim=16, bits=3)
+    oracle = MostPreservingAdversary(CSQ(0.3), family)
+    oracle.query(GroupQuery.signed(np.arange(11)))
+    assert len(oracle.survivors) == 455
+    reply = oracle.query(GroupQuery.signed(np.arange(6), np.arange(6, 11)))
+    assert len(oracle.survivors) == 450
+    # the middle of what is within .3 of 0 and of 1/sqrt 11
+    assert reply == pytest.approx(1 / (2 * np.sqrt(11)), abs=1e-9)
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_a_vector_query_is_answered_as_its_coordinates_in_turn(adversary):
+    def functions(x):
+        return np.stack([SMALL.hidden(s, x) for s in range(3)], axis=-1)
+
+    together, in_turn = adversary(CSQ(0.6), SMALL), adversary(CSQ(0.6), SMALL)
+    vector = CorrelationalQueries(functions, size=3)
+    replies = together.query_many(vector)
+    np.testing.assert_allclose(replies, [in_turn.query(one) for one in vector], atol=1e-12)
+    assert together.survivors.tolist() == in_turn.survivors.tolist()
+
+
+def test_candidates_keep_count_whether_answers_are_listed_or_not():
+    listed, full = Candidates(20, STAT(0.5)), Candidates(20, STAT(0.5))
+    rng = np.random.default_rng(5)
+    for round in range(10):
+        numbers = np.sort(rng.choice(20, size=4, replace=False))
+        values = rng.uniform(-1, 1, size=4)
+        every = np.full(20, 0.1)
+        every[numbers] = values
+        # the last reply rules out all that are not listed
+        reply = 0.65 if round == 9 else float(rng.uniform(-0.4, 0.6))
+        out = listed.update(Answers(numbers, values, 0.1), reply)
+        assert out == full.update(Answers(None, every), reply)
+        assert listed.numbers.tolist() == full.numbers.tolist()
+        assert len(listed) == len(full) == len(full.numbers)
+        assert listed.first(3).tolist() == full.numbers[:3].tolist()
+
+
+def test_norms_of_groups_follow_the_gram_matrix():
+    assert SMALL.orthonormal
+    assert not BUMP.orthonormal
+    row = BUMP.correlations(0)
+    other = int(np.argmax(np.where(np.arange(len(row)) == 0, -1, row)))
+    assert row[other] > 0
+    weights = np.full(2, np.sqrt(1 / (2 + 2 * row[other])))
+    answers = GroupAnswers(BUMP)(GroupQuery(np.array([0, other]), weights))
+    assert answers.values[0] == pytest.approx(weights[0] * (1 + row[other]))
+    with pytest.raises(ValueError, match="has norm"):
+        GroupAnswers(BUMP)(GroupQuery(np.array([0, other]), weights * 1.001))
+
+
+def make_oracles(model):
+    instance = SMALL.instance(0)
+    return [
+        ExactOracle(model, SMALL, 0),
+        HonestOracle.for_instance(model, instance, batch=500, family=SMALL, rng=0),
+        ReferenceAdversary(model, SMALL),
+        MostPreservingAdversary(model, SMALL),
+    ]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("model", "query", "words"),
+    [
+        (CSQ(0.3), GroupQuery(np.array([0, 1]), np.array([1.0, 1.0])), "has norm 1.41421"),
+        (CSQ(0.3), GroupQuery.single(3), "names target 3: there are 3"),
+        (CSQ(0.3), CorrelationalQuery(lambda x: x[..., 0], name="entry"), "The entry has norm 1.41421"),
+        (CSQ(0.3), CorrelationalQuery(lambda x: x[:, 0, 0]), "gave values of shape"),
+        (CSQ(0.3), StatisticalQuery(lambda x, y: x[:, 0, 0]), "is a StatisticalQuery: a correlational"),
+        (CSQ(0.3), lambda x: x[..., 0] / 2, "is a function"),
+        (STAT(0.3), GroupQuery.single(0), "low and high"),
+        (STAT(0.3), lambda x, y: x[:, 0, 0], "low and high"),
+        (STAT(0.3), StatisticalQuery(lambda x, y: x[:, 0, 0], high=2.0), r"declares the range \[-1, 2\]"),
+        (
+            STAT(0.3),
+            StatisticalQuery(lambda x, y: 2 * x[:, 0, 0]),
+            r"value -?2: its declared range is \[-1, 1\]",
+        ),
+        (STAT(0.3), StatisticalQuery(lambda x, y: x[:, 0, 0], low=0.0), r"value -1: .* is \[0, 1\]"),
+        (STAT(0.3), StatisticalQuery(lambda x, y: x[:, :, 0]), "gave values of shape"),
+        (STAT(0.3), StatisticalQuery(lambda x, y: np.nan * x[:, 0, 0]), "value nan"),
+        (VSTAT(9), StatisticalQuery(lambda x, y: x[:, 0, 0]), r"values in \[0, 1\]"),
+    ],
+)
+def test_bad_queries_are_refused_by_every_oracle_and_leave_no_trace(model, query, words):
+    for oracle in make_oracles(model):
+        with pytest.raises(ValueError, match=words):
+            oracle.query(query)
+        with pytest.raises(ValueError, match=words):
+            oracle.query_many([query])
+        assert oracle.asked == 0
+        if hasattr(oracle, "survivors"):
+            assert len(oracle.survivors) == 3
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: ExactOracle(CSQ(0.3), SMALL, 3), "number is 3: there are 3"),
+        (lambda: ExactOracle(0.1, SMALL, 0), r"model is 0.1: CSQ\(tau\)"),
+        (lambda: ReferenceAdversary("CSQ", SMALL), "model is 'CSQ'"),
+        (lambda: HonestOracle.for_instance(CSQ, SMALL.instance(0), batch=5), "model is <class"),
+        (lambda: ExactOracle(CSQ(0.3), SMALL, 0).query_many(GroupQuery.single(0)), "ask a single one by"),
+        (lambda: ExactOracle(CSQ(0.3), SMALL, 0).query_many(5), "queries are a int"),
+        (
+            lambda: HonestOracle.for_instance(CSQ(0.3), SMALL.instance(0), batch=0),
+            "batch is 0",
+        ),
+        (
+            lambda: HonestOracle.for_instance(CSQ(0.3), SMALL.instance(0), batch=9).query(
+                GroupQuery.single(0)
+            ),
+            "give the oracle the family",
+        ),
+        (
+            lambda: HonestOracle(
+                CSQ(0.3), ExampleOracle(SMALL.instance(0).layer, BooleanInputs(2, 4)), batch=9
+            ).query(GroupQuery.single(0)),
+            "HiddenPart.of",
+        ),
+        (lambda: EnumeratedAnswers(ParityFamily(dim=9, bits=2)), "2 x 9 = 18 entries"),
+        (lambda: HiddenPart(SMALL.instance(0).known, np.full(4, 0.7)), "norm 1.4"),
+        (lambda: HiddenPart(SMALL.instance(0).known, np.eye(4)[0], 0.0), "scale is 0"),
+    ],
+)
+def test_bad_arguments_are_refused_in_a_sentence(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
