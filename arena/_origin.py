@@ -1,5 +1,6 @@
 """Where a target is from: what its file keeps of that, and the sentence that tells it."""
 
+import dataclasses
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
@@ -15,6 +16,7 @@ __all__ = [
     "describe_inputs",
     "how_made",
     "made_by",
+    "made_of_family",
     "made_of_import",
 ]
 
@@ -26,6 +28,29 @@ def made_by(generator: str, parameters: Mapping[str, Any], seed: int) -> dict[st
     """What is kept of a target that was generated here."""
     made = {"generator": generator, "parameters": dict(parameters), "seed": seed}
     return made | {"version": version("attention-bounds"), "numpy": np.__version__}
+
+
+def made_of_family(generator: str, family: Any, number: int | None, seed: int) -> dict[str, Any]:
+    """What is kept of a target of a family: the family's options, and its number or the seed that drew it."""
+    made = made_by(generator, _options(family), seed)
+    if number is not None:
+        made["parameters"]["number"] = int(number)
+        del made["seed"]
+    return made
+
+
+def _options(family: Any) -> dict[str, Any]:
+    """The fields of a family that are plain values; those of a family it is built on beside them."""
+    said: dict[str, Any] = {}
+    for field in dataclasses.fields(family) if dataclasses.is_dataclass(family) else ():
+        value = getattr(family, field.name)
+        if dataclasses.is_dataclass(value):
+            said |= {field.name: getattr(value, "name", type(value).__name__), **_options(value)}
+        elif isinstance(value, bool | int | float | str):
+            said[field.name] = value
+        elif isinstance(value, tuple) and all(isinstance(one, int | float) for one in value):
+            said[field.name] = list(value)
+    return said
 
 
 def made_of_import(imported: ImportedLayer) -> dict[str, Any]:

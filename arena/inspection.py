@@ -16,9 +16,11 @@ from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
 from lower import Certificate, HardInstance
 from lwe import LWRVerification, verify_lwr_instance
-from sq import ParityVerification, verify_parity_instance
+from sq import InstanceVerification, ParityVerification, verify_instance
 
-__all__ = ["Inspection", "inspect"]
+__all__ = ["Inspection", "Verification", "inspect"]
+
+Verification = ParityVerification | InstanceVerification | LWRVerification
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Inspection:
         The non-degeneracy conditions, measured.
     certificate : Certificate or None
         Why a hard instance is hard; None for other layers.
-    verification : ParityVerification, LWRVerification or None
+    verification : ParityVerification, InstanceVerification, LWRVerification or None
         A hard instance held against its definition; None where that was not asked for.
     realisation_error : float or None
         The proved bound on a hard instance's distance from its ideal target.
@@ -48,7 +50,7 @@ class Inspection:
     record: TargetRecord | None
     conditions: ConditionReport
     certificate: Certificate | None
-    verification: ParityVerification | LWRVerification | None
+    verification: Verification | None
     realisation_error: float | None
     made: dict[str, Any]
     ranks: dict[str, tuple[int, ...]] | None
@@ -190,10 +192,10 @@ def inspect(
     )
 
 
-def _verification(instance: HardInstance | None) -> ParityVerification | LWRVerification:
+def _verification(instance: HardInstance | None) -> Verification:
     if instance is None:
         raise ValueError("Only a hard instance can be verified: a layer is what its numbers say.")
-    return (verify_lwr_instance if instance.family == "lwr" else verify_parity_instance)(instance, rng=0)
+    return (verify_lwr_instance if instance.family == "lwr" else verify_instance)(instance, rng=0)
 
 
 def _measure_ranks(layer: AttentionLayer) -> dict[str, tuple[int, ...]]:

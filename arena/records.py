@@ -17,7 +17,18 @@ from arena._fields import (
 
 __all__ = ["STATUSES", "Cell", "LearnerRecord", "TargetRecord", "TracePoint"]
 
-_KINDS = ("nice", "parity", "lwr", "file")
+_HARD = (
+    "parity",
+    "pair",
+    "bump",
+    "two-slope",
+    "designed-steps",
+    "centre-threshold",
+    "token-parity",
+    "hidden-gate",
+    "lwr",
+)
+_KINDS = ("nice", *_HARD, "file")
 STATUSES = ("done", "not applicable", "failed", "timed out")
 
 
@@ -29,8 +40,8 @@ class TargetRecord:
     ----------
     name, title : str
         A short unique name, and how a person would call it.
-    kind : {"nice", "parity", "lwr", "file"}
-        The family.
+    kind : str
+        The family: "nice", "parity" or another of the hard ones, "lwr", or "file" for what was given.
     heads, tokens, dim : int
         The numbers m of heads, k of tokens and d of coordinates.
     inputs : dict

@@ -279,7 +279,9 @@ def _known_part(target: Target, effort: Effort) -> Learner:
 
 def _elimination(target: Target, effort: Effort) -> Learner:
     if target.instance is None or target.record.kind != "parity":
-        raise DoesNotApplyError("Gaussian elimination is an attack on hidden parities only.")
+        raise DoesNotApplyError(
+            "Gaussian elimination is an attack on hidden parities only: of two tokens, behind a gate that is known."
+        )
     return ParityElimination.for_instance(target.instance)
 
 

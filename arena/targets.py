@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from arena._origin import FROM_ARRAYS, how_made, made_by, made_of_import
+from arena._origin import FROM_ARRAYS, how_made, made_by, made_of_family, made_of_import
 from arena._phrases import plural
 from arena.results import TargetRecord
 from attention import (
@@ -31,12 +31,13 @@ from attention.files import StoredLayer, load_layer, save_layer
 from attention.inputs import Rng
 from lower import HardInstance, load_instance, save_instance
 from lwe import make_lwr_instance
-from sq import Construction, make_parity_instance
+from sq import Construction, TargetFamily, make_parity_instance
 
 __all__ = [
     "INPUTS",
     "Target",
     "checkpoint_target",
+    "family_target",
     "instance_target",
     "layer_target",
     "load_target",
@@ -52,7 +53,30 @@ INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInput
 """The token distributions that a name alone describes."""
 
 _INPUT_TITLES = {"gaussian": "Gaussian", "constant-coordinate": "a constant coordinate"}
-_KINDS = {"sq-parity": "parity", "lwr": "lwr"}
+_KINDS = {
+    "sq-parity": "parity",
+    "sq-pair": "pair",
+    "sq-bump": "bump",
+    "sq-two-slope": "two-slope",
+    "sq-designed-steps": "designed-steps",
+    "sq-centre-threshold": "centre-threshold",
+    "sq-token-parity": "token-parity",
+    "sq-hidden-gate-parity": "hidden-gate",
+    "sq-hidden-gate-two-slope": "hidden-gate",
+    "lwr": "lwr",
+}
+_HARD_TITLES = {
+    "sq-parity": "Parity of {bits}, {heads}",
+    "sq-pair": "Pair of coordinates, {heads}",
+    "sq-bump": "Bump at {at} of {bits}, {heads}",
+    "sq-two-slope": "Two slopes, {bits}, {heads}",
+    "sq-designed-steps": "Designed steps, {bits}, {heads}",
+    "sq-centre-threshold": "Centre thresholds, {bits}, {heads}",
+    "sq-token-parity": "Parity of each token, {bits}, {heads}, {tokens}",
+    "sq-hidden-gate-parity": "Hidden gate, parity of {bits}, {heads}",
+    "sq-hidden-gate-two-slope": "Hidden gate, two slopes, {bits}, {heads}",
+    "lwr": "Rounding, n = {secret_dim}, q = {modulus}, p = {levels}",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,13 +157,51 @@ def parity_target(
     heads: int | None = None,
     bits: int | None = None,
     construction: Construction = "D",
+    beta: float | None = None,
     seed: int = 0,
     name: str = "",
 ) -> Target:
     """A hidden parity realised by heads, as made by `sq.make_parity_instance`."""
-    instance = make_parity_instance(dim=dim, heads=heads, bits=bits, construction=construction, rng=seed)
+    instance = make_parity_instance(
+        dim=dim, heads=heads, bits=bits, construction=construction, beta=beta, rng=seed
+    )
     made = made_by("sq-parity", dict(instance.parameters), seed)
     return instance_target(name or f"sq-parity-{instance.layer.heads}-{dim}", instance, made)
+
+
+def family_target(
+    family: TargetFamily, number: int | None = None, *, seed: int = 0, name: str = ""
+) -> Target:
+    """A target of a hard family, as made by its `instance`.
+
+    Parameters
+    ----------
+    family : sq.TargetFamily
+        The family, such as `sq.BumpFamily(dim=32, bits=8)`.
+    number : int, optional
+        Which of its secrets; drawn with the seed when left out.
+    seed : int
+        The seed of that draw.
+    name : str
+        The unique name; made of family, heads and dimension if empty.
+
+    Raises
+    ------
+    ValueError
+        If the family has no such number.
+
+    Examples
+    --------
+    >>> from sq import BumpFamily
+    >>> target = family_target(BumpFamily(dim=20, bits=8), seed=1)
+    >>> target.name, target.record.title
+    ('sq-bump-2-20', 'Bump at 4 of 8 bits, 2 heads')
+    """
+    instance = family.instance(number, rng=seed)
+    made = made_of_family(instance.family, family, number, seed)
+    return instance_target(
+        name or f"{instance.family}-{instance.layer.heads}-{instance.layer.dim}", instance, made
+    )
 
 
 def lwr_target(
@@ -411,9 +473,9 @@ def _inputs_named(name: str, k: int | None, d: int, *, constant: bool = False) -
 
 def _hard_title(instance: HardInstance) -> str:
     heads, parameters = plural(instance.layer.heads, "head"), instance.parameters
-    if _KINDS.get(instance.family) == "parity":
-        return f"Parity of {plural(parameters.get('bits', 0), 'bit')}, {heads}"
-    if _KINDS.get(instance.family) == "lwr":
-        n, q, p = (parameters.get(name, "?") for name in ("secret_dim", "modulus", "levels"))
-        return f"Rounding, n = {n}, q = {q}, p = {p}"
-    return f"{instance.family}, {heads}"
+    words = {name: parameters.get(name, "?") for name in ("at", "secret_dim", "modulus", "levels")}
+    words |= {"heads": heads, "tokens": plural(instance.inputs.k, "token")}
+    words["bits"] = plural(parameters.get("bits", 0), "bit")
+    if instance.family not in _HARD_TITLES:
+        return f"{instance.family}, {heads}"
+    return _HARD_TITLES[instance.family].format(**words)

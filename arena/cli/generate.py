@@ -5,15 +5,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from arena.cli.console import JsonOption, SeedOption, print_json, require_writable, say, target_json
-from arena.targets import (
-    Target,
-    checkpoint_target,
-    lwr_target,
-    nice_target,
-    parity_target,
-    save_target,
-)
+from arena.cli.console import JsonOption, SeedOption, require_writable, say
+from arena.cli.generate_families import FAMILY_COMMANDS
+from arena.cli.written import OutOption, write_target
+from arena.targets import checkpoint_target, lwr_target, nice_target, parity_target
 from attention.conversion import Biases
 from sq import Construction
 
@@ -35,9 +30,6 @@ generate_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-_OutOption = Annotated[Path, typer.Option("-o", "--out", help="The safetensors file to write.")]
-
 
 InputsName = Literal["boolean", "gaussian", "sphere"]
 
@@ -61,7 +53,7 @@ CoordinatesOption = Annotated[
 
 @generate_app.command("nice")
 def nice_command(
-    out: _OutOption,
+    out: OutOption,
     heads: Annotated[int, typer.Option(help="Number m of heads.")] = 2,
     tokens: Annotated[int, typer.Option(help="Number k of tokens.")] = 2,
     dim: Annotated[int, typer.Option(help="Number d of coordinates of a token.")] = 32,
@@ -74,7 +66,7 @@ def nice_command(
 
     Example: attention-bounds generate nice --heads 4 --tokens 4 --dim 32 --seed 1 -o nice.safetensors
     """
-    _write(
+    write_target(
         nice_target(heads=heads, tokens=tokens, dim=dim, sigma=sigma, inputs=inputs, seed=seed),
         out,
         as_json,
@@ -83,7 +75,7 @@ def nice_command(
 
 @generate_app.command("sq-parity")
 def parity_command(
-    out: _OutOption,
+    out: OutOption,
     heads: Annotated[
         int | None, typer.Option(help="Number m of heads; by default what --bits needs.")
     ] = None,
@@ -91,8 +83,16 @@ def parity_command(
     bits: Annotated[int | None, typer.Option(help="Hidden bits; by default as many as --heads hide.")] = None,
     construction: Annotated[
         Construction,
-        typer.Option(help="B: saturated, one head a bit. D: minimal, 2m - 1 bits in m heads."),
+        typer.Option(
+            help=(
+                "A: linear, two heads a bit. B: saturated, one head a bit. C: the same at any slope. D: minimal, "
+                "2m - 1 bits in m heads."
+            )
+        ),
     ] = "D",
+    beta: Annotated[
+        float | None, typer.Option(help="Slope of A and B (by default 40) or C (1); D has its own.")
+    ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -102,13 +102,17 @@ def parity_command(
     """
     if heads is None and bits is None:
         heads = 2
-    target = parity_target(heads=heads, dim=dim, bits=bits, construction=construction, seed=seed)
-    _write(target, out, as_json)
+    target = parity_target(heads=heads, dim=dim, bits=bits, construction=construction, beta=beta, seed=seed)
+    write_target(target, out, as_json)
+
+
+for _name, _command in FAMILY_COMMANDS.items():
+    generate_app.command(_name)(_command)
 
 
 @generate_app.command("lwr")
 def lwr_command(
-    out: _OutOption,
+    out: OutOption,
     secret_dim: Annotated[int, typer.Option(help="Number n of entries of the secret.")] = 24,
     modulus: Annotated[int, typer.Option(help="Modulus q.")] = 64,
     levels: Annotated[int, typer.Option(help="Rounding levels p.")] = 2,
@@ -122,7 +126,7 @@ def lwr_command(
 
     Example: attention-bounds generate lwr --secret-dim 24 --modulus 64 --levels 2 -o lwr.safetensors
     """
-    _write(
+    write_target(
         lwr_target(secret_dim=secret_dim, modulus=modulus, levels=levels, gadget=gadget, seed=seed),
         out,
         as_json,
@@ -133,7 +137,7 @@ def lwr_command(
 def checkpoint_command(
     checkpoint: Annotated[Path, typer.Argument(help="A safetensors file, its index, or its folder.")],
     layer: Annotated[int, typer.Option(help="Number of the layer, from 0.")],
-    out: _OutOption,
+    out: OutOption,
     heads: HeadsOption = None,
     prefix: PrefixOption = None,
     biases: BiasesOption = "dropped",
@@ -157,14 +161,6 @@ def checkpoint_command(
         coordinates=coordinates,
         inputs=inputs,
     )
-    _write(target, out, as_json)
+    write_target(target, out, as_json)
     for note in target.made["notes"]:
         say(f"  - {note}", quiet=as_json)
-
-
-def _write(target: Target, out: Path, as_json: bool) -> None:
-    require_writable(out)
-    save_target(out, target)
-    say(f"{out}: {target.record.title}.", quiet=as_json)
-    if as_json:
-        print_json(target_json(out, target))

@@ -14,7 +14,9 @@ import typer
 
 from arena.cli.compare import compare_command
 from arena.cli.console import WorkFailedError
+from arena.cli.curves import curves_app
 from arena.cli.explain import explain_command
+from arena.cli.families import families_command
 from arena.cli.generate import generate_app
 from arena.cli.inspect import inspect_command
 from arena.cli.learn import learn_command
@@ -42,11 +44,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.add_typer(generate_app, name="generate")
+app.command("families")(families_command)
 app.command("inspect")(inspect_command)
 app.command("learn")(learn_command)
 app.command("explain")(explain_command)
 app.command("compare")(compare_command)
 app.command("runs")(runs_command)
+app.add_typer(curves_app, name="curves")
 
 
 def _show_version(wanted: bool | None) -> None:

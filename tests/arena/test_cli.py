@@ -13,6 +13,18 @@ from arena.results import Results
 from attention import make_nice_layer
 from attention.files import load_layer, save_layer
 from lower import load_instance, save_instance
+from sq import rebuild_family, two_head_families
+
+FAMILIES = {
+    "sq-parity": [],
+    "sq-pair": [],
+    "sq-bump": ["--bits", 4],
+    "sq-two-slope": ["--bits", 4],
+    "sq-designed-steps": ["--bits", 4],
+    "sq-centre-threshold": ["--bits", 4],
+    "sq-token-parity": [],
+    "sq-hidden-gate": [],
+}
 
 
 @pytest.fixture
@@ -36,6 +48,18 @@ def parity(tmp_path, cli):
         (["nice", "--inputs", "gaussian", "--dim", 4], (2, 2, 4)),
         (["sq-parity", "--heads", 2, "--dim", 8], (2, 2, 8)),
         (["sq-parity", "--bits", 3, "--dim", 8, "--construction", "B"], (3, 2, 8)),
+        (["sq-parity", "--bits", 2, "--dim", 8, "--construction", "A"], (4, 2, 8)),
+        (["sq-parity", "--bits", 3, "--dim", 8, "--construction", "C", "--beta", 2], (3, 2, 8)),
+        (["sq-pair", "--dim", 8, "--beta", 2], (1, 2, 8)),
+        (["sq-bump", "--dim", 8, "--bits", 4, "--at", 1], (2, 2, 8)),
+        (["sq-two-slope", "--dim", 8, "--bits", 5, "--slopes", 0.2, 1], (2, 2, 8)),
+        (["sq-designed-steps", "--dim", 8, "--bits", 6, "--heads", 3], (3, 2, 8)),
+        (["sq-designed-steps", "--dim", 8, "--bits", 6, "--threshold", 0.5, "--threshold", 3.5], (2, 2, 8)),
+        (["sq-centre-threshold", "--dim", 8, "--bits", 6, "--heads", 4, "--steps", "best-fit"], (4, 2, 8)),
+        (["sq-token-parity", "--dim", 8, "--tokens", 4, "--bits", 3], (3, 4, 8)),
+        (["sq-hidden-gate", "--dim", 8], (3, 2, 8)),
+        (["sq-hidden-gate", "--dim", 8, "--construction", "C", "--beta", 2], (4, 2, 8)),
+        (["sq-hidden-gate", "--dim", 8, "--base", "two-slope", "--bits", 6], (3, 2, 8)),
         (["lwr", "--secret-dim", 5, "--modulus", 8, "--levels", 2], (None, 2, 6)),
         (["lwr", "--secret-dim", 2, "--modulus", 8, "--levels", 2, "--gadget"], (None, 2, 7)),
     ],
@@ -62,16 +86,83 @@ def test_inspect_a_nice_layer(cli, nice):
     assert said["conditions"]
 
 
-@pytest.mark.parametrize("kind", ["sq-parity", "lwr"])
+@pytest.mark.parametrize("kind", [*FAMILIES, "lwr"])
 def test_inspect_a_hard_instance_shows_and_verifies_its_certificate(cli, tmp_path, kind):
     path = tmp_path / "hard.safetensors"
-    size = ["--dim", 6] if kind == "sq-parity" else ["--secret-dim", 6, "--modulus", 8]
+    size = ["--secret-dim", 6, "--modulus", 8] if kind == "lwr" else ["--dim", 6, *FAMILIES[kind]]
     cli("generate", kind, *size, "-o", path)
     words = cli("inspect", path, "--verify").out
-    assert "known" in words.lower()
+    assert f"Certificate of the family {kind}" in words
+    assert "nown in advance" in words
     said = json.loads(cli("inspect", path, "--verify", "--json").out)
     assert said["certificate"]["statements"]
-    assert said["verification"]
+    assert said["verification"]["holds"] is True
+
+
+@pytest.mark.parametrize("dim", [6, 20], ids=["all inputs", "a sample"])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_another_secret_of_the_family_is_found_out(cli, tmp_path, kind, dim):
+    path, lie = tmp_path / "hard.safetensors", tmp_path / "lie.safetensors"
+    cli("generate", kind, "--dim", dim, *FAMILIES[kind], "-o", path)
+    instance = load_instance(path)
+    secrets = rebuild_family(instance).secrets
+    number = secrets.rank(instance.secret)
+    # the next one, which shares as many coordinates as two secrets can
+    secret = secrets.unrank((number + 1) % len(secrets))
+    assert not np.array_equal(secret, instance.secret)
+    save_instance(lie, dataclasses.replace(instance, secret=secret))
+    cli("inspect", path, "--verify")
+    said = cli("inspect", lie, "--verify", status=1)
+    assert "NOT verified" in said.out
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_elimination_applies_where_its_attack_does(cli, tmp_path, kind):
+    path = tmp_path / "hard.safetensors"
+    cli("generate", kind, "--dim", 12, *FAMILIES[kind], "-o", path)
+    command = ["learn", path, "--learner", "elimination", "--json"]
+    if kind == "sq-parity":
+        assert json.loads(cli(*command).out)["outcome"] == "EXACT"
+    else:
+        assert "attack on hidden parities only" in cli(*command, status=2).err
+
+
+@pytest.mark.parametrize("construction", ["A", "B", "C", "D"])
+def test_elimination_solves_every_construction(cli, tmp_path, construction):
+    path = tmp_path / "parity.safetensors"
+    cli("generate", "sq-parity", "--bits", 3, "--dim", 10, "--construction", construction, "-o", path)
+    assert json.loads(cli("inspect", path, "--verify", "--json").out)["verification"]["holds"] is True
+    said = json.loads(cli("learn", path, "--learner", "elimination", "--json").out)
+    assert (said["outcome"], said["unknown_part_error"] < 1e-12) == ("EXACT", True)
+
+
+def test_compare_every_family(cli, tmp_path):
+    paths = [tmp_path / f"{kind}.safetensors" for kind in FAMILIES]
+    for kind, path in zip(FAMILIES, paths, strict=True):
+        cli("generate", kind, "--dim", 8, *FAMILIES[kind], "-o", path)
+    options = ["--learners", "linear,known-part,elimination", "--jobs", 1, "--out", tmp_path / "r"]
+    results = Results.from_json(cli("compare", *paths, *options, "--json").out)
+    assert [target.kind for target in results.targets] == [kind.removeprefix("sq-") for kind in FAMILIES]
+    assert all(target.hard for target in results.targets)
+    for cell in results.cells:
+        solved = cell.learner == "elimination" and cell.target == "sq-parity"
+        wanted = "done" if solved or cell.learner != "elimination" else "not applicable"
+        assert cell.status == wanted
+        if cell.learner == "known-part":
+            assert cell.unknown_part_error == pytest.approx(1.0)
+        assert cell.succeeded is True or not solved
+
+
+def test_families_lists_what_two_heads_hide(cli):
+    words = cli("families", "--dim", 12, "--bits", 6).out
+    assert words == f"{two_head_families(dim=12, bits=6)}\n"
+    said = json.loads(cli("families", "--dim", 12, "--bits", 6, "--json").out)
+    assert (said["dim"], said["bits"]) == (12, 6)
+    hardest = said["families"][0]
+    assert (hardest["family"], hardest["targets"], hardest["lowest_degree"]) == ("parity D, l = 3", 165, 7)
+    assert [one["family"] for one in said["families"]] == [one.name for one in two_head_families(bits=6)]
+    assert all(one["broken_by"] and one["source"] and one["formula"] for one in said["families"])
 
 
 def test_learn_reports_and_saves_the_layer(cli, nice, tmp_path):
@@ -201,6 +292,21 @@ WRONG = [
     (["generate", "sq-parity", "--dim", "3", "--bits", "5", "-o", "{dir}/n"], "bits"),
     (["generate", "sq-parity", "--heads", "2", "--bits", "9", "-o", "{dir}/n"], "heads"),
     (["generate", "lwr", "--modulus", "12", "--gadget", "-o", "{dir}/n"], "power of"),
+    (["generate", "sq-pair", "--beta", "0", "-o", "{dir}/n"], "beta"),
+    (["generate", "sq-bump", "--bits", "8", "--dim", "8", "-o", "{dir}/n"], "bits is 8 and dim 8"),
+    (["generate", "sq-bump", "--at", "9", "-o", "{dir}/n"], "at is 9"),
+    (["generate", "sq-two-slope", "--bits", "2", "-o", "{dir}/n"], "bits is 2: at least 3"),
+    (["generate", "sq-two-slope", "--slopes", "1", "1", "-o", "{dir}/n"], "slopes is (1.0, 1.0)"),
+    (["generate", "sq-designed-steps", "--heads", "9", "-o", "{dir}/n"], "heads_count is 9"),
+    (["generate", "sq-designed-steps", "--threshold", "1", "-o", "{dir}/n"], "half-integers"),
+    (["generate", "sq-centre-threshold", "--heads", "3", "-o", "{dir}/n"], "an even number"),
+    (["generate", "sq-centre-threshold", "--steps", "some", "-o", "{dir}/n"], "--steps"),
+    (["generate", "sq-token-parity", "--tokens", "1", "-o", "{dir}/n"], "tokens is 1: at least 2"),
+    (["generate", "sq-hidden-gate", "--bits", "2", "--construction", "B", "-o", "{dir}/n"], "c0 = 0"),
+    (["generate", "sq-hidden-gate", "--slopes", "1", "2", "-o", "{dir}/n"], "no use for it"),
+    (["generate", "sq-hidden-gate", "--base", "two-slope", "--beta", "2", "-o", "{dir}/n"], "--beta"),
+    (["families", "--bits", "5"], "bits is 5"),
+    (["families", "--dim", "8"], "dim is 8"),
     (["generate", "nice"], "--out"),
     (["compare", "{nice}", "--seeds", "0", "--out", "{dir}/r"], "seeds is 0: at least 1"),
     (["compare", "{nice}", "--jobs", "0", "--out", "{dir}/r"], "jobs is 0: at least 1"),
@@ -239,8 +345,9 @@ def test_a_folder_that_does_not_exist_is_one_line(cli, nice, tmp_path):
         "",
         "generate",
         "generate nice",
-        "generate sq-parity",
+        *(f"generate {kind}" for kind in FAMILIES),
         "generate lwr",
+        "families",
         "inspect",
         "learn",
         "explain",

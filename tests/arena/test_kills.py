@@ -62,8 +62,9 @@ def wait_for_cells(folder, number):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(
+    ("name", "jobs"), [("SIGINT", "1"), ("SIGTERM", "2"), ("SIGHUP", "1"), ("SIGINT", "2")]
+)
 def test_a_signal_ends_it_with_one_line_and_its_table(folder, name, jobs):
     process = start(folder, "--jobs", jobs, "--seeds", "3")
     wait_for_cells(folder, 3)

@@ -1,0 +1,28 @@
+"""What every command that makes a target shares: where it is written, and what is said of it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arena.cli.console import print_json, require_writable, say, target_json
+from arena.targets import Target, save_target
+
+__all__ = ["OutOption", "write_target"]
+
+OutOption = Annotated[Path, typer.Option("-o", "--out", help="The safetensors file to write.")]
+
+
+def write_target(target: Target, out: Path, as_json: bool) -> None:
+    """Write the target and say so, to people or as JSON.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    require_writable(out)
+    save_target(out, target)
+    say(f"{out}: {target.record.title}.", quiet=as_json)
+    if as_json:
+        print_json(target_json(out, target))

@@ -1,0 +1,126 @@
+"""Many cells of query-count curves: in parallel, each kept as it is done, none computed twice."""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict
+
+from arena._phrases import sentence
+from arena.cells import single_thread
+from arena.compare import versions
+from arena.curve_store import CurveStore
+from arena.identity import cell_key
+from arena.isolation import EndedError, IsolationError, end_processes, pack, run_isolated
+from attention._arrays import count
+from sq import CurveCell, CurvePoint, measure_cell
+
+__all__ = ["curve_key", "run_curves"]
+
+
+def run_curves(
+    cells: Sequence[CurveCell],
+    *,
+    jobs: int = 1,
+    store: CurveStore | None = None,
+    fresh: bool = False,
+    isolated: bool = True,
+    on_point: Callable[[CurvePoint], None] | None = None,
+) -> tuple[CurvePoint, ...]:
+    """Measure every cell that is not in the store.
+
+    Parameters
+    ----------
+    cells : sequence of CurveCell
+        What `sq.curve_cells` gives.
+    jobs : int
+        How many cells run at once; it changes no number.
+    store : CurveStore, optional
+        Where points are kept, and taken from if they are there.
+    fresh : bool
+        Whether every cell is measured again, also those in the store; what was there stays until its successor is done.
+    isolated : bool
+        Whether cells run in processes of their own, where a crash ends nothing else; otherwise one after another, here.
+    on_point : callable, optional
+        Called with each point as it is found in the store or done.
+
+    Returns
+    -------
+    tuple of CurvePoint
+        One a cell, in their order. A cell whose process broke down is "failed", and is not kept.
+
+    Raises
+    ------
+    ValueError
+        If `jobs` is below 1, or above 1 without processes of their own.
+    StoreError
+        If the store cannot be read or written.
+
+    Notes
+    -----
+    An interruption ends the processes and is passed on: what was done by then is in the store.
+
+    Examples
+    --------
+    >>> from sq import curve_cells
+    >>> [point.queries for point in run_curves(curve_cells([10, 16], [2], [0.3]), isolated=False)]
+    [35, 4, 5, 104, 10, 12]
+    """
+    jobs = count("jobs", jobs)
+    if jobs > 1 and not isolated:
+        raise ValueError(f"jobs is {jobs}: only isolated cells run at once; leave one of the two out.")
+    keys = {cell: curve_key(cell) for cell in cells}
+    tell = on_point or (lambda point: None)
+    points = {}
+    if store is not None and not fresh:
+        there = store.find(keys.values())
+        points = {cell: CurvePoint.from_row(there[key]) for cell, key in keys.items() if key in there}
+        for point in points.values():
+            tell(point)
+    # the small ones first, so that an early interruption leaves something to go on from
+    waiting = sorted((cell for cell in keys if cell not in points), key=lambda cell: cell.targets)
+    with _arriving(waiting, jobs, isolated) as arriving:
+        for point in arriving:
+            if store is not None and point.status != "failed":
+                store.put(keys[point.cell], point.row())
+            points[point.cell] = point
+            tell(point)
+    return tuple(points[cell] for cell in cells)
+
+
+def curve_key(cell: CurveCell) -> str:
+    """What a point depends on, as one hash: the cell, the versions of packages, and the code of this toolkit."""
+    what = {name: value for name, value in asdict(cell).items() if name not in ("learner", "seed")}
+    return cell_key({"curve": "parity queries", **what}, cell.learner, cell.seed, versions())
+
+
+@contextmanager
+def _arriving(cells: Sequence[CurveCell], jobs: int, isolated: bool) -> Iterator[Iterator[CurvePoint]]:
+    """The points of cells as they are done; leaving ends what is still going on."""
+    if not isolated or not cells:
+        yield (_measured(cell) for cell in cells)
+        return
+    group = secrets.token_hex(8)
+    pool = ThreadPoolExecutor(max_workers=min(jobs, len(cells)))
+    try:
+        futures: list[Future[CurvePoint]] = [pool.submit(_measured_apart, cell, group) for cell in cells]
+        yield (future.result() for future in as_completed(futures))
+    finally:
+        end_processes(group)  # first, or a thread would wait for its cell
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _measured(cell: CurveCell) -> CurvePoint:
+    # sums of gradients depend on how many threads add them up
+    with single_thread():
+        return measure_cell(cell)
+
+
+def _measured_apart(cell: CurveCell, group: str) -> CurvePoint:
+    try:
+        point: CurvePoint = run_isolated(pack(_measured, cell), group=group)
+    except EndedError:
+        return CurvePoint(cell, "failed", "It was ended.")
+    except IsolationError as error:
+        return CurvePoint(cell, "failed", sentence(str(error)))
+    return point
