@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,13 @@ from arena.cells import single_thread
 from arena.compare import versions
 from arena.curve_store import CurveStore
 from arena.identity import cell_key
-from attention import BooleanInputs, ExampleOracle, make_nice_layer
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
 from attention._arrays import count, non_negative
 from attention.inputs import Rng
 from sq import STAT, SQOracle, run_by_queries
 from upper.six_phase import PhaseFailedError, QueriedSpan, QueryPlan, learn_by_queries, six_phase_queries
 
-__all__ = ["QUERIED_DIMS", "QUERIED_SLACKS", "PoolOracle", "QueriedPhases", "kept_phases", "queried_phases"]
+__all__ = ["QUERIED_DIMS", "QUERIED_SLACKS", "PoolOracle", "QueriedPhases", "queried_phases"]
 
 QUERIED_DIMS = (10, 16)
 """The dimensions d that are run."""
@@ -119,6 +119,9 @@ def queried_phases(
     *,
     examples: int = _POOL,
     seed: int = 0,
+    store: CurveStore | None = None,
+    fresh: bool = False,
+    on_run: Callable[[QueriedPhases], None] | None = None,
 ) -> tuple[QueriedPhases, ...]:
     """Run phases 1 to 5 by queries, with replies off by up to so many of the tolerances that they declare.
 
@@ -132,6 +135,12 @@ def queried_phases(
         The size of the pool over which expectations are taken.
     seed : int
         Draws targets, pools and errors.
+    store : CurveStore, optional
+        Where runs are kept as they are done, and taken from if they are there.
+    fresh : bool
+        Whether every one is run again, also those in the store.
+    on_run : callable, optional
+        Called with each run as it is there.
 
     Raises
     ------
@@ -145,40 +154,17 @@ def queried_phases(
     6547
     """
     examples = count("examples", examples)
-    pairs = [(count("dim", dim, least=8), float(slack)) for dim in dims for slack in slacks]
-    return tuple(_run(dim, slack, examples, seed) for dim, slack in pairs)
-
-
-def kept_phases(
-    *,
-    seed: int = 0,
-    store: CurveStore | None = None,
-    fresh: bool = False,
-    on_run: Callable[[QueriedPhases], None] | None = None,
-) -> tuple[QueriedPhases, ...]:
-    """The runs of `queried_phases` as they are by default, each kept in a store as it is done.
-
-    Parameters
-    ----------
-    seed : int
-        As there.
-    store : CurveStore, optional
-        Where runs are kept, and taken from if they are there.
-    fresh : bool
-        Whether every one is run again.
-    on_run : callable, optional
-        Called with each run as it is there.
-    """
-    found = []
-    for dim in QUERIED_DIMS:
-        for slack in QUERIED_SLACKS:
-            what = {"curve": "six phases by queries", "dim": dim, "slack": slack, "examples": _POOL}
-            key = cell_key(what, "six phases", seed, versions())
-            there = {} if store is None or fresh else store.find([key])
-            if key in there:
-                run = QueriedPhases(**{name: there[key][name] for name in QueriedPhases.__dataclass_fields__})
+    made_with, found = versions(), []
+    for dim in [count("dim", dim, least=8) for dim in dims]:
+        pool = cache(partial(_pool, dim, examples, seed))
+        for slack in map(float, slacks):
+            what = {"curve": "six phases by queries", "dim": dim, "slack": slack, "examples": examples}
+            key = cell_key(what, "six phases", seed, made_with)
+            there = None if store is None or fresh else store.find([key]).get(key)
+            if there is not None:
+                run = QueriedPhases(**{name: there[name] for name in QueriedPhases.__dataclass_fields__})
             else:
-                run = _run(dim, slack, _POOL, seed)
+                run = _run(*pool(), slack, seed)
                 if store is not None:
                     store.put(key, run.row())
             found.append(run)
@@ -187,11 +173,14 @@ def kept_phases(
     return tuple(found)
 
 
-def _run(dim: int, slack: float, examples: int, seed: int) -> QueriedPhases:
+def _pool(dim: int, examples: int, seed: int) -> tuple[AttentionLayer, np.ndarray, np.ndarray]:
     layer = make_nice_layer(heads=2, dim=dim, rng=seed)
-    x, y = ExampleOracle(layer, BooleanInputs(k=2, d=dim), rng=seed + 1).draw(examples)
+    return layer, *ExampleOracle(layer, BooleanInputs(k=2, d=dim), rng=seed + 1).draw(examples)
+
+
+def _run(layer: AttentionLayer, x: np.ndarray, y: np.ndarray, slack: float, seed: int) -> QueriedPhases:
     oracle = PoolOracle(x, y, slack=slack, rng=seed + 2)
-    plan = QueryPlan(m=2, k=2, d=dim)
+    plan = QueryPlan(m=2, k=2, d=layer.dim)
     with single_thread():
         result = run_by_queries(
             partial(learn_by_queries, plan=plan), oracle, name="six phases", failures=(PhaseFailedError,)
@@ -201,4 +190,4 @@ def _run(dim: int, slack: float, examples: int, seed: int) -> QueriedPhases:
         error = float(result.answer.span.errors(layer)["span_error"])
         said = f"The heads are within {error:.2g} of the span found."
     planned = min(one.tolerance for one in six_phase_queries(plan))
-    return QueriedPhases(dim, slack, result.asked, planned, result.least_tolerance, error, said)
+    return QueriedPhases(layer.dim, slack, result.asked, planned, result.least_tolerance, error, said)

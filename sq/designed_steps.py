@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from attention._arrays import count, non_negative
 from lower import SATURATED_SLOPE
-from sq.symmetric import ProfileHeads, SymmetricFamily, low_degree_attack, staircase_profile
+from sq.symmetric import ProfileHeads, SymmetricFamily, staircase_profile
 
 __all__ = ["DesignedStepsFamily", "designed_coefficients"]
 
@@ -105,11 +105,6 @@ class DesignedStepsFamily(SymmetricFamily):
     def lowest_degree(self) -> int:
         """2m + 1, as proved: at many bits the weight there is below what rounding leaves of the lower ones."""
         return 2 * len(self.thresholds or ()) + 1
-
-    @property
-    def broken_by(self) -> str:
-        """Who finds the secret, and why."""
-        return low_degree_attack(self)
 
 
 def designed_coefficients(

@@ -106,7 +106,7 @@ class GroupLearner:
         careful = bisecting = False
         while (left := len(candidates)) > 1:
             if account.asked == self.queries:
-                return account.ended(candidates, _budget_spent(self.queries, left))
+                return account.spent(candidates)
             size = min(sure if careful else most, left // 2 if bisecting else left - 1)
             if size < 1:
                 return account.ended(candidates, _in_between(tau, left, "1/2"))
@@ -170,7 +170,7 @@ class SignedGroupLearner:
         most = eliminated_per_query(tau)
         while (left := len(candidates)) > 1:
             if account.asked == self.queries:
-                return account.ended(candidates, _budget_spent(self.queries, left))
+                return account.spent(candidates)
             group = candidates.first(min(most, left))
             half = len(group) - len(group) // 2
             query = GroupQuery.signed(group[:half], group[half:])
@@ -193,10 +193,6 @@ def _surely_settled(tau: float) -> int:
     """The largest |A| with 1/sqrt|A| > 2 tau; 0 if there is none."""
     twice = 2 * exact_fraction("tolerance", tau)
     return eliminated_per_query(twice) if twice < 1 else 0
-
-
-def _budget_spent(queries: int | None, left: int) -> str:
-    return f"The budget of {queries} queries was spent with {left} candidates left."
 
 
 def _in_between(tau: float, left: int, edge: str) -> str:

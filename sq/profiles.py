@@ -13,7 +13,7 @@ from jaxtyping import Float
 from attention._arrays import count, non_negative
 from lower import SATURATED_SLOPE
 from sq.krawtchouk import fourier_coefficient, profile_moments
-from sq.symmetric import ProfileHeads, SymmetricFamily, low_degree_attack, staircase_profile
+from sq.symmetric import ProfileHeads, SymmetricFamily, staircase_profile
 
 __all__ = [
     "BumpFamily",
@@ -94,11 +94,6 @@ class BumpFamily(SymmetricFamily):
         return ProfileHeads(
             np.array([at - 0.5, at + 0.5]), np.array([0.5, -0.5]), np.full(2, float(self.beta))
         )
-
-    @property
-    def broken_by(self) -> str:
-        """Who finds the secret, and why."""
-        return low_degree_attack(self)
 
     def _parameters(self) -> dict[str, Any]:
         return {**super()._parameters(), "at": self.at}
@@ -185,7 +180,7 @@ class TwoSlopeFamily(SymmetricFamily):
     def broken_by(self) -> str:
         """Who finds the secret, and why."""
         leak = "" if self.orthonormal else " Squared labels leak it at degree 2 already."
-        return low_degree_attack(self) + leak
+        return super().broken_by + leak
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,11 +274,6 @@ class CentreThresholdFamily(SymmetricFamily):
     def correlation_with_parity(self) -> float:
         """The correlation of g(N) with (-1)^N, without sign: the square root of W_l."""
         return math.sqrt(self.weights[-1])
-
-    @property
-    def broken_by(self) -> str:
-        """Who finds the secret, and why."""
-        return low_degree_attack(self)
 
 
 def _odd_steps(bits: int, slopes: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:

@@ -79,10 +79,7 @@ class ScanLearner:
             if len(candidates) <= 1:
                 break
             if account.asked == self.queries:
-                return account.ended(
-                    candidates,
-                    f"The budget of {self.queries} queries was spent with {len(candidates)} candidates left.",
-                )
+                return account.spent(candidates)
             if not candidates.holds(number):
                 continue
             query = GroupQuery.single(number)

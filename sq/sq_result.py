@@ -104,6 +104,13 @@ class Account:
             )
         return self.refused(why_not, survivors=left)
 
+    def spent(self, candidates: Candidates) -> SQResult:
+        """A refusal, as many queries as the learner may ask were asked."""
+        left = len(candidates)
+        return self.ended(
+            candidates, f"The budget of {self.asked} queries was spent with {left} candidates left."
+        )
+
     def named(self, number: int, explanation: str) -> SQResult:
         """One target, the only one consistent with all replies."""
         assert self._family is not None

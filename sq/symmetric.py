@@ -25,7 +25,6 @@ __all__ = [
     "ProfileHeads",
     "SymmetricFamily",
     "gated_values",
-    "low_degree_attack",
     "staircase_profile",
 ]
 
@@ -133,9 +132,20 @@ class SymmetricFamily(ABC):
         """The heads that compute g, the same for every secret."""
 
     @property
-    @abstractmethod
     def broken_by(self) -> str:
-        """Who finds the secret, and why, as a sentence."""
+        """Who finds the secret, and why: queries of the lowest degree, or elimination if it is a parity."""
+        if self.orthonormal:
+            return (
+                "Gaussian elimination over GF(2), as the profile is that of a parity: from the signs on the gate of "
+                f"about {2 * (self.dim + 9)} noise-free examples, the known part taken off."
+            )
+        r = (self.lowest_degree - 1) // 2
+        found = math.comb(self.dim - 1, r)
+        size = math.sqrt(self.weights[r] / math.comb(self.bits, r))
+        return (
+            f"{found} products of {r} differences, each with the gate, see coefficient {size:.4g} where all of them "
+            "are secret and 0 elsewhere: queries of a tolerance below half of that find the secret."
+        )
 
     @property
     def tokens(self) -> int:
@@ -350,19 +360,3 @@ def staircase_profile(bits: int, heads: ProfileHeads) -> Float[np.ndarray, " val
     """sum_i c_i sign(N - t_i) for N = 0, ..., l: what saturated heads with half-integer thresholds compute."""
     reached = np.greater.outer(np.arange(bits + 1), heads.thresholds)
     return 2.0 * (reached * heads.coefficients).sum(axis=1) - heads.coefficients.sum()
-
-
-def low_degree_attack(family: SymmetricFamily) -> str:
-    """How the secret of such a family is found: by queries of the lowest degree, unless it is a parity."""
-    if family.orthonormal:
-        return (
-            "Gaussian elimination over GF(2), as the profile is that of a parity: from the signs on the gate of about "
-            f"{2 * (family.dim + 9)} noise-free examples, the known part taken off."
-        )
-    r = (family.lowest_degree - 1) // 2
-    found = math.comb(family.dim - 1, r)
-    size = math.sqrt(family.weights[r] / math.comb(family.bits, r))
-    return (
-        f"{found} products of {r} differences, each with the gate, see coefficient {size:.4g} where all of them are "
-        "secret and 0 elsewhere: queries of a tolerance below half of that find the secret."
-    )

@@ -23,7 +23,7 @@ from arena.curve_store import CurveStore
 from arena.curve_words import curves_text, learner_side_text, said_of_curves, said_of_learner_side
 from arena.curves import run_curves
 from arena.learner_side import LearnerSide, learner_side
-from arena.queried_phases import QUERIED_DIMS, QUERIED_SLACKS, QueriedPhases, kept_phases
+from arena.queried_phases import QUERIED_DIMS, QUERIED_SLACKS, QueriedPhases, queried_phases
 from attention._arrays import count
 from attention.files import write_whole
 from lower import exact_fraction
@@ -152,7 +152,7 @@ def curves_command(
         try:
             found = run_curves(cells, jobs=jobs, store=store, fresh=fresh, on_point=tell)
             if with_learner_side:
-                kept_phases(seed=seed, store=store, fresh=fresh, on_run=tell_phases)
+                queried_phases(seed=seed, store=store, fresh=fresh, on_run=tell_phases)
         except KeyboardInterrupt:
             interrupted = True
             done = {point.cell: point for point in points}
