@@ -18,6 +18,7 @@ from lower.instance import HardInstance, load_instance, save_instance
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
 from lower.rounding import outward_context, rounded_up
 from lower.staircase import SATURATED_SLOPE, ErrorBound, Staircase
+from lower.walsh import walsh_hadamard
 
 __all__ = [
     "SATURATED_SLOPE",
@@ -46,4 +47,5 @@ __all__ = [
     "save_instance",
     "solve_gf2",
     "symbolic_query_bound",
+    "walsh_hadamard",
 ]

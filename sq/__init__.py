@@ -12,6 +12,7 @@
 * `ParityElimination`, which asks no such queries and breaks the parities.
 """
 
+from lower import walsh_hadamard
 from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
 from sq.caps import (
     Bound,
@@ -111,7 +112,7 @@ from sq.verify import (
 )
 from sq.verify_family import FamilyVerification, verify_family
 from sq.verify_instance import InstanceVerification, rebuild_family, verify_instance
-from sq.walsh import FourierSpectrum, fourier_spectrum, hidden_values, walsh_hadamard
+from sq.walsh import FourierSpectrum, fourier_spectrum, hidden_values
 
 __all__ = [
     "CSQ",
