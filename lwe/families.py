@@ -7,21 +7,16 @@ from numpy.typing import ArrayLike
 
 from attention import BooleanInputs
 from attention.inputs import Rng
-from lower import (
-    SATURATED_SLOPE,
-    Certificate,
-    ErrorBound,
-    HardInstance,
-    LinearKnownPart,
-    Staircase,
-    Statement,
-)
-from lwe.parameters import LWRParameters, covariate_form, rounded
-from lwe.uniformity import total_variation_from_uniform, wrap_ratio
+from lower import SATURATED_SLOPE, HardInstance, LinearKnownPart, Staircase
+from lwe.certificate import lwr_certificate
+from lwe.description import FAMILY
+from lwe.heads import kept_range, lwr_layer, lwr_staircase, value_range
+from lwe.laws import NO_NOISE, UNIFORM, IntegerLaw
+from lwe.parameters import LWRParameters, Matrix, centred, covariate_form
+from lwe.verdict import judge_secret
 
-__all__ = ["lwr_staircase", "make_lwr_instance"]
+__all__ = ["lwr_instance", "make_lwr_instance"]
 
-_FAMILY = "lwr"
 _MOST_NUMBERS = 1 << 28  # two gigabytes an array
 
 
@@ -30,44 +25,114 @@ def make_lwr_instance(
     secret_dim: int,
     modulus: int,
     levels: int,
-    gadget: bool = False,
+    matrix: Matrix = "binary",
+    secret_law: IntegerLaw = UNIFORM,
+    noise: IntegerLaw = NO_NOISE,
     rng: Rng = None,
     secret: ArrayLike | None = None,
     beta: float = SATURATED_SLOPE,
+    deviations: float | None = None,
 ) -> HardInstance:
     """Draw a layer on two tokens that outputs learning-with-rounding labels of a secret.
 
-    With the gate coordinate 0, covariates a_j = 1[x_1j != x_2j] (uniform and independent), the centred integer
-    form v of the secret and T = <v, a>, both rows are 0 off the gate, and on it row r is
-    x_r0 (floor(p (T mod q)/q) - (p - 1)/2) e_0. The known part is zero.
+    The same as `lwr_instance`, with the parameters named one by one.
 
     Parameters
     ----------
-    secret_dim, modulus, levels, gadget
+    secret_dim, modulus, levels, matrix, noise
         See `LWRParameters`.
-    rng : optional
-        Anything `numpy.random.default_rng` accepts (SPEC 7); draws the secret uniformly mod q.
-    secret : array of int (secret_dim,), optional
-        The secret, to choose it oneself; any representatives mod q.
-    beta : float
-        The slope of the heads; at 40 the float64 layer is exact. It must be large enough for the proved error
-        bound, 2 max|c| / sinh beta for coefficients c, to stay below 1/2, half the distance of two labels.
+    secret_law : IntegerLaw
+        From which distribution the secret is drawn; `LWRParameters.secret`.
+    rng, secret, beta, deviations
+        See `lwr_instance`.
 
     Returns
     -------
     HardInstance
-        Of the family "lwr"; its secret is centred mod q in the plain family, in [0, q) in the gadget family.
+        Of the family "lwr".
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range, the secret does not fit, the slope is too small to tell labels apart,
-        or the layer or its certificate would be too large.
+        As of `LWRParameters` and `lwr_instance`.
 
     Notes
     -----
-    One head for each jump of the label as T grows, about p |v|_1 / q of them, and two pads: O(m d^2) numbers. The
-    certificate costs O(n q) additions of big integers.
+    *Assumption.* That the problem is hard which `LWRParameters.assumption` names: for most choices of the parameters a
+    variant of learning with rounding, and for some an easy one. Nothing here is a claim of security.
+
+    References
+    ----------
+    Derived here.
+
+    Examples
+    --------
+    >>> instance = make_lwr_instance(secret_dim=8, modulus=16, levels=2, rng=0)
+    >>> instance.layer.dim, instance.known.is_zero
+    (9, True)
+    """
+    parameters = LWRParameters(
+        secret_dim=secret_dim, modulus=modulus, levels=levels, matrix=matrix, secret=secret_law, noise=noise
+    )
+    return lwr_instance(parameters, rng=rng, secret=secret, beta=beta, deviations=deviations)
+
+
+def lwr_instance(
+    parameters: LWRParameters,
+    *,
+    rng: Rng = None,
+    secret: ArrayLike | None = None,
+    beta: float = SATURATED_SLOPE,
+    deviations: float | None = None,
+) -> HardInstance:
+    """Draw a layer on two tokens that outputs learning-with-rounding labels of a secret.
+
+    With the gate coordinate 0, the centred integer form v of the secret and T = <v, a>, both rows are 0 off the gate,
+    and on it row r is x_r0 (floor(p (T mod q)/q) - (p - 1)/2) e_0. The known part is zero. The covariates are
+    a_j = 1[x_1j != x_2j] (binary and gadget) or a_j = x_10 (x_1j - x_2j)/2 (ternary), independent of one another.
+
+    Parameters
+    ----------
+    parameters : LWRParameters
+        The problem; its matrix binary, ternary or gadget. The layer is free of its noise, which
+        `lwe.noisy_examples` adds to the labels.
+    rng : optional
+        Anything `numpy.random.default_rng` accepts (SPEC 7); draws the secret from its law.
+    secret : array of int (secret_dim,), optional
+        The secret, to choose it oneself; any representatives mod q of what the law can draw.
+    beta : float
+        The slope of the heads; at 40 the float64 layer is exact. It must be large enough for the proved error
+        bound, 2 max|c| / sinh beta for coefficients c, to stay below 1/2, half the distance of two labels.
+    deviations : float, optional
+        Heads only for the jumps within so many standard deviations of the mean of T, at least 2; for T beyond, the
+        label is held at the last one. All jumps if left out.
+
+    Returns
+    -------
+    HardInstance
+        Of the family "lwr"; its secret is centred mod q, or in [0, q) in the gadget family. Its certificate holds
+        the assumption, the numbers of the secret, and a verdict.
+
+    Raises
+    ------
+    ValueError
+        If the matrix is uniform, the secret does not fit, the slope is too small to tell labels apart, or the layer
+        or its certificate would be too large.
+
+    Notes
+    -----
+    *Assumption.* Gadget with uniform secrets, p < q and no noise: standard learning with rounding with a
+    power-of-two modulus. Binary and ternary: learning with rounding with such a public matrix, variants.
+    q = p = 2: parity, easy without noise, learning parity with noise with flips. p = q with errors: learning with
+    errors, with a binary or ternary public matrix or in the gadget family standard. Small secrets: variants with
+    such secrets, which hardly wrap around unless q is tiny. Nothing here is a claim of security.
+
+    *Truncation.* The realisation error is against the target whose label is held beyond the range. That is the label
+    itself for all but a share of 2 e^(-deviations^2 / 2) of the covariates, by Hoeffding's inequality:
+    2 e^-18 for 6.
+
+    *Size.* One head for each jump of the label, about p |v|_1 / q of them (ternary: twice as many), and two pads:
+    O(m d^2) numbers. The certificate takes O(n^2 q).
 
     References
     ----------
@@ -76,135 +141,69 @@ def make_lwr_instance(
 
     Examples
     --------
-    >>> instance = make_lwr_instance(secret_dim=8, modulus=16, levels=2, rng=0)
-    >>> instance.layer.dim, instance.known.is_zero
-    (9, True)
+    >>> parameters = LWRParameters(secret_dim=256, modulus=64, levels=2)
+    >>> lwr_instance(parameters, rng=0).layer.heads, lwr_instance(parameters, rng=0, deviations=6.0).layer.heads
+    (126, 56)
     """
-    parameters = LWRParameters(secret_dim=secret_dim, modulus=modulus, levels=levels, gadget=gadget)
-    if secret is None:
-        secret = np.random.default_rng(rng).integers(parameters.modulus, size=parameters.secret_dim)
+    if parameters.matrix == "uniform":
+        raise ValueError(
+            f"{parameters} has a uniform public matrix, which no heads realise: take matrix='gadget' with q a power "
+            "of two, or make_samples for samples without heads."
+        )
+    secret = _secret(parameters, secret, rng)
     form = covariate_form(secret, parameters)
-    distance = total_variation_from_uniform(form, parameters.modulus)
-    heads = parameters.levels * np.abs(form).sum() / parameters.modulus + 2
+    ends = value_range(form, parameters.matrix)
+    if deviations is not None:
+        ends = kept_range(form, parameters.matrix, deviations)
+    heads = parameters.levels * (ends[1] - ends[0]) / parameters.modulus + 2
     if heads * parameters.dim**2 > _MOST_NUMBERS:
         raise ValueError(
             f"{parameters} needs about {heads:.0f} heads of {parameters.dim}^2 numbers, too many to store: "
-            "take fewer levels or a smaller secret."
+            "take fewer levels, a smaller secret, or a range of 6 deviations."
         )
-    stairs = lwr_staircase(form, parameters, beta=beta)
+    verdict = judge_secret(secret, parameters)
+    stairs = lwr_staircase(form, parameters, beta=beta, deviations=deviations)
     bound = stairs.error_bound()
     if not bound.value < 0.5:
-        least = math.asinh(4 * float(np.abs(stairs.coefficients).max()))
-        raise ValueError(
-            f"beta is {beta}: at this slope a label is off by up to {bound.value:.3g}, and labels are 1 apart; take "
-            f"a slope above {least:.3g} and below 1e9 (40 makes the float64 layer exact)."
-        )
+        _refuse_slope(stairs, beta, bound.value)
+    public = {**parameters.to_json(), "gate": stairs.gate, "beta": float(beta)}
+    if deviations is not None:
+        public["deviations"] = float(deviations)
     return HardInstance(
-        family=_FAMILY,
-        layer=stairs.layer(),
+        family=FAMILY,
+        layer=lwr_layer(stairs, parameters.matrix),
         inputs=BooleanInputs(k=2, d=parameters.dim),
-        secret=np.mod(np.asarray(secret), parameters.modulus) if parameters.gadget else form,
+        secret=secret,
         known=LinearKnownPart.zero(2, parameters.dim),
-        certificate=_certificate(form, stairs, parameters, bound, float(distance)),
+        certificate=lwr_certificate(form, stairs, parameters, bound, verdict, deviations),
         realisation_error=bound.value,
-        parameters={
-            "secret_dim": parameters.secret_dim,
-            "modulus": parameters.modulus,
-            "levels": parameters.levels,
-            "gadget": parameters.gadget,
-            "gate": 0,
-            "beta": float(beta),
-        },
+        parameters=public,
     )
 
 
-def lwr_staircase(form: np.ndarray, parameters: LWRParameters, *, beta: float = SATURATED_SLOPE) -> Staircase:
-    """The staircase of f(T) - (p - 1)/2 with T = <v, a> for v = `form`, one head a jump, and two pads.
-
-    Notes
-    -----
-    A head at each T + 1/2 where f jumps, with half the jump as its coefficient, gives f(T) - c0 with
-    c0 = (f(sum v^-) + f(sum v^+))/2 and off the gate C = the sum of the coefficients; both depend on the secret. The
-    pads, one below and one above all values of T, have coefficients (c0 - (p-1)/2 - C)/2 and
-    (-C - c0 + (p-1)/2)/2. Their sum is -C, and on the gate they add c0 - (p-1)/2: the known part becomes zero.
-    All coefficients are multiples of 1/4, so sums of them are exact in floating point.
-    """
-    q, p = parameters.modulus, parameters.levels
-    least, most = int(form[form < 0].sum()), int(form[form > 0].sum())
-    starts = -(-np.arange(p) * q // p)  # the residues at which the label changes: ceil(j q / p)
-    periods = np.arange(least // q, most // q + 1)
-    jumps = np.add.outer(periods * q, starts).ravel()
-    jumps = jumps[(jumps > least) & (jumps <= most)]
-    steps = (rounded(jumps, q, p) - rounded(jumps - 1, q, p)) / 2
-    ends = rounded(np.array([least, most]), q, p)
-    c, c0 = float(steps.sum()), float(ends.sum()) / 2
-    pads = (c0 - parameters.centre - c) / 2, (-c - c0 + parameters.centre) / 2
-    return Staircase(
-        form=np.concatenate([[0], form]),
-        thresholds=np.concatenate([[least - 0.5], jumps - 0.5, [most + 0.5]]),
-        coefficients=np.concatenate([[pads[0]], steps, [pads[1]]]),
-        slopes=beta,
-    )
+def _secret(parameters: LWRParameters, given: ArrayLike | None, rng: Rng) -> np.ndarray:
+    q = parameters.modulus
+    if given is None:
+        secret = parameters.secret.draw(parameters.secret_dim, q, rng=rng)
+    else:
+        covariate_form(given, parameters)  # held to its shape and type
+        secret = centred(given, q)
+        if not parameters.secret.allows(secret, q):
+            raise ValueError(
+                f"secret is {_shown(secret)}, which the law {parameters.secret} does not draw: take another, or leave "
+                "the law uniform."
+            )
+    return np.mod(secret, q) if parameters.gadget else secret
 
 
-def _certificate(
-    form: np.ndarray, stairs: Staircase, parameters: LWRParameters, bound: ErrorBound, distance: float
-) -> Certificate:
-    rho = wrap_ratio(form, parameters.modulus)
-    wraps = (
-        "the sum wraps around"
-        if rho >= 0.5
-        else "below 0.5, so the sum hardly wraps around: expect an easy one"
-    )
-    return Certificate(
-        _FAMILY,
-        (
-            Statement(
-                "assumption",
-                str(parameters),
-                parameters.assumption,
-                "derived",
-                "Banerjee, Peikert and Rosen 2012",
-            ),
-            Statement(
-                "rho",
-                rho,
-                f"|v|_2 / (2q), the standard deviation of the inner product in units of q; {wraps}.",
-                "derived",
-                "Exact for this secret",
-            ),
-            Statement(
-                "distance from uniform",
-                distance,
-                "Total variation distance of the inner product mod q from uniform, over uniform covariates.",
-                "proved",
-                "lwe.total_variation_from_uniform, exact dynamic programming",
-            ),
-            Statement(
-                "heads",
-                stairs.heads,
-                f"{stairs.heads - 2} jumps of the label and two pads; |v|_1 p / q is "
-                f"{np.abs(form).sum() * parameters.levels / parameters.modulus:.4g}.",
-                "derived",
-                "Derived here; exact for this secret",
-            ),
-            Statement(
-                "realisation error",
-                bound.value,
-                "Bound on the row norm of the layer minus its ideal target, in exact arithmetic; evaluating the layer "
-                "in float64 adds rounding of about eps sum|c| = "
-                f"{np.finfo(np.float64).eps * np.abs(stairs.coefficients).sum():.1e}, and none where the softmax is "
-                "saturated (slope 40).",
-                "proved",
-                f"lower.Staircase.error_bound: {bound.reason}",
-            ),
-            Statement(
-                "what is claimed",
-                "no security",
-                "A learner of this family would solve the problem named above; that an attack fails here is no "
-                "claim of security.",
-                "derived",
-                "Derived here",
-            ),
-        ),
+def _shown(secret: np.ndarray) -> str:
+    entries = ", ".join(str(one) for one in secret[:8])
+    return f"({entries}{', ...' if len(secret) > 8 else ''})"
+
+
+def _refuse_slope(stairs: Staircase, beta: float, error: float) -> None:
+    least = math.asinh(4 * float(np.abs(stairs.coefficients).max()))
+    raise ValueError(
+        f"beta is {beta}: at this slope a label is off by up to {error:.3g}, and labels are 1 apart; take "
+        f"a slope above {least:.3g} and below 1e9 (40 makes the float64 layer exact)."
     )

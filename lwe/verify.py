@@ -3,24 +3,26 @@
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer
-from attention._arrays import count, non_negative
+from attention._arrays import count
 from attention.inputs import Rng
 from lower import HardInstance, all_sign_matrices
-from lwe.parameters import LWRParameters, covariate_form
+from lwe.description import PublicDescription, describe_instance
+from lwe.parameters import covariate_form, require_form
 
 __all__ = ["LWRVerification", "attaining_covariates", "gadget_residues", "verify_lwr_instance"]
 
 _EXHAUSTIVE_BITS = 16
 _BLOCK = 1024
 _MOST_VALUES = 1 << 22
+_MOST_REACH = 1 << 24
 _HALF_A_LABEL = 0.5
-_PARAMETERS = ("secret_dim", "modulus", "levels", "gadget")
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,16 @@ class LWRVerification:
         Whether these comparisons cover every input, because the layer's structure makes its output depend on the
         gate's signs and the inner product alone and its logits are exact in float64, or by full enumeration.
     gadget_identity : bool or None
-        Whether <v, a> = <s, G a> mod q held on all random covariates; None in the plain family and where the
+        Whether <v, a> = <s, G a> mod q held on all random covariates; None outside the gadget family and where the
         heads share no form.
     allowed_error : float
         What `max_error` may be: the realisation error, with an allowance for float64 rounding.
     secret_matches : bool or None
         Whether the form that the heads share is the secret's, mod q: small moduli can have secrets whose labels
         are the same. None where they share none.
+    held_inputs : int
+        On how many of the inputs compared the inner product is beyond the range of a truncated layer. There the
+        layer is compared with the label at the nearest value within the range, which need not be the input's own.
     """
 
     max_error: float
@@ -56,10 +61,13 @@ class LWRVerification:
     gadget_identity: bool | None
     allowed_error: float
     secret_matches: bool | None
+    held_inputs: int = 0
 
     @property
     def holds(self) -> bool:
         """Whether nothing checked contradicts the instance, with an allowed error that tells labels apart.
+
+        Labels are those without noise; beyond the range of a truncated layer, those that are held there.
 
         Where `covers_all_inputs` is False this says what was seen on the inputs checked; it is no proof.
         """
@@ -75,9 +83,10 @@ class LWRVerification:
         blur = "" if self.allowed_error < _HALF_A_LABEL else ", which does not tell labels apart"
         gadget = "" if self.gadget_identity is None else f", gadget identity {self.gadget_identity}"
         other = ", the layer's form is another secret's" if self.secret_matches is False else ""
+        held = f", {self.held_inputs} beyond the range of the heads" if self.held_inputs else ""
         return (
             f"{verdict}: largest row error {self.max_error:.3g} ({self.allowed_error:.3g} is allowed{blur}) on "
-            f"{self.inputs_checked} inputs, {self.reachable_values} values of the inner product ({scope})"
+            f"{self.inputs_checked} inputs{held}, {self.reachable_values} values of the inner product ({scope})"
             f"{gadget}{other}."
         )
 
@@ -109,14 +118,15 @@ def verify_lwr_instance(instance: HardInstance, *, rng: Rng = None, samples: int
 
     Notes
     -----
-    Why every value of T = <v, a> once on and once off the gate is enough: if every Theta_i is diagonal, all are
-    beta_i times one integer vector v off the gate, and W_i reads the gate coordinate only, then a row's logit
-    difference is 2 beta_i (T - t_i 1[gate]) up to the row's sign, and the output depends on X through the gate's
-    two signs and T alone. If moreover the entries of 2 Theta_i are whole numbers whose sum stays below 2^52, every
-    logit is exact in float64 in whatever order it is summed, so this holds for the computed output too, up to the
-    rounding of the sum over heads, of which there is none when the softmax is saturated. Changing the sign of X
-    changes the output's sign and nothing else. The structure is read off the layer; the expected
-    label is computed from the secret by integer arithmetic.
+    Why every value of T = <v, a> once on and once off the gate is enough: if off the gate coordinate all Theta_i are
+    beta times one integer vector v, on the diagonal (binary) or in the gate's row (ternary), hold nothing else but
+    the gate's own entry, and W_i reads the gate coordinate only, then a row's logit difference is 2 beta (T - t_i)
+    on the gate, up to the row's sign, and off it 2 beta T, up to the gate's; so the output depends on X through the
+    gate's two signs and T alone. If moreover the entries of 2 Theta_i are whole numbers whose sum stays below 2^52,
+    every logit is exact in float64 in whatever order it is summed, so this holds for the computed output too, up to
+    the rounding of the sum over heads, of which there is none when the softmax is saturated. Changing the sign of X
+    changes the output's sign and nothing else. The structure is read off the layer; the expected label is computed
+    from the secret by integer arithmetic, with none of the constructor's.
 
     For d <= 8 all 2^(2d) inputs are compared as well. The layer is called on about 2 sum|v| inputs.
 
@@ -128,17 +138,23 @@ def verify_lwr_instance(instance: HardInstance, *, rng: Rng = None, samples: int
     (True, 0.0, True)
     """
     samples, rng = count("samples", samples, least=0), np.random.default_rng(rng)
-    parameters, gate, beta = _public(instance)
+    described = describe_instance(instance)
+    parameters = described.parameters
+    ternary = parameters.matrix == "ternary"
     layer, q = instance.layer, parameters.modulus
-    form, shared, exact = _form_of(layer, gate, beta)
+    form, shared, exact = _form_of(layer, described)
     # a layer whose form is not even centred is none of ours, and its values could be too many to list
     listed = shared and bool(np.abs(form).max() <= q) and int(np.abs(form).sum()) < _MOST_VALUES
-    worst, checked = 0.0, 0
-    attaining = attaining_covariates(form) if listed else np.zeros((0, layer.dim - 1), dtype=np.int64)
-    for x in _inputs(attaining, gate, layer.dim, samples, instance, rng):
-        error = np.linalg.norm(layer(x) - _expected(x, instance.secret, parameters, gate), axis=-1)
+    worst, checked, held = 0.0, 0, 0
+    attaining = np.zeros((0, layer.dim - 1), dtype=np.int64)
+    if listed:
+        attaining = attaining_covariates(form, ternary=ternary)
+    for x in _inputs(attaining, described, samples, instance, rng):
+        expected, beyond = _expected(x, instance.secret, described)
+        error = np.linalg.norm(layer(x) - expected, axis=-1)
         # Python's max would drop a NaN
         worst, checked = float(np.maximum(worst, error.max())), checked + len(x)
+        held += beyond
     identity = matches = None
     if shared:
         matches = bool(np.all(np.mod(form - covariate_form(instance.secret, parameters), q) == 0))
@@ -153,16 +169,25 @@ def verify_lwr_instance(instance: HardInstance, *, rng: Rng = None, samples: int
         gadget_identity=identity,
         allowed_error=instance.allowed_error,
         secret_matches=matches,
+        held_inputs=held,
     )
 
 
-def attaining_covariates(form: Int[np.ndarray, " n"]) -> Int[np.ndarray, "values n"]:
-    """For every value of <v, a> over a in {0, 1}^n, in increasing order, one a that attains it.
+def attaining_covariates(
+    form: Int[np.ndarray, " n"], *, ternary: bool = False
+) -> Int[np.ndarray, "values n"]:
+    """For every value of <v, a> over a in {0, 1}^n, or {-1, 0, 1}^n, in increasing order, one a that attains it.
+
+    Raises
+    ------
+    ValueError
+        If the form holds no whole numbers, or their sizes sum to more than 2^24.
 
     Notes
     -----
     Subset sums by dynamic programming, keeping for each value the coordinate that reached it first: what is left
-    of the value was then reached by earlier coordinates. O(n sum|v|).
+    of the value was then reached by earlier coordinates. A ternary coordinate is the difference of two bits.
+    O(n sum|v|).
 
     Examples
     --------
@@ -173,6 +198,16 @@ def attaining_covariates(form: Int[np.ndarray, " n"]) -> Int[np.ndarray, "values
            [1, 1],
            [1, 0]])
     """
+    form = require_form(form)
+    reach = int(np.abs(form).sum())
+    if reach > _MOST_REACH:
+        raise ValueError(
+            f"The sizes of the form's entries sum to {reach}: at most 2^24 is allowed, so that the values of the inner "
+            "product can be listed; take a smaller modulus."
+        )
+    if ternary:
+        bits = attaining_covariates(np.concatenate([form, -form]))
+        return bits[:, : len(form)] - bits[:, len(form) :]
     least, most = int(form[form < 0].sum()), int(form[form > 0].sum())
     nobody = len(form)
     first = np.full(most - least + 1, -1)
@@ -196,59 +231,63 @@ def attaining_covariates(form: Int[np.ndarray, " n"]) -> Int[np.ndarray, "values
 def gadget_residues(
     bits: Int[np.ndarray, "samples n"], secret: Int[np.ndarray, " entries"], modulus: int
 ) -> Int[np.ndarray, " samples"]:
-    """<s, G a> mod q, where G a reads each log2 q bits of a, least significant first, as a residue mod q."""
+    """<s, G a> mod q, where G a reads each log2 q bits of a, least significant first, as a residue mod q.
+
+    Raises
+    ------
+    ValueError
+        If the modulus is no power of two, or there are not log2 q bits a row for each entry of the secret.
+    """
+    secret, q = require_form(secret), count("modulus", modulus, least=2)
+    digits = q.bit_length() - 1
+    if q != 1 << digits or np.ndim(bits) != 2 or np.shape(bits)[1] != len(secret) * digits:
+        raise ValueError(
+            f"bits has shape {np.shape(bits)}, the secret {len(secret)} entries and the modulus is {q}: a power of two "
+            "and its number of digits a row for each entry are needed."
+        )
     numbers = bits.reshape(len(bits), len(secret), -1)
     residues = sum(numbers[:, :, i] << i for i in range(numbers.shape[2]))
-    return np.mod(np.asarray(residues) @ secret, modulus)
+    return np.mod(np.asarray(residues) @ secret, q)
 
 
-def _public(instance: HardInstance) -> tuple[LWRParameters, int, float]:
-    """The parameters, the gate and the slope that an instance makes public, held to its layer."""
-    if instance.family != "lwr":
-        raise ValueError(f"The instance is of the family {instance.family!r}: one of lwr is needed.")
-    public = instance.parameters
-    missing = [name for name in (*_PARAMETERS, "gate", "beta") if name not in public]
-    if missing:
-        raise ValueError(f"The instance does not say what its {', '.join(missing)} is, as an lwr one must.")
-    parameters = LWRParameters(**{name: public[name] for name in _PARAMETERS})
-    gate = count("The instance's gate", public["gate"], least=0)
-    beta = non_negative("The instance's beta", public["beta"], strictly=True)
-    d = instance.layer.dim
-    if instance.inputs.k != 2 or parameters.dim != d or gate >= d:
-        raise ValueError(
-            f"{parameters} with gate {gate} does not fit a layer on {instance.inputs.k} tokens, d = {d}."
-        )
-    if instance.secret.shape != (parameters.secret_dim,):
-        raise ValueError(f"secret has shape {instance.secret.shape}: ({parameters.secret_dim},) is needed.")
-    return parameters, gate, beta
-
-
-def _form_of(layer: AttentionLayer, gate: int, beta: float) -> tuple[Int[np.ndarray, " n"], bool, bool]:
+def _form_of(layer: AttentionLayer, described: PublicDescription) -> tuple[Int[np.ndarray, " n"], bool, bool]:
     """The integer form of a layer's logits, whether all heads share it, and whether T and the gate then suffice."""
+    gate, beta = described.gate, described.beta
     others = np.arange(layer.dim) != gate
-    diagonal = np.diagonal(layer.theta, axis1=1, axis2=2)
-    nearest = np.rint(diagonal[0, others] / beta)
+    if described.parameters.matrix == "ternary":
+        entries = layer.theta[:, gate, :]
+    else:
+        entries = np.diagonal(layer.theta, axis1=1, axis2=2)
+    nearest = np.rint(entries[0, others] / beta)
     if np.abs(nearest).max() > 2.0**53:
         return np.zeros(len(nearest), dtype=np.int64), False, False
     form = nearest.astype(np.int64)
-    shared = bool(np.all(diagonal[:, others] == beta * form))
-    nothing_else = (
-        np.count_nonzero(layer.theta) == np.count_nonzero(diagonal) and not layer.w[:, others].any()
-    )
-    doubled = 2 * diagonal
+    shared = bool(np.all(entries[:, others] == beta * form))
+    nothing_else = np.count_nonzero(layer.theta) == np.count_nonzero(entries) and not layer.w[:, others].any()
+    doubled = 2 * entries
     exact = bool(np.all(doubled == np.rint(doubled)) and np.abs(doubled).sum(axis=1).max() < 2.0**52)
     return form, shared, bool(shared and nothing_else and exact)
 
 
 def _inputs(
-    attaining: np.ndarray, gate: int, dim: int, samples: int, instance: HardInstance, rng: np.random.Generator
+    attaining: np.ndarray,
+    described: PublicDescription,
+    samples: int,
+    instance: HardInstance,
+    rng: np.random.Generator,
 ) -> Iterator[Float[np.ndarray, "n 2 d"]]:
     """Blocks of inputs: every value of T on and off the gate, then random inputs, then all of them if few."""
+    gate, dim = described.gate, instance.layer.dim
     for start in range(0, len(attaining), _BLOCK):
         for gate_differs in (True, False):
             differ = np.insert(attaining[start : start + _BLOCK], gate, gate_differs, axis=1)
             first = 1.0 - 2.0 * rng.integers(2, size=differ.shape)
-            yield np.stack([first, first * (1 - 2 * differ)], axis=1)
+            if described.parameters.matrix == "ternary":
+                # where a_j is not 0, it is the first token's entry times its gate
+                signs = differ * first[:, [gate]]
+                signs[:, gate] = first[:, gate]
+                first = np.where(differ != 0, signs, first)
+            yield np.stack([first, first * np.where(differ != 0, -1, 1)], axis=1)
     for start in range(0, samples, _BLOCK):
         yield instance.inputs.sample(min(_BLOCK, samples - start), rng=rng)
     if 2 * dim <= _EXHAUSTIVE_BITS:
@@ -257,14 +296,40 @@ def _inputs(
 
 
 def _expected(
-    x: np.ndarray, secret: np.ndarray, parameters: LWRParameters, gate: int
-) -> Float[np.ndarray, "n 2 d"]:
-    """The definition: x_rg (floor(p (T mod q) / q) - (p - 1)/2) in coordinate g of row r on the gate, else 0."""
+    x: np.ndarray, secret: np.ndarray, described: PublicDescription
+) -> tuple[Float[np.ndarray, "n 2 d"], int]:
+    """The definition, x_rg (floor(p (T mod q) / q) - (p - 1)/2) in coordinate g on the gate, else 0; how many are held.
+
+    T is <s, a> or <s, G a>, and held at the nearest value within the range of the heads.
+    """
+    parameters, gate = described.parameters, described.gate
     q, p = parameters.modulus, parameters.levels
     differ = x[:, 0] != x[:, 1]
     covariates = np.delete(differ, gate, axis=1).astype(np.int64)
+    if parameters.matrix == "ternary":
+        signs = np.delete(x[:, 0] * x[:, 0, [gate]], gate, axis=1).astype(np.int64)
+        covariates = covariates * signs
+    held = 0
     residues = gadget_residues(covariates, secret, q) if parameters.gadget else np.mod(covariates @ secret, q)
+    if described.deviations is not None:
+        # the range is one of whole numbers T, and not of residues
+        form = covariate_form(secret, parameters)
+        t = covariates @ form
+        kept = _held(t, form, described)
+        held = int(np.count_nonzero((kept != t) & differ[:, gate]))
+        residues = np.where(kept == t, residues, np.mod(kept, q))
     label = p * residues // q - (p - 1) / 2
     expected = np.zeros_like(x)
     expected[:, :, gate] = x[:, :, gate] * (label * differ[:, gate])[:, None]
-    return expected
+    return expected, held
+
+
+def _held(t: np.ndarray, form: np.ndarray, described: PublicDescription) -> np.ndarray:
+    """T, or the nearest whole number within so many standard deviations of the mean."""
+    assert described.deviations is not None
+    square = Fraction(described.deviations) ** 2 * sum(int(one) ** 2 for one in form)
+    # (T - mean)^2 against deviations^2 variance: fair bits have variance 1/4, differences of two 1/2
+    doubled_mean, share = (0, 2) if described.parameters.matrix == "ternary" else (int(form.sum()), 1)
+    widest = math.isqrt(int(square * share))
+    low, high = math.ceil(Fraction(doubled_mean - widest, 2)), math.floor(Fraction(doubled_mean + widest, 2))
+    return np.clip(t, low, high)

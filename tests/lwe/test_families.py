@@ -1,5 +1,6 @@
 import itertools
 import math
+import re
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -8,15 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lower import load_instance, outward_context, save_instance
-from lwe import (
-    LARGEST_MODULUS,
-    LWRParameters,
-    covariate_form,
-    lwr_staircase,
-    make_lwr_instance,
-    rounded,
-    verify_lwr_instance,
-)
+from lwe.description import describe_instance
+from lwe.families import lwr_instance, make_lwr_instance
+from lwe.heads import lwr_staircase, value_range
+from lwe.laws import NO_NOISE, BinaryLaw, BinomialLaw, FlipLaw, GaussianLaw, SparseLaw, TernaryLaw
+from lwe.parameters import LARGEST_MODULUS, LWRParameters, covariate_form, rounded
+from lwe.presets import PRESETS
+from lwe.verify import verify_lwr_instance
 
 CASES = [
     {"secret_dim": 24, "modulus": 64, "levels": 2},
@@ -26,9 +25,13 @@ CASES = [
     {"secret_dim": 8, "modulus": 251, "levels": 32},
     {"secret_dim": 9, "modulus": 2, "levels": 2},
     {"secret_dim": 6, "modulus": 8, "levels": 8},
-    {"secret_dim": 5, "modulus": 128, "levels": 4, "gadget": True},
-    {"secret_dim": 16, "modulus": 256, "levels": 2, "gadget": True},
+    {"secret_dim": 5, "modulus": 128, "levels": 4, "matrix": "gadget"},
+    {"secret_dim": 16, "modulus": 256, "levels": 2, "matrix": "gadget"},
+    {"secret_dim": 10, "modulus": 16, "levels": 2, "matrix": "ternary"},
+    {"secret_dim": 6, "modulus": 9, "levels": 4, "matrix": "ternary"},
+    {"secret_dim": 8, "modulus": 2, "levels": 2, "matrix": "ternary"},
 ]
+LAWS = [TernaryLaw(), BinaryLaw(), BinomialLaw(2), SparseLaw(4)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -38,7 +41,7 @@ def test_layer_error_is_exactly_zero_on_and_off_the_gate(case):
     assert checked.max_error == 0.0
     assert checked.covers_all_inputs
     assert checked.reachable_values > 1
-    assert checked.gadget_identity is (True if case.get("gadget") else None)
+    assert checked.gadget_identity is (True if case.get("matrix") == "gadget" else None)
     assert instance.known.is_zero
     assert instance.realisation_error < 1e-14
 
@@ -62,14 +65,18 @@ def test_every_input_of_small_instances():
 @given(
     form=st.lists(st.integers(-40, 40), min_size=1, max_size=6),
     modulus=st.integers(2, 40),
+    matrix=st.sampled_from(["binary", "ternary"]),
     data=st.data(),
 )
 @settings(max_examples=80, deadline=None)
-def test_staircase_with_pads_is_the_centred_label_at_every_value_and_zero_off_the_gate(form, modulus, data):
+def test_staircase_with_pads_is_the_centred_label_at_every_value_and_zero_off_the_gate(
+    form, modulus, matrix, data
+):
     levels = data.draw(st.integers(2, modulus))
-    parameters = LWRParameters(secret_dim=len(form), modulus=modulus, levels=levels)
+    parameters = LWRParameters(secret_dim=len(form), modulus=modulus, levels=levels, matrix=matrix)
     stairs = lwr_staircase(np.array(form), parameters)
-    t = stairs.reachable()
+    low, high = value_range(np.array(form), matrix)
+    t = np.arange(low, high + 1)
     np.testing.assert_array_equal(stairs.limit(t), rounded(t, modulus, levels) - (levels - 1) / 2)
     assert math.fsum(stairs.coefficients) == 0
     assert np.all(4 * stairs.coefficients == np.rint(4 * stairs.coefficients))
@@ -86,16 +93,18 @@ def test_number_of_jumps_is_within_a_quarter_of_p_times_the_one_norm_over_q():
             if jumps < 8 or case["modulus"] == case["levels"] == 2:
                 continue
             form = covariate_form(instance.secret, LWRParameters(**case))
-            assert jumps == pytest.approx(case["levels"] * np.abs(form).sum() / case["modulus"], rel=0.25)
+            twice = 2 if case.get("matrix") == "ternary" else 1
+            expected = twice * case["levels"] * np.abs(form).sum() / case["modulus"]
+            assert jumps == pytest.approx(expected, rel=0.25)
             counted += 1
-    assert counted > 60
+    assert counted > 80
 
 
 def test_gadget_of_dimension_16_modulus_256_has_mostly_60_to_71_heads():
-    instance = make_lwr_instance(secret_dim=16, modulus=256, levels=2, gadget=True, rng=0)
+    instance = make_lwr_instance(secret_dim=16, modulus=256, levels=2, matrix="gadget", rng=0)
     assert instance.layer.dim == 129
     assert 60 <= instance.layer.heads <= 71
-    parameters = LWRParameters(secret_dim=16, modulus=256, levels=2, gadget=True)
+    parameters = LWRParameters(secret_dim=16, modulus=256, levels=2, matrix="gadget")
     secrets = np.random.default_rng(0).integers(256, size=(300, 16))
     heads = np.array([lwr_staircase(covariate_form(one, parameters), parameters).heads for one in secrets])
     # E|2^i s mod q| is q/4 up to lower order, so p n / 4 + 2 = 66 heads on average, with a deviation of about 4
@@ -125,13 +134,17 @@ def test_any_representative_of_the_secret_will_do():
     np.testing.assert_array_equal(one.secret, [1, 4, -1])
     np.testing.assert_array_equal(one.secret, other.secret)
     np.testing.assert_array_equal(one.layer.theta, other.layer.theta)
-    gadget = make_lwr_instance(secret_dim=3, modulus=8, levels=2, secret=[-7, -4, 15], gadget=True)
+    gadget = make_lwr_instance(secret_dim=3, modulus=8, levels=2, secret=[-7, -4, 15], matrix="gadget")
     np.testing.assert_array_equal(gadget.secret, [1, 4, 7])
 
 
 def test_certificate_names_the_assumption_and_claims_no_security():
-    for gadget, words in ((False, "binary public matrix"), (True, "power-of-two modulus")):
-        certificate = make_lwr_instance(secret_dim=8, modulus=32, levels=2, gadget=gadget, rng=0).certificate
+    for matrix, words in (
+        ("binary", "binary public matrix"),
+        ("ternary", "ternary public matrix"),
+        ("gadget", "power-of-two modulus"),
+    ):
+        certificate = make_lwr_instance(secret_dim=8, modulus=32, levels=2, matrix=matrix, rng=0).certificate
         assert words in certificate["assumption"].meaning
         assert "no claim of security" in certificate["what is claimed"].meaning
     assert (
@@ -140,9 +153,11 @@ def test_certificate_names_the_assumption_and_claims_no_security():
     )
 
 
-@pytest.mark.parametrize("gadget", [False, True])
-def test_files_keep_instances_bit_for_bit(tmp_path, gadget):
-    instance = make_lwr_instance(secret_dim=6, modulus=16, levels=2, gadget=gadget, rng=0)
+@pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
+def test_files_keep_instances_bit_for_bit(tmp_path, matrix):
+    instance = make_lwr_instance(
+        secret_dim=6, modulus=16, levels=2, matrix=matrix, noise=BinomialLaw(1), deviations=4.0, rng=0
+    )
     save_instance(tmp_path / "one.safetensors", instance)
     again = load_instance(tmp_path / "one.safetensors")
     assert again.layer.theta.tobytes() == instance.layer.theta.tobytes()
@@ -160,10 +175,18 @@ def test_files_keep_instances_bit_for_bit(tmp_path, gadget):
         ({"modulus": 1 << 40}, "smaller modulus"),
         ({"modulus": 1 << 22, "levels": 1 << 22}, "fewer levels"),
         ({"levels": 100}, "levels"),
-        ({"modulus": 63, "gadget": True}, "power of two"),
+        ({"modulus": 63, "matrix": "gadget"}, "power of two"),
         ({"secret": [1, 2]}, "secret"),
         ({"secret": [0.5] * 8}, "whole numbers"),
         ({"beta": -1.0}, "slope"),
+        ({"matrix": "uniform"}, "no heads realise"),
+        ({"matrix": "plain"}, "one of binary"),
+        ({"secret_law": TernaryLaw(), "secret": [2] * 8}, "does not draw"),
+        ({"secret_law": SparseLaw(3), "secret": [1] * 8}, "does not draw"),
+        ({"secret_law": SparseLaw(9)}, "weight"),
+        ({"noise": SparseLaw(1)}, "independent"),
+        ({"deviations": 1.0}, "at least 2"),
+        ({"deviations": float("nan")}, "deviations"),
     ],
 )
 def test_bad_arguments_are_explained(changes, word):
@@ -220,3 +243,167 @@ def test_moduli_beyond_64_bit_arithmetic_are_explained(modulus):
     with pytest.raises(ValueError, match=r"at most 2\^31"):
         make_lwr_instance(secret_dim=2, modulus=modulus, levels=2)
     assert LWRParameters(secret_dim=2, modulus=LARGEST_MODULUS, levels=LARGEST_MODULUS).modulus == 1 << 31
+
+
+def every_input(d):
+    return np.array(list(itertools.product([-1.0, 1.0], repeat=2 * d))).reshape(-1, 2, d)
+
+
+@pytest.mark.parametrize("deviations", [None, 2.0])
+def test_ternary_layers_output_the_label_of_the_signed_differences_on_every_input(deviations):
+    beyond = 0
+    for seed, (n, modulus, levels) in enumerate(((4, 5, 3), (4, 8, 2), (3, 3, 2), (4, 7, 7))):
+        instance = make_lwr_instance(
+            secret_dim=n, modulus=modulus, levels=levels, matrix="ternary", rng=seed, deviations=deviations
+        )
+        x = every_input(n + 1)
+        for (first, second), (one, other) in zip(x, instance.layer(x), strict=True):
+            u = [int(a - b) // 2 for a, b in zip(first[1:], second[1:], strict=True)]
+            t = int(first[0]) * sum(int(v) * own for v, own in zip(instance.secret, u, strict=True))
+            value = (levels * (t % modulus)) // modulus - (levels - 1) / 2
+            if first[0] == second[0]:
+                value = 0.0
+            elif deviations is not None and 2 * t * t > 4 * sum(int(v) ** 2 for v in instance.secret):
+                beyond += 1  # more than two deviations of |v| / sqrt 2: some label, but which is not promised
+                value = float(one[0] * first[0])
+                assert abs(value) <= (levels - 1) / 2
+            assert one.tolist() == [first[0] * value] + [0.0] * n
+            assert other.tolist() == [second[0] * value] + [0.0] * n
+    assert (beyond > 0) == (deviations is not None)
+
+
+def test_ternary_covariates_of_a_layer_have_probabilities_a_quarter_a_half_a_quarter():
+    x = every_input(4)
+    on = x[x[:, 0, 0] != x[:, 1, 0]]
+    a = (on[:, 0, :1] * (on[:, 0, 1:] - on[:, 1, 1:]) / 2).astype(int)
+    found = np.unique(a, axis=0, return_counts=True)
+    weights = np.prod(np.where(found[0] == 0, 2, 1), axis=1)
+    np.testing.assert_array_equal(found[1] * 4**3, weights * len(on))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
+def test_small_secrets_are_drawn_from_their_law_and_realised_without_error(law, matrix):
+    instance = make_lwr_instance(
+        secret_dim=6, modulus=4, levels=2, matrix=matrix, secret_law=law, rng=3, noise=FlipLaw(0.25)
+    )
+    assert law.allows(instance.secret, 4)
+    assert f"secret={law}" in instance.certificate["assumption"].value
+    assert f"law {law}" in instance.certificate["assumption"].meaning
+    checked = verify_lwr_instance(instance, rng=0)
+    assert checked.holds
+    assert checked.max_error == 0.0
+    assert LWRParameters.from_json(instance.parameters).secret == law
+
+
+@pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
+def test_truncated_layers_are_exact_within_their_range_and_hold_the_label_beyond(matrix):
+    size = {"secret_dim": 5 if matrix == "gadget" else 20, "modulus": 32, "levels": 4}
+    instance = make_lwr_instance(**size, matrix=matrix, rng=1, deviations=2.5)
+    whole = make_lwr_instance(**size, matrix=matrix, rng=1)
+    assert instance.layer.heads < whole.layer.heads
+    checked = verify_lwr_instance(instance, rng=0)
+    assert checked.max_error == 0.0
+    assert checked.holds
+    assert checked.covers_all_inputs
+    assert checked.held_inputs > 0
+    assert "beyond the range" in str(checked)
+    assert verify_lwr_instance(whole, rng=0).held_inputs == 0
+    # the two layers agree on all but the share that the certificate allows
+    x = instance.inputs.sample(20_000, rng=2)
+    x[:, 1, 0] = -x[:, 0, 0]
+    differ = np.mean((instance.layer(x) != whole.layer(x)).any(axis=(1, 2)))
+    assert differ <= instance.certificate["truncation"].value == pytest.approx(2 * math.exp(-(2.5**2) / 2))
+
+
+def test_six_deviations_more_than_halve_the_heads_at_n_256():
+    parameters = PRESETS["plain-256"]
+    assert (parameters.secret_dim, parameters.modulus, parameters.levels) == (256, 64, 2)
+    counted = []
+    for seed in range(8):
+        form = covariate_form(np.random.default_rng(seed).integers(64, size=256), parameters)
+        counted.append([lwr_staircase(form, parameters, deviations=one).heads for one in (None, 6.0)])
+    whole, kept = np.median(counted, axis=0)
+    # p |v|_1 / q + 2 is 130 on average, and 12 deviations of |v|_2 / 2 hold 55 jumps
+    assert whole == pytest.approx(130, abs=10)
+    assert kept == pytest.approx(56, abs=4)
+
+
+def test_a_range_wider_than_all_values_truncates_nothing():
+    one, other = (
+        make_lwr_instance(secret_dim=6, modulus=8, levels=2, rng=0, deviations=deviations)
+        for deviations in (None, 50.0)
+    )
+    np.testing.assert_array_equal(one.layer.theta, other.layer.theta)
+    np.testing.assert_array_equal(one.layer.w, other.layer.w)
+
+
+def test_certificates_say_on_which_inputs_a_truncated_layer_is_right():
+    certificate = make_lwr_instance(secret_dim=20, modulus=16, levels=2, rng=0, deviations=6.0).certificate
+    assert certificate["truncation"].value == pytest.approx(2 * math.exp(-18))
+    assert certificate["truncation"].status == "proved"
+    assert "Hoeffding" in certificate["truncation"].source
+    assert "all inputs but those" in certificate["realisation error"].meaning
+
+
+def test_certificates_of_noisy_labels_say_that_the_layer_has_no_noise():
+    instance = make_lwr_instance(secret_dim=8, modulus=2, levels=2, noise=FlipLaw(0.125), rng=0)
+    assert "parity with noise" in instance.certificate["assumption"].meaning
+    assert "0.875" in instance.certificate["noise"].meaning
+    assert verify_lwr_instance(instance, rng=0).max_error == 0
+    with pytest.raises(KeyError):
+        make_lwr_instance(secret_dim=8, modulus=2, levels=2, rng=0).certificate["noise"]
+
+
+def test_parameters_and_keywords_make_the_same_instance():
+    parameters = LWRParameters(5, 8, 4, matrix="ternary", secret=BinomialLaw(1))
+    one = lwr_instance(parameters, rng=4)
+    other = make_lwr_instance(
+        secret_dim=5, modulus=8, levels=4, matrix="ternary", secret_law=BinomialLaw(1), rng=4
+    )
+    np.testing.assert_array_equal(one.secret, other.secret)
+    np.testing.assert_array_equal(one.layer.theta, other.layer.theta)
+    assert one.parameters == other.parameters
+    assert one.certificate == other.certificate
+
+
+@pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
+def test_a_secret_that_is_always_0_makes_a_constant_label_and_is_objected_to(matrix):
+    instance = make_lwr_instance(
+        secret_dim=3, modulus=8, levels=2, matrix=matrix, secret_law=NO_NOISE, deviations=6.0, rng=0
+    )
+    assert not instance.secret.any()
+    checked = verify_lwr_instance(instance, rng=1)
+    assert checked.holds
+    assert checked.max_error == 0
+    assert checked.reachable_values == 1
+    certificate = instance.certificate
+    assert certificate["verdict"].value == "looks easy"
+    assert "few secrets: 2^0" in certificate["verdict"].meaning
+    assert "nothing to solve" in certificate["assumption"].meaning
+    assert certificate["distance from uniform"].value == 1 - 1 / 8
+    assert certificate["weight of degree 1"].value == certificate["weight of degree 2"].value == 0
+    assert describe_instance(instance).parameters.secret == NO_NOISE
+
+
+def test_noise_that_never_errs_is_not_in_the_certificate():
+    for noise, there in ((FlipLaw(0.0), False), (GaussianLaw(0.01), False), (FlipLaw(0.1), True)):
+        instance = make_lwr_instance(secret_dim=4, modulus=2, levels=2, noise=noise, rng=0)
+        assert ("noise" in [one.name for one in instance.certificate.statements]) is there
+
+
+@pytest.mark.parametrize(
+    "maker", [lwr_instance, make_lwr_instance, LWRParameters], ids=lambda one: one.__name__
+)
+def test_makers_name_their_assumption_and_claim_no_security(maker):
+    words = " ".join(maker.__doc__.split())
+    assert re.search(r"[Aa]ssum(?:ption|ed)", words)
+    assert "learning with rounding" in words or "Learning with rounding" in words
+    assert re.search(r"[Nn]othing here is a claim of security", words)
+
+
+def test_makers_say_which_of_their_problems_are_variants_and_which_easy():
+    for maker in (lwr_instance, make_lwr_instance):
+        words = " ".join(maker.__doc__.split())
+        assert "variant" in words
+        assert "easy" in words

@@ -1,7 +1,22 @@
+import json
+import time
+
 import numpy as np
 import pytest
 
-from lwe import LWRParameters, centred, covariate_form, rounded
+from lwe.laws import (
+    NO_NOISE,
+    UNIFORM,
+    BinaryLaw,
+    BinomialLaw,
+    FlipLaw,
+    GaussianLaw,
+    SparseLaw,
+    TernaryLaw,
+)
+from lwe.parameters import LWRParameters, centred, covariate_form, require_form, rounded
+from lwe.presets import PRESETS, preset
+from lwe.samples import make_samples
 
 
 def test_centred_representatives_lie_above_minus_q_over_2_and_q_over_2_stands_for_itself():
@@ -22,21 +37,200 @@ def test_rounded_is_the_floor_of_p_times_t_mod_q_over_q():
 
 
 def test_gadget_form_lists_the_powers_of_two_times_each_entry():
-    parameters = LWRParameters(secret_dim=3, modulus=16, levels=2, gadget=True)
+    parameters = LWRParameters(secret_dim=3, modulus=16, levels=2, matrix="gadget")
     form = covariate_form([1, 5, 15], parameters)
     np.testing.assert_array_equal(form, [1, 2, 4, 8, 5, -6, 4, 8, -1, -2, -4, 8])
-    np.testing.assert_array_equal(covariate_form([1, 5, 15], parameters.updated(gadget=False)), [1, 5, -1])
+    np.testing.assert_array_equal(covariate_form([1, 5, 15], parameters.updated(matrix="binary")), [1, 5, -1])
 
 
 def test_sizes_and_names():
-    gadget = LWRParameters(secret_dim=16, modulus=256, levels=2, gadget=True)
+    gadget = LWRParameters(secret_dim=16, modulus=256, levels=2, matrix="gadget")
     assert (gadget.digits, gadget.covariates, gadget.dim, gadget.centre) == (8, 128, 129, 0.5)
     assert str(gadget) == "LWR n'=16 q=256 p=2 gadget (d=129)"
-    plain = gadget.updated(gadget=False)
+    plain = gadget.updated(matrix="binary")
     assert (plain.digits, plain.covariates, plain.dim) == (1, 16, 17)
     assert "standard" in gadget.assumption
     assert "binary public matrix" in plain.assumption
     assert "parity" in LWRParameters(secret_dim=4, modulus=2, levels=2).assumption
+    uniform = gadget.updated(matrix="uniform", secret=SparseLaw(3))
+    assert str(preset("parity-64")) == "parity n=64 q=2 p=2 (d=65)"
+    assert str(preset("lpn-32")) == "LPN n=32 q=2 p=2 noise=flip(0.125) (d=33)"
+    assert str(uniform) == "LWR n=16 q=256 p=2 uniform secret=sparse(3)"
+    assert "variant" in uniform.assumption
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"levels": 16}, "elimination"),
+        ({"levels": 16, "noise": BinomialLaw(1)}, "Learning with errors"),
+        (
+            {"levels": 16, "noise": BinomialLaw(1), "secret": BinomialLaw(1), "matrix": "uniform"},
+            "normal form",
+        ),
+        (
+            {"levels": 16, "noise": BinomialLaw(1), "secret": BinomialLaw(1), "matrix": "gadget"},
+            "normal form",
+        ),
+        (
+            {"levels": 16, "noise": BinomialLaw(1), "secret": BinomialLaw(1)},
+            "no reduction from uniform secrets",
+        ),
+        ({"modulus": 2, "noise": FlipLaw(0.3), "secret": FlipLaw(0.3)}, "normal form"),
+        ({"levels": 16, "noise": FlipLaw(0.0)}, "without errors"),
+        ({"modulus": 2, "noise": GaussianLaw(0.01)}, "Noise-free parity"),
+        ({"modulus": 2, "noise": FlipLaw(0.01)}, "of the form of learning parity with noise"),
+        ({"levels": 16, "noise": GaussianLaw(0.1)}, "of the form of learning with errors"),
+        ({"levels": 17, "modulus": 17, "noise": FlipLaw(0.5)}, "equations of degree 2 (Arora"),
+        ({"levels": 12, "modulus": 12, "noise": FlipLaw(0.5)}, "equations of degree 2 (Arora"),
+        ({"secret": NO_NOISE}, "The only secret is 0"),
+        ({"levels": 16, "noise": BinomialLaw(1), "matrix": "uniform"}, "the standard problem."),
+        ({"levels": 2, "modulus": 2, "noise": FlipLaw(0.3)}, "Learning parity with noise"),
+        ({"noise": GaussianLaw(1.5)}, "before rounding"),
+        ({"matrix": "ternary"}, "ternary public matrix"),
+        ({"secret": TernaryLaw()}, "a secret from the law ternary"),
+    ],
+)
+def test_assumptions_name_the_problem(changes, words):
+    assert words in LWRParameters(**({"secret_dim": 4, "modulus": 16, "levels": 2} | changes)).assumption
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_keep_their_fields_in_json(name):
+    parameters = preset(name)
+    data = json.loads(json.dumps(parameters.to_json()))
+    assert LWRParameters.from_json(data) == parameters
+    assert LWRParameters.from_json(data | {"gate": 0, "beta": 40.0}) == parameters
+
+
+def test_presets_of_schemes_are_those_of_their_specifications():
+    sizes = {"kyber512": (512, 1.5**0.5), "kyber768": (768, 1.0), "kyber1024": (1024, 1.0)}
+    for name, (n, deviation) in sizes.items():
+        own = preset(name)
+        assert (own.secret_dim, own.modulus, own.levels, own.matrix) == (n, 3329, 3329, "uniform")
+        assert own.secret.deviation(3329) == own.noise.deviation(3329) == pytest.approx(deviation)
+    for name, (n, deviation) in {
+        "lightsaber": (512, 2.5**0.5),
+        "saber": (768, 2**0.5),
+        "firesaber": (1024, 1.5**0.5),
+    }.items():
+        own = preset(name)
+        assert (own.secret_dim, own.modulus, own.levels, own.noisy) == (n, 8192, 1024, False)
+        assert own.secret.deviation(8192) == pytest.approx(deviation)
+    with pytest.raises(ValueError, match="there are toy"):
+        preset("kyber")
+
+
+@pytest.mark.parametrize(
+    ("modulus", "levels", "noise"),
+    [(2, 2, FlipLaw(0.2)), (16, 16, BinomialLaw(2)), (17, 5, BinomialLaw(3)), (30, 4, GaussianLaw(4.0))],
+)
+def test_best_accuracy_is_the_share_of_labels_that_an_error_leaves_alone(modulus, levels, noise):
+    residues, expected = np.arange(modulus), 0.0
+    for error, chance in enumerate(noise.probabilities(modulus)):
+        same = rounded(residues + error, modulus, levels) == rounded(residues, modulus, levels)
+        expected += chance * np.mean(same)
+    parameters = LWRParameters(4, modulus, levels, noise=noise)
+    assert parameters.best_accuracy == pytest.approx(expected, rel=1e-12)
+    assert parameters.updated(noise=NO_NOISE).best_accuracy == 1
+
+
+def test_bits_have_no_normal_form():
+    for matrix in ("binary", "ternary"):
+        parameters = LWRParameters(8, 16, 16, matrix, secret=BinomialLaw(2), noise=BinomialLaw(2))
+        assert "normal form" not in parameters.assumption
+    # mod 16 two values of errors leave no prime to solve modulo
+    assert "in form only" not in LWRParameters(8, 16, 16, noise=FlipLaw(0.5)).assumption
+
+
+@pytest.mark.parametrize("levels", [2, 1000, 1 << 31])
+@pytest.mark.parametrize(
+    "noise", [NO_NOISE, BinomialLaw(3), GaussianLaw(3.2), FlipLaw(0.1), UNIFORM, GaussianLaw(1e12)], ids=str
+)
+def test_a_modulus_of_2_to_the_31_takes_no_time(levels, noise):
+    start = time.perf_counter()
+    parameters = LWRParameters(8, 1 << 31, levels, matrix="uniform", noise=noise)
+    assert str(parameters).startswith("LWE" if levels == 1 << 31 else "LWR")
+    assert "dimension 8" in parameters.assumption or noise.is_uniform(1 << 31) or not parameters.noisy
+    assert len(make_samples(parameters, 100, rng=0)[0].labels) == 100
+    accuracy = parameters.best_accuracy
+    assert time.perf_counter() - start < 1
+    if noise.is_uniform(1 << 31):
+        assert accuracy == pytest.approx(1 / levels, rel=1e-5)
+    elif levels == 1 << 31:
+        assert accuracy == pytest.approx(1 - noise.error_rate(1 << 31))
+    else:
+        # a label changes where T is within |e| of one of its p ends
+        values, chances = noise.support(1 << 31)
+        assert 1 - accuracy == pytest.approx(levels / 2**31 * float(np.abs(values) @ chances), abs=1e-14)
+
+
+def share_left_alone(parameters):
+    """The best accuracy by all residues and all errors, one by one."""
+    q, p = parameters.modulus, parameters.levels
+    residues = np.arange(q)
+    label = rounded(residues, q, p)
+    return sum(
+        chance * np.mean(rounded(residues + error, q, p) == label)
+        for error, chance in enumerate(parameters.noise.probabilities(q))
+    )
+
+
+@pytest.mark.parametrize("levels", [2, 3, 7, 100, 1500, 2000, 2003])
+@pytest.mark.parametrize("sigma", [60.0, 300.0, 1500.0])
+def test_nodes_in_place_of_errors_leave_the_best_accuracy_as_it_is(monkeypatch, levels, sigma):
+    parameters = LWRParameters(4, 2003, levels, matrix="uniform", noise=GaussianLaw(sigma))
+    expected = share_left_alone(parameters)
+    assert parameters.best_accuracy == pytest.approx(expected, rel=1e-12)
+    monkeypatch.setattr("lwe.parameters.MOST_VALUES", 100)
+    assert parameters.best_accuracy == pytest.approx(expected, rel=1e-9)  # all errors below q/p
+    monkeypatch.setattr("lwe.parameters._MOST_NODES", 50)
+    assert parameters.best_accuracy == pytest.approx(expected, rel=1e-2)
+
+
+def test_gaussians_too_wide_to_list_have_a_best_accuracy():
+    q = 1 << 31
+    for levels in (2, 1000, q):
+        parameters = LWRParameters(8, q, levels, matrix="uniform", noise=GaussianLaw(7e7))
+        # of a density of the same shape mod 2^16, with as many runs if they are no shorter than a step there
+        small = parameters.updated(
+            modulus=1 << 16, levels=min(levels, 1 << 16), noise=GaussianLaw(7e7 / 2**15)
+        )
+        expected = small.best_accuracy if levels < q else 1 - parameters.noise.error_rate(q)
+        assert parameters.best_accuracy == pytest.approx(expected, rel=2e-4)
+
+
+def test_labels_that_do_not_depend_on_the_secret_are_no_problem():
+    for noise, q in (
+        (FlipLaw(0.5), 2),
+        (BinaryLaw(), 2),
+        (TernaryLaw(), 3),
+        (UNIFORM, 64),
+        (GaussianLaw(90.0), 64),
+    ):
+        for levels in {2, q}:
+            told = LWRParameters(30, q, levels, matrix="uniform", noise=noise).assumption
+            assert "nothing to learn" in told
+            assert "standard" not in told
+    # a secret that is uniform by another name is no variant
+    bits = LWRParameters(30, 2, 2, secret=BinaryLaw(), noise=FlipLaw(0.1)).assumption
+    assert "the standard problem" in bits
+
+
+def test_laws_that_never_err_are_no_noise():
+    for noise in (NO_NOISE, FlipLaw(0.0), GaussianLaw(0.01)):
+        assert not LWRParameters(4, 2, 2, noise=noise).noisy
+        assert str(LWRParameters(4, 2, 2, noise=noise)).startswith("parity")
+    for noise in (FlipLaw(1e-300), GaussianLaw(0.05)):
+        assert LWRParameters(4, 2, 2, noise=noise).noisy
+
+
+def test_files_of_earlier_versions_say_gadget():
+    old = {"secret_dim": 4, "modulus": 8, "levels": 2}
+    assert LWRParameters.from_json(old | {"gadget": True}) == LWRParameters(4, 8, 2, matrix="gadget")
+    assert LWRParameters.from_json(old | {"gadget": False}) == LWRParameters(4, 8, 2)
+    with pytest.raises(ValueError, match="matrix"):
+        LWRParameters.from_json(old)
 
 
 @pytest.mark.bad_input
@@ -47,9 +241,12 @@ def test_sizes_and_names():
         ({"modulus": 1}, "modulus"),
         ({"levels": 1}, "levels"),
         ({"levels": 65}, "levels"),
-        ({"modulus": 63, "gadget": True}, "power of two"),
+        ({"modulus": 63, "matrix": "gadget"}, "power of two"),
         ({"modulus": 6.5}, "modulus"),
         ({"levels": True}, "levels"),
+        ({"matrix": None}, "one of binary, ternary, gadget, uniform"),
+        ({"secret": "ternary"}, "a law"),
+        ({"noise": 0.1}, "a law"),
     ],
 )
 def test_bad_parameters_are_explained(changes, word):
@@ -62,3 +259,24 @@ def test_secrets_of_another_size_are_explained():
     for secret in ([1, 2], [1.5, 2.0, 3.0], 3):
         with pytest.raises(ValueError, match="secret"):
             covariate_form(secret, LWRParameters(secret_dim=3, modulus=8, levels=2))
+
+
+@pytest.mark.bad_input
+def test_forms_that_are_none_are_explained():
+    for form, words in (
+        ([0.5], "whole number"),
+        ([], "whole number"),
+        ([[1, 2]], "whole number"),
+        ([1 << 62], "2.62"),
+        ([1, 2], "one for each of 3"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            require_form(form, 3 if len(form) == 2 else None)
+    with pytest.raises(ValueError, match="one of binary"):
+        require_form([1], matrix="trinary")
+
+
+@pytest.mark.bad_input
+def test_errors_are_no_sparse_vector():
+    with pytest.raises(ValueError, match="errors are independent"):
+        LWRParameters(4, 8, 2, noise=SparseLaw(2))

@@ -1,4 +1,7 @@
 import itertools
+import math
+import time
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -6,37 +9,67 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lwe import (
-    LWRParameters,
-    covariate_form,
-    make_lwr_instance,
-    residue_counts,
-    total_variation_from_uniform,
-    wrap_ratio,
+from lwe.characters import (
+    characters,
+    distance_from_uniform,
+    log2_distance_from_uniform,
+    residue_deviations,
 )
+from lwe.families import make_lwr_instance
+from lwe.low_degree import low_degree_weights
+from lwe.parameters import LWRParameters, covariate_form
+from lwe.uniformity import residue_counts, total_variation_from_uniform, wrap_ratio
 
 
-@given(form=st.lists(st.integers(-20, 20), min_size=1, max_size=8), modulus=st.integers(2, 17))
-def test_counts_and_distance_agree_with_enumeration(form, modulus):
-    sums = [int(np.dot(a, form)) % modulus for a in itertools.product([0, 1], repeat=len(form))]
+@given(
+    form=st.lists(st.integers(-20, 20), min_size=1, max_size=5),
+    modulus=st.integers(2, 17),
+    ternary=st.booleans(),
+)
+def test_counts_and_distance_agree_with_enumeration(form, modulus, ternary):
+    values, matrix = ([-1, 0, 0, 1], "ternary") if ternary else ([0, 1], "binary")
+    sums = [int(np.dot(a, form)) % modulus for a in itertools.product(values, repeat=len(form))]
     counts = np.bincount(sums, minlength=modulus)
-    np.testing.assert_array_equal(residue_counts(np.array(form), modulus), counts)
-    distance = sum(abs(Fraction(int(one), 2 ** len(form)) - Fraction(1, modulus)) for one in counts) / 2
-    assert total_variation_from_uniform(np.array(form), modulus) == distance
+    np.testing.assert_array_equal(residue_counts(np.array(form), modulus, matrix), counts)
+    distance = sum(abs(Fraction(int(one), len(sums)) - Fraction(1, modulus)) for one in counts) / 2
+    assert total_variation_from_uniform(np.array(form), modulus, matrix) == distance
+    assert distance_from_uniform(np.array(form), modulus, matrix) == pytest.approx(float(distance), rel=1e-12)
 
 
-def test_distance_agrees_with_the_characters_far_below_machine_precision():
-    # the deviation of residue r is (1/q) sum over w != 0 of prod_j cos(pi w v_j / q) times a phase
-    form, q = centred_form(120, 31, 0), 31
-    omega = np.arange(1, q)
-    magnitude = np.abs(np.cos(np.pi * np.multiply.outer(omega, form) / q)).prod(axis=1)
-    phase = np.pi * omega * form.sum() / q
-    signs = np.sign(np.cos(np.pi * np.multiply.outer(omega, form) / q)).prod(axis=1)
-    r = np.arange(q)[:, None]
-    deviation = (signs * magnitude * np.cos(phase - 2 * np.pi * omega * r / q)).sum(axis=1) / q
-    exact = total_variation_from_uniform(form, q)
-    assert 0 < exact < Fraction(1, 10**20)
-    assert float(exact) == pytest.approx(np.abs(deviation).sum() / 2, rel=1e-6)
+@given(form=st.lists(st.integers(-20, 20), min_size=1, max_size=2), modulus=st.integers(2, 8))
+def test_a_uniform_matrix_is_uniform_on_the_multiples_of_the_common_divisor(form, modulus):
+    sums = [int(np.dot(a, form)) % modulus for a in itertools.product(range(modulus), repeat=len(form))]
+    counts = np.bincount(sums, minlength=modulus)
+    distance = sum(abs(Fraction(int(one), len(sums)) - Fraction(1, modulus)) for one in counts) / 2
+    assert total_variation_from_uniform(np.array(form), modulus, "uniform") == distance
+    assert distance_from_uniform(np.array(form), modulus, "uniform") == pytest.approx(float(distance))
+
+
+@pytest.mark.parametrize("matrix", ["binary", "ternary"])
+@pytest.mark.parametrize(("n", "q"), [(62, 64), (63, 31), (200, 17), (150, 12), (300, 256)])
+def test_characters_agree_with_exact_counts_far_below_machine_precision(n, q, matrix):
+    for seed in range(3):
+        form = centred_form(n, q, seed)
+        exact = total_variation_from_uniform(form, q, matrix)
+        logarithm = log2_distance_from_uniform(form, q, matrix)
+        if not exact:
+            assert logarithm == -math.inf
+            continue
+        assert exact < 1e-8
+        # Python's integers have logarithms of any size
+        assert logarithm == pytest.approx(math.log2(exact.numerator) - math.log2(exact.denominator), abs=1e-9)
+
+
+def test_a_thousand_covariates_mod_4096_take_seconds():
+    form = centred_form(1024, 4096, 0)
+    start = time.perf_counter()
+    logarithm = log2_distance_from_uniform(form, 4096)
+    weights = low_degree_weights(form, LWRParameters(secret_dim=1024, modulus=4096, levels=2))
+    assert time.perf_counter() - start < 10
+    exact = total_variation_from_uniform(form, 4096)
+    assert logarithm == pytest.approx(math.log2(exact.numerator) - math.log2(exact.denominator), abs=1e-9)
+    assert logarithm < -800
+    assert -2 * 1024 < weights.log2_first < weights.log2_second < 2 * logarithm + 40
 
 
 def centred_form(n, q, seed):
@@ -45,25 +78,91 @@ def centred_form(n, q, seed):
 
 
 def test_an_odd_secret_entry_makes_the_gadget_sum_exactly_uniform():
-    parameters = LWRParameters(secret_dim=3, modulus=32, levels=2, gadget=True)
+    parameters = LWRParameters(secret_dim=3, modulus=32, levels=2, matrix="gadget")
     assert total_variation_from_uniform(covariate_form([4, 7, 2], parameters), 32) == 0
     assert total_variation_from_uniform(covariate_form([4, 6, 2], parameters), 32) == Fraction(1, 2)
 
 
-@pytest.mark.parametrize(
-    ("n", "low", "high"), [(8, 0.05, 0.4), (16, 1e-3, 2e-2), (24, 1e-6, 1e-3), (32, 1e-8, 1e-4)]
-)
-def test_median_distance_of_uniform_secrets_falls_with_the_number_of_covariates(n, low, high):
-    distances = [float(total_variation_from_uniform(centred_form(n, 64, seed), 64)) for seed in range(25)]
-    assert low < np.median(distances) < high
+MEDIANS = {8: (0.16, 5e-3, 5e-2), 16: (5e-3, 5e-6, 1e-4), 24: (5e-5, 3e-9, 1e-7), 32: (1.3e-6, 8e-13, 7e-11)}
+
+
+@pytest.mark.parametrize("n", MEDIANS)
+def test_medians_over_uniform_secrets_fall_with_the_number_of_covariates(n):
+    parameters = LWRParameters(secret_dim=n, modulus=64, levels=2)
+    found = []
+    for seed in range(40):
+        form = centred_form(n, 64, seed)
+        weights = low_degree_weights(form, parameters)
+        found.append((distance_from_uniform(form, 64), weights.first, weights.second))
+    medians = np.median(found, axis=0)
+    for median, expected in zip(medians, MEDIANS[n], strict=True):
+        # of 40 secrets whose numbers spread over orders of magnitude
+        assert expected / 3.5 < median < 3.5 * expected
     if n == 24:
-        assert np.median(distances) < 1e-2
+        assert np.median(found[:25], axis=0)[0] < 1e-2
+        assert np.median(found[:25], axis=0)[1] < 1e-5
+
+
+@pytest.mark.bad_input
+def test_sizes_that_would_take_hours_are_explained():
+    form = np.ones(1 << 9, dtype=np.int64)
+    for refused in (residue_counts, total_variation_from_uniform, distance_from_uniform):
+        with pytest.raises(ValueError, match="smaller modulus"):
+            refused(form, 1 << 20)
+    for refused in (residue_counts, total_variation_from_uniform, characters, residue_deviations):
+        with pytest.raises(ValueError, match=r"at most 2\^22"):
+            refused(form[:1], 1 << 23)
+    with pytest.raises(ValueError, match="nothing to count"):
+        residue_counts(form, 4, "uniform")
+    with pytest.raises(ValueError, match="wraps around whatever"):
+        wrap_ratio(form, 4, "uniform")
+
+
+@pytest.mark.parametrize("n", [1, 62])
+def test_counts_take_the_memory_that_is_said(n):
+    q = 1 << 16
+    tracemalloc.start()
+    residue_counts(np.arange(n), q)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 26 * q
+
+
+@pytest.mark.bad_input
+def test_arguments_that_are_none_of_theirs_are_explained():
+    functions = (
+        residue_counts,
+        total_variation_from_uniform,
+        wrap_ratio,
+        characters,
+        residue_deviations,
+        distance_from_uniform,
+        log2_distance_from_uniform,
+    )
+    for function in functions:
+        with pytest.raises(ValueError, match="one of binary, ternary, gadget, uniform"):
+            function(np.array([1, 2]), 8, "tenary")
+        for form in (np.array([0.5, 1.0]), np.array([[1, 2]]), np.array([], dtype=int)):
+            with pytest.raises(ValueError, match="one whole number for each covariate"):
+                function(form, 8)
+        for modulus in (1, 2.5):
+            with pytest.raises(ValueError, match="modulus"):
+                function(np.array([1, 2]), modulus)
+    for function in (total_variation_from_uniform, log2_distance_from_uniform):
+        with pytest.raises(ValueError, match="whole number"):
+            function(np.array([0.5]), 8, "uniform")
+    # representatives far from the centre are as good as others
+    far = np.array([1 + (1 << 61), 2 - (1 << 61)])
+    assert total_variation_from_uniform(far, 8) == total_variation_from_uniform(np.array([1, 2]), 8)
+    assert distance_from_uniform(far, 8) == distance_from_uniform(np.array([1, 2]), 8)
 
 
 def test_wrap_ratio_is_the_standard_deviation_in_units_of_the_modulus():
     form = centred_form(20, 64, 1)
     a = np.random.default_rng(0).integers(2, size=(40_000, 20))
     assert wrap_ratio(form, 64) == pytest.approx((a @ form).std() / 64, rel=0.02)
+    u = a - np.random.default_rng(1).integers(2, size=a.shape)
+    assert wrap_ratio(form, 64, "ternary") == pytest.approx((u @ form).std() / 64, rel=0.02)
 
 
 def test_the_certificate_carries_them():

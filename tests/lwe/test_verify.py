@@ -9,14 +9,9 @@ from hypothesis import strategies as st
 
 from attention import AttentionLayer
 from lower import load_instance, save_instance
-from lwe import (
-    LWRParameters,
-    attaining_covariates,
-    covariate_form,
-    gadget_residues,
-    make_lwr_instance,
-    verify_lwr_instance,
-)
+from lwe.families import make_lwr_instance
+from lwe.parameters import LWRParameters, covariate_form
+from lwe.verify import attaining_covariates, gadget_residues, verify_lwr_instance
 
 
 @given(st.lists(st.integers(-12, 12), min_size=1, max_size=7))
@@ -27,10 +22,31 @@ def test_every_value_of_the_inner_product_is_attained_once(form):
     np.testing.assert_array_equal(covariates @ np.array(form), sums)
 
 
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=5))
+def test_every_value_of_ternary_covariates_is_attained_once(form):
+    sums = sorted({int(np.dot(a, form)) for a in itertools.product([-1, 0, 1], repeat=len(form))})
+    covariates = attaining_covariates(np.array(form), ternary=True)
+    assert set(np.unique(covariates)) <= {-1, 0, 1}
+    np.testing.assert_array_equal(covariates @ np.array(form), sums)
+
+
+def test_layers_said_to_have_another_matrix_or_range_are_seen():
+    for own, said in (("ternary", "binary"), ("binary", "ternary")):
+        instance = make_lwr_instance(secret_dim=5, modulus=8, levels=2, matrix=own, rng=1)
+        checked = verify_lwr_instance(
+            dataclasses.replace(instance, parameters={**instance.parameters, "matrix": said}), rng=0
+        )
+        assert not checked.holds
+    cut = make_lwr_instance(secret_dim=12, modulus=16, levels=4, rng=1, deviations=2.0)
+    for deviations in (None, 3.0):
+        wider = {**cut.parameters, "deviations": deviations}
+        assert not verify_lwr_instance(dataclasses.replace(cut, parameters=wider), rng=0).holds
+
+
 @pytest.mark.parametrize(("secret_dim", "modulus"), [(16, 256), (5, 8), (3, 2), (7, 1024)])
 def test_gadget_identity_is_exact(secret_dim, modulus):
     rng = np.random.default_rng(secret_dim)
-    parameters = LWRParameters(secret_dim=secret_dim, modulus=modulus, levels=2, gadget=True)
+    parameters = LWRParameters(secret_dim=secret_dim, modulus=modulus, levels=2, matrix="gadget")
     secret = rng.integers(modulus, size=secret_dim)
     a = rng.integers(2, size=(5000, parameters.covariates))
     form = covariate_form(secret, parameters)
@@ -53,19 +69,19 @@ def bent(instance, **entries):
     return dataclasses.replace(instance, layer=AttentionLayer(theta=theta, w=w))
 
 
-@pytest.mark.parametrize("gadget", [False, True])
-def test_wrong_layers_are_seen(gadget):
-    instance = make_lwr_instance(secret_dim=10, modulus=32, levels=2, gadget=gadget, rng=0)
+@pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
+def test_wrong_layers_are_seen(matrix):
+    instance = make_lwr_instance(secret_dim=10, modulus=32, levels=2, matrix=matrix, rng=0)
     assert verify_lwr_instance(instance, rng=0).max_error == 0
     for head in range(1, instance.layer.heads - 1, 2):
         shifted = bent(instance, theta=((head, 0, 0), -40.0))  # one threshold one higher
         assert verify_lwr_instance(shifted, rng=0, samples=0).max_error > 0
         assert verify_lwr_instance(bent(instance, w=((head, 0, 0), 0.25)), rng=0).max_error > 0
-    other = make_lwr_instance(secret_dim=10, modulus=32, levels=2, gadget=gadget, rng=1)
+    other = make_lwr_instance(secret_dim=10, modulus=32, levels=2, matrix=matrix, rng=1)
     swapped = dataclasses.replace(instance, secret=other.secret)
     checked = verify_lwr_instance(swapped, rng=0)
     assert checked.max_error >= 1
-    if gadget:
+    if matrix == "gadget":
         assert checked.gadget_identity is False
 
 
@@ -115,12 +131,19 @@ def test_other_families_are_refused():
         {"beta": []},
         {"levels": 9},
         {"secret_dim": 5},
-        {"gadget": True},
+        {"matrix": "gadget"},
+        {"matrix": "uniform"},
+        {"matrix": ["binary"]},
+        {"secret": "tern"},
+        {"secret": 3},
+        {"noise": {"kind": "flip"}},
+        {"deviations": 0.5},
+        {"deviations": "six"},
     ],
 )
 def test_instances_that_contradict_themselves_are_explained(changes):
     instance = make_lwr_instance(secret_dim=4, modulus=8, levels=2, rng=0)
-    with pytest.raises(ValueError, match=r"needed|fit|at most"):
+    with pytest.raises(ValueError, match=r"needed|fit|at most|other numbers"):
         verify_lwr_instance(dataclasses.replace(instance, parameters={**instance.parameters, **changes}))
 
 
@@ -134,7 +157,9 @@ def test_secrets_that_do_not_fit_and_missing_parameters_are_explained():
 
 CASES = [
     {"secret_dim": 10, "modulus": 32, "levels": 2},
-    {"secret_dim": 5, "modulus": 16, "levels": 4, "gadget": True},
+    {"secret_dim": 5, "modulus": 16, "levels": 4, "matrix": "gadget"},
+    {"secret_dim": 6, "modulus": 11, "levels": 3, "matrix": "ternary"},
+    {"secret_dim": 9, "modulus": 11, "levels": 3, "deviations": 2.0},
     {"secret_dim": 6, "modulus": 8, "levels": 3, "beta": 2.6},
     {"secret_dim": 1, "modulus": 8, "levels": 2, "secret": [1]},
 ]
@@ -190,3 +215,15 @@ def test_a_verification_is_plain_json():
     broken = dataclasses.replace(checked, max_error=float("nan"))
     assert not broken.holds
     assert json.loads(json.dumps(broken.to_json(), allow_nan=False))["max_error"] is None
+
+
+@pytest.mark.bad_input
+def test_forms_and_bits_that_do_not_fit_are_explained():
+    for form in (np.array([0.5]), np.array([[1]])):
+        with pytest.raises(ValueError, match="The form has"):
+            attaining_covariates(form)
+    with pytest.raises(ValueError, match=r"at most 2\^24"):
+        attaining_covariates(np.array([1 << 24, 1]))
+    for bits, modulus in (([[0, 1]], 8), ([[0, 1, 1]], 6), ([0, 1, 1], 8)):
+        with pytest.raises(ValueError, match="a power of two"):
+            gadget_residues(np.array(bits), np.array([3]), modulus)

@@ -1,0 +1,212 @@
+"""The certificate of an instance: which assumption it rests on, the numbers of its secret, and what is not claimed."""
+
+import math
+
+import numpy as np
+from jaxtyping import Int
+
+from lower import Certificate, ErrorBound, Staircase, Statement
+from lwe.correlation import root_mean_square_correlation
+from lwe.description import FAMILY
+from lwe.heads import kept_range, truncation_failure, value_range
+from lwe.laws import UniformLaw
+from lwe.parameters import LWRParameters, require_form
+from lwe.uniformity import total_variation_from_uniform
+from lwe.verdict import LEAST_WRAP, Verdict
+
+__all__ = ["lwr_certificate"]
+
+_MOST_EXACT = 1 << 22
+_DERIVED = "Derived here; exact for this secret"
+
+
+def lwr_certificate(
+    form: Int[np.ndarray, " n"],
+    stairs: Staircase,
+    parameters: LWRParameters,
+    bound: ErrorBound,
+    verdict: Verdict,
+    deviations: float | None,
+) -> Certificate:
+    """What is known of an instance, statement by statement.
+
+    Parameters
+    ----------
+    form : array of int (n,)
+        The covariate form of the secret.
+    stairs : Staircase
+        The heads.
+    parameters : LWRParameters
+        The problem.
+    bound : ErrorBound
+        The realisation error.
+    verdict : Verdict
+        Of the secret, on these parameters.
+    deviations : float or None
+        The range that the heads cover.
+
+    Raises
+    ------
+    ValueError
+        If the form is not one whole number for each covariate.
+    """
+    form = require_form(form, parameters.covariates, parameters.matrix)
+    statements = [
+        Statement(
+            "assumption",
+            str(parameters),
+            parameters.assumption,
+            "derived",
+            "Banerjee, Peikert and Rosen 2012; Regev 2005; Blum, Furst, Kearns and Lipton 1993; on small secrets "
+            "Applebaum, Cash, Peikert and Sahai 2009",
+        ),
+        *_of_the_secret(form, parameters, verdict),
+        _heads(form, stairs, parameters, deviations),
+        _realisation(stairs, bound, deviations),
+    ]
+    if deviations is not None:
+        statements.append(_truncation(form, parameters, deviations))
+    if parameters.noisy:
+        statements.append(
+            Statement(
+                "noise",
+                parameters.noise.words,
+                f"The layer has none: its labels are f(T). Errors are added to the labels of examples, f(T + e), by "
+                f"lwe.noisy_examples; then the secret itself predicts a share of about {parameters.best_accuracy:.4g}.",
+                "derived",
+                "Derived here; the share is exact for a uniform inner product",
+            )
+        )
+    statements += [
+        Statement(
+            "verdict",
+            "no objection" if verdict.passes else "looks easy",
+            str(verdict),
+            "derived",
+            "lwe.judge_secret; its limits are conventions of this project",
+        ),
+        Statement(
+            "what is claimed",
+            "no security",
+            "A learner of this family would solve the problem named above; that an attack fails here is no "
+            "claim of security.",
+            "derived",
+            "Derived here",
+        ),
+    ]
+    return Certificate(FAMILY, tuple(statements))
+
+
+def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict) -> list[Statement]:
+    assert verdict.rho is not None  # heads have no uniform matrix
+    assert verdict.weights is not None
+    wraps = (
+        "the sum wraps around"
+        if verdict.rho >= LEAST_WRAP
+        else f"below {LEAST_WRAP}, so the sum hardly wraps around: expect an easy one"
+    )
+    size = "|v|_2 / (sqrt 2 q)" if parameters.matrix == "ternary" else "|v|_2 / (2q)"
+    exact = len(form) * parameters.modulus <= _MOST_EXACT
+    distance = (
+        float(total_variation_from_uniform(form, parameters.modulus, parameters.matrix))
+        if exact
+        else float(2.0**verdict.log2_distance)
+    )
+    statements = [
+        Statement(
+            "rho",
+            verdict.rho,
+            f"{size}, the standard deviation of the inner product in units of q; {wraps}.",
+            "derived",
+            "Exact for this secret",
+        ),
+        Statement(
+            "distance from uniform",
+            distance,
+            "Total variation distance of the inner product mod q from uniform, over random covariates"
+            f"; {_power(verdict.log2_distance)}.",
+            "proved" if exact else "derived",
+            "lwe.total_variation_from_uniform, exact dynamic programming"
+            if exact
+            else "lwe.log2_distance_from_uniform, from the characters in floating point",
+        ),
+    ]
+    for number, share, log2, what in (
+        (1, verdict.weights.first, verdict.weights.log2_first, "single covariates"),
+        (2, verdict.weights.second, verdict.weights.log2_second, "pairs of covariates and no fewer"),
+    ):
+        statements.append(
+            Statement(
+                f"weight of degree {number}",
+                share,
+                f"The share of the centred label that {what} tell, without noise; {_power(log2)}.",
+                "derived",
+                "lwe.low_degree_weights, by characters in floating point",
+            )
+        )
+    if parameters.matrix == "binary" and isinstance(parameters.secret, UniformLaw):
+        statements.append(
+            Statement(
+                "correlation of secrets",
+                root_mean_square_correlation(parameters),
+                "Root mean square, over pairs of uniform secrets, of how their labels correlate; statistical queries "
+                "of a larger tolerance hardly tell them apart, which says nothing of other algorithms.",
+                "derived",
+                "lwe.root_mean_square_correlation; exact for the family",
+            )
+        )
+    return statements
+
+
+def _power(log2: float) -> str:
+    return "exactly 0" if log2 == -math.inf else f"2^{log2:.5g}"
+
+
+def _heads(
+    form: np.ndarray, stairs: Staircase, parameters: LWRParameters, deviations: float | None
+) -> Statement:
+    spread = np.abs(form).sum() * parameters.levels / parameters.modulus
+    told = f"|v|_1 p / q is {spread:.4g}"
+    if parameters.matrix == "ternary":
+        told = f"2 |v|_1 p / q is {2 * spread:.4g}"
+    within = "" if deviations is None else f" within {deviations:g} standard deviations"
+    return Statement(
+        "heads",
+        stairs.heads,
+        f"{stairs.heads - 2} jumps of the label{within} and two pads; {told}.",
+        "derived",
+        _DERIVED,
+    )
+
+
+def _realisation(stairs: Staircase, bound: ErrorBound, deviations: float | None) -> Statement:
+    target = "its ideal target"
+    if deviations is not None:
+        target = (
+            "the label at T, or, where T is beyond the range of the heads, at the last value of T in it: so the "
+            "label of T itself is met up to this bound on all inputs but those of the statement on truncation"
+        )
+    return Statement(
+        "realisation error",
+        bound.value,
+        f"Bound on the row norm of the layer minus {target}, in exact arithmetic; evaluating the layer "
+        "in float64 adds rounding of about eps sum|c| = "
+        f"{np.finfo(np.float64).eps * np.abs(stairs.coefficients).sum():.1e}, and none where the softmax is "
+        "saturated (slope 40).",
+        "proved",
+        f"lower.Staircase.error_bound: {bound.reason}",
+    )
+
+
+def _truncation(form: np.ndarray, parameters: LWRParameters, deviations: float) -> Statement:
+    low, high = kept_range(form, parameters.matrix, deviations)
+    least, most = value_range(form, parameters.matrix)
+    return Statement(
+        "truncation",
+        truncation_failure(deviations),
+        f"2 e^(-{deviations:g}^2 / 2), a bound on the share of covariates whose T is beyond {deviations:g} standard "
+        f"deviations of its mean; the heads cover T from {low} to {high} of {least} to {most}. Beyond, the label is "
+        "held at the last one covered, so the output stays a label, but it may be the wrong one.",
+        "proved",
+        "Hoeffding's inequality; lwe.truncation_failure",
+    )

@@ -1,0 +1,170 @@
+import math
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from lower import load_instance, save_instance
+from lwe.examples import noisy_examples, samples_from_examples
+from lwe.families import make_lwr_instance
+from lwe.heads import kept_range
+from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw
+from lwe.parameters import LWRParameters, centred, covariate_form, rounded
+
+SIZES = [
+    {"secret_dim": 8, "modulus": 16, "levels": 2},
+    {"secret_dim": 6, "modulus": 9, "levels": 4, "matrix": "ternary"},
+    {"secret_dim": 4, "modulus": 16, "levels": 4, "matrix": "gadget"},
+    {"secret_dim": 9, "modulus": 2, "levels": 2},
+]
+NOISES = {2: FlipLaw(0.3), 9: GaussianLaw(1.0), 16: BinomialLaw(3)}
+
+
+def parameters_of(size, **changes):
+    return LWRParameters(**size, **changes)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_samples_of_a_layer_are_its_covariates_and_labels(size):
+    instance, parameters = make_lwr_instance(**size, rng=0), parameters_of(size)
+    x = instance.inputs.sample(400, rng=1)
+    samples = samples_from_examples(x, instance.layer(x), parameters)
+    assert len(samples) == np.count_nonzero(x[:, 0, 0] != x[:, 1, 0])
+    q, p = parameters.modulus, parameters.levels
+    expected = [
+        p * (sum(int(a) * int(s) for a, s in zip(row, instance.secret, strict=True)) % q) // q
+        for row in samples.public
+    ]
+    assert samples.labels.tolist() == expected
+    entries = {"binary": {0, 1}, "ternary": {-1, 0, 1}}.get(parameters.matrix, set(range(q)))
+    assert set(np.unique(samples.public)) == entries
+
+
+def test_residues_of_the_gadget_are_spelt_by_their_bits():
+    parameters = LWRParameters(2, 8, 2, matrix="gadget")
+    x = np.ones((1, 2, 7))
+    x[0, 1, [0, 1, 3, 5]] = -1  # the gate; bits 1, 0, 1 and 0, 1, 0, least significant first
+    assert samples_from_examples(x, np.zeros((1, 2, 7)) + 0.0 + half(x), parameters).public.tolist() == [
+        [5, 2]
+    ]
+
+
+def half(x):
+    y = np.zeros_like(x)
+    y[:, :, 0] = x[:, :, 0] / 2
+    return y
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("deviations", [None, 2.0])
+def test_noisy_labels_are_the_rounded_noisy_inner_product_in_both_rows(size, deviations):
+    noise = NOISES[size["modulus"]]
+    instance = make_lwr_instance(**size, noise=noise, rng=0, deviations=deviations)
+    x, y = noisy_examples(instance, rng=5).draw(4000)
+    assert y.shape == x.shape
+    clean = instance.layer(x)
+    on = x[:, 0, 0] != x[:, 1, 0]
+    np.testing.assert_array_equal(y[~on], clean[~on])
+    np.testing.assert_array_equal(y[:, :, 1:], clean[:, :, 1:])
+    # samples_from_examples holds both rows to the same whole label in range
+    parameters = parameters_of(size, noise=noise)
+    noisy = samples_from_examples(x, y, parameters)
+    own = samples_from_examples(x, clean, parameters)
+    # the same errors, drawn again: the inputs come first from the same stream
+    rng = np.random.default_rng(5)
+    np.testing.assert_array_equal(x, instance.inputs.sample(4000, rng=rng))
+    errors = noise.draw(4000, parameters.modulus, rng=rng)[on]
+    form = covariate_form(instance.secret, parameters)
+    a = (x[on, 0, 1:] != x[on, 1, 1:]).astype(int)
+    if parameters.matrix == "ternary":
+        a *= (x[on, 0, 1:] * x[on, 0, :1]).astype(int)
+    products = a @ form
+    if deviations is not None:
+        held = np.clip(products, *kept_range(form, parameters.matrix, deviations))
+        assert np.any(held != products) or parameters.modulus == 2  # two deviations are all of some parities
+        products = held
+    np.testing.assert_array_equal(own.labels, rounded(products, parameters.modulus, parameters.levels))
+    np.testing.assert_array_equal(
+        noisy.labels, rounded(products + errors, parameters.modulus, parameters.levels)
+    )
+    assert np.any(noisy.labels != own.labels)
+
+
+def test_learning_with_errors_has_the_errors_of_its_law():
+    noise = BinomialLaw(2)
+    instance = make_lwr_instance(secret_dim=8, modulus=32, levels=32, noise=noise, rng=0)
+    x, y = noisy_examples(instance, rng=1).draw(20_000)
+    parameters = LWRParameters(8, 32, 32)
+    difference = (
+        samples_from_examples(x, y, parameters).labels
+        - samples_from_examples(x, instance.layer(x), parameters).labels
+    )
+    errors = centred(difference, 32)
+    seen = np.bincount(errors + 2, minlength=5) / len(errors)
+    assert seen == pytest.approx([1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16], abs=0.015)
+
+
+def test_parity_with_noise_flips_the_share_of_its_law():
+    instance = make_lwr_instance(secret_dim=10, modulus=2, levels=2, noise=FlipLaw(0.2), rng=0)
+    x, y = noisy_examples(instance, rng=1).draw(20_000)
+    on = x[:, 0, 0] != x[:, 1, 0]
+    flipped = np.any(y != instance.layer(x), axis=(1, 2))
+    assert not flipped[~on].any()
+    assert flipped[on].mean() == pytest.approx(0.2, abs=4 * math.sqrt(0.16 / on.sum()))
+
+
+def test_without_noise_examples_are_the_layers():
+    instance = make_lwr_instance(secret_dim=5, modulus=8, levels=2, rng=0)
+    x, y = noisy_examples(instance, rng=1).draw(50)
+    np.testing.assert_array_equal(y, instance.layer(x))
+
+
+def test_noisy_examples_split_count_and_go_to_other_processes(tmp_path):
+    instance = make_lwr_instance(secret_dim=5, modulus=8, levels=8, noise=BinomialLaw(1), rng=0)
+    save_instance(tmp_path / "noisy.safetensors", instance)
+    again = load_instance(tmp_path / "noisy.safetensors")
+    oracle, other = noisy_examples(instance, rng=1), noisy_examples(again, rng=1)
+    other = cloudpickle.loads(cloudpickle.dumps(other))
+    for one, two in zip([oracle, *oracle.split(2)], [other, *other.split(2)], strict=True):
+        for mine, its in zip(one.draw(200), two.draw(200), strict=True):
+            np.testing.assert_array_equal(mine, its)
+    assert oracle.drawn == 600
+
+
+def test_layers_of_a_small_slope_need_their_allowed_error():
+    instance = make_lwr_instance(secret_dim=5, modulus=8, levels=2, rng=0, beta=3.0)
+    x = instance.inputs.sample(300, rng=0)
+    parameters = LWRParameters(5, 8, 2)
+    with pytest.raises(ValueError, match="whole numbers up to"):
+        samples_from_examples(x, instance.layer(x), parameters)
+    samples = samples_from_examples(x, instance.layer(x), parameters, allowed_error=instance.allowed_error)
+    np.testing.assert_array_equal(samples.labels, rounded(samples.public @ instance.secret, 8, 2))
+
+
+@pytest.mark.bad_input
+def test_examples_that_are_none_of_these_are_explained():
+    instance = make_lwr_instance(secret_dim=4, modulus=8, levels=2, rng=0)
+    x = instance.inputs.sample(100, rng=0)
+    y, parameters = instance.layer(x), LWRParameters(4, 8, 2)
+    on = x[:, 0, 0] != x[:, 1, 0]
+    other_row, too_high, not_a_number = y.copy(), y.copy(), y.copy()
+    other_row[on, 1, 0] += 1
+    too_high[on] += x[on] * np.eye(5)[0] * 2
+    not_a_number[on, 0, 0] = np.nan
+    for changed, word in (
+        ((x, other_row, parameters), "must agree"),
+        ((x, too_high, parameters), "from 0 to 1 is allowed"),
+        ((x, not_a_number, parameters), "whole numbers"),
+        ((x, 1.2 * y, parameters), "whole numbers"),
+        ((x[~on], y[~on], parameters), "on the gate"),
+        ((2 * x, y, parameters), "signs"),
+        ((x[:, :, :4], y[:, :, :4], parameters), r"\(N, 2, 5\)"),
+        ((x, y[:50], parameters), r"\(N, 2, 5\)"),
+        ((x, y, parameters.updated(matrix="uniform")), "no layer"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            samples_from_examples(*changed)
+    with pytest.raises(ValueError, match="below 1/2"):
+        samples_from_examples(x, y, parameters, allowed_error=0.5)
+    with pytest.raises(ValueError, match="gate is 5"):
+        samples_from_examples(x, y, parameters, gate=5)

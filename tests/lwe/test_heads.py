@@ -1,0 +1,99 @@
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lwe.heads import kept_range, lwr_layer, lwr_staircase, truncation_failure, value_range
+from lwe.parameters import LWRParameters, rounded
+
+forms = st.lists(st.integers(-30, 30), min_size=1, max_size=6)
+
+
+def values(form, matrix):
+    """<v, a> for equally likely a, each as often as it is drawn."""
+    entries = [-1, 0, 0, 1] if matrix == "ternary" else [0, 1]
+    return np.array(list(itertools.product(entries, repeat=len(form)))) @ np.array(form)
+
+
+@given(form=forms, matrix=st.sampled_from(["binary", "ternary"]), deviations=st.floats(2, 9))
+def test_the_kept_range_is_that_of_the_standard_deviation(form, matrix, deviations):
+    found = values(form, matrix)
+    assert value_range(np.array(form), matrix) == (found.min(), found.max())
+    mean = Fraction(int(found.sum()), len(found))
+    variance = Fraction(int((found**2).sum()), len(found)) - mean**2
+    kept = [
+        t
+        for t in range(found.min(), found.max() + 1)
+        if (t - mean) ** 2 <= Fraction(deviations) ** 2 * variance
+    ]
+    assert kept_range(np.array(form), matrix, deviations) == (kept[0], kept[-1])
+
+
+@pytest.mark.parametrize(("matrix", "n"), [("binary", 14), ("ternary", 7)])
+@pytest.mark.parametrize("deviations", [2.0, 2.5, 3.0])
+def test_no_more_than_the_stated_share_is_beyond_the_range(matrix, n, deviations):
+    for form in (np.ones(n, dtype=int), np.arange(1, n + 1), -(np.arange(n) ** 2)):
+        low, high = kept_range(form, matrix, deviations)
+        found = values(form, matrix)
+        assert np.mean((found < low) | (found > high)) <= truncation_failure(deviations)
+
+
+@given(form=forms, matrix=st.sampled_from(["binary", "ternary"]), modulus=st.integers(2, 12), data=st.data())
+def test_truncated_stairs_hold_the_label_of_the_nearest_value_kept(form, matrix, modulus, data):
+    levels = data.draw(st.integers(2, modulus))
+    parameters = LWRParameters(secret_dim=len(form), modulus=modulus, levels=levels, matrix=matrix)
+    stairs = lwr_staircase(np.array(form), parameters, deviations=2.0)
+    (least, most), (low, high) = value_range(np.array(form), matrix), kept_range(np.array(form), matrix, 2.0)
+    t = np.arange(least, most + 1)
+    expected = rounded(np.clip(t, low, high), modulus, levels) - (levels - 1) / 2
+    np.testing.assert_array_equal(stairs.limit(t), expected)
+    assert stairs.coefficients.sum() == 0
+
+
+def test_ternary_heads_have_their_form_in_the_row_of_the_gate():
+    parameters = LWRParameters(secret_dim=3, modulus=8, levels=2, matrix="ternary")
+    stairs = lwr_staircase(np.array([3, -2, 1]), parameters, beta=5.0)
+    layer = lwr_layer(stairs, "ternary")
+    for theta, own, coefficient, w in zip(
+        layer.theta, stairs.thresholds, stairs.coefficients, layer.w, strict=True
+    ):
+        gate = np.eye(4)[0]
+        np.testing.assert_array_equal(theta, 5.0 * np.outer(gate, np.array([-own, 3, -2, 1])))
+        np.testing.assert_array_equal(w, coefficient * np.outer(gate, gate))
+    assert np.linalg.matrix_rank(layer.theta).tolist() == [1] * layer.heads
+    with pytest.raises(ValueError, match="take the gadget"):
+        lwr_layer(stairs, "uniform")
+
+
+def test_a_label_of_every_residue_mod_2_to_the_31_has_a_head_for_each_value_reached():
+    parameters = LWRParameters(secret_dim=2, modulus=1 << 31, levels=1 << 31)
+    stairs = lwr_staircase(np.array([3, -2]), parameters)
+    np.testing.assert_array_equal(stairs.thresholds[1:-1], np.arange(-2, 3) + 0.5)
+    # from -1 to 0 the label falls from q - 1 to 0
+    np.testing.assert_array_equal(stairs.coefficients[1:-1], [0.5, -((1 << 31) - 1) / 2, 0.5, 0.5, 0.5])
+
+
+@pytest.mark.bad_input
+def test_arguments_that_do_not_fit_are_explained():
+    parameters = LWRParameters(secret_dim=2, modulus=8, levels=2)
+    for refused in (
+        lambda: lwr_staircase(np.array([1, 2, 3]), parameters),
+        lambda: lwr_staircase(np.array([0.5, 2.0]), parameters),
+        lambda: value_range(np.array([0.5]), "binary"),
+        lambda: kept_range(np.array([0.5]), "binary", 6.0),
+    ):
+        with pytest.raises(ValueError, match="The form has"):
+            refused()
+    stairs = lwr_staircase(np.array([1, 2]), parameters)
+    for refused in (
+        lambda: value_range(np.array([1]), "tenary"),
+        lambda: kept_range(np.array([1]), "tenary", 6.0),
+        lambda: lwr_layer(stairs, "tenary"),
+    ):
+        with pytest.raises(ValueError, match="one of binary"):
+            refused()
+    with pytest.raises(ValueError, match="no range of its own"):
+        value_range(np.array([1]), "uniform")

@@ -1,0 +1,176 @@
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lwe.characters import characters, label_coefficients, label_moments, residue_deviations
+from lwe.low_degree import low_degree_weights
+from lwe.parameters import LWRParameters, centred, rounded
+from lwe.uniformity import residue_counts
+
+
+@st.composite
+def problems(draw):
+    modulus = draw(st.integers(2, 24))
+    levels = draw(st.integers(2, modulus))
+    form = np.array(draw(st.lists(st.integers(-30, 30), min_size=1, max_size=5)))
+    matrix = draw(st.sampled_from(["binary", "ternary"]))
+    return form, LWRParameters(secret_dim=len(form), modulus=modulus, levels=levels, matrix=matrix)
+
+
+def enumerated(form, parameters):
+    """All covariates, their probabilities, the centred labels, and for each covariate its functions besides 1."""
+    ternary = parameters.matrix == "ternary"
+    a = np.array(list(itertools.product([-1, 0, 1] if ternary else [0, 1], repeat=len(form))))
+    chances = np.prod(np.where(a == 0, 0.5, 0.25), axis=1) if ternary else np.full(len(a), 0.5 ** len(form))
+    label = rounded(a @ form, parameters.modulus, parameters.levels) - parameters.centre
+    columns = [[math.sqrt(2) * one, 2 * one**2 - 1.0] if ternary else [1.0 - 2 * one] for one in a.T]
+    return a, chances, label, columns
+
+
+@given(problem=problems())
+@settings(max_examples=150, deadline=None)
+def test_weights_of_degree_1_and_2_are_those_of_the_enumerated_coefficients(problem):
+    form, parameters = problem
+    _, chances, label, columns = enumerated(form, parameters)
+    moment = chances @ label**2
+    first = sum((chances @ (label * one)) ** 2 for own in columns for one in own)
+    second = sum(
+        (chances @ (label * one * other)) ** 2
+        for own, others in itertools.combinations(columns, 2)
+        for one in own
+        for other in others
+    )
+    found = low_degree_weights(form, parameters)
+    if moment == 0:
+        assert found.first == found.second == 0
+        return
+    assert found.first == pytest.approx(first / moment, abs=1e-12)
+    assert found.second == pytest.approx(second / moment, abs=1e-12)
+
+
+@given(problem=problems())
+@settings(max_examples=100, deadline=None)
+def test_characters_and_moments_agree_with_enumeration(problem):
+    form, parameters = problem
+    a, chances, label, _ = enumerated(form, parameters)
+    own = characters(form, parameters.modulus, parameters.matrix)
+    omega = np.arange(1, parameters.modulus // 2 + 1)
+    expected = np.exp(2j * np.pi / parameters.modulus * np.multiply.outer(omega, a @ form)) @ chances
+    found = np.where(own.nonzero, np.exp(own.logs) * own.phases, 0)
+    np.testing.assert_allclose(found, expected, atol=1e-13)
+    assert label_moments(form, parameters) == pytest.approx((chances @ label, chances @ label**2), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("modulus", "levels"), [(2, 2), (8, 2), (8, 8), (12, 8), (9, 6), (7, 3), (64, 4), (15, 10)]
+)
+def test_coefficients_of_the_label_and_their_exact_zeros(modulus, levels):
+    parameters = LWRParameters(secret_dim=1, modulus=modulus, levels=levels)
+    label = rounded(np.arange(modulus), modulus, levels)
+    direct = np.fft.fft(label)[1 : modulus // 2 + 1] / modulus
+    found = label_coefficients(parameters)
+    np.testing.assert_allclose(found, direct, atol=1e-12)
+    if modulus % levels == 0:
+        np.testing.assert_array_equal(found == 0, np.arange(1, modulus // 2 + 1) % levels == 0)
+
+
+def test_parity_has_all_its_weight_at_the_number_of_its_bits():
+    for form, weights in (([1, 0, 0], (1, 0)), ([1, 0, 1], (0, 1)), ([1, 1, 1], (0, 0)), ([0, 0, 0], (0, 0))):
+        found = low_degree_weights(np.array(form), LWRParameters(secret_dim=3, modulus=2, levels=2))
+        assert (found.first, found.second) == pytest.approx(weights, abs=1e-15)
+
+
+def test_weights_far_below_machine_precision_keep_their_digits():
+    # mod 3 every covariate of v = (1, ..., 1) multiplies all coefficients by cos(pi/3) = 1/2 in size, and six of
+    # them leave the phase as it is: W_1 is n 4^-n times a constant over the label's second moment
+    problems = [LWRParameters(secret_dim=n, modulus=3, levels=2) for n in (4, 364)]
+    forms = [np.ones(n, dtype=np.int64) for n in (4, 364)]
+    short, long = map(low_degree_weights, forms, problems)
+    moments = [label_moments(*one)[1] for one in zip(forms, problems, strict=True)]
+    expected = math.log2(364 / 4) - 2 * 360 + math.log2(moments[0] / moments[1])
+    assert long.log2_first - short.log2_first == pytest.approx(expected, abs=1e-9)
+
+
+def first_weight(form, parameters):
+    """W_1 of bits as a fraction, from exact counts of all covariates but one."""
+    q, n = parameters.modulus, len(form)
+    label = (
+        (2 * rounded(np.arange(q), q, parameters.levels) - 2 * parameters.centre).astype(int).astype(object)
+    )
+    moment = Fraction(int(residue_counts(form, q) @ label**2), 2**n)
+    parts = [
+        int(residue_counts(np.delete(form, j), q) @ (label - np.roll(label, -int(form[j]) % q)))
+        for j in range(n)
+    ]
+    return Fraction(sum(one**2 for one in parts), 4**n) / moment
+
+
+@pytest.mark.parametrize(("n", "q", "p"), [(12, 30, 4), (30, 64, 2), (60, 17, 3), (64, 4, 2), (120, 12, 5)])
+def test_weights_have_the_digits_that_are_promised_of_them(n, q, p):
+    parameters = LWRParameters(n, q, p)
+    for seed in range(3):
+        form = centred(np.random.default_rng(seed).integers(q, size=n), q)
+        exact, found = first_weight(form, parameters), low_degree_weights(form, parameters).log2_first
+        if not exact:
+            assert found < -95
+            continue
+        assert found == pytest.approx(math.log2(exact.numerator) - math.log2(exact.denominator), abs=1e-11)
+
+
+def test_weights_that_cancel_come_out_as_rounding_and_weights_without_terms_as_0():
+    cancelled = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        q = int(rng.integers(3, 12))
+        parameters = LWRParameters(3, q, int(rng.integers(2, q + 1)))
+        form = centred(rng.integers(q, size=3), q)
+        found = low_degree_weights(form, parameters).log2_first
+        if not first_weight(form, parameters):
+            assert found < -95
+            cancelled += found > -math.inf
+    assert cancelled
+    assert low_degree_weights(np.array([1, 1]), LWRParameters(2, 2, 2)).log2_first == -math.inf
+
+
+@pytest.mark.parametrize("n", [10, 1100])
+def test_large_weights_of_pairs_do_not_swallow_small_ones_of_single_covariates(n):
+    # mod 6 the frequency 3 belongs to the pair of odd entries alone, with a character of size 1; the others are 2^-n
+    parameters = LWRParameters(n + 2, 6, 2)
+    found = low_degree_weights(np.array([1, 1] + [2] * n), parameters)
+    assert found.second == pytest.approx(1 / 9, rel=1e-2)
+    assert found.log2_first == pytest.approx(-2 * n + math.log2(n), abs=4)
+
+
+def test_residues_are_right_relative_to_the_largest():
+    for n, q in ((5, 9), (40, 64), (150, 30)):
+        form = centred(np.random.default_rng(n).integers(q, size=n), q)
+        counts = residue_counts(form, q)
+        exact = [Fraction(int(one), 2**n) - Fraction(1, q) for one in counts]
+        found, scale = residue_deviations(form, q)
+        largest = max(abs(one) for one in exact)
+        relative = [float(one / largest) for one in exact]
+        np.testing.assert_allclose(found / np.abs(found).max(), relative, atol=1e-12)
+        logarithm = math.log(largest.numerator) - math.log(largest.denominator)
+        assert scale + math.log(np.abs(found).max()) == pytest.approx(logarithm, abs=1e-10)
+
+
+@pytest.mark.bad_input
+def test_forms_that_do_not_fit_the_parameters_are_explained():
+    parameters = LWRParameters(3, 8, 2)
+    for form in ([1, 2], [1.0, 2.0, 3.0], 5):
+        for function in (low_degree_weights, label_moments):
+            with pytest.raises(ValueError, match=r"The form has"):
+                function(form, parameters)
+    with pytest.raises(ValueError, match=r"2\^22"):
+        label_coefficients(LWRParameters(3, 1 << 31, 2))
+
+
+@pytest.mark.bad_input
+def test_sizes_beyond_reach_are_explained():
+    with pytest.raises(ValueError, match=r"2\^37"):
+        low_degree_weights(np.ones(4000, dtype=np.int64), LWRParameters(4000, 1 << 14, 2))

@@ -1,0 +1,167 @@
+import json
+import math
+import re
+import time
+
+import numpy as np
+import pytest
+
+from lwe.attacks import LinearisationAttack
+from lwe.families import make_lwr_instance
+from lwe.laws import NO_NOISE, UNIFORM, BinomialLaw, FlipLaw, GaussianLaw, TernaryLaw
+from lwe.parameters import LWRParameters, covariate_form
+from lwe.presets import preset
+from lwe.samples import make_samples
+from lwe.uniformity import total_variation_from_uniform
+from lwe.verdict import judge_secret
+
+
+def drawn(parameters, seed=0):
+    return parameters.secret.draw(parameters.secret_dim, parameters.modulus, rng=seed)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        (preset("weak-wrap"), r"wrap too weak: rho = 0\.1\d < 0\.5"),
+        (LWRParameters(8, 64, 2), "inner product far from uniform: total variation = 0"),
+        (LWRParameters(6, 64, 2), "single covariates tell of the label: weight = 0"),
+        (LWRParameters(8, 64, 2), "pairs of covariates tell of the label: weight = 0"),
+        (preset("parity-64"), "labels linear mod 2 without errors"),
+        (LWRParameters(24, 64, 64), "labels linear mod 64 without errors"),
+        (preset("ternary-14"), r"few secrets: 2\^22\.2 < 2\^40"),
+        (preset("linearised-64"), r"linearisation of degree 2 over GF\(2\): D = 2081 monomials"),
+        (LWRParameters(20, 8, 2), r"linearisation of degree 4 over GF\(2\): D = 6196 monomials"),
+        (LWRParameters(24, 64, 32), r"linearisation of degree 2 over GF\(2\): D = 301 monomials"),
+        (LWRParameters(24, 64, 32, matrix="ternary"), r"linearisation of degree 2 .* D = 325 monomials"),
+        (LWRParameters(24, 64, 32, matrix="uniform"), r"linearisation of degree 2 .* D = 325 monomials"),
+        (preset("gadget-56"), r"primal lattice estimated at 2\^\d+\.\d operations < 2\^40"),
+        (preset("lpn-128"), r"BKW estimated at 2\^37\.\d operations < 2\^40"),
+        (LWRParameters(64, 2, 2, noise=FlipLaw(0.0)), "labels linear mod 2 without errors"),
+        (LWRParameters(64, 257, 257, noise=GaussianLaw(0.01)), "labels linear mod 257 without errors"),
+        (
+            LWRParameters(64, 257, 257, matrix="uniform", noise=GaussianLaw(0.05)),
+            r"labels linear mod 257; errors in one label of 6\.56e\+22, so 2\^0\.0 guesses find enough",
+        ),
+        (
+            LWRParameters(64, 2, 2, noise=FlipLaw(0.01)),
+            r"labels linear mod 2; .* one label of 100, so 2\^0\.9",
+        ),
+        (
+            LWRParameters(40, 257, 257, matrix="uniform", noise=FlipLaw(0.5)),
+            r"(primal|dual) lattice estimated|Arora-Ge linearisation estimated",
+        ),
+        (LWRParameters(64, 8, 2, secret=NO_NOISE), r"few secrets: 2\^0 < 2\^40"),
+    ],
+)
+def test_objections_name_their_numbers(parameters, words):
+    found = judge_secret(drawn(parameters), parameters)
+    assert not found.passes
+    assert str(found).startswith("Looks easy: ")
+    assert any(re.match(words, one) for one in found.objections), str(found)
+
+
+def test_nothing_speaks_against_64_covariates_mod_64_and_nothing_is_claimed():
+    for seed in range(10):
+        parameters = preset("plain-64")
+        found = judge_secret(drawn(parameters, seed), parameters)
+        assert str(found) == "No objection by these measures, which is no claim of security."
+
+
+def test_24_covariates_wrap_well_but_are_too_few():
+    objections = 0
+    for seed in range(10):
+        found = judge_secret(drawn(preset("plain-24"), seed), preset("plain-24")).objections
+        objections += len(found)
+        assert "dual lattice estimated at 2^20.0 operations < 2^40" in found
+    assert objections <= 11
+
+
+@pytest.mark.parametrize("matrix", ["binary", "ternary", "uniform", "gadget"])
+@pytest.mark.parametrize(("modulus", "levels"), [(4, 2), (16, 8), (64, 32), (8, 8)])
+def test_what_linearisation_breaks_is_objected_to_with_the_number_of_its_unknowns(matrix, modulus, levels):
+    parameters = LWRParameters(16, modulus, levels, matrix=matrix)
+    samples, secret = make_samples(parameters, 2000, rng=0)
+    result = LinearisationAttack()(samples, parameters, rng=0)
+    assert result.outcome.succeeded
+    said = (
+        f"D = {result.details['unknowns']} monomials" if levels < modulus else f"labels linear mod {modulus}"
+    )
+    assert any(said in one for one in judge_secret(secret, parameters).objections)
+
+
+def test_small_secrets_mod_17_hardly_wrap():
+    # ternary v, q = 17, n = 40
+    ratios = [judge_secret(drawn(preset("weak-wrap"), seed), preset("weak-wrap")).rho for seed in range(20)]
+    assert np.median(ratios) == pytest.approx(0.15, abs=0.01)
+
+
+@pytest.mark.parametrize("dim", [10, 30, 64])
+@pytest.mark.parametrize(
+    ("noise", "q"),
+    [(FlipLaw(0.5), 2), (BinomialLaw(1), 2), (TernaryLaw(), 3), (UNIFORM, 64), (GaussianLaw(90.0), 64)],
+)
+def test_labels_that_are_coins_are_objected_to_and_never_called_easy(dim, noise, q):
+    parameters = LWRParameters(dim, q, q, noise=noise)
+    found = judge_secret([1] * dim, parameters)
+    assert found.coins
+    assert not found.passes
+    assert str(found).startswith("Nothing to learn: labels are coins")
+    assert len(found.objections) == 1
+    assert found.to_json()["coins"] is True
+    assert not judge_secret([1] * dim, parameters.updated(noise=NO_NOISE)).coins
+
+
+def test_linearisation_is_not_held_against_noise_or_an_odd_modulus():
+    for changes in ({"noise": BinomialLaw(1)}, {"modulus": 5}, {"levels": 4, "noise": FlipLaw(0.1)}):
+        parameters = preset("linearised-64").updated(**changes)
+        assert "linearisation" not in str(judge_secret(drawn(parameters), parameters))
+
+
+def test_large_moduli_take_no_time_to_judge():
+    start = time.perf_counter()
+    rows = LWRParameters(256, 1 << 31, 2, matrix="uniform")
+    assert judge_secret(drawn(rows), rows).log2_distance == -math.inf
+    errors = LWRParameters(64, 1 << 31, 1 << 31, matrix="uniform", noise=GaussianLaw(3.0))
+    assert "primal lattice estimated" in str(judge_secret(drawn(errors), errors))
+    assert time.perf_counter() - start < 1
+    with pytest.raises(ValueError, match=r"at most 2\^22"):
+        judge_secret([1] * 24, LWRParameters(24, 1 << 31, 2))
+
+
+def test_uniform_matrices_are_judged_without_a_sum_of_bits():
+    found = judge_secret(drawn(preset("kyber512")), preset("kyber512"))
+    assert found.rho is None
+    assert found.weights is None
+    assert found.passes
+    small = LWRParameters(10, 8, 2, matrix="uniform", secret=TernaryLaw())
+    assert "few secrets" in str(judge_secret(drawn(small), small))
+    even = LWRParameters(20, 8, 2, matrix="uniform")
+    assert judge_secret([2] * 20, even).log2_distance == -1
+    assert "total variation = 0.5" in str(judge_secret([2] * 20, even))
+
+
+def test_verdicts_are_plain_json():
+    gadget = preset("gadget-16")
+    for found in (judge_secret(drawn(gadget), gadget), judge_secret(drawn(preset("saber")), preset("saber"))):
+        data = found.to_json()
+        assert json.loads(json.dumps(data, allow_nan=False)) == data
+        assert data["passes"] is found.passes
+        assert "log2_distance" in data
+
+
+def test_instances_carry_the_verdict_and_its_numbers():
+    instance = make_lwr_instance(secret_dim=8, modulus=64, levels=2, rng=0)
+    found = judge_secret(instance.secret, LWRParameters.from_json(instance.parameters))
+    certificate = instance.certificate
+    assert certificate["verdict"].value == "looks easy"
+    assert certificate["verdict"].meaning == str(found)
+    assert certificate["rho"].value == found.rho
+    assert certificate["weight of degree 1"].value == found.weights.first
+    assert certificate["weight of degree 2"].value == found.weights.second
+    assert certificate["correlation of secrets"].value == 2.0**-4
+    exact = total_variation_from_uniform(covariate_form(instance.secret, LWRParameters(8, 64, 2)), 64)
+    assert certificate["distance from uniform"].value == float(exact)
+    assert math.log2(exact) == pytest.approx(found.log2_distance, abs=1e-9)
+    hard = make_lwr_instance(secret_dim=64, modulus=64, levels=2, rng=0).certificate
+    assert hard["verdict"].value == "no objection"
