@@ -1,0 +1,258 @@
+"""Arora and Ge's linearisation: few possible values of <a, s> make a polynomial equation in the secret."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Int
+
+from attention._arrays import count
+from lwe.attack import AttackOutcome, AttackResult
+from lwe.attacks.monomials import Exponents
+from lwe.attacks.prime_field import LARGEST_PRIME, PrimeFieldSolution, solve_prime_field
+from lwe.attempt import Attempt, BaseAttack, share_right
+from lwe.costs import size_in_words
+from lwe.laws import BinaryLaw, SparseLaw, TernaryLaw
+from lwe.parameters import LWRParameters, centred
+from lwe.residues import is_prime
+from lwe.samples import LWRSamples
+
+__all__ = ["AroraGeAttack"]
+
+_BLOCK_SAMPLES = 512
+_MOST_CANDIDATES = 1 << 12
+_LARGEST_DEGREE = 64
+
+
+@dataclass(frozen=True)
+class AroraGeAttack(BaseAttack):
+    """Linearise, over GF(q), the product of <a, s> - t over all t that a label allows; solve for the monomials of s.
+
+    Parameters
+    ----------
+    errors : tuple of int, optional
+        The errors E that are allowed for; left out, the fewest most likely ones that all equations needed keep to with
+        probability at least 1/2.
+    surplus : float
+        The share of equations beyond the number D of unknowns.
+    tries : int
+        How many sets of equations are tried if one of them has an error outside E.
+
+    Notes
+    -----
+    For prime q up to 2^24, any public matrix. A label b allows the t with floor(p ((t + e) mod q)/q) = b for an e in E:
+    for learning with errors b - e, for learning with rounding an interval of about q/p residues. The product over them
+    vanishes; it has degree delta, the most values that a label allows. Its monomials in s, but the constant, are the
+    unknowns: D = C(n + delta, delta) - 1; fewer for secrets of entries 0 and 1 (s^2 = s) or -1, 0 and 1 (s^3 = s).
+    O(D^3) operations and 8 D^2 bytes, and as many samples as unknowns. Monomials of degree 1 are eliminated last: so
+    the secret is found also where products of its entries are not determined, as it may happen with a binary matrix
+    and few levels. Where up to 4096 secrets are left, the samples choose.
+
+    That D random equations determine the monomials is proved by Arora and Ge for errors, up to factors and for large q;
+    here it is observed, and what was found is checked.
+
+    References
+    ----------
+    Arora and Ge 2011; Albrecht, Cid, Faugere and Perret 2014 (IACR ePrint 2014/1018) for small secrets. Intervals of
+    rounding in place of errors: derived here.
+
+    Examples
+    --------
+    >>> from lwe.laws import BinomialLaw
+    >>> from lwe.parameters import LWRParameters
+    >>> from lwe.samples import make_samples
+    >>> parameters = LWRParameters(8, modulus=97, levels=97, matrix="uniform", noise=BinomialLaw(1))
+    >>> samples, secret = make_samples(parameters, 300, rng=0)
+    >>> result = AroraGeAttack()(samples, parameters, rng=1)
+    >>> result.details["unknowns"], bool((result.secret == secret).all())
+    (164, True)
+    """
+
+    errors: tuple[int, ...] | None = None
+    surplus: float = 0.05
+    tries: int = 4
+
+    name: ClassVar[str] = "arora-ge"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tries", count("tries", self.tries))
+        if not (math.isfinite(self.surplus) and self.surplus >= 0):
+            raise ValueError(f"surplus is {self.surplus}: a share of at least 0, such as .05, is needed.")
+        if self.errors is not None:
+            if not self.errors:
+                raise ValueError("errors is empty: at least one, such as 0, is needed.")
+            object.__setattr__(self, "errors", tuple(int(one) for one in self.errors))
+
+    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
+        """Linearise, solve, check; the generator chooses the equations of further tries."""
+        parameters, training = attempt.parameters, attempt.training
+        q, n = parameters.modulus, parameters.secret_dim
+        if q > LARGEST_PRIME or not is_prime(q):
+            return attempt.ended(
+                AttackOutcome.NOT_APPLICABLE,
+                f"It solves equations over GF(q) and needs a prime q of at most 2^24; q is {q}.",
+            )
+        plan = _plan(parameters, self.errors, self.surplus)
+        if plan is None:
+            return attempt.ended(
+                AttackOutcome.NOT_APPLICABLE,
+                f"A label of {parameters} allows too many of the {q} residues: the polynomial's degree would exceed "
+                f"{min(q - 1, _LARGEST_DEGREE)}.",
+            )
+        unknowns = plan.reduced.size - 1
+        attempt.details.update(
+            degree=plan.degree,
+            unknowns=size_in_words(unknowns),
+            errors=[int(one) for one in centred(plan.errors, q)],
+        )
+        words = f"{size_in_words(unknowns)} unknowns, the monomials of degree at most {plan.degree} in the secret,"
+        if len(training) < unknowns:
+            return attempt.ended(
+                AttackOutcome.TOO_FEW_SAMPLES,
+                f"{words} need as many equations and a few more; there are {len(training)} to learn from.",
+            )
+        equations = min(len(training), plan.equations)
+        listed = plan.monomials.size
+        attempt.require_memory(
+            8 * equations * (unknowns + 1) + 8 * listed * (3 * _BLOCK_SAMPLES + 2 * n),
+            f"{equations} equations in {words}",
+        )
+        for turn in range(self.tries):
+            rows = np.arange(equations) if turn == 0 else generator.permutation(len(training))[:equations]
+            found = _solve(plan, LWRSamples(training.public[rows], training.labels[rows]), attempt)
+            attempt.details.update(
+                equations=equations, rank=found.rank, free=len(found.kernel), tries=turn + 1
+            )
+            if found.consistent or equations == len(training):
+                break
+        done = f"{equations} equations over GF({q}) in {words} of rank {found.rank}"
+        if not found.consistent:
+            return attempt.ended(
+                AttackOutcome.NOTHING,
+                f"{done} contradict one another: an error is outside the {len(plan.errors)} allowed for.",
+            )
+        if q ** len(found.kernel) > _MOST_CANDIDATES:
+            left = f"{done} leave {q}^{len(found.kernel)} secrets, more than can be tried"
+            if found.rank == equations:
+                return attempt.ended(AttackOutcome.TOO_FEW_SAMPLES, f"{left}: give more samples.")
+            return attempt.ended(
+                AttackOutcome.NOTHING, f"{left}; further equations of this kind follow from these."
+            )
+        return attempt.found(
+            _best(found, training, parameters), f"{done} leave {q ** len(found.kernel)} secrets."
+        )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Which equations: the errors they allow for, their monomials, and how many of them."""
+
+    parameters: LWRParameters
+    errors: Int[np.ndarray, " errors"]
+    monomials: Exponents
+    reduced: Exponents
+    equations: int
+
+    @property
+    def degree(self) -> int:
+        return self.monomials.degree
+
+
+def _plan(parameters: LWRParameters, errors: tuple[int, ...] | None, surplus: float) -> _Plan | None:
+    q, p, n = parameters.modulus, parameters.levels, parameters.secret_dim
+    longest = -(-q // p)
+    if longest > _LARGEST_DEGREE:
+        return None
+    possible, weights = parameters.noise.support(q)
+    possible = np.mod(possible, q)
+    likely = possible[np.argsort(-weights, kind="stable")]
+    # s^v = s for entries of v values that hold 0, 1 and perhaps -1, and for all q residues
+    values = {BinaryLaw: 2, TernaryLaw: 3, SparseLaw: 3}.get(type(parameters.secret), q)
+    for size in range(1, len(likely) + 1):
+        chosen = likely[:size] if errors is None else np.unique(np.mod(errors, q))
+        degree = len(_offsets(longest, chosen, q))
+        if degree >= q or degree > _LARGEST_DEGREE:
+            return None
+        reduced = Exponents(n, degree, max(1, min(q, values) - 1))
+        equations = reduced.size + max(16, math.ceil(surplus * reduced.size))
+        kept = min(1.0, float(weights[np.isin(possible, chosen)].sum()))
+        if errors is not None or size == len(likely) or equations * math.log(kept) >= math.log(0.5):
+            return _Plan(parameters, chosen, Exponents(n, degree, degree), reduced, equations)
+    return None
+
+
+def _offsets(length: int, errors: np.ndarray, modulus: int) -> Int[np.ndarray, " offsets"]:
+    """Which residues a label allows, from the first of its interval of that length on."""
+    return np.unique((np.arange(length)[:, None] - errors) % modulus)
+
+
+def _polynomials(labels: np.ndarray, plan: _Plan) -> Int[np.ndarray, "labels degrees"]:
+    """The coefficients, constant first, of the product of X - t over the t that each label allows."""
+    q, p = plan.parameters.modulus, plan.parameters.levels
+    first, end = -(-q * labels // p), -(-q * (labels + 1) // p)
+    found = np.zeros((len(labels), plan.degree + 1), dtype=np.int64)
+    found[:, 0] = 1
+    for length in np.unique(end - first):
+        own = np.flatnonzero(end - first == length)
+        for offset in _offsets(int(length), plan.errors, q):
+            roots = (first[own] + offset) % q
+            product = -found[own] * roots[:, None]
+            product[:, 1:] += found[own, :-1]
+            found[own] = product % q
+    return found
+
+
+def _solve(plan: _Plan, samples: LWRSamples, attempt: Attempt) -> PrimeFieldSolution:
+    parameters, size = plan.parameters, plan.reduced.size
+    n, q = parameters.secret_dim, parameters.modulus
+    exponents, largest = plan.monomials.table(), plan.reduced.largest
+    degrees = exponents.sum(axis=1)
+    if largest < plan.degree:
+        exponents = np.where(exponents > largest, (exponents - 1) % largest + 1, exponents)
+    place = {row.tobytes(): index for index, row in enumerate(plan.reduced.table())}
+    # the constant comes last, as the right side, and the entries of the secret before it, backwards
+    targets = np.array([size - 1 - place[row.tobytes()] for row in exponents])
+    order = np.argsort(targets, kind="stable")
+    starts = np.searchsorted(targets[order], np.arange(size))
+    multinomials = np.ones(len(exponents), dtype=np.int64)
+    for _, power, source, target in plan.monomials.steps():
+        after = degrees[target.start]
+        multinomials[target] = multinomials[source] * (math.comb(int(after), power) % q) % q
+    labels, of_label = np.unique(samples.labels, return_inverse=True)
+    coefficients = _polynomials(labels, plan)
+    system = np.empty((len(samples), size))
+    for start in range(0, len(samples), _BLOCK_SAMPLES):
+        attempt.check()
+        block = slice(start, min(start + _BLOCK_SAMPLES, len(samples)))
+        public = np.mod(samples.public[block], q)
+        powers = np.ones((plan.degree + 1, *public.T.shape), dtype=np.int64)
+        for power in range(1, plan.degree + 1):
+            powers[power] = powers[power - 1] * public.T % q
+        products = np.ones((len(exponents), public.shape[0]), dtype=np.int64)
+        for column, power, source, target in plan.monomials.steps():
+            np.multiply(products[source], powers[power, column], out=products[target])
+            products[target] %= q
+        products *= multinomials[:, None]
+        products %= q
+        products *= coefficients[of_label[block]].T[degrees]
+        products %= q
+        system[block] = np.add.reduceat(products[order], starts, axis=0).T
+    np.negative(system[:, -1], out=system[:, -1])
+    found = solve_prime_field(system, q, n, overwrite=True, on_panel=attempt.check)
+    return PrimeFieldSolution(found.solution[::-1], found.kernel[:, ::-1], found.rank, found.consistent)
+
+
+def _best(
+    found: PrimeFieldSolution, training: LWRSamples, parameters: LWRParameters
+) -> Int[np.ndarray, " n"]:
+    """Of the secrets that are left, one that most of up to 256 samples agree with."""
+    part = training.take(min(len(training), 256))
+    best, most = found.solution, -1.0
+    for steps in itertools.product(range(parameters.modulus), repeat=len(found.kernel)):
+        secret = (found.solution + np.array(steps, dtype=np.int64) @ found.kernel) % parameters.modulus
+        agreeing = share_right(secret, part, parameters)
+        if agreeing > most:
+            best, most = secret, agreeing
+    return best

@@ -1,0 +1,331 @@
+"""Blum, Kalai and Wasserman's attack on learning parity with noise."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+from jaxtyping import Int, UInt32
+
+from attention._arrays import count
+from lower.walsh import walsh_hadamard
+from lwe.attack import AttackOutcome, AttackResult
+from lwe.attempt import Attempt, BaseAttack
+
+__all__ = ["BKWAttack", "ReductionPlan", "plan_reduction", "samples_needed"]
+
+Pairing = Literal["LF1", "LF2"]
+
+_LARGEST_TABLE = 28
+_MOST_STEPS = 12
+
+
+@dataclass(frozen=True)
+class BKWAttack(BaseAttack):
+    """Add samples that agree in a block of bits until few bits are left; find those by a Walsh-Hadamard transform.
+
+    Parameters
+    ----------
+    pairing : {"LF1", "LF2"}, optional
+        Which samples of a class, all with the same block, are added: each to the first one, or each to every other.
+        Left out, what needs less work for the samples that are there.
+    steps : int, optional
+        How many blocks are reduced; left out, what needs least work.
+    reliance : float
+        By how many standard deviations the right bits are to lie above the largest of the wrong ones.
+
+    Notes
+    -----
+    For q = p = 2 with labels flipped at a rate eta below 1/2. A step over b bits adds pairs of samples, so t of them
+    leave the labels a bias of (1 - 2 eta)^(2^t). LF1 loses 2^b samples a step; LF2 makes of N samples about
+    N^2 / 2^(b+1) that depend on one another. The k bits left are those whose parity agrees with most labels: with N
+    samples of bias epsilon the right ones have a sum of mean N epsilon, the 2^k - 1 wrong ones sums of standard
+    deviation sqrt(N), which rarely exceed sqrt(2 k ln 2 N); so N >= (sqrt(2 k ln 2) + reliance)^2 / epsilon^2 is asked
+    for. The bits of earlier blocks follow in the same way from the samples before each step, which are kept. That
+    sums, LF2's above all, behave as if independent is a heuristic; what is found is held to all training samples.
+    Work: N t n / 32 words and k 2^k; memory: the samples of all steps and 2^k numbers.
+
+    References
+    ----------
+    Blum, Kalai and Wasserman 2003; Levieil and Fouque 2006, who have LF1, LF2 and the transform. The number of samples
+    asked for is derived here.
+
+    Examples
+    --------
+    >>> from lwe.laws import FlipLaw
+    >>> from lwe.parameters import LWRParameters
+    >>> from lwe.samples import make_samples
+    >>> parameters = LWRParameters(32, modulus=2, levels=2, noise=FlipLaw(0.1))
+    >>> samples, secret = make_samples(parameters, 20_000, rng=0)
+    >>> result = BKWAttack()(samples, parameters)
+    >>> result.outcome.name, bool((result.secret == secret).all())
+    ('BROKEN', True)
+    """
+
+    pairing: Pairing | None = None
+    steps: int | None = None
+    reliance: float = 3.0
+
+    name: ClassVar[str] = "bkw"
+
+    def __post_init__(self) -> None:
+        if self.pairing is not None and self.pairing not in get_args(Pairing):
+            raise ValueError(
+                f"pairing is {self.pairing!r}: LF1 or LF2 is needed, or None for the better one."
+            )
+        if self.steps is not None:
+            object.__setattr__(self, "steps", count("steps", self.steps, least=0))
+        if not (math.isfinite(self.reliance) and self.reliance >= 0):
+            raise ValueError(f"reliance is {self.reliance}: a number of at least 0, such as 3, is needed.")
+
+    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
+        """Plan, reduce, transform, go back block by block; the generator is not used."""
+        parameters, training = attempt.parameters, attempt.training
+        samples = len(training)
+        if parameters.modulus != 2:
+            return attempt.ended(
+                AttackOutcome.NOT_APPLICABLE,
+                f"It is for q = p = 2 with flipped labels; these are {parameters}.",
+            )
+        rate = float(parameters.noise.probabilities(2)[1])
+        if rate >= 0.5 or parameters.noise.is_uniform(2):
+            return attempt.ended(
+                AttackOutcome.NOT_APPLICABLE,
+                f"Labels flipped at a rate of {rate:g} hold nothing: below 1/2 is needed.",
+            )
+        plan = self._plan(attempt, samples, rate)
+        if plan is None:
+            return self._refusal(attempt, rate)
+        attempt.details.update(
+            pairing=plan.pairing,
+            blocks=list(plan.blocks),
+            tail=plan.tail,
+            bias=plan.bias,
+            expected=list(plan.samples),
+        )
+        levels = _reduced(_columns(training.public, training.labels, plan), plan, attempt)
+        attempt.details["samples"] = [len(level) for level in levels]
+        secret = _solved(levels, plan, attempt)
+        agreeing = float(np.mean((training.public @ secret & 1) == training.labels))
+        words = (
+            f"{plan.pairing} over blocks of {list(plan.blocks)} bits left {len(levels[-1])} samples of "
+            f"{plan.tail} bits with bias {plan.bias:.3g}"
+        )
+        # halfway between chance and the secret's own share
+        if agreeing < (1.5 - rate) / 2 or agreeing - 0.5 < 4 / math.sqrt(4 * samples):
+            return attempt.ended(
+                AttackOutcome.NOTHING,
+                f"{words}; what they gave agrees with {agreeing:.3f} of the labels only.",
+            )
+        return attempt.found(secret, f"{words}; the secret agrees with {agreeing:.3f} of the labels.")
+
+    def _plan(self, attempt: Attempt, samples: int, rate: float) -> "ReductionPlan | None":
+        return plan_reduction(
+            attempt.parameters.secret_dim,
+            rate,
+            samples,
+            memory=attempt.budget.memory,
+            pairing=self.pairing,
+            steps=self.steps,
+            reliance=self.reliance,
+        )
+
+    def _refusal(self, attempt: Attempt, rate: float) -> AttackResult:
+        given, memory = len(attempt.training), attempt.budget.memory
+        words = (
+            f"No reduction of {given} samples of {attempt.parameters.secret_dim} bits at a rate of {rate:g} leaves "
+            "enough of them"
+        )
+        for exponent in range(given.bit_length(), 41):
+            if self._plan(attempt, 1 << exponent, rate) is not None:
+                return attempt.ended(
+                    AttackOutcome.TOO_FEW_SAMPLES, f"{words}; 2^{exponent} of them would be enough."
+                )
+        return attempt.ended(
+            AttackOutcome.BUDGET_SPENT,
+            f"{words}; nor of any number up to 2^40 within {memory / 2**30:.3g} GiB of memory.",
+        )
+
+
+@dataclass(frozen=True)
+class ReductionPlan:
+    """How samples of learning parity with noise are reduced.
+
+    Attributes
+    ----------
+    pairing : {"LF1", "LF2"}
+        Which samples of a class are added.
+    blocks : tuple of int
+        How many bits each step removes, from the first bits on.
+    tail : int
+        k, how many bits are left.
+    samples : tuple of int
+        How many samples are expected before each step and after the last.
+    most : int
+        How many samples a step may make.
+    bias : float
+        (1 - 2 eta)^(2^t) of the last labels.
+    work : float
+        Operations, roughly.
+    """
+
+    pairing: Pairing
+    blocks: tuple[int, ...]
+    tail: int
+    samples: tuple[int, ...]
+    most: int
+    bias: float
+    work: float
+
+
+def plan_reduction(
+    dim: int,
+    rate: float,
+    samples: int,
+    *,
+    memory: int = 1 << 31,
+    pairing: Pairing | None = None,
+    steps: int | None = None,
+    reliance: float = 3.0,
+) -> ReductionPlan | None:
+    """The reduction of least work for that many samples; None if there is none.
+
+    Parameters
+    ----------
+    dim : int
+        n, the number of bits of the secret.
+    rate : float
+        eta, how often labels are flipped, below 1/2.
+    samples : int
+        How many samples there are.
+    memory : int
+        Bytes that may be used.
+    pairing, steps, reliance
+        As in `BKWAttack`.
+
+    Raises
+    ------
+    ValueError
+        If the rate is not in [0, 1/2).
+
+    Notes
+    -----
+    Derived here: all numbers of steps up to 12 and all tails that fit into memory are tried.
+
+    Examples
+    --------
+    >>> plan = plan_reduction(48, 0.125, 100_000)
+    >>> plan.blocks, plan.tail
+    ((17, 16), 15)
+    >>> plan_reduction(256, 0.125, 100_000) is None
+    True
+    """
+    dim, samples = count("dim", dim), count("samples", samples)
+    if not 0 <= rate < 0.5:
+        raise ValueError(f"rate is {rate}: at least 0 and below 1/2 is allowed.")
+    best: ReductionPlan | None = None
+    for number in range(_MOST_STEPS + 1) if steps is None else (steps,):
+        bias = (1 - 2 * rate) ** (2**number)
+        if bias < 2**-30:
+            break
+        row = 4 * (number + 2)
+        most = max(1, memory // (4 * row * (number + 2)))
+        # the table and the transform's arrays, a quarter of the memory each
+        largest = min(_LARGEST_TABLE, (memory // 32).bit_length() - 1)
+        for tail in range(1 if number else dim, min(largest, dim - number) + 1):
+            if number and dim - tail > largest * number:
+                continue
+            short, more = divmod(dim - tail, number) if number else (0, 0)
+            blocks = (short + 1,) * more + (short,) * (number - more)
+            for kind in get_args(Pairing) if pairing is None else (pairing,):
+                counts = _expected(min(samples, most) if number else samples, blocks, kind, most)
+                if any(
+                    counts[step] < samples_needed(bits, (1 - 2 * rate) ** (2**step), reliance)
+                    for step, bits in enumerate((*blocks, tail))
+                ):
+                    continue
+                work = sum(counts) * (number + 2) * 8.0 + sum(bits * 2.0**bits for bits in (*blocks, tail))
+                if best is None or work < best.work:
+                    best = ReductionPlan(kind, blocks, tail, counts, most, bias, work)
+    return best
+
+
+def samples_needed(bits: int, bias: float, reliance: float) -> float:
+    """(sqrt(2 k ln 2) + reliance)^2 / epsilon^2: how many samples tell the right k bits from all others."""
+    return (math.sqrt(2 * bits * math.log(2)) + reliance) ** 2 / bias**2
+
+
+def _expected(samples: int, blocks: tuple[int, ...], pairing: Pairing, most: int) -> tuple[int, ...]:
+    counts = [samples]
+    for bits in blocks:
+        classes, now = 2.0**bits, float(counts[-1])
+        if pairing == "LF1":
+            # classes that are hit by some sample lose one each
+            made = now + classes * math.expm1(now * math.log1p(-1 / classes)) if bits else now - 1
+        else:
+            made = now * (now - 1) / (2 * classes)
+        counts.append(int(min(max(made, 0.0), most)))
+    return tuple(counts)
+
+
+def _columns(
+    public: np.ndarray, labels: np.ndarray, plan: ReductionPlan
+) -> UInt32[np.ndarray, "samples columns"]:
+    """Each sample as one number for every block, one for the tail, and its label."""
+    sizes = (*plan.blocks, plan.tail)
+    columns = np.zeros((len(public), len(sizes) + 1), dtype=np.uint32)
+    first = 0
+    for place, size in enumerate(sizes):
+        for bit in range(size):
+            columns[:, place] |= (public[:, first + bit] & 1).astype(np.uint32) << np.uint32(bit)
+        first += size
+    columns[:, -1] = labels
+    return columns
+
+
+def _reduced(columns: np.ndarray, plan: ReductionPlan, attempt: Attempt) -> list[np.ndarray]:
+    """The samples before each step and after the last; each step takes the first column away."""
+    levels = [columns[: plan.most] if plan.blocks else columns]
+    for _ in plan.blocks:
+        attempt.check()
+        now = levels[-1]
+        ordered = now[np.argsort(now[:, 0], kind="stable")]
+        if plan.pairing == "LF1":
+            starts = np.append(True, ordered[1:, 0] != ordered[:-1, 0]) if len(ordered) else np.zeros(0, bool)
+            heads = np.flatnonzero(starts)[np.cumsum(starts) - 1]
+            made = (ordered ^ ordered[heads])[~starts]
+        else:
+            made = _all_pairs(ordered, plan.most, attempt)
+        levels.append(made[:, 1:])
+    return levels
+
+
+def _all_pairs(ordered: np.ndarray, most: int, attempt: Attempt) -> np.ndarray:
+    """Sums of all pairs in a class, those that are nearest in the order first, up to a number of them."""
+    parts, made, distance = [ordered[:0]], 0, 1
+    firsts = np.arange(max(0, len(ordered) - 1))
+    while len(firsts) and made < most:
+        attempt.check()
+        # a class is an interval: who has no partner at a distance has none farther on
+        firsts = firsts[firsts + distance < len(ordered)]
+        firsts = firsts[ordered[firsts, 0] == ordered[firsts + distance, 0]]
+        chosen = firsts[: most - made]
+        parts.append(ordered[chosen] ^ ordered[chosen + distance])
+        made += len(chosen)
+        distance += 1
+    return np.concatenate(parts)
+
+
+def _solved(levels: list[np.ndarray], plan: ReductionPlan, attempt: Attempt) -> Int[np.ndarray, " n"]:
+    """The secret's parts, the tail's first: with those behind it known, each level is of one unknown part."""
+    sizes = (*plan.blocks, plan.tail)
+    parts: list[int] = []
+    for level, size in zip(reversed(levels), reversed(sizes), strict=True):
+        attempt.check()
+        labels = level[:, -1] & 1
+        for column, part in enumerate(parts, start=1):
+            labels = labels ^ (np.bitwise_count(level[:, column] & np.uint32(part)) & 1)
+        signs = np.bincount(level[:, 0], weights=1.0 - 2.0 * labels, minlength=1 << size)
+        parts.insert(0, int(walsh_hadamard(signs).argmax()))
+    bits = [part >> bit & 1 for part, size in zip(parts, sizes, strict=True) for bit in range(size)]
+    return np.array(bits, dtype=np.int64)

@@ -1,0 +1,173 @@
+"""Lattice reduction in small steps: LLL and BKZ by fpylll, looking at the clock and at the basis between calls."""
+
+import importlib.util
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from lwe.costs import root_hermite_factor
+
+__all__ = [
+    "FPYLLL_MISSING",
+    "Reduction",
+    "bkz_parameters",
+    "expected_nodes",
+    "fpylll_installed",
+    "most_rows",
+]
+
+FPYLLL_MISSING = (
+    "It needs fpylll, which is not installed: install it with `pip install attention-bounds[lattice]` (fpylll and "
+    "cysignals)."
+)
+"""What attacks say that need fpylll and have none."""
+
+_ROWS_IN_30_SECONDS = 260
+"""The size of a basis mod 128 that LLL reduces within 30 seconds, on the safe side."""
+
+_UNPRUNED = 20
+"""Blocks below this are enumerated in full."""
+
+_NODES_PER_SECOND = 2e7
+"""Of an enumeration, about: only for telling whether a tour would outlast the budget."""
+
+
+def fpylll_installed() -> bool:
+    """Whether fpylll and what it needs at run time can be imported."""
+    return all(importlib.util.find_spec(name) is not None for name in ("fpylll", "cysignals"))
+
+
+def most_rows(seconds: float, modulus: int) -> int:
+    """How many rows LLL, which cannot be stopped, reduces in half of the time; without a limit 2000.
+
+    Time is taken to grow with log q and the fifth power of the rows: a rule of thumb, measured for q up to 2^31.
+    """
+    share = max(seconds, 0.0) / 60 * 7 / max(math.log2(modulus), 7)
+    return 2000 if math.isinf(seconds) else int(_ROWS_IN_30_SECONDS * share**0.2)
+
+
+class Reduction:
+    """A basis that is reduced in place, call by call.
+
+    Parameters
+    ----------
+    basis : array of int (D, D)
+        Its rows.
+    check : callable
+        Called between steps; raises when the time is over.
+    seed : int
+        For the random choices of BKZ. They are fpylll's, which has one generator for all.
+
+    Notes
+    -----
+    BKZ 2.0 (Chen and Nguyen 2011) with pruning computed here for each block size, from the geometric series
+    assumption: fpylll's wheel brings no strategies. LLL is one call that cannot be stopped.
+    """
+
+    def __init__(self, basis: Int[np.ndarray, "D D"], check: Callable[[], None], seed: int) -> None:
+        from fpylll import FPLLL, IntegerMatrix
+
+        FPLLL.set_random_seed(seed)
+        self.matrix = IntegerMatrix.from_matrix(basis.tolist())
+        self._check = check
+        self._objects: tuple[Any, Any] | None = None
+
+    @property
+    def dim(self) -> int:
+        """The number of rows."""
+        return int(self.matrix.nrows)
+
+    def lll(self) -> None:
+        """LLL, in whatever precision it takes."""
+        from fpylll import LLL
+
+        LLL.reduction(self.matrix)
+
+    def tour(self, block_size: int, first: int = 0) -> Iterator[int]:
+        """One tour of BKZ over the rows from `first` on; yields the first row of each block when it is done."""
+        from fpylll import BKZ
+        from fpylll.fplll.bkz import BKZReduction
+
+        gso, lll = self._gso()
+        parameters = bkz_parameters(block_size)
+        bkz = BKZReduction(gso, lll, BKZ.Param(2))
+        for place in range(first, self.dim - 1):
+            bkz.svp_reduction(place, min(block_size, self.dim - place), parameters)
+            self._check()
+            yield place
+        lll()
+
+    def tour_seconds(self, block_size: int, first: int = 0) -> float:
+        """About how long a tour takes."""
+        return max(self.dim - first, 0) * expected_nodes(block_size) / _NODES_PER_SECOND
+
+    def rows(self, places: Iterable[int] | None = None) -> Int[np.ndarray, "rows D"]:
+        """Rows of the basis as it is now."""
+        chosen = range(self.dim) if places is None else list(places)
+        found = [[int(one) for one in self.matrix[place]] for place in chosen]
+        return np.array(found, dtype=np.int64).reshape(len(found), self.matrix.ncols)
+
+    def marked(
+        self, value: int, places: Iterable[int] | None = None, *, longest: float = math.inf
+    ) -> list[int]:
+        """The rows, of all or of some, whose last entry is plus or minus a value, and of at most a length."""
+        last = self.matrix.ncols - 1
+        chosen = range(self.dim) if places is None else places
+        found = [place for place in chosen if abs(self.matrix[place, last]) == value]
+        return [place for place in found if self.matrix[place].norm() <= longest]
+
+    def _gso(self) -> tuple[Any, Any]:
+        from fpylll import GSO, LLL
+
+        if self._objects is None:
+            gso = GSO.Mat(self.matrix, float_type="d" if self.dim <= 160 else "ld")
+            gso.update_gso()
+            self._objects = gso, LLL.Reduction(gso)
+        return self._objects
+
+
+@lru_cache(maxsize=64)
+def bkz_parameters(block_size: int) -> Any:
+    """What BKZ of that block size is called with."""
+    from fpylll import BKZ
+
+    return BKZ.Param(
+        block_size,
+        strategies=[_strategy(size) for size in range(block_size + 1)],
+        flags=BKZ.MAX_LOOPS | BKZ.GH_BND,
+        max_loops=1,
+    )
+
+
+def expected_nodes(block_size: int) -> float:
+    """Of the enumerations of one block, repeated until they succeed with probability 1/2."""
+    if block_size < _UNPRUNED:
+        return 1e3
+    pruning = _strategy(block_size).pruning_parameters[0]
+    repeats = max(math.log(0.5) / math.log(max(1 - pruning.expectation, 1e-9)), 1.0)
+    return float(sum(pruning.detailed_cost)) * repeats
+
+
+@lru_cache(maxsize=128)
+def _strategy(block_size: int) -> Any:
+    from fpylll import Pruning
+    from fpylll.fplll.bkz_param import Strategy
+    from fpylll.util import gaussian_heuristic
+
+    if block_size < _UNPRUNED:
+        return Strategy(block_size)
+    factor = root_hermite_factor(block_size)
+    profile = [factor ** (2 * (block_size - 1 - 2 * place)) for place in range(block_size)]
+    pruning = Pruning.run(
+        1.05 * gaussian_heuristic(profile),
+        2**16 if block_size < 50 else 2**18,
+        [profile],
+        0.5 if block_size < 50 else 0.3,
+        flags=Pruning.GRADIENT,
+    )
+    before = [] if block_size < 40 else [block_size - (20 if block_size < 60 else 22)]
+    return Strategy(block_size, preprocessing_block_sizes=before, pruning_parameters=[pruning])

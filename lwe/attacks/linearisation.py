@@ -1,0 +1,245 @@
+"""Linearisation over GF(2): for powers of two q and p, a bit of the label is a polynomial of degree q/p."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from attention._arrays import count
+from lower.gf2 import GF2Solution, solve_gf2, solve_packed_gf2
+from lwe.attack import AttackOutcome, AttackResult
+from lwe.attacks.monomials import BinomialMonomials
+from lwe.attempt import Attempt, BaseAttack
+from lwe.costs import size_in_words
+from lwe.parameters import LWRParameters, rounded
+from lwe.samples import LWRSamples, inner_products
+
+__all__ = ["LinearisationAttack", "label_degree", "label_monomials"]
+
+_QUERIES = 256
+_QUERY_BLOCK = 32
+
+
+@dataclass(frozen=True)
+class LinearisationAttack(BaseAttack):
+    """Solve for the coefficients of the lowest bit of the label, a polynomial over GF(2), and read the secret off it.
+
+    Parameters
+    ----------
+    degree : int, optional
+        The degree of the polynomial, at most the smallest that always suffices, `label_degree`, which is taken if it is
+        left out: q/p, so q/2 for labels 0 and 1. At a lower one the equations contradict each other unless few entries
+        of the secret are odd.
+    surplus : float
+        The share of equations beyond the number D of unknowns.
+    candidates : int
+        How many candidates are followed at a time where the secret is read off.
+
+    Notes
+    -----
+    For powers of two q and p, no noise. The lowest bit of the label is bit i = log2(q/p) of T = <a, s> mod q, and
+    `BinomialMonomials` proves that it is a polynomial of degree at most 2^i = q/p in the bits of a. D is the number of
+    its monomials: for a binary matrix all products of at most q/p entries, sum_{j <= q/p} C(n, j); for the gadget's and
+    for a uniform one products of bits of a in which the bit of weight 2^l counts for 2^l, C(n + q/p, n); for a ternary
+    one entries are two bits, of which one counts twice. D equations and a few are solved in O(D^3 / 1536) word
+    operations and D^2 / 4 bytes; for fixed n/(q/p) that is exponential in q/p.
+
+    The polynomial can be evaluated anywhere: that gives the secret mod 2q/p. Entry by entry, all values that agree with
+    it on 256 random rows of the entries so far are kept. A uniform matrix leaves one at once: bit i of 2^l s_j is bit
+    i - l of s_j. For a binary one it is a search over the few prefixes that are left, found by trial and without proof.
+    Labels of p > 2 values then give the higher bits of the secret by one linear system over GF(2) each: bit i + l of T
+    is that of <a, s mod 2^(i+l)>, known by then, plus the parity of <a, floor(s / 2^(i+l))>.
+    If no secret is found, the polynomial itself predicts labels for p = 2, and their lowest bit for p > 2.
+
+    References
+    ----------
+    Derived here. Arora and Ge 2011 linearise noisy equations in the same way, in the secret: see `AroraGeAttack`.
+
+    Examples
+    --------
+    >>> from lwe.parameters import LWRParameters
+    >>> from lwe.samples import make_samples
+    >>> parameters = LWRParameters(secret_dim=32, modulus=4, levels=2)
+    >>> samples, secret = make_samples(parameters, 800, rng=0)
+    >>> result = LinearisationAttack()(samples, parameters)
+    >>> result.accuracy, result.details["unknowns"], bool((result.secret == secret).all())
+    (1.0, 529, True)
+    """
+
+    degree: int | None = None
+    surplus: float = 0.02
+    candidates: int = 2048
+
+    name: ClassVar[str] = "linearisation"
+
+    def __post_init__(self) -> None:
+        if self.degree is not None:
+            object.__setattr__(self, "degree", count("degree", self.degree))
+        object.__setattr__(self, "candidates", count("candidates", self.candidates))
+        if not (math.isfinite(self.surplus) and self.surplus >= 0):
+            raise ValueError(f"surplus is {self.surplus}: a share of at least 0, such as .02, is needed.")
+
+    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
+        """Solve, read the secret off, and check it; the generator draws the rows where the polynomial is evaluated."""
+        parameters, training = attempt.parameters, attempt.training
+        enough = label_degree(parameters)
+        if enough is None or parameters.noisy:
+            return attempt.ended(
+                AttackOutcome.NOT_APPLICABLE,
+                f"It needs powers of two q and p and labels without noise; these are {parameters}.",
+            )
+        monomials = label_monomials(parameters, min(self.degree or enough, enough))
+        unknowns = monomials.size
+        attempt.details.update(degree=monomials.degree, unknowns=size_in_words(unknowns))
+        words = f"{size_in_words(unknowns)} unknowns, the monomials of degree at most {monomials.degree},"
+        if len(training) < unknowns:
+            return attempt.ended(
+                AttackOutcome.TOO_FEW_SAMPLES,
+                f"{words} need as many equations and a few more; there are {len(training)} to learn from.",
+            )
+        equations = unknowns + max(64, math.ceil(self.surplus * unknowns))
+        while True:
+            equations = min(equations, len(training))
+            # the products, the equations, and some of both at a time as bytes
+            attempt.require_memory(
+                2 * monomials.bytes_needed(equations) + 3 * 4096 * equations,
+                f"{equations} equations in {words}",
+            )
+            found = _solve(monomials, training.take(equations), attempt)
+            if found.rank == unknowns or not found.consistent or equations == len(training):
+                break
+            equations *= 2  # rows that repeat say nothing new, and there are only so many of few bits
+        attempt.details.update(equations=equations, rank=found.rank, consistent=found.consistent)
+        done = f"{equations} equations over GF(2) in {words} of rank {found.rank}"
+        if not found.consistent:
+            return attempt.predicts(
+                lambda public: monomials.evaluate(found.solution, public).astype(np.int64),
+                f"{done} contradict one another: the label is no polynomial of that degree.",
+            )
+        secret = self._secret(monomials, found.solution, attempt, generator)
+        if secret is not None:
+            return attempt.found(secret, f"{done} gave the polynomial, and that the secret.")
+        result = attempt.predicts(
+            lambda public: monomials.evaluate(found.solution, public).astype(np.int64),
+            f"{done} gave the lowest bit's polynomial; no secret was read off it.",
+        )
+        if found.rank < unknowns and not result.outcome.succeeded:
+            return attempt.ended(AttackOutcome.TOO_FEW_SAMPLES, f"{done} leave it open: give more samples.")
+        return result
+
+    def _secret(
+        self,
+        monomials: BinomialMonomials,
+        polynomial: np.ndarray,
+        attempt: Attempt,
+        generator: np.random.Generator,
+    ) -> Int[np.ndarray, " n"] | None:
+        parameters, training = attempt.parameters, attempt.training
+        low = _low_parts(monomials, polynomial, parameters, self.candidates, attempt, generator)
+        attempt.details["low_parts"] = len(low)
+        for one in low:
+            attempt.check()
+            secret = _lifted(one, parameters, training)
+            if secret is None:
+                continue
+            products = inner_products(training.public, secret, parameters.modulus)
+            if np.array_equal(rounded(products, parameters.modulus, parameters.levels), training.labels):
+                return secret
+        return None
+
+
+def label_degree(parameters: LWRParameters) -> int | None:
+    """The degree q/p of the lowest bit of the label over GF(2); None unless q and p are powers of two.
+
+    Examples
+    --------
+    >>> label_degree(LWRParameters(secret_dim=20, modulus=8, levels=2))
+    4
+    >>> label_degree(LWRParameters(secret_dim=20, modulus=7, levels=2)) is None
+    True
+    """
+    q, p = parameters.modulus, parameters.levels
+    return None if q & (q - 1) or p & (p - 1) else q // p
+
+
+def label_monomials(parameters: LWRParameters, degree: int) -> BinomialMonomials:
+    """The monomials up to a degree in the bits of what the parameters' public matrix holds."""
+    largest = {"binary": 1, "ternary": 2}.get(parameters.matrix, parameters.modulus - 1)
+    return BinomialMonomials(parameters.secret_dim, degree, min(largest, parameters.modulus - 1))
+
+
+def _solve(monomials: BinomialMonomials, samples: LWRSamples, attempt: Attempt) -> GF2Solution:
+    bits = (samples.labels & 1).astype(bool)
+    system = monomials.rows(samples.public, bits, check=attempt.check)
+    return solve_packed_gf2(system, monomials.size, overwrite=True, on_panel=attempt.check)
+
+
+def _low_parts(
+    monomials: BinomialMonomials,
+    polynomial: Bool[np.ndarray, " monomials"],
+    parameters: LWRParameters,
+    most: int,
+    attempt: Attempt,
+    generator: np.random.Generator,
+) -> Int[np.ndarray, "candidates n"]:
+    """Vectors s mod 2q/p whose bit log2(q/p) of <a, s> is the polynomial's value on random rows a.
+
+    None where the values of an entry, with the prefixes that are left, are more than memory allows to list.
+    """
+    n, q = parameters.secret_dim, parameters.modulus
+    step = q // parameters.levels
+    # odd entries tell most about the others: they are those in the products of most factors
+    involved = monomials.table()[polynomial]
+    highest = involved[involved.sum(axis=1) == step] if step > 1 else involved
+    order = np.argsort(-np.count_nonzero(highest, axis=0), kind="stable")
+    rows = _random_rows(parameters, (n, _QUERIES, n), generator)
+    for place in range(n):  # rows of stage `place` have the entries up to it in that order
+        rows[place][:, order[place + 1 :]] = 0
+    values = monomials.evaluate(polynomial, rows.reshape(-1, n)).reshape(n, _QUERIES)
+    known = np.zeros((1, n), dtype=np.int64)
+    choices = range(2 * step)
+    for place, column in enumerate(order):
+        attempt.check()
+        # each candidate with each value: two numbers, and four arrays of a number for each row of a block
+        if len(known) * len(choices) * 8 * (4 + 4 * _QUERY_BLOCK) > attempt.budget.memory:
+            return known[:0]
+        pairs = np.stack(
+            np.meshgrid(np.arange(len(known)), np.array(choices), indexing="ij"), axis=-1
+        ).reshape(-1, 2)
+        for start in range(0, _QUERIES, _QUERY_BLOCK):
+            block = rows[place, start : start + _QUERY_BLOCK]
+            totals = (block @ known.T)[:, pairs[:, 0]] + np.multiply.outer(block[:, column], pairs[:, 1])
+            wanted = values[place, start : start + _QUERY_BLOCK, None]
+            pairs = pairs[np.all(((totals & step) != 0) == wanted, axis=0)]
+        known = known[pairs[:most, 0]]
+        known[:, column] = pairs[:most, 1]
+    return known
+
+
+def _random_rows(
+    parameters: LWRParameters, shape: tuple[int, ...], generator: np.random.Generator
+) -> np.ndarray:
+    if parameters.matrix == "binary":
+        return generator.integers(2, size=shape)
+    if parameters.matrix == "ternary":
+        return generator.integers(-1, 2, size=shape)
+    return generator.integers(parameters.modulus, size=shape)
+
+
+def _lifted(
+    low: Int[np.ndarray, " n"], parameters: LWRParameters, training: LWRSamples
+) -> Int[np.ndarray, " n"] | None:
+    """The secret mod q of which `low` is the part mod 2q/p; None if the higher bits of the labels contradict it."""
+    step, secret = parameters.modulus // parameters.levels, low.copy()
+    part = training.take(min(len(training), parameters.secret_dim + 64))
+    for bit in range(1, parameters.levels.bit_length() - 1):
+        weight = step << bit
+        carried = inner_products(part.public, secret, parameters.modulus) & weight != 0
+        parity = (part.labels >> bit & 1).astype(bool) ^ carried
+        found = solve_gf2(part.public & 1, parity)
+        if not found.consistent:
+            return None
+        secret += weight * found.solution
+    return secret

@@ -1,0 +1,180 @@
+"""Which secrets a law can draw, numbered, and cut into two halves."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int
+
+from lwe.laws import SparseLaw
+from lwe.parameters import LWRParameters
+from lwe.samples import inner_products
+
+__all__ = ["Half", "ProductHalf", "SecretSpace", "SparseHalf", "products", "secret_space"]
+
+_MOST_VALUES = 1 << 20
+
+
+@runtime_checkable
+class Half(Protocol):
+    """All the values of some entries of a secret, numbered."""
+
+    @property
+    def size(self) -> int:
+        """How many entries."""
+
+    @property
+    def number(self) -> int:
+        """How many values."""
+
+    def vectors(self, indices: Int[np.ndarray, " N"]) -> Int[np.ndarray, "N size"]:
+        """Those of these numbers."""
+
+    def residues(self, rows: Int[np.ndarray, "K size"], modulus: int) -> Int[np.ndarray, "K number"]:
+        """<a, s> mod q of all of them with each row a."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProductHalf:
+    """Vectors of independent entries, each one of `values`; the last entry counts fastest."""
+
+    values: Int[np.ndarray, " v"]
+    size: int
+
+    @property
+    def number(self) -> int:
+        """v^size."""
+        return int(len(self.values) ** self.size)
+
+    def vectors(self, indices: Int[np.ndarray, " N"]) -> Int[np.ndarray, "N size"]:
+        """Those of these numbers."""
+        found = np.empty((len(indices), self.size), dtype=np.int64)
+        for column in range(self.size - 1, -1, -1):
+            indices, digit = np.divmod(indices, len(self.values))
+            found[:, column] = self.values[digit]
+        return found
+
+    def residues(self, rows: Int[np.ndarray, "K size"], modulus: int) -> Int[np.ndarray, "K number"]:
+        """One addition each, by doubling lists entry by entry."""
+        found = np.zeros((len(rows), 1), dtype=np.int32 if modulus < 1 << 30 else np.int64)
+        for column in rows.T:
+            steps = np.mod(np.multiply.outer(column, self.values), modulus).astype(found.dtype)
+            found = (found[:, :, None] + steps[:, None, :]).reshape(len(rows), -1)
+            np.subtract(found, modulus, out=found, where=found >= modulus)
+        return found.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseHalf:
+    """Vectors with exactly `weight` entries that are -1 or 1 (mod 2: that are 1), the others 0."""
+
+    size: int
+    weight: int
+    signs: bool = True
+
+    @property
+    def number(self) -> int:
+        """C(size, weight) places times the signs."""
+        return math.comb(self.size, self.weight) << (self.weight if self.signs else 0)
+
+    def vectors(self, indices: Int[np.ndarray, " N"]) -> Int[np.ndarray, "N size"]:
+        """Those of these numbers: the places by the combinatorial number system, the signs by bits."""
+        found = np.zeros((len(indices), self.size), dtype=np.int64)
+        signs = np.zeros_like(indices)
+        if self.signs:
+            indices, signs = np.divmod(indices, 1 << self.weight)
+        every = np.arange(len(indices))
+        for place in range(self.weight, 0, -1):
+            ways = np.array([min(math.comb(one, place), 1 << 62) for one in range(self.size + 1)])
+            chosen = np.searchsorted(ways, indices, side="right") - 1
+            indices = indices - ways[chosen]
+            found[every, chosen] = 1 - 2 * ((signs >> (place - 1)) & 1)
+        return found
+
+    def residues(self, rows: Int[np.ndarray, "K size"], modulus: int) -> Int[np.ndarray, "K number"]:
+        """An addition each, entry by entry: of every weight the lists without the entry, and those with it."""
+        signs = (1, -1) if self.signs else (1,)
+        lists = [
+            np.zeros((len(rows), int(w == 0), len(signs) ** w), dtype=np.int64)
+            for w in range(self.weight + 1)
+        ]
+        for column in rows.T:
+            for w in range(self.weight, 0, -1):
+                used = np.concatenate([lists[w - 1] + one * column[:, None, None] for one in signs], axis=2)
+                lists[w] = np.concatenate([lists[w], np.mod(used, modulus)], axis=1)
+        return lists[self.weight].reshape(len(rows), self.number)
+
+
+@dataclass(frozen=True, eq=False)
+class SecretSpace:
+    """All secrets of a law.
+
+    Attributes
+    ----------
+    number : int
+        How many.
+    missed : float
+        A bound on the probability that the secret is none of them: what was cut off the tails of the law.
+    split : callable
+        Maps a size m to pairs of halves on the first n - m and the last m entries; together their pairs are all
+        secrets, each once.
+    """
+
+    number: int
+    missed: float
+    split: Callable[[int], list[tuple[Half, Half]]]
+
+    @property
+    def words(self) -> str:
+        """The number, as a power of two where it is beyond 2^53."""
+        return f"{self.number:.4g}" if self.number < 1 << 53 else f"2^{math.log2(self.number):.1f}"
+
+
+def secret_space(parameters: LWRParameters, *, missed: float = 1e-3) -> SecretSpace | None:
+    """The secrets of the parameters' law; None if their entries have too many values, or no law of their own.
+
+    Notes
+    -----
+    Values in the tails are left out as long as a secret has one of them with probability at most `missed`.
+    """
+    n, q, law = parameters.secret_dim, parameters.modulus, parameters.secret
+    if isinstance(law, SparseLaw):
+        weight, signs = law.weight, q > 2
+
+        def halves(size: int) -> list[tuple[Half, Half]]:
+            weights = range(max(0, weight - size), min(weight, n - size) + 1)
+            return [
+                (SparseHalf(n - size, one, signs), SparseHalf(size, weight - one, signs)) for one in weights
+            ]
+
+        return SecretSpace(SparseHalf(n, weight, signs).number, 0.0, halves)
+    if law.is_uniform(q) and q > _MOST_VALUES:
+        return None
+    try:
+        values, weights = law.support(q)
+    except ValueError:  # more values than are listed
+        return None
+    order = np.argsort(-weights, kind="stable")
+    left_out = 1 - np.cumsum(weights[order])
+    kept = order[: 1 + int(np.argmax(left_out <= missed / n))]
+    if len(kept) > _MOST_VALUES:
+        return None
+    values = values[kept]
+    lost = max(0.0, n * float(left_out[len(kept) - 1]))
+    return SecretSpace(
+        int(len(values) ** n),
+        lost if lost > 1e-12 else 0.0,
+        lambda size: [(ProductHalf(values, n - size), ProductHalf(values, size))],
+    )
+
+
+def products(
+    vectors: Int[np.ndarray, "N size"], rows: Int[np.ndarray, "K size"], modulus: int
+) -> Int[np.ndarray, "N K"]:
+    """All inner products mod q of vectors and rows that are centred."""
+    if modulus**2 * max(vectors.shape[1], 1) < 1 << 53:
+        exact = vectors.astype(np.float64) @ rows.T.astype(np.float64)
+        return np.mod(exact.astype(np.int64), modulus)
+    return np.stack([inner_products(vectors, row, modulus) for row in rows], axis=1)

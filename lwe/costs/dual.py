@@ -1,0 +1,115 @@
+"""The dual lattice distinguisher's cost: short vectors of the dual lattice, and what they tell of the labels."""
+
+import math
+
+import numpy as np
+
+from lwe.costs.cost import Cost, require_number
+from lwe.costs.deviations import deviations
+from lwe.costs.primal import fewest_samples, lengths_tell
+from lwe.costs.reduction import (
+    CLASSICAL_EXPONENT,
+    QUANTUM_EXPONENT,
+    SIEVE_VECTORS,
+    block_sizes,
+    reduction_floor,
+)
+from lwe.parameters import LWRParameters
+
+__all__ = ["dual_cost", "dual_lattices"]
+
+
+def dual_lattices(parameters: LWRParameters, samples: int) -> list[tuple[int, float]]:
+    """Dimensions and log volumes of the lattices among whose short vectors a distinguisher may choose.
+
+    Parameters
+    ----------
+    parameters : LWRParameters
+        The problem.
+    samples : int
+        m.
+
+    Notes
+    -----
+    Uniform secrets: {x in Z^m: x A = 0 mod q}, dimension m, volume q^n. Smaller ones: {(x, y): x A = y mod q} with y
+    weighted by sigma_s / sigma_e, dimension m + n. A matrix of bits or trits has integer relations x A = 0 besides:
+    dimension m - n, volume (m c)^(n/2), c the variance of an entry (derived here).
+
+    Examples
+    --------
+    >>> dual_lattices(LWRParameters(secret_dim=16, modulus=4, levels=2, matrix="uniform"), 32)
+    [(32, 22.18070977791825)]
+    """
+    sizes, n, log_q = deviations(parameters), parameters.secret_dim, math.log(parameters.modulus)
+    found = []
+    if samples > n:
+        found.append((samples, n * log_q))
+        if sizes.column > 0:
+            found.append((samples - n, n / 2 * math.log(samples * sizes.column)))
+    if sizes.small_secret:
+        weight = max(sizes.secret, 1e-3) / max(sizes.error, 1e-3)
+        found.append((samples + n, n * log_q + n * math.log(weight)))
+    return found
+
+
+def dual_cost(parameters: LWRParameters, samples: int | None = None, *, quantum: bool = False) -> Cost | None:
+    """The core-SVP cost of telling labels from random ones by dual vectors; None where lengths say nothing.
+
+    Parameters
+    ----------
+    parameters : LWRParameters
+        The problem.
+    samples : int, optional
+        How many there are; as many as wanted if left out.
+    quantum : bool
+        Whether the sieve is a quantum one.
+
+    Raises
+    ------
+    ValueError
+        If `samples` is below 1.
+
+    Notes
+    -----
+    A vector of length l = delta^d vol^(1/d) has advantage epsilon = exp(-2 pi^2 (l sigma / q)^2); 1/epsilon^2 vectors
+    are needed, and one sieve gives 2^(0.2075 beta) of them, all taken as long as the shortest.
+
+    References
+    ----------
+    Alkim et al. 2016, section 6.4. Later work gives faster variants, and doubts about them: not modelled.
+
+    Examples
+    --------
+    >>> print(dual_cost(LWRParameters(secret_dim=256, modulus=4096, levels=512, matrix="uniform")))
+    dual lattice: about 2^57.9 (LWR n=256 q=4096 p=512 uniform; block size 198, dimension 585, samples 585)
+    """
+    samples = require_number(samples)
+    sizes, n, q = deviations(parameters), parameters.secret_dim, parameters.modulus
+    if not lengths_tell(parameters):
+        return None
+    rate = QUANTUM_EXPONENT if quantum else CLASSICAL_EXPONENT
+    scale = math.log(max(sizes.error, 1e-3)) - math.log(q)
+    least = fewest_samples(parameters, determined=False)
+    most = max(8 * n + 200, 2 * least)
+    most = most if samples is None else min(samples, most)
+    best: tuple[float, int, int, int] | None = None
+    for m in range(least, most + 1, max((most - least) // 200, 1)):
+        for dim, log_volume in dual_lattices(parameters, m):
+            blocks, factors = block_sizes(dim)
+            log_tau = np.minimum(dim * factors + log_volume / dim + scale, 20.0)
+            log_advantage = 2 * math.pi**2 * np.exp(2 * log_tau) / math.log(2)
+            exponents = rate * blocks + np.maximum(2 * log_advantage - SIEVE_VECTORS * blocks, 0.0)
+            place = int(np.argmin(exponents))
+            if best is None or exponents[place] < best[0]:
+                best = float(exponents[place]), int(blocks[place]), dim, m
+    if best is None:
+        return None
+    exponent, beta, dim, m = best
+    return Cost(
+        "dual lattice",
+        max(exponent, reduction_floor(dim)),
+        parameters,
+        "one call of a sieve, factors below exponential left out",
+        f"core-SVP, {'quantum' if quantum else 'classical'}, and no less than LLL; only distinguishes",
+        {"block_size": beta, "dimension": dim, "samples": m},
+    )

@@ -1,0 +1,156 @@
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from lwe import LWRParameters
+from lwe.attack import AttackOutcome, Budget
+from lwe.attacks.dual import DualAttack, dual_statistic
+from lwe.laws import BinaryLaw, FlipLaw, GaussianLaw, TernaryLaw, UniformLaw, ZeroLaw
+from lwe.samples import LWRSamples, make_samples
+
+WITHOUT = "fpylll is not installed (extra `lattice`)"
+CASES = [
+    LWRParameters(20, 128, 32, matrix="uniform"),
+    LWRParameters(12, 128, 8, matrix="uniform"),
+    LWRParameters(16, 128, 4),
+    LWRParameters(20, 97, 97, matrix="uniform", secret=TernaryLaw(), noise=GaussianLaw(2.0)),
+    LWRParameters(20, 97, 97, matrix="uniform", secret=BinaryLaw(), noise=GaussianLaw(2.0)),
+]
+
+
+@pytest.mark.parametrize("parameters", CASES, ids=str)
+def test_labels_of_a_secret_are_told_from_the_same_labels_in_random_order(parameters):
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    samples, _ = make_samples(parameters, 1200, rng=1)
+    result = DualAttack()(samples, parameters, rng=0, budget=Budget(30.0))
+    assert result.outcome is AttackOutcome.DISTINGUISHED, result
+    assert result.details["p_value"] < 1e-4
+    assert result.accuracy is None
+    random = LWRSamples(samples.public, np.random.default_rng(5).permutation(samples.labels))
+    result = DualAttack()(random, parameters, rng=0, budget=Budget(1.5))
+    assert not result.outcome.succeeded, result
+
+
+@pytest.mark.parametrize("share", [0.5, 0.05], ids=["fair labels", "rare ones"])
+def test_labels_without_a_secret_are_distinguished_no_more_often_than_the_level_says(monkeypatch, share):
+    # two blocks a run, and one vector of one entry: where a normal tail would be off by a factor of hundreds
+    parameters = LWRParameters(4, 16, 2, matrix="uniform")
+    rng = np.random.default_rng(7)
+    vectors = 3 * np.eye(1, 24, dtype=np.int64)
+    short = vectors, np.sum(vectors**2.0, axis=1), np.zeros(1)
+
+    def shortest(attempt, *_):
+        attempt.details.update(block_size=2)
+        return short
+
+    monkeypatch.setattr("lwe.attacks.dual._short_vectors", shortest)
+    monkeypatch.setattr("lwe.attacks.dual.fpylll_installed", lambda: True)
+    runs, attack, reached = 1000, DualAttack(samples=24), []
+    for run in range(runs):
+        labels = (rng.random(60) < share).astype(np.int64)
+        samples = LWRSamples(rng.integers(16, size=(60, 4)), labels)
+        result = attack(samples, parameters, rng=run, budget=Budget(None))
+        reached.append(result.details.get("p_value", 1.0))
+        assert (result.outcome is AttackOutcome.DISTINGUISHED) == (reached[-1] <= 1e-4)
+    for level in (1e-4, 0.01, 0.1):
+        assert np.sum(np.array(reached) <= level) <= binom.isf(1e-4, runs, level)
+
+
+def test_blocks_of_one_label_alone_are_passed_over():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    parameters = LWRParameters(6, 64, 4, matrix="uniform")
+    samples, _ = make_samples(parameters, 400, rng=0)
+    constant = LWRSamples(samples.public, np.full(400, 3))
+    result = DualAttack()(constant, parameters, rng=0)
+    assert result.outcome is AttackOutcome.NOTHING
+    assert "one label alone" in result.explanation
+
+
+@pytest.mark.parametrize("q", [97, 2**31 - 1, 2**31])
+def test_products_with_short_vectors_are_exact_for_every_modulus(q):
+    parameters = LWRParameters(4, q, q, matrix="uniform")
+    rng = np.random.default_rng(q)
+    for reach in (3, q // 2):
+        vectors, labels = rng.integers(-reach, reach + 1, size=(5, 30)), rng.integers(q, size=(2, 30))
+        exact = (labels.astype(object) @ vectors.T.astype(object)) % q
+        expected = np.cos(2 * np.pi * exact.astype(float) / q).sum(axis=1)
+        np.testing.assert_allclose(
+            dual_statistic(vectors, np.ones(5), labels, parameters), expected, atol=1e-6
+        )
+
+
+def test_a_large_modulus_takes_no_table_of_its_residues():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    for law in (UniformLaw(), TernaryLaw()):
+        parameters = LWRParameters(8, 2**31, 2**20, matrix="uniform", secret=law, noise=GaussianLaw(2e6))
+        samples, _ = make_samples(parameters, 300, rng=0)
+        result = DualAttack()(samples, parameters, rng=0, budget=Budget(20.0, memory=2**24))
+        assert result.outcome is AttackOutcome.DISTINGUISHED, result
+
+
+def test_a_secret_without_choice_leaves_nothing_to_distinguish():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    for law in (ZeroLaw(), FlipLaw(0.0)):
+        parameters = LWRParameters(8, 64, 8, matrix="uniform", secret=law)
+        samples, _ = make_samples(parameters, 200, rng=0)
+        result = DualAttack()(samples, parameters, rng=0)
+        assert result.outcome is AttackOutcome.NOT_APPLICABLE
+        assert "allows one only" in result.explanation
+
+
+def test_statistic_is_the_sum_of_cosines_of_the_products_with_the_middles():
+    parameters = LWRParameters(4, 30, 6)
+    rng = np.random.default_rng(0)
+    vectors, weights, labels = rng.integers(-3, 4, size=(7, 9)), rng.random(7), rng.integers(6, size=9)
+    middles = 5 * labels + 2
+    expected = np.sum(weights * np.cos(2 * np.pi * (vectors @ middles) / 30))
+    assert float(dual_statistic(vectors, weights, labels, parameters)) == pytest.approx(expected)
+    offsets = rng.random(7)
+    expected = np.sum(weights * np.cos(2 * np.pi * (vectors @ middles - offsets) / 30))
+    assert float(dual_statistic(vectors, weights, labels, parameters, offsets)) == pytest.approx(expected)
+
+
+def test_labels_that_tell_nothing_end_it_at_once():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    for noise, seconds in ((TernaryLaw(), 0.5), (GaussianLaw(1.8), 5.0)):
+        parameters = LWRParameters(20, 3, 3, matrix="uniform", noise=noise)
+        samples, _ = make_samples(parameters, 500, rng=0)
+        result = DualAttack()(samples, parameters, rng=0, budget=Budget(3.0))
+        assert not result.outcome.succeeded
+        assert (result.outcome is AttackOutcome.NOT_APPLICABLE) == noise.is_uniform(3)
+        assert result.seconds < seconds
+
+
+def test_errors_too_wide_to_list_are_no_error():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    parameters = LWRParameters(8, 2**31, 2**31, matrix="uniform", noise=GaussianLaw(7e7))
+    samples, _ = make_samples(parameters, 300, rng=0)
+    assert DualAttack()(samples, parameters, rng=0, budget=Budget(3.0)).outcome is not None
+
+
+def test_what_it_cannot_do_is_said():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    for parameters, number, outcome in (
+        (LWRParameters(20, 2, 2, matrix="uniform"), 200, AttackOutcome.NOT_APPLICABLE),
+        (LWRParameters(20, 128, 2, matrix="uniform"), 50, AttackOutcome.TOO_FEW_SAMPLES),
+    ):
+        samples, _ = make_samples(parameters, number, rng=0)
+        assert DualAttack()(samples, parameters, rng=0).outcome is outcome
+
+
+def test_without_fpylll_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("lwe.attacks.dual.fpylll_installed", lambda: False)
+    parameters = LWRParameters(8, 128, 8)
+    samples, _ = make_samples(parameters, 100, rng=0)
+    result = DualAttack()(samples, parameters, rng=0)
+    assert result.outcome is AttackOutcome.MISSING
+    assert "attention-bounds[lattice]" in result.explanation
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("options", "word"), [({"largest_block": 1}, "largest_block"), ({"samples": 0}, "samples")]
+)
+def test_bad_options_are_explained(options, word):
+    with pytest.raises(ValueError, match=word):
+        DualAttack(**options)

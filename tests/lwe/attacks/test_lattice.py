@@ -1,0 +1,370 @@
+import builtins
+import importlib.util
+
+import numpy as np
+import pytest
+
+from lwe import LWRParameters, centred
+from lwe.attack import AttackOutcome, Budget, BudgetSpentError
+from lwe.attacks.bases import (
+    dual_basis,
+    label_intervals,
+    left_inverse,
+    modular_hermite_form,
+    primal_embedding,
+)
+from lwe.attacks.blocks import most_rows
+from lwe.attacks.dual import DualAttack
+from lwe.attacks.lattice import LatticeAttack, refined_secret
+from lwe.attempt import Attempt
+from lwe.costs import best_primal_shape, primal_shape
+from lwe.laws import BinomialLaw, GaussianLaw, TernaryLaw, ZeroLaw
+from lwe.presets import PRESETS
+from lwe.samples import inner_products, make_samples
+
+WITHOUT = "fpylll is not installed (extra `lattice`)"
+
+
+def attacked(parameters, *, number=1500, seed=0, seconds=60.0, **options):
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    samples, secret = make_samples(parameters, number, rng=seed)
+    return LatticeAttack(**options)(samples, parameters, rng=seed, budget=Budget(seconds)), secret
+
+
+@pytest.mark.parametrize("q", [7, 12, 16, 30, 97])
+def test_hermite_form_spans_the_rows_and_q_times_everything(q):
+    rng = np.random.default_rng(q)
+    for _ in range(20):
+        rows = rng.integers(q, size=(3, 6)) * rng.choice([1, 2, 3], size=(3, 1))
+        form = modular_hermite_form(rows, q)
+        assert np.array_equal(form, np.triu(form))
+        diagonal = np.diagonal(form)
+        assert np.all(q % diagonal == 0)
+        for j in range(6):
+            assert np.all((form[:j, j] >= 0) & (form[:j, j] < diagonal[j]))
+        for inside in (rows, q * np.eye(6, dtype=int)):
+            assert np.all(_remainders(inside, form) == 0)
+        # no larger a lattice: as many residues mod q as combinations of the rows have
+        combinations = np.array(np.meshgrid(*[np.arange(q)] * 3)).reshape(3, -1).T if q <= 16 else None
+        if combinations is not None:
+            reached = len(np.unique(combinations @ rows % q, axis=0))
+            assert reached == q**6 // np.prod([int(one) for one in diagonal])
+
+
+@pytest.mark.parametrize("q", [60, 101, 128, 2**31 - 1])
+def test_hermite_form_of_many_rows_stays_within_64_bits(q):
+    rows = np.random.default_rng(q).integers(q, size=(25, 40))
+    form = modular_hermite_form(rows, q)
+    assert np.all((form >= 0) & (form <= q))
+    left = rows.astype(object)
+    for j in range(40):
+        left = left - np.outer(left[:, j] // int(form[j, j]), form[j].astype(object))
+    assert np.all(left == 0)
+    volume = np.prod([int(one) for one in np.diagonal(form)], dtype=object)
+    assert volume == q**15
+
+
+@pytest.mark.parametrize("q", [8, 15, 30, 127, 128])
+def test_left_inverse_solves_for_the_secret_whether_or_not_pivots_are_units(q):
+    rng = np.random.default_rng(q)
+    public, secret = rng.integers(q, size=(30, 6)), rng.integers(q, size=6)
+    inverse = left_inverse(public, q)
+    np.testing.assert_array_equal(inner_products(inverse, public @ secret, q), secret)
+    assert left_inverse(np.column_stack([public, public[:, 0]]), q) is None
+
+
+def test_labels_lie_between_the_ends_of_their_intervals():
+    for q, p in ((128, 8), (17, 5), (12, 12)):
+        parameters = LWRParameters(secret_dim=2, modulus=q, levels=p)
+        low, high = label_intervals(np.arange(p), parameters)
+        residues = np.concatenate([np.arange(a, b + 1) for a, b in zip(low, high, strict=True)])
+        np.testing.assert_array_equal(residues, np.arange(q))
+        np.testing.assert_array_equal(p * low // q, np.arange(p))
+        np.testing.assert_array_equal(p * high // q, np.arange(p))
+
+
+@pytest.mark.parametrize("secret", [TernaryLaw(), BinomialLaw(2)], ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("q", "p"), [(128, 16), (97, 97), (30, 5)])
+def test_embedding_holds_the_errors_and_gives_the_secret_back(secret, weighted, q, p):
+    parameters = LWRParameters(secret_dim=6, modulus=q, levels=p, matrix="uniform", secret=secret)
+    samples, own = make_samples(parameters, 40, rng=1)
+    embedding = primal_embedding(samples, parameters, primal_shape(parameters, 30, weighted=weighted))
+    low, high = label_intervals(samples.labels[:30], parameters)
+    errors = embedding.scale * (2 * inner_products(samples.public[:30], own, q) - low - high) // 2
+    planted = np.zeros(len(embedding.basis), dtype=np.int64)
+    planted[:30] = -errors
+    if weighted:
+        weight = embedding.basis[0, 30]
+        planted[30:-1] = -weight * own
+    planted[-1] = embedding.factor
+    # an integer combination of the rows
+    solved = np.linalg.solve(embedding.basis.T.astype(float), planted.astype(float))
+    np.testing.assert_allclose(solved, np.rint(solved), atol=1e-6)
+    np.testing.assert_array_equal(centred(embedding.secret(planted), q), own)
+    np.testing.assert_array_equal(centred(embedding.secret(-planted), q), own)
+    assert embedding.secret(2 * planted) is None
+
+
+@pytest.mark.parametrize("q", [12, 64, 97])
+def test_dual_basis_is_orthogonal_to_the_matrix_mod_q_and_of_volume_q_to_the_n(q):
+    parameters = LWRParameters(secret_dim=4, modulus=q, levels=q, matrix="uniform", secret=TernaryLaw())
+    samples, _ = make_samples(parameters, 20, rng=3)
+    basis, _ = dual_basis(samples, parameters, 14, weighted=False)
+    assert np.all(basis @ samples.public[:14] % q == 0)
+    assert np.linalg.slogdet(basis.astype(float))[1] == pytest.approx(4 * np.log(q))
+    basis, scale = dual_basis(samples, parameters, 14, weighted=True)
+    weight = basis[-1, -1] // q
+    vectors, short = basis[:, :14] // scale, basis[:, 14:] // weight
+    assert np.all((vectors @ samples.public[:14] - short) % q == 0)
+
+
+def test_lll_breaks_24_entries_with_32_levels_within_two_seconds():
+    parameters = LWRParameters(secret_dim=24, modulus=128, levels=32, matrix="uniform")
+    attacked(parameters, seed=9)  # imports and tables
+    for seed in range(3):
+        result, secret = attacked(parameters, seed=seed)
+        assert result.outcome is AttackOutcome.BROKEN
+        assert result.accuracy == 1.0
+        assert result.details["block_size"] == 2
+        assert result.seconds < 2
+        np.testing.assert_array_equal(result.secret, secret)
+
+
+@pytest.mark.parametrize(("levels", "entries"), [(32, 40), (8, 20), (4, 12), (2, 4)])
+def test_uniform_matrices_are_broken(levels, entries):
+    result, secret = attacked(LWRParameters(secret_dim=entries, modulus=128, levels=levels, matrix="uniform"))
+    assert result.outcome is AttackOutcome.BROKEN, result
+    np.testing.assert_array_equal(result.secret, secret)
+
+
+def test_gadget_samples_are_those_of_a_uniform_matrix():
+    result, _ = attacked(LWRParameters(secret_dim=12, modulus=128, levels=16, matrix="gadget"))
+    assert result.outcome is AttackOutcome.BROKEN, result
+
+
+@pytest.mark.parametrize(("levels", "entries", "least"), [(8, 32, 0.9), (4, 32, 0.9), (2, 16, 0.88)])
+def test_matrices_of_bits_are_predicted(levels, entries, least):
+    result, _ = attacked(LWRParameters(secret_dim=entries, modulus=128, levels=levels))
+    assert result.accuracy >= least, result
+    assert result.outcome.succeeded
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        LWRParameters(30, 97, 97, matrix="uniform", secret=TernaryLaw(), noise=GaussianLaw(1.5)),
+        LWRParameters(24, 60, 12, matrix="uniform", secret=BinomialLaw(2)),
+        LWRParameters(20, 101, 25, matrix="ternary"),
+    ],
+    ids=str,
+)
+def test_small_secrets_errors_composite_moduli_and_trits(parameters):
+    result, secret = attacked(parameters)
+    assert result.outcome is AttackOutcome.BROKEN, result
+    np.testing.assert_array_equal(result.secret, secret)
+
+
+@pytest.mark.parametrize("sigma", [200.0, 5000.0])
+def test_with_wide_errors_it_ends_with_the_secret_though_no_label_is_right(sigma):
+    parameters = LWRParameters(16, 2**20, 2**20, matrix="uniform", noise=GaussianLaw(sigma))
+    result, secret = attacked(parameters, number=400, seconds=30.0)
+    assert result.outcome is AttackOutcome.BROKEN, result
+    np.testing.assert_array_equal(result.secret, secret)
+    assert result.accuracy < 0.1
+    assert result.details["rounds"] == 1
+    assert "stopped" not in result.explanation
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_near_secrets_the_likeliest_is_taken(seed):
+    result, secret = attacked(PRESETS["toy-lwe"], number=300, seed=seed)
+    assert result.outcome is AttackOutcome.BROKEN, result
+    np.testing.assert_array_equal(result.secret, secret)
+
+
+def test_where_errors_are_hardly_shorter_than_other_vectors_few_samples_are_taken():
+    # 74 of them, which would be surer, take blocks and minutes more
+    parameters = LWRParameters(secret_dim=6, modulus=128, levels=2, matrix="uniform")
+    result, secret = attacked(parameters, number=2000, seed=8)
+    assert result.outcome is AttackOutcome.BROKEN, result
+    np.testing.assert_array_equal(result.secret, secret)
+    assert result.details["samples"] <= 62
+
+
+def test_refinement_makes_a_near_secret_exact():
+    parameters = LWRParameters(secret_dim=24, modulus=128, levels=4)
+    samples, secret = make_samples(parameters, 2000, rng=2)
+    near = secret + np.random.default_rng(0).integers(-2, 3, size=24)
+    assert not np.array_equal(near, secret)
+    np.testing.assert_array_equal(centred(refined_secret(near, samples, parameters), 128), secret)
+
+
+def test_labels_without_a_secret_are_not_predicted():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    parameters = LWRParameters(secret_dim=10, modulus=128, levels=8, matrix="uniform")
+    samples, _ = make_samples(parameters, 600, rng=0)
+    labels = np.random.default_rng(1).permutation(samples.labels)
+    random = type(samples)(samples.public, labels)
+    result = LatticeAttack(largest_block=20)(random, parameters, rng=0, budget=Budget(4.0))
+    assert result.outcome in (AttackOutcome.NOTHING, AttackOutcome.BUDGET_SPENT)
+
+
+def test_the_same_generator_gives_the_same_run():
+    parameters = LWRParameters(secret_dim=10, modulus=128, levels=4, matrix="uniform")
+    first, second = (attacked(parameters, seed=4)[0] for _ in range(2))
+    assert first.details == second.details
+    np.testing.assert_array_equal(first.secret, second.secret)
+
+
+def test_what_it_cannot_do_is_said():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    for parameters, number, outcome in (
+        (LWRParameters(20, 2, 2, matrix="uniform"), 200, AttackOutcome.NOT_APPLICABLE),
+        (LWRParameters(20, 128, 2, matrix="uniform"), 50, AttackOutcome.TOO_FEW_SAMPLES),
+        (LWRParameters(1024, 4096, 64, matrix="uniform"), 4000, AttackOutcome.BUDGET_SPENT),
+    ):
+        samples, _ = make_samples(parameters, number, rng=0)
+        result = LatticeAttack()(samples, parameters, rng=0, budget=Budget(2.0))
+        assert result.outcome is outcome, result
+        assert result.seconds < 5
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_ends_in_time_with_an_outcome_and_a_sentence(name):
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    for number in (300, 1000):
+        samples, _ = make_samples(PRESETS[name], number, rng=0)
+        for attack in (LatticeAttack(), DualAttack()):
+            result = attack(samples, PRESETS[name], rng=0, budget=Budget(0.2))
+            assert result.outcome is not AttackOutcome.FAILED
+            assert result.explanation.endswith(".")
+            assert result.seconds < 4
+
+
+def test_a_budget_that_is_spent_before_it_begins_is_told():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    parameters = LWRParameters(secret_dim=24, modulus=128, levels=8, matrix="uniform")
+    samples, _ = make_samples(parameters, 500, rng=0)
+    for attack in (LatticeAttack(), DualAttack()):
+        result = attack(samples, parameters, rng=0, budget=Budget(1e-9))
+        assert result.outcome is AttackOutcome.BUDGET_SPENT
+    attempt = Attempt("late", samples, parameters, Budget(1e-9))
+    with pytest.raises(BudgetSpentError):
+        LatticeAttack().run(attempt, np.random.default_rng(0))
+    assert most_rows(-1.0, 128) == 0
+
+
+def test_rounds_limit_the_work_without_a_clock():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    parameters = LWRParameters(secret_dim=10, modulus=128, levels=2, matrix="uniform")
+    samples, _ = make_samples(parameters, 1000, rng=0)
+    attack = LatticeAttack(largest_block=8, rounds=2)
+    first, second = (attack(samples, parameters, rng=3, budget=Budget(None)) for _ in range(2))
+    assert first.outcome is AttackOutcome.NOTHING
+    assert first.details["rounds"] == 2
+    assert first.explanation == second.explanation
+    large = LWRParameters(secret_dim=400, modulus=128, levels=32, matrix="uniform")
+    result = attack(make_samples(large, 1000, rng=0)[0], large, budget=Budget(None))
+    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert "260 are the most" in result.explanation
+
+
+def test_without_clock_and_rounds_it_ends_after_three_bases_with_the_same_result():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    parameters = LWRParameters(secret_dim=6, modulus=128, levels=32, matrix="uniform")
+    samples, _ = make_samples(parameters, 600, rng=0)
+    random = type(samples)(samples.public, np.random.default_rng(1).integers(32, size=600))
+    first, second = (LatticeAttack()(random, parameters, rng=3, budget=Budget(None)) for _ in range(2))
+    assert first.outcome is AttackOutcome.NOTHING
+    assert first.details["rounds"] == 3
+    assert first.details == second.details
+    assert first.explanation == second.explanation
+
+
+def test_a_secret_without_choice_is_known():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    parameters = LWRParameters(8, 64, 8, matrix="uniform", secret=ZeroLaw(), noise=GaussianLaw(8.0))
+    samples, _ = make_samples(parameters, 300, rng=0)
+    result = LatticeAttack()(samples, parameters, rng=0)
+    np.testing.assert_array_equal(result.secret, np.zeros(8))
+    assert "this one only" in result.explanation
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        LWRParameters(16, 2**31, 2**20, matrix="uniform"),
+        LWRParameters(16, 2**31, 2**20, matrix="uniform", secret=TernaryLaw()),
+        LWRParameters(12, 2**31, 2**20),
+    ],
+    ids=str,
+)
+def test_a_large_modulus_takes_no_table_of_its_residues(parameters):
+    result, secret = attacked(parameters, number=300)
+    assert result.accuracy > 0.9, result
+    if parameters.matrix == "uniform":
+        np.testing.assert_array_equal(result.secret, secret)
+
+
+def test_a_budget_stops_it_between_blocks():
+    pytest.importorskip("fpylll", reason=WITHOUT)
+    parameters = LWRParameters(secret_dim=24, modulus=128, levels=2, matrix="uniform")
+    samples, _ = make_samples(parameters, 2000, rng=0)
+    result = LatticeAttack()(samples, parameters, rng=0, budget=Budget(2.0))
+    assert result.outcome in (AttackOutcome.NOTHING, AttackOutcome.BUDGET_SPENT)
+    assert result.seconds < 8
+
+
+def test_without_fpylll_it_says_what_to_install(monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "fpylll" else real(name, *more)
+    )
+    imported = builtins.__import__
+
+    def refuse(name, *more, **options):
+        if name.split(".")[0] == "fpylll":
+            raise ImportError(name)
+        return imported(name, *more, **options)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    parameters = LWRParameters(secret_dim=8, modulus=128, levels=8)
+    samples, _ = make_samples(parameters, 100, rng=0)
+    result = LatticeAttack()(samples, parameters, rng=0)
+    assert result.outcome is AttackOutcome.MISSING
+    assert "attention-bounds[lattice]" in result.explanation
+
+
+def test_number_of_samples_is_near_the_analysis():
+    parameters = LWRParameters(secret_dim=256, modulus=4096, levels=512, matrix="uniform")
+    from lwe.costs import root_hermite_factor
+
+    shape = best_primal_shape(parameters)
+    wanted = np.sqrt(256 * np.log(4096) / np.log(root_hermite_factor(shape.block_size)))
+    assert shape.samples == pytest.approx(wanted, rel=0.35)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"largest_block": 1}, "largest_block"),
+        ({"samples": 0}, "samples"),
+        ({"rounds": 0}, "rounds"),
+        ({"least_gap": float("nan")}, "least_gap"),
+        ({"least_gap": -0.1}, "least_gap"),
+        ({"least_gap": "x"}, "least_gap"),
+    ],
+)
+def test_bad_options_are_explained(options, word):
+    with pytest.raises(ValueError, match=word):
+        LatticeAttack(**options)
+
+
+def _remainders(vectors, form):
+    """What is left of vectors after the rows of a triangular basis are taken off."""
+    left = np.array(vectors, dtype=np.int64)
+    for j in range(len(form)):
+        left = left - np.outer(left[:, j] // form[j, j], form[j])
+    return left

@@ -1,0 +1,300 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from attention import (
+    BooleanInputs,
+    ExampleOracle,
+    GaussianInputs,
+    Outcome,
+    Recorder,
+    draw_examples,
+    make_nice_layer,
+)
+from attention.testing import check_learner
+from lwe.attack import AttackOutcome, Budget, run_attacks
+from lwe.attacks.as_learner import AttackLearner
+from lwe.attacks.exhaustive import ExhaustiveAttack
+from lwe.attacks.learner import LearnerAttack
+from lwe.attacks.least_squares import LeastSquaresAttack
+from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
+from lwe.attacks.tokens import (
+    examples_of_samples,
+    labels_of_outputs,
+    outputs_of_labels,
+    realised,
+    rows_of_tokens,
+)
+from lwe.examples import noisy_examples, samples_from_examples
+from lwe.families import lwr_instance
+from lwe.laws import FlipLaw, SparseLaw, TernaryLaw
+from lwe.parameters import LWRParameters
+from lwe.samples import make_samples
+from upper import Adam, LinearBaseline, Newton
+
+FAMILIES = [
+    LWRParameters(6, 16, 4),
+    LWRParameters(6, 16, 2, matrix="ternary"),
+    LWRParameters(3, 8, 2, matrix="gadget"),
+    LWRParameters(8, 2, 2, matrix="uniform"),
+    LWRParameters(3, 8, 4, matrix="uniform"),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """Looks new tokens up among the examples it was given, up to the sign of the first token."""
+
+    examples: int | None = None
+    seconds: float = 0.0
+
+    def minimum_examples(self, k, d):
+        return 10
+
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        recorder = Recorder(oracle, truth=truth, progress=progress)
+        x, y = draw_examples(oracle, 3000)
+        known = {(x[i, 0] * x[i, 1]).tobytes(): y[i] * x[i, :, :1] for i in range(len(x))}
+        nothing = np.zeros_like(y[0])
+
+        def predict(x):
+            found = [known.get((one[0] * one[1]).tobytes(), nothing) for one in x]
+            return np.stack(found) * x[:, :, :1]
+
+        recorder.step("Remember", predict=predict)
+        return recorder.fit(Outcome.EXACT, predict=predict)
+
+
+@pytest.mark.parametrize("made", FAMILIES, ids=str)
+def test_examples_of_samples_are_those_of_the_layer_that_has_the_labels(made):
+    samples, secret = make_samples(made, 300, rng=1)
+    heads = realised(made)
+    x, y = examples_of_samples(samples, heads, rng=np.random.default_rng(0))
+    instance = lwr_instance(heads, secret=secret)
+    np.testing.assert_array_equal(instance.layer(x), y)
+    rows, on_gate = rows_of_tokens(x, heads)
+    np.testing.assert_array_equal(np.mod(rows[on_gate] - samples.public, made.modulus), 0)
+    read = samples_from_examples(x, y, heads)
+    np.testing.assert_array_equal(read.labels, samples.labels)
+    np.testing.assert_array_equal(labels_of_outputs(x, y, heads)[on_gate], samples.labels)
+
+
+@pytest.mark.parametrize("made", FAMILIES[:3], ids=str)
+def test_tokens_are_uniform_signs(made):
+    samples, _ = make_samples(made, 20000, rng=1)
+    x, _ = examples_of_samples(samples, made, rng=np.random.default_rng(2))
+    flat = x.reshape(len(x), -1)
+    bound = 5 / np.sqrt(len(x))  # means and pairwise correlations, five standard deviations
+    assert np.abs(flat.mean(axis=0)).max() < bound
+    assert np.abs(flat.T @ flat / len(x) - np.eye(flat.shape[1])).max() < bound
+
+
+def test_a_linear_learner_finds_nothing_of_labels_that_depend_on_the_token_differences():
+    samples, _ = make_samples(FAMILIES[0], 4000, rng=0)
+    result = LearnerAttack(LinearBaseline())(samples, FAMILIES[0], rng=0)
+    assert result.outcome is AttackOutcome.NOTHING
+    assert result.attack == "learner LinearBaseline"
+    assert result.details["fit"] == "BEST_OF_CLASS"
+
+
+@pytest.mark.parametrize("made", [FAMILIES[0], FAMILIES[2], FAMILIES[3], FAMILIES[4]], ids=str)
+def test_a_learner_with_a_memory_breaks_what_has_few_rows(made):
+    samples, _ = make_samples(made, 8000, rng=0)
+    result = LearnerAttack(Memory())(samples, made, rng=0)
+    assert result.outcome is AttackOutcome.BROKEN, str(result)
+    np.testing.assert_array_equal(result.predict(samples.public[:50]), samples.labels[:50])
+
+
+def test_what_no_heads_realise_and_too_few_samples_are_said():
+    prime = LWRParameters(4, 13, 2, matrix="uniform")
+    samples, _ = make_samples(prime, 100, rng=0)
+    assert LearnerAttack(Memory())(samples, prime).outcome is AttackOutcome.NOT_APPLICABLE
+    large = LWRParameters(60, 16, 4)
+    samples, _ = make_samples(large, 5, rng=0)
+    few = LearnerAttack(LinearBaseline())(samples, large, rng=0)
+    assert few.outcome is AttackOutcome.TOO_FEW_SAMPLES
+    assert "give 4 examples" in few.explanation
+    assert "needs 62" in few.explanation
+
+
+def test_a_learner_that_breaks_down_misses_a_package_or_takes_long_loses_nothing():
+    @dataclasses.dataclass(frozen=True)
+    class Failing(Memory):
+        error: type = ValueError
+
+        def fit(self, oracle, *, rng=None, truth=None, progress=None):
+            raise self.error("no")
+
+    @dataclasses.dataclass(frozen=True)
+    class Endless(Memory):
+        def fit(self, oracle, *, rng=None, truth=None, progress=None):
+            recorder = Recorder(oracle, progress=progress)
+            while True:
+                recorder.step("again")
+
+    samples, _ = make_samples(FAMILIES[0], 500, rng=0)
+    attacks = [Failing(), Failing(error=ImportError), Failing(error=ZeroDivisionError), Endless()]
+    results = run_attacks(
+        [LearnerAttack(one) for one in attacks], samples, FAMILIES[0], budget=Budget(seconds=0.05)
+    )
+    assert [one.outcome.name for one in results] == ["FAILED", "MISSING", "FAILED", "BUDGET_SPENT"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Slow(Memory):
+    """Records what it remembers, or zeros, and never ends; other budgets are passed over."""
+
+    remembers: bool = True
+
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        known = super().fit(oracle, truth=truth, progress=progress).predict
+        recorder = Recorder(oracle, truth=truth, progress=progress)
+        while True:
+            recorder.step("again", predict=known if self.remembers else np.zeros_like)
+            draw_examples(oracle, 10)
+
+
+def test_a_learner_stopped_by_the_clock_is_judged_by_what_it_recorded_last():
+    samples, _ = make_samples(FAMILIES[0], 4000, rng=0)
+    found = LearnerAttack(Slow())(samples, FAMILIES[0], rng=0, budget=Budget(seconds=0.3))
+    assert found.outcome is AttackOutcome.BROKEN
+    assert found.accuracy == 1
+    assert found.details["fit"] == "STOPPED"
+    assert "stopped after" in found.explanation
+    nothing = LearnerAttack(Slow(remembers=False))(samples, FAMILIES[0], rng=0, budget=Budget(seconds=0.3))
+    assert nothing.outcome is AttackOutcome.BUDGET_SPENT
+    assert nothing.accuracy is not None
+
+
+def test_more_examples_than_memory_holds_are_not_drawn():
+    samples, _ = make_samples(FAMILIES[0], 4000, rng=0)
+    result = LearnerAttack(Memory())(samples, FAMILIES[0], rng=0, budget=Budget(memory=1 << 16))
+    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert "3000 examples" in result.explanation
+
+
+def test_newton_breaks_the_smallest_sizes_and_uses_samples_more_than_once():
+    made = LWRParameters(4, 64, 2)
+    samples, _ = make_samples(made, 1000, rng=0)
+    result = LearnerAttack(Newton(m=8, examples=2000, work=400))(samples, made, rng=0)
+    assert result.outcome is AttackOutcome.BROKEN, str(result)
+    assert result.details["examples"] == 2000
+
+
+def test_adam_is_given_more_examples_than_there_are_samples_and_breaks_what_it_should():
+    pytest.importorskip("torch")
+    made = LWRParameters(4, 16, 2)
+    samples, _ = make_samples(made, 1000, rng=0)
+    result = LearnerAttack(Adam(m=16, batch=256, work=500, learning_rate=0.01))(samples, made, rng=0)
+    assert result.outcome is AttackOutcome.BROKEN, str(result)
+    assert result.details["examples"] == 256 * 500
+
+
+@dataclasses.dataclass(frozen=True)
+class ByFirstToken(Memory):
+    """Right on tokens whose first entry is 1, by a law all samples have; wrong by little else."""
+
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        known = super().fit(oracle, truth=truth, progress=progress)
+        predict = lambda x: known.predict(x) * np.where(x[:, :1, 1:2] == 1, 1.0, -0.3)  # noqa: E731
+        return dataclasses.replace(known, predict=predict)
+
+
+def test_the_mean_over_first_tokens_is_right_where_one_of_them_is_not_always():
+    made = LWRParameters(6, 16, 2)
+    samples, _ = make_samples(made, 4000, rng=0)
+    result = LearnerAttack(ByFirstToken())(samples, made, rng=0)
+    assert result.accuracy > 0.8  # one first token alone: 1/2
+
+
+@pytest.mark.bad_input
+def test_what_is_no_learner_is_an_error():
+    for wrong in (None, Memory, ExhaustiveAttack()):
+        with pytest.raises(ValueError, match="minimum_examples and fit are needed"):
+            LearnerAttack(wrong)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("made", "attack"),
+    [
+        (LWRParameters(5, 8, 2), ExhaustiveAttack()),
+        (LWRParameters(3, 8, 2, matrix="gadget"), MeetInTheMiddleAttack()),
+        (LWRParameters(6, 64, 8, secret=TernaryLaw()), LeastSquaresAttack()),
+        (LWRParameters(24, 64, 2), LeastSquaresAttack()),
+        (LWRParameters(12, 16, 4, matrix="ternary", secret=SparseLaw(3)), MeetInTheMiddleAttack("words")),
+    ],
+    ids=str,
+)
+def test_attacks_keep_the_contract_of_learners(made, attack):
+    instance = lwr_instance(made, rng=0)
+    fit = check_learner(
+        AttackLearner(attack, made, examples=1500), instance.layer, instance.inputs, known=instance.known
+    )
+    if made.secret_dim < 24:
+        assert fit.outcome is Outcome.EXACT
+        assert fit.layer is not None
+        assert fit.trace[-1].measures["relative_error"] == 0
+    else:
+        assert fit.outcome is Outcome.LOCAL_MINIMUM
+
+
+def test_layers_of_another_kind_are_not_applicable():
+    made = LWRParameters(5, 8, 2)
+    learner = AttackLearner(ExhaustiveAttack(), made, examples=200)
+    nice = make_nice_layer(heads=2, dim=6, rng=0)
+    other = lwr_instance(LWRParameters(7, 8, 2), rng=0)
+    instance = lwr_instance(made, rng=0)
+    for target, inputs in (
+        (nice, BooleanInputs(k=2, d=6)),
+        (other.layer, other.inputs),
+        (instance.layer, GaussianInputs(k=2, d=6)),
+        (instance.layer, BooleanInputs(k=3, d=6)),
+    ):
+        assert learner.fit(ExampleOracle(target, inputs, rng=0), rng=0).outcome is Outcome.NOT_APPLICABLE
+
+
+def test_label_flips_end_at_the_floor_of_the_noise_not_at_exact():
+    made = LWRParameters(6, 16, 16, noise=FlipLaw(0.1), secret=TernaryLaw())
+    instance = lwr_instance(made, rng=0)
+    fit = AttackLearner(ExhaustiveAttack(), made, examples=3000).fit(noisy_examples(instance, rng=1), rng=0)
+    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    x = instance.inputs.sample(300, rng=5)
+    np.testing.assert_array_equal(fit.predict(x), instance.layer(x))
+
+
+def test_spent_work_and_examples_are_said():
+    made = LWRParameters(30, 64, 2, secret=TernaryLaw(), matrix="binary")
+    instance = lwr_instance(made, rng=0)
+    fit = AttackLearner(ExhaustiveAttack(work=1000), made, examples=500).fit(
+        ExampleOracle(instance.layer, instance.inputs, rng=0)
+    )
+    assert fit.outcome is Outcome.WORK_SPENT
+    assert not np.any(fit.predict(instance.inputs.sample(5, rng=0)))
+    large = LWRParameters(40, 64, 2)
+    few = AttackLearner(LeastSquaresAttack(), large, examples=51)
+    target = lwr_instance(large, rng=0)
+    assert few.fit(ExampleOracle(target.layer, target.inputs, rng=0)).outcome is Outcome.EXAMPLES_SPENT
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"parameters": LWRParameters(4, 8, 2, matrix="uniform")}, "which no heads realise"),
+        ({"examples": 0}, "examples is 0"),
+        ({"tolerance": 0.5}, "half the distance of labels"),
+    ],
+)
+def test_wrong_options_are_an_error(options, words):
+    with pytest.raises(ValueError, match=words):
+        AttackLearner(**{"attack": ExhaustiveAttack(), "parameters": FAMILIES[0], **options})
+
+
+def test_outputs_of_labels_are_zero_off_the_gate():
+    x = BooleanInputs(k=2, d=7).sample(200, rng=0)
+    y = outputs_of_labels(x, np.full(200, 3), FAMILIES[0])
+    off = x[:, 0, 0] == x[:, 1, 0]
+    assert not y[off].any()
+    np.testing.assert_array_equal(y[~off, 0, 0], 1.5 * x[~off, 0, 0])

@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+
+from lwe.attack import AttackOutcome, Budget
+from lwe.attacks.least_squares import LeastSquaresAttack
+from lwe.laws import BinomialLaw, TernaryLaw
+from lwe.parameters import LWRParameters, rounded
+from lwe.samples import LWRSamples, inner_products, make_samples
+
+
+def short_secret(seed, n, span):
+    """Any signs, and sum|v| as near below the span as scaling makes it."""
+    generator = np.random.default_rng(seed)
+    v = generator.uniform(-1, 1, n)
+    return np.trunc(v * (span - 1) / np.abs(v).sum()).astype(np.int64)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_coordinate_is_exact_where_the_span_is_below_q(seed):
+    made = LWRParameters(secret_dim=24, modulus=251, levels=32)
+    secret = short_secret(seed, 24, 251)
+    samples, _ = make_samples(made, 4000, secret=secret, rng=seed)
+    result = LeastSquaresAttack()(samples, made)
+    np.testing.assert_array_equal(result.secret, secret)
+    assert result.outcome is AttackOutcome.BROKEN
+    assert result.accuracy == 1
+    assert result.details["r_squared"] > 0.99
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_few_covariates_may_leave_other_secrets_with_all_the_same_labels(seed):
+    made = LWRParameters(secret_dim=6, modulus=251, levels=32)
+    samples, _ = make_samples(made, 2500, secret=short_secret(seed, 6, 251), rng=seed)
+    assert LeastSquaresAttack()(samples, made).accuracy == 1
+
+
+def test_nothing_is_linear_once_the_inner_product_wraps_around():
+    made = LWRParameters(secret_dim=24, modulus=64, levels=2)
+    shares = []
+    for seed in range(25):
+        samples, _ = make_samples(made, 3000, rng=seed)
+        result = LeastSquaresAttack()(samples, made)
+        shares.append(result.details["r_squared"])
+        assert not result.outcome.succeeded
+    assert abs(np.median(shares)) < 0.02
+    assert max(shares) < 0.02
+
+
+@pytest.mark.parametrize("levels", [2, 4])
+@pytest.mark.parametrize("matrix", ["binary", "ternary"])
+def test_small_secrets_that_hardly_wrap_are_found_from_coarse_labels(levels, matrix):
+    made = LWRParameters(secret_dim=20, modulus=64, levels=levels, matrix=matrix, secret=TernaryLaw())
+    samples, _ = make_samples(made, 5000, rng=3)
+    result = LeastSquaresAttack()(samples, made)
+    assert result.accuracy > 0.99
+    assert result.accuracy > result.chance + 0.2
+
+
+def test_errors_of_labels_are_averaged_out():
+    made = LWRParameters(secret_dim=16, modulus=251, levels=251, noise=BinomialLaw(2))
+    secret = short_secret(1, 16, 200)
+    samples, _ = make_samples(made, 5000, secret=secret, rng=1)
+    result = LeastSquaresAttack()(samples, made)
+    np.testing.assert_array_equal(result.secret, secret)
+    assert result.outcome is AttackOutcome.BROKEN
+
+
+def test_adjusted_r_squared_is_centred_at_zero_for_random_labels():
+    made = LWRParameters(secret_dim=30, modulus=64, levels=2)
+    generator = np.random.default_rng(0)
+    shares = []
+    for _ in range(30):
+        public = generator.integers(2, size=(200, 30))
+        samples = LWRSamples(public, generator.integers(2, size=200))
+        shares.append(LeastSquaresAttack()(samples, made).details["r_squared"])
+    # unadjusted it would be 30/160; four standard errors of the mean, the deviation being about sqrt(2 n)/N
+    assert abs(np.mean(shares)) < 4 * np.sqrt(60) / 160 / np.sqrt(30)
+
+
+def test_what_is_predicted_is_judged_on_fresh_labels_of_the_predictor():
+    made = LWRParameters(secret_dim=8, modulus=16, levels=4, secret=TernaryLaw())
+    samples, _ = make_samples(made, 2000, rng=5)
+    result = LeastSquaresAttack()(samples, made)
+    fresh, _ = make_samples(made, 4000, rng=6)
+    if result.secret is not None:
+        q, p = made.modulus, made.levels
+        np.testing.assert_array_equal(
+            result.predict(fresh.public), rounded(inner_products(fresh.public, result.secret, q), q, p)
+        )
+    assert result.predict(samples.public[-400:]).shape == (400,)
+    assert np.mean(result.predict(samples.public[-400:]) == samples.labels[-400:]) == result.accuracy
+
+
+def test_too_few_samples_and_too_little_memory_are_said():
+    made = LWRParameters(secret_dim=24, modulus=64, levels=2)
+    samples, _ = make_samples(made, 30, rng=0)
+    assert LeastSquaresAttack()(samples, made).outcome is AttackOutcome.TOO_FEW_SAMPLES
+    samples, _ = make_samples(made, 300, rng=0)
+    spent = LeastSquaresAttack()(samples, made, budget=Budget(memory=100))
+    assert spent.outcome is AttackOutcome.BUDGET_SPENT

@@ -1,0 +1,227 @@
+"""The attacks of least squares and of searches at the ends of what parameters, samples and budgets can be."""
+
+import json
+import math
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from lwe.attack import AttackOutcome, Budget
+from lwe.attacks.candidates import Judge, Windows
+from lwe.attacks.exhaustive import ExhaustiveAttack
+from lwe.attacks.least_squares import LeastSquaresAttack
+from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
+from lwe.attacks.secret_space import SparseHalf, secret_space
+from lwe.attempt import Attempt
+from lwe.laws import (
+    NO_NOISE,
+    BinomialLaw,
+    FlipLaw,
+    GaussianLaw,
+    SparseLaw,
+    TernaryLaw,
+    UniformLaw,
+    ZeroLaw,
+)
+from lwe.parameters import LWRParameters
+from lwe.presets import PRESETS
+from lwe.samples import LWRSamples, make_samples
+
+SEARCHES = [ExhaustiveAttack(), MeetInTheMiddleAttack("boxes"), MeetInTheMiddleAttack("words")]
+ATTACKS = [*SEARCHES, LeastSquaresAttack()]
+IDS = ["exhaustive", "boxes", "words", "least squares"]
+
+HUGE = ["plain-256", "kyber512", "kyber768", "kyber1024", "lightsaber", "saber", "firesaber"]
+ENDED = (
+    AttackOutcome.BROKEN,
+    AttackOutcome.PREDICTS,
+    AttackOutcome.NOTHING,
+    AttackOutcome.BUDGET_SPENT,
+    AttackOutcome.TOO_FEW_SAMPLES,
+    AttackOutcome.NOT_APPLICABLE,
+)
+
+
+def parameters(n=6, q=16, p=4, **other):
+    return LWRParameters(**{"secret_dim": n, "modulus": q, "levels": p, "matrix": "uniform", **other})
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_has_a_result_of_every_attack_in_about_its_time(name):
+    samples, _ = make_samples(PRESETS[name], 300, rng=0)
+    for attack in (ExhaustiveAttack(), MeetInTheMiddleAttack(), LeastSquaresAttack()):
+        result = attack(samples, PRESETS[name], rng=0, budget=Budget(seconds=1.0))
+        assert result.outcome in ENDED
+        assert result.seconds < 5
+        json.dumps(result.to_json())
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_numbers_of_candidates_beyond_floating_point_are_said_as_powers_of_two(name):
+    made = PRESETS[name]
+    samples, _ = make_samples(made, 20, rng=0)
+    for attack in SEARCHES:
+        result = attack(samples, made, rng=0)
+        assert result.outcome is AttackOutcome.BUDGET_SPENT
+        assert (
+            f"There are 2^{made.secret.secrets(made.secret_dim, made.modulus):.1f} cand" in result.explanation
+        )
+
+
+@pytest.mark.parametrize("q", [1 << 20, 1_000_003, (1 << 31) - 1, 1 << 31])
+def test_samples_that_nearly_no_candidate_passes_choose_themselves(q):
+    made = parameters(14, q, q, secret=TernaryLaw())
+    samples, secret = make_samples(made, 100, rng=0)
+    windows = Windows.choose(
+        samples, made, secret_space(made), missed=0.0, generator=np.random.default_rng(0)
+    )
+    assert 2 <= len(windows) <= 4
+    assert windows.left > 0
+    result = MeetInTheMiddleAttack()(samples, made, rng=0)
+    assert result.outcome is AttackOutcome.BROKEN
+    np.testing.assert_array_equal(result.secret, secret)
+
+
+@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:3])
+@pytest.mark.parametrize("noise", [NO_NOISE, GaussianLaw(3.0)], ids=str)
+def test_the_largest_modulus_takes_little_memory(attack, noise):
+    made = parameters(5, 1 << 31, 1 << 31, secret=TernaryLaw(), noise=noise)
+    samples, secret = make_samples(made, 1000, rng=0)
+    tracemalloc.start()
+    result = attack(samples, made, rng=0)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert result.outcome is AttackOutcome.BROKEN
+    np.testing.assert_array_equal(result.secret, secret)
+    assert most < 1 << 27
+
+
+@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:3])
+def test_errors_of_too_many_values_are_refused_and_uniform_ones_leave_all_candidates(attack):
+    for noise, outcome in (
+        (GaussianLaw(1e8), AttackOutcome.BUDGET_SPENT),
+        (UniformLaw(), AttackOutcome.NOT_APPLICABLE),
+    ):
+        made = parameters(5, 1 << 31, 1 << 31, secret=TernaryLaw(), noise=noise)
+        samples, _ = make_samples(made, 100, rng=0)
+        assert attack(samples, made, rng=0).outcome is outcome
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=IDS)
+@pytest.mark.parametrize(
+    ("q", "p", "noise"), [(2, 2, FlipLaw(0.01)), (16, 2, BinomialLaw(1)), (3329, 3329, BinomialLaw(1))]
+)
+@pytest.mark.parametrize("label", [0, 1])
+def test_constant_labels_are_never_predicted_better_than_by_chance(attack, q, p, noise, label):
+    made = parameters(4, q, p, secret=TernaryLaw(), noise=noise)
+    samples, _ = make_samples(made, 600, rng=0)
+    constant = LWRSamples(samples.public, np.full(600, label))
+    assert not attack(constant, made, rng=0).outcome.succeeded
+
+
+@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:3])
+@pytest.mark.parametrize("noise", [NO_NOISE, BinomialLaw(1)], ids=str)
+def test_the_only_secret_of_a_law_is_the_answer(attack, noise):
+    for made in (
+        parameters(secret=ZeroLaw(), noise=noise),
+        parameters(q=2, p=2, secret=SparseLaw(6), noise=NO_NOISE),
+    ):
+        samples, secret = make_samples(made, 300, rng=0)
+        result = attack(samples, made, rng=0)
+        np.testing.assert_array_equal(result.secret, secret)
+        assert result.outcome is (AttackOutcome.BROKEN if secret.any() else AttackOutcome.NOTHING)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=IDS)
+def test_a_budget_that_is_spent_at_once_is_said_to_be(attack):
+    for made in (parameters(), parameters(q=2, p=2), PRESETS["kyber512"]):
+        samples, _ = make_samples(made, 50, rng=0)
+        result = attack(samples, made, rng=0, budget=Budget(seconds=1e-9))
+        assert result.outcome is AttackOutcome.BUDGET_SPENT
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=IDS)
+@pytest.mark.parametrize(("q", "p"), [(2, 2), (3, 2), (4, 4)])
+@pytest.mark.parametrize("law", [UniformLaw(), SparseLaw(1), ZeroLaw(), GaussianLaw(0.5)], ids=str)
+def test_the_least_moduli_and_five_samples_have_results(attack, q, p, law):
+    for n, number, noise in (
+        (1, 5, NO_NOISE),
+        (2, 6, TernaryLaw()),
+        (4, 5, BinomialLaw(1)),
+        (3, 40, NO_NOISE),
+    ):
+        made = parameters(n, q, p, secret=law, noise=noise)
+        samples, _ = make_samples(made, number, rng=0)
+        assert attack(samples, made, rng=0).outcome in ENDED
+
+
+def test_judging_candidates_keeps_to_the_budget():
+    made = parameters(6, 64, 64, secret=TernaryLaw(), noise=BinomialLaw(1))
+    samples, _ = make_samples(made, 300, rng=0)
+    judge = Judge(Attempt("a", samples, made, Budget(seconds=0.2)))
+    likelihoods = judge._likelihoods
+
+    def slow(vector):
+        time.sleep(0.05)
+        return likelihoods(vector)
+
+    judge._likelihoods = slow
+    began = time.perf_counter()
+    with pytest.raises(RuntimeError, match="It was stopped after"):
+        judge.offer(np.zeros((1000, 6), dtype=np.int64))
+    assert time.perf_counter() - began < 2
+    assert 1 <= judge.offered < 10
+    assert judge.best is not None
+
+
+@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:3])
+def test_what_was_found_before_the_budget_was_spent_is_reported(attack, monkeypatch):
+    made = parameters(6, 64, 64, secret=TernaryLaw(), noise=BinomialLaw(1))
+    samples, secret = make_samples(made, 300, rng=0)
+    offer = Judge.offer
+
+    def spending(self, vectors):
+        offer(self, vectors)
+        monkeypatch.setattr(Attempt, "seconds_left", -1.0)
+        return offer(self, vectors)
+
+    monkeypatch.setattr(Judge, "offer", spending)
+    result = attack(samples, made, rng=0)
+    assert result.outcome is AttackOutcome.BROKEN
+    assert "It was stopped after" in result.explanation
+    np.testing.assert_array_equal(result.secret, secret)
+
+    monkeypatch.undo()
+    monkeypatch.setattr(Judge, "offer", spending)
+    random = LWRSamples(samples.public, np.append(samples.labels[:240], samples.labels[300:239:-1]))
+    result = attack(random, made, rng=0)
+    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert result.secret is not None
+
+
+def test_a_regression_without_time_to_round_well_is_reported(monkeypatch):
+    import lwe.attacks.least_squares as module
+
+    made = PRESETS["no-wrap"]
+    samples, _ = make_samples(made, 100, rng=0)
+    regress = module._regress
+
+    def spending(*given):
+        found = regress(*given)
+        monkeypatch.setattr(Attempt, "seconds_left", -1.0)
+        return found
+
+    monkeypatch.setattr(module, "_regress", spending)
+    result = LeastSquaresAttack()(samples, made)
+    assert result.accuracy is not None
+    assert "no time to improve" in result.explanation
+    assert result.outcome in (AttackOutcome.PREDICTS, AttackOutcome.BUDGET_SPENT)
+
+
+def test_places_of_many_entries_are_numbered_though_their_binomials_leave_64_bits():
+    half = SparseHalf(80, 78, signs=False)
+    found = half.vectors(np.arange(half.number))
+    assert len({tuple(one) for one in found.tolist()}) == math.comb(80, 2)
+    assert np.all(found.sum(axis=1) == 78)

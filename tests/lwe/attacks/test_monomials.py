@@ -1,0 +1,120 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lower.gf2 import solve_gf2, unpack_gf2
+from lwe.attacks.monomials import BinomialMonomials, Exponents
+from lwe.parameters import LWRParameters
+
+
+@given(columns=st.integers(1, 5), degree=st.integers(1, 6), largest=st.integers(1, 7))
+def test_exponents_are_listed_once_each_by_degree(columns, degree, largest):
+    exponents = Exponents(columns, degree, largest)
+    table = exponents.table()
+    expected = {
+        powers
+        for powers in itertools.product(range(min(largest, degree) + 1), repeat=columns)
+        if sum(powers) <= degree
+    }
+    assert len(table) == exponents.size == sum(exponents.sizes()) == len(expected)
+    assert {tuple(row) for row in table.tolist()} == expected
+    assert np.all(np.diff(table.sum(axis=1)) >= 0)
+    np.testing.assert_array_equal(table[1 : columns + 1], np.eye(columns))
+
+
+def test_the_numbers_of_monomials_are_the_binomial_sums_of_the_docstring():
+    assert [BinomialMonomials(n, degree).size for n, degree in ((32, 2), (64, 2), (20, 4))] == [
+        529,
+        2081,
+        6196,
+    ]
+    for n, q in ((5, 8), (9, 16), (20, 8)):
+        assert BinomialMonomials(n, q // 2, q - 1).size == math.comb(n + q // 2, n)
+
+
+@settings(deadline=None)
+@given(
+    columns=st.integers(1, 4), degree=st.integers(1, 5), largest=st.integers(1, 7), seed=st.integers(0, 2**32)
+)
+def test_values_are_products_of_binomial_coefficients(columns, degree, largest, seed):
+    monomials = BinomialMonomials(columns, degree, largest)
+    rng = np.random.default_rng(seed)
+    public = rng.integers(8, size=(70, columns))
+    expected = [
+        [math.prod(math.comb(int(a), int(k)) for a, k in zip(row, powers, strict=True)) % 2 for row in public]
+        for powers in monomials.table()
+    ]
+    np.testing.assert_array_equal(unpack_gf2(monomials.packed(public), 70), expected)
+    bits = rng.integers(2, size=70).astype(bool)
+    rows = unpack_gf2(monomials.rows(public, bits), monomials.size + 1)
+    np.testing.assert_array_equal(rows, np.vstack([np.array(expected), bits]).T)
+    chosen = rng.integers(2, size=monomials.size).astype(bool)
+    np.testing.assert_array_equal(
+        monomials.evaluate(chosen, public), np.array(expected)[chosen].sum(axis=0) % 2 == 1
+    )
+
+
+@pytest.mark.parametrize("largest", [1, 2, 1 << 29])
+def test_sizes_beyond_every_index_are_whole_numbers_found_at_once(largest):
+    degree, n = 1 << 29, 1024
+    expected = {1: 2**n, 2: 3**n}.get(largest, math.comb(n + degree, n))
+    assert Exponents(n, degree, largest).size == expected
+
+
+def every_row(matrix, columns, modulus):
+    entries = {"binary": [0, 1], "ternary": [-1, 0, 1]}.get(matrix, range(modulus))
+    return np.array(list(itertools.product(entries, repeat=columns)))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "largest", "columns"), [("binary", 1, 9), ("ternary", 2, 5), ("uniform", 15, 2)]
+)
+@pytest.mark.parametrize("bit", [0, 1, 2, 3])
+def test_bit_i_has_degree_at_most_2_to_the_i_on_all_rows(matrix, largest, columns, bit):
+    rng = np.random.default_rng(bit)
+    public = every_row(matrix, columns, 16)
+    for _ in range(5):
+        secret = rng.integers(16, size=columns)
+        bits = public @ secret % 16 >> bit & 1
+        monomials = BinomialMonomials(columns, 1 << bit, largest)
+        values = unpack_gf2(monomials.packed(public), len(public)).T
+        found = solve_gf2(values, bits)
+        assert found.consistent
+        # the monomials are independent as functions, so the polynomial is the only one
+        assert found.rank == min(monomials.size, len(public))
+
+
+def test_the_degree_is_attained_and_its_coefficients_are_the_products_of_the_entries_mod_2():
+    rng = np.random.default_rng(0)
+    public, degree = every_row("binary", 8, 8), 4
+    secret = rng.integers(8, size=8) | np.array([1, 1, 1, 1, 1, 0, 0, 0])
+    monomials = BinomialMonomials(8, degree)
+    values = unpack_gf2(monomials.packed(public), len(public)).T
+    found = solve_gf2(values, public @ secret % 8 >> 2)
+    table = monomials.table()
+    highest = table.sum(axis=1) == degree
+    products = np.prod(np.where(table[highest] == 1, secret, 1), axis=1) % 2
+    np.testing.assert_array_equal(found.solution[highest], products == 1)
+    assert products.any()
+    lower = BinomialMonomials(8, degree - 1)
+    assert not solve_gf2(unpack_gf2(lower.packed(public), len(public)).T, public @ secret % 8 >> 2).consistent
+
+
+def test_gadget_covariates_count_with_their_weight():
+    # a residue's bit of weight 2^l is one covariate; products of them with weights up to q/p are the monomials
+    parameters = LWRParameters(secret_dim=3, modulus=8, levels=2, matrix="gadget")
+    weights = np.tile([1, 2, 4], parameters.secret_dim)
+    subsets = np.array(list(itertools.product([0, 1], repeat=parameters.covariates)))
+    assert BinomialMonomials(3, 4, 7).size == np.sum(subsets @ weights <= 4)
+
+
+@pytest.mark.bad_input
+def test_bad_sizes_are_explained():
+    with pytest.raises(ValueError, match="degree is 0"):
+        Exponents(3, 0)
+    with pytest.raises(ValueError, match="2 columns"):
+        BinomialMonomials(3, 1).packed(np.zeros((4, 2), dtype=np.int64))

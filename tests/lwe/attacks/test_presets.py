@@ -1,0 +1,50 @@
+"""Every attack on every preset within a second: none breaks down, and each says what came of it."""
+
+import json
+
+import pytest
+
+from lwe.attack import AttackOutcome, Budget
+from lwe.attacks.arora_ge import AroraGeAttack
+from lwe.attacks.bkw import BKWAttack
+from lwe.attacks.elimination import EliminationAttack
+from lwe.attacks.learner import LearnerAttack
+from lwe.attacks.linearisation import LinearisationAttack
+from lwe.presets import PRESETS
+from lwe.samples import make_samples
+from upper import LinearBaseline, Newton
+
+ATTACKS = [
+    LinearisationAttack(),
+    EliminationAttack(),
+    AroraGeAttack(),
+    BKWAttack(),
+    LearnerAttack(LinearBaseline(examples=800)),  # by default it asks for more, and has no clock
+    LearnerAttack(Newton(m=4, work=50)),
+]
+BREAKS = {
+    ("linearisation", "linearised-32"),
+    ("linearisation", "toy-gadget"),
+    ("linearisation", "parity-64"),
+    ("elimination", "parity-64"),
+    ("bkw", "toy-lpn"),
+}
+
+
+@pytest.fixture(scope="module")
+def samples():
+    return {name: make_samples(parameters, 1000, rng=0)[0] for name, parameters in PRESETS.items()}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.name)
+def test_no_attack_breaks_down_on_a_preset_and_each_says_a_sentence(attack, name, samples):
+    result = attack(samples[name], PRESETS[name], rng=0, budget=Budget(seconds=1.0))
+    assert result.outcome not in (AttackOutcome.FAILED, AttackOutcome.MISSING)
+    assert len(result.explanation.split()) > 5
+    assert result.explanation.endswith(".")
+    assert len(result.explanation) < 400
+    assert result.seconds < 10
+    json.dumps(result.to_json(), allow_nan=False)
+    if (attack.name, name) in BREAKS:
+        assert result.outcome is AttackOutcome.BROKEN, result

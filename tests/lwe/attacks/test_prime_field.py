@@ -1,0 +1,85 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lwe.attacks.prime_field import LARGEST_PRIME, solve_prime_field
+from lwe.residues import is_prime
+
+
+@settings(deadline=None)  # the first call imports sympy
+@given(
+    q=st.sampled_from([2, 3, 5]),
+    rows=st.integers(1, 6),
+    unknowns=st.integers(1, 4),
+    last=st.integers(1, 4),
+    sparse=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_elimination_agrees_with_trying_every_vector(q, rows, unknowns, last, sparse, seed):
+    last = min(last, unknowns)
+    rng = np.random.default_rng(seed)
+    system = rng.integers(q, size=(rows, unknowns + 1))
+    if sparse:
+        system *= rng.integers(2, size=system.shape)
+    vectors = np.array(list(itertools.product(range(q), repeat=unknowns)))
+    solves = np.all((vectors @ system[:, :-1].T - system[:, -1]) % q == 0, axis=1)
+    kernel = np.all(vectors @ system[:, :-1].T % q == 0, axis=1).sum()
+    found = solve_prime_field(system, q, last)
+    assert found.consistent == solves.any()
+    assert q ** (unknowns - found.rank) == kernel
+    if found.consistent:
+        possible = {tuple(row) for row in vectors[solves][:, -last:].tolist()}
+        steps = itertools.product(range(q), repeat=len(found.kernel))
+        named = {
+            tuple(((found.solution + np.array(one, dtype=np.int64) @ found.kernel) % q).tolist())
+            for one in steps
+        }
+        assert named == possible
+
+
+@pytest.mark.parametrize("q", [2, 3, 97, 3329, 65537, 16777213])
+def test_larger_systems_are_solved_exactly(q):
+    rng = np.random.default_rng(q)
+    secret = rng.integers(q, size=150)
+    matrix = rng.integers(q, size=(170, 150))
+    matrix[:, 40] = 3 * matrix[:, 7] % q  # a free column on the way
+    right = np.array([sum(int(a) * int(s) for a, s in zip(row, secret, strict=True)) % q for row in matrix])
+    system = np.column_stack([matrix, right])
+    found = solve_prime_field(system, q, 100)
+    assert (found.rank, found.consistent, len(found.kernel)) == (149, True, 0)
+    np.testing.assert_array_equal(found.solution, secret[-100:])
+    system[-1, -1] = (system[-1, -1] + 1) % q
+    assert not solve_prime_field(system, q, 100).consistent
+
+
+def test_a_system_is_kept_unless_it_may_be_overwritten():
+    system = np.random.default_rng(0).integers(7, size=(9, 6)).astype(np.float64)
+    before = system.copy()
+    solve_prime_field(system, 7, 2)
+    np.testing.assert_array_equal(system, before)
+    solve_prime_field(system, 7, 2, overwrite=True)
+    assert np.any(system != before)
+
+
+def test_primes_are_told_from_other_numbers():
+    sieve = np.ones(3000, dtype=bool)
+    sieve[:2] = False
+    for number in range(2, 55):
+        sieve[number * number :: number] = False
+    assert [is_prime(number) for number in range(3000)] == sieve.tolist()
+    assert is_prime(16777213)
+    assert not is_prime(4093 * 4093)
+
+
+@pytest.mark.bad_input
+def test_bad_arguments_are_explained():
+    system = np.zeros((3, 4))
+    with pytest.raises(ValueError, match="modulus is 9"):
+        solve_prime_field(system, 9, 1)
+    with pytest.raises(ValueError, match="at most 2"):
+        solve_prime_field(system, LARGEST_PRIME + 43, 1)
+    with pytest.raises(ValueError, match="last is 4"):
+        solve_prime_field(system, 7, 4)

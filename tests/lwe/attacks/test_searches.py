@@ -1,0 +1,304 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lwe.attack import AttackOutcome, Budget
+from lwe.attacks.candidates import Judge, Ring, Windows, label_windows
+from lwe.attacks.exhaustive import ExhaustiveAttack
+from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
+from lwe.attacks.secret_space import ProductHalf, SparseHalf, secret_space
+from lwe.attempt import Attempt
+from lwe.laws import (
+    NO_NOISE,
+    BinaryLaw,
+    BinomialLaw,
+    FlipLaw,
+    GaussianLaw,
+    SparseLaw,
+    TernaryLaw,
+    UniformLaw,
+)
+from lwe.parameters import LWRParameters, centred, rounded
+from lwe.samples import LWRSamples, inner_products, make_samples
+
+SEARCHES = [ExhaustiveAttack(), MeetInTheMiddleAttack("boxes"), MeetInTheMiddleAttack("words")]
+
+
+def parameters(n=8, q=16, p=4, **other):
+    return LWRParameters(**{"secret_dim": n, "modulus": q, "levels": p, "matrix": "uniform", **other})
+
+
+def everything(space, n, size):
+    return [
+        tuple(np.concatenate([a, b]).tolist())
+        for first, last in space.split(size)
+        for a in first.vectors(np.arange(first.number))
+        for b in last.vectors(np.arange(last.number))
+    ]
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 4])
+@pytest.mark.parametrize("law", [BinaryLaw(), TernaryLaw(), SparseLaw(2), SparseLaw(4), UniformLaw()])
+@pytest.mark.parametrize("q", [2, 3, 5])
+def test_the_halves_pair_up_to_every_secret_once(law, q, size):
+    made = parameters(4, q, 2, secret=law)
+    space = secret_space(made)
+    found = everything(space, 4, size)
+    assert len(found) == len(set(found)) == space.number
+    assert math.isclose(math.log2(space.number), law.secrets(4, q), abs_tol=1e-9)
+    residues = {tuple(np.mod(one, q)) for one in found}
+    drawn = {tuple(np.mod(law.draw(4, q, rng=seed), q)) for seed in range(200)}
+    assert drawn <= residues
+    assert len(residues) == len(found)
+
+
+@given(st.integers(2, 40), st.integers(0, 4), st.integers(1, 4), st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_residues_of_a_half_are_inner_products(q, size, values, seed):
+    generator = np.random.default_rng(seed)
+    half = ProductHalf(np.arange(values) - values // 2, size)
+    rows = generator.integers(-(q // 2), q // 2 + 1, size=(3, size))
+    expected = np.mod(half.vectors(np.arange(half.number)) @ rows.T, q).T
+    np.testing.assert_array_equal(half.residues(rows, q), expected)
+    for sparse in (
+        SparseHalf(size, min(size, weight), signs) for weight in range(4) for signs in (True, False)
+    ):
+        expected = np.mod(sparse.vectors(np.arange(sparse.number)) @ rows.T, q).T
+        np.testing.assert_array_equal(sparse.residues(rows, q), expected)
+    sparse = SparseHalf(size, min(size, 2))
+    assert len({tuple(one) for one in sparse.vectors(np.arange(sparse.number))}) == sparse.number
+    assert np.all(np.abs(sparse.vectors(np.arange(sparse.number))).sum(axis=1) == min(size, 2))
+
+
+@given(st.integers(2, 1 << 31), st.integers(0, 2**32))
+@settings(max_examples=80, deadline=None)
+def test_the_ring_compares_sums_mod_q(q, seed):
+    generator = np.random.default_rng(seed)
+    x, y = generator.integers(q, size=(2, 50))
+    x[:3], y[:3] = (0, q - 1, q - 1), (0, q - 1, 1)
+    ring = Ring(q)
+    for width in {1, q, int(generator.integers(1, q + 1))}:
+        expected = (x + y) % q < width
+        np.testing.assert_array_equal(ring.below(ring.encode(x), ring.encode(y), width), expected)
+
+
+@pytest.mark.parametrize(("q", "p"), [(16, 4), (17, 5), (251, 32), (8, 8)])
+@pytest.mark.parametrize("noise", [NO_NOISE, BinomialLaw(1)])
+def test_windows_of_labels_are_exact(q, p, noise):
+    starts, widths = label_windows(np.arange(p), parameters(q=q, p=p, noise=noise), missed=1e-9)
+    errors = [0] if noise is NO_NOISE else [-1, 0, 1]
+    for label in range(p):
+        allowed = {t for t in range(q) for e in errors if rounded(np.array([t + e]), q, p)[0] == label}
+        assert allowed == {(starts[label] + i) % q for i in range(widths[label])}
+
+
+@given(st.data())
+@settings(max_examples=15, deadline=None)
+def test_all_searches_find_a_secret_with_all_labels(data):
+    q = data.draw(st.sampled_from([4, 7, 8, 17, 64, 251, 1 << 20]))
+    p = data.draw(st.integers(2, min(q, 40)))
+    n = data.draw(st.integers(1, 7))
+    laws = [BinaryLaw(), TernaryLaw(), BinomialLaw(1), SparseLaw(min(n, 2))] + [UniformLaw()] * (
+        q < 8 and n < 6
+    )
+    law = data.draw(st.sampled_from(laws))
+    matrix = data.draw(st.sampled_from(["binary", "ternary", "uniform"]))
+    made = LWRParameters(secret_dim=n, modulus=q, levels=p, matrix=matrix, secret=law)
+    seed = data.draw(st.integers(0, 1000))
+    samples, secret = make_samples(made, 300, rng=seed)
+    for search in SEARCHES:
+        result = search(samples, made, rng=seed)
+        if result.outcome is AttackOutcome.NOT_APPLICABLE:
+            assert "No sample excludes" in result.explanation  # the secret is of no use: all labels alike
+            continue
+        training = slice(0, 240)
+        predicted = rounded(inner_products(samples.public[training], result.secret, q), q, p)
+        np.testing.assert_array_equal(predicted, samples.labels[training])
+        if matrix == "uniform" and q == 251 and p > 4:
+            np.testing.assert_array_equal(result.secret, secret)
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=["exhaustive", "boxes", "words"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        parameters(10, 64, 2, secret=TernaryLaw()),
+        parameters(10, 64, 8, secret=TernaryLaw()),
+        parameters(10, 100, 7, secret=BinaryLaw()),
+        parameters(16, 64, 8, secret=SparseLaw(3)),
+        parameters(7, 101, 101, secret=TernaryLaw(), noise=GaussianLaw(2.0)),
+        parameters(6, 127, 16, secret=BinomialLaw(2), noise=BinomialLaw(2)),
+        parameters(5, 3329, 3329, secret=GaussianLaw(1.0), noise=GaussianLaw(3.0)),
+        parameters(2, 128, 4, matrix="gadget"),
+        parameters(3, 17, 2),
+    ],
+    ids=str,
+)
+def test_no_secret_is_missed(search, made):
+    for seed in range(6):
+        samples, secret = make_samples(made, 500, rng=seed)
+        result = search(samples, made, rng=seed)
+        np.testing.assert_array_equal(result.secret, secret, err_msg=str(result))
+        assert result.outcome is AttackOutcome.BROKEN
+
+
+@pytest.mark.parametrize("join", ["boxes", "words"])
+@pytest.mark.parametrize("made", [parameters(8, 64, 4), parameters(8, 101, 7), parameters(8, 50, 2)], ids=str)
+def test_meeting_offers_exactly_the_candidates_that_pass_all_windows(join, made):
+    made = made.updated(secret=TernaryLaw())
+    samples, _ = make_samples(made, 60, rng=1)
+
+    class Keeping(Judge):
+        def __init__(self):
+            self.vectors = []
+
+        def offer(self, vectors):
+            self.vectors += [tuple(one) for one in vectors.tolist()]
+            return False
+
+    space = secret_space(made)
+    windows = Windows.choose(samples, made, space, missed=0.0, generator=np.random.default_rng(0))
+    few = Windows(
+        windows.rows[:3],
+        windows.starts[:3],
+        windows.widths[:3],
+        windows.passing[:3],
+        windows.chosen[:3],
+        windows.ring,
+    )
+    judge = Keeping()
+    MeetInTheMiddleAttack(join)._search(Attempt("a", samples, made), space, few, judge)
+    every = np.array(list(itertools.product([-1, 0, 1], repeat=8)))
+    passing = np.all(np.mod(every @ few.rows.T - few.starts, made.modulus) < few.widths, axis=1)
+    assert sorted(judge.vectors) == sorted(map(tuple, every[passing].tolist()))
+    assert len(judge.vectors) > 3
+
+
+def test_labels_of_no_secret_are_found_out():
+    made = parameters(8, 64, 2, secret=TernaryLaw())
+    samples, _ = make_samples(made, 500, rng=0)
+    random = LWRSamples(samples.public, np.random.default_rng(1).integers(2, size=500))
+    for search in SEARCHES:
+        result = search(random, made, rng=0)
+        assert result.outcome is AttackOutcome.NOTHING
+        assert "None of 6561 candidates" in result.explanation
+        assert result.secret is None
+
+
+def test_more_candidates_than_the_work_or_the_seconds_allow_are_refused_with_numbers():
+    made = parameters(40, 64, 2, secret=TernaryLaw())
+    samples, _ = make_samples(made, 400, rng=0)
+    result = ExhaustiveAttack()(samples, made)
+    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert "There are 2^63.4 candidates" in result.explanation
+    assert result.seconds < 1
+    slow = parameters(22, 64, 2, secret=TernaryLaw())
+    samples, _ = make_samples(slow, 400, rng=0)
+    result = ExhaustiveAttack()(samples, slow, budget=Budget(seconds=1.0))
+    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert "more seconds are needed" in result.explanation
+    assert result.seconds < 1
+    lists = MeetInTheMiddleAttack()(samples, slow, budget=Budget(memory=1 << 20))
+    assert lists.outcome is AttackOutcome.BUDGET_SPENT
+    assert "Both lists" in lists.explanation
+    assert lists.seconds < 1
+
+
+def test_errors_that_reach_everything_and_secrets_of_too_many_values_are_not_for_searches():
+    flips = LWRParameters(secret_dim=6, modulus=2, levels=2, noise=FlipLaw(0.1))
+    samples, _ = make_samples(flips, 200, rng=0)
+    many = parameters(1, 1 << 25, 16)
+    others, _ = make_samples(many, 200, rng=0)
+    for search in SEARCHES:
+        assert search(samples, flips).outcome is AttackOutcome.NOT_APPLICABLE
+        assert search(others, many).outcome is AttackOutcome.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize("q", [2, 3])
+def test_labels_that_do_not_depend_on_the_secret_are_searched_for_none(q):
+    for law in (TernaryLaw(), UniformLaw(), BinomialLaw(1), GaussianLaw(2.0 * q)):
+        made = LWRParameters(60, q, q, noise=law)
+        if not law.is_uniform(q):
+            continue
+        samples, _ = make_samples(made, 200, rng=0)
+        for search in SEARCHES:
+            result = search(samples, made)
+            assert result.outcome is AttackOutcome.NOT_APPLICABLE
+            assert "do not depend on the secret" in result.explanation
+
+
+def test_too_few_samples_are_said_to_be_too_few():
+    made = parameters(20, 64, 2, secret=TernaryLaw())
+    samples, _ = make_samples(made, 12, rng=0)
+    for search in SEARCHES:
+        assert search(samples, made, rng=0).outcome is AttackOutcome.TOO_FEW_SAMPLES
+
+
+def test_equal_generators_give_equal_results():
+    made = parameters(9, 64, 4, secret=TernaryLaw())
+    samples, _ = make_samples(made, 300, rng=0)
+    for search in SEARCHES:
+        one, two = (search(samples, made, rng=5).to_json() | {"seconds": 0} for _ in range(2))
+        assert one == two
+
+
+def test_a_ternary_secret_of_14_entries_falls_to_exhaustive_search_within_a_second():
+    made = parameters(14, 64, 2, secret=TernaryLaw())
+    samples, secret = make_samples(made, 1000, rng=2)
+    result = ExhaustiveAttack()(samples, made, rng=0)
+    assert result.outcome is AttackOutcome.BROKEN
+    np.testing.assert_array_equal(result.secret, secret)
+    assert result.details["candidates"] == 4782969
+
+
+@pytest.mark.parametrize("p", [8, 16])
+def test_boxes_look_at_less_than_a_tenth_of_the_candidates_of_20_entries(p, monkeypatch):
+    made = parameters(20, 64, p, secret=TernaryLaw())
+    samples, _ = make_samples(made, 500, rng=2)
+    random = LWRSamples(samples.public, np.random.default_rng(1).integers(p, size=500))
+    looked, made_sums = [], []
+    surviving, sums = Windows.surviving, Windows.sums
+
+    def counted(self, left, right, i, j, first=0):
+        looked.append(len(i))
+        return surviving(self, left, right, i, j, first)
+
+    def counted_sums(self, half, *given, **options):
+        made_sums.append(half.number)
+        return sums(self, half, *given, **options)
+
+    monkeypatch.setattr(Windows, "surviving", counted)
+    monkeypatch.setattr(Windows, "sums", counted_sums)
+    result = MeetInTheMiddleAttack()(random, made, rng=0)
+    assert result.outcome is AttackOutcome.NOTHING  # through all of them, then
+    assert result.details["join"] == "boxes"
+    assert result.details["candidates"] == 3**20
+    assert 3**10 <= sum(looked) + sum(made_sums) <= 3**20 / 10
+    print(p, sum(looked), sum(made_sums), 3**20)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ExhaustiveAttack(work=0), "work is 0: at least 1"),
+        (lambda: MeetInTheMiddleAttack("sets"), "boxes or words is needed"),
+        (lambda: MeetInTheMiddleAttack(work=1.5), "a whole number"),
+    ],
+)
+def test_wrong_options_are_an_error(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_centred_secrets_come_back():
+    made = parameters(3, 5, 5)
+    samples, secret = make_samples(made, 100, rng=0)
+    for search in SEARCHES:
+        found = search(samples, made, rng=0).secret
+        np.testing.assert_array_equal(found, centred(found, 5))
+        np.testing.assert_array_equal(found, secret)

@@ -1,0 +1,341 @@
+import json
+import math
+import time
+
+import numpy as np
+import pytest
+
+from lwe import LWRParameters
+from lwe.attacks.linearisation import LinearisationAttack, label_degree, label_monomials
+from lwe.costs import (
+    Cost,
+    arora_ge_cost,
+    best_primal_shape,
+    bkw_cost,
+    deviations,
+    dual_cost,
+    error_character,
+    estimate,
+    exhaustive_cost,
+    fewest_samples,
+    lengths_tell,
+    linearisation_cost,
+    meet_in_the_middle_cost,
+    monomials,
+    primal_cost,
+    reduction_floor,
+)
+from lwe.costs.primal import _entropy
+from lwe.laws import (
+    BinaryLaw,
+    BinomialLaw,
+    FlipLaw,
+    GaussianLaw,
+    SparseLaw,
+    TernaryLaw,
+    UniformLaw,
+    ZeroLaw,
+)
+from lwe.parameters import centred, rounded
+from lwe.presets import PRESETS
+from lwe.samples import make_samples
+from lwe.verdict import judge_secret
+
+CASES = [
+    LWRParameters(64, 4, 2),
+    LWRParameters(24, 64, 2),
+    LWRParameters(56, 128, 32, matrix="gadget"),
+    LWRParameters(32, 2, 2, noise=FlipLaw(0.05)),
+    LWRParameters(20, 17, 8, secret=TernaryLaw()),
+    LWRParameters(40, 257, 257, matrix="uniform", secret=SparseLaw(5), noise=GaussianLaw(2.0)),
+    LWRParameters(16, 251, 126, matrix="uniform"),
+    LWRParameters(1, 2, 2),
+    LWRParameters(1024, 4096, 2),
+]
+
+
+@pytest.mark.parametrize("parameters", CASES, ids=str)
+def test_estimates_are_sorted_and_name_themselves(parameters):
+    costs = estimate(parameters)
+    exponents = [cost.exponent for cost in costs]
+    assert exponents == sorted(exponents)
+    assert len({cost.attack for cost in costs}) == len(costs)
+    for cost in costs:
+        assert cost.parameters == parameters
+        assert f"about {cost.operations}" in str(cost)
+        assert cost.to_json()["parameters"] == str(parameters)
+
+
+@pytest.mark.parametrize(("q", "p"), [(64, 4), (128, 32), (12, 6)])
+def test_deviation_and_character_of_rounding_are_those_of_all_residues(q, p):
+    parameters = LWRParameters(8, q, p)
+    residues = np.arange(q)
+    width = q // p
+    errors = residues - (width * rounded(residues, q, p) + (width - 1) / 2)
+    assert deviations(parameters).error == pytest.approx(errors.std())
+    assert error_character(parameters) == pytest.approx(abs(np.mean(np.exp(2j * np.pi * errors / q))))
+
+
+def test_moments_of_laws_are_those_of_draws():
+    for law in (TernaryLaw(), BinaryLaw(), GaussianLaw(3.0), SparseLaw(100)):
+        parameters = LWRParameters(400, 101, 10, secret=law)
+        drawn = np.concatenate([centred(law.draw(400, 101, rng=seed), 101) for seed in range(50)])
+        found = deviations(parameters)
+        assert found.secret == pytest.approx(drawn.std(), rel=0.05)
+        assert found.secret_mean == pytest.approx(drawn.mean(), abs=0.1)
+
+
+def test_flips_leave_the_character_of_parity_with_noise():
+    assert error_character(LWRParameters(8, 2, 2, noise=FlipLaw(0.1))) == pytest.approx(0.8)
+
+
+def test_monomials_of_the_known_cases():
+    assert linearisation_cost(LWRParameters(32, 4, 2)).details == {
+        "degree": 2,
+        "monomials": 529,
+        "samples": 529,
+    }
+    assert linearisation_cost(LWRParameters(64, 4, 2)).details["monomials"] == 2081
+    assert linearisation_cost(LWRParameters(20, 8, 2)).details == {
+        "degree": 4,
+        "monomials": 6196,
+        "samples": 6196,
+    }
+    assert monomials(5, 9) == 32
+    assert linearisation_cost(LWRParameters(32, 4, 2), 528) is None
+    assert linearisation_cost(LWRParameters(32, 4, 2), 529) is not None
+
+
+@pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget", "uniform"])
+@pytest.mark.parametrize(("n", "q", "p"), [(30, 4, 2), (12, 8, 2), (5, 64, 16), (3, 16, 2), (7, 2, 2)])
+def test_linearisation_is_estimated_with_the_monomials_that_the_attack_has(matrix, n, q, p):
+    parameters = LWRParameters(n, q, p, matrix=matrix)
+    size = label_monomials(parameters, label_degree(parameters)).size
+    assert linearisation_cost(parameters).details["monomials"] == size
+    assert linearisation_cost(parameters, size - 1) is None
+    assert "linearisation over GF(2)" in {cost.attack for cost in estimate(parameters)}
+
+
+def test_ternary_rows_are_linearised_with_as_many_samples_as_the_estimate_asks_for():
+    parameters = LWRParameters(12, 8, 2, matrix="ternary")
+    cost = linearisation_cost(parameters)
+    assert cost.details == {"degree": 4, "monomials": 1664, "samples": 1664}
+    samples, secret = make_samples(parameters, 2500, rng=0)
+    result = LinearisationAttack()(samples, parameters, rng=0)
+    assert result.details["unknowns"] == result.details["rank"] == 1664
+    np.testing.assert_array_equal(result.secret, secret)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("quantum", [False, True])
+def test_every_preset_has_estimates_that_are_finite_and_printable(name, quantum):
+    for samples in (None, 2000):
+        costs = estimate(PRESETS[name], samples, quantum=quantum)
+        assert costs
+        for cost in costs:
+            assert math.isfinite(cost.exponent)
+            assert f"2^{cost.exponent:.1f}" in str(cost)
+            assert len(str(cost)) < 300
+            json.dumps(cost.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget", "uniform"])
+def test_estimates_of_the_largest_moduli_are_numbers(matrix):
+    for q in (1 << 31, (1 << 31) - 1):
+        if matrix == "gadget" and q % 2:
+            continue
+        for cost in (linearisation_cost, arora_ge_cost):
+            found = cost(LWRParameters(64, q, 2, matrix=matrix))
+            assert found is None or (math.isfinite(found.exponent) and "2^" in found.details["monomials"])
+
+
+def test_what_does_not_apply_is_left_out():
+    assert linearisation_cost(LWRParameters(8, 12, 2)) is None
+    assert linearisation_cost(LWRParameters(8, 8, 2, noise=GaussianLaw(1.0))) is None
+    assert arora_ge_cost(LWRParameters(8, 64, 32)) is None
+    parity = LWRParameters(16, 2, 2, noise=FlipLaw(0.1))
+    assert primal_cost(parity) is None
+    assert dual_cost(parity) is None
+    assert primal_cost(LWRParameters(64, 128, 2, matrix="uniform"), 100) is None
+
+
+def test_meeting_in_the_middle_has_half_the_exponent_in_time_and_memory():
+    parameters = LWRParameters(60, 4096, 1024, secret=TernaryLaw())
+    exhaustive, middle = exhaustive_cost(parameters), meet_in_the_middle_cost(parameters)
+    half = 60 * math.log2(3) / 2
+    assert middle.details["memory"] == f"2^{half:.1f}"
+    assert half <= middle.exponent <= half + 10
+    assert exhaustive.exponent - middle.exponent > half - 10
+
+
+def test_costs_rise_with_the_dimension_and_fall_with_the_levels():
+    for cost in (exhaustive_cost, meet_in_the_middle_cost, bkw_cost, primal_cost, dual_cost):
+        sizes = [cost(LWRParameters(n, 256, 32, matrix="uniform")).exponent for n in (60, 90, 120)]
+        assert sizes == sorted(sizes)
+        assert sizes[0] < sizes[-1]
+    for cost in (primal_cost, dual_cost, bkw_cost):
+        levels = [cost(LWRParameters(80, 256, p, matrix="uniform")).exponent for p in (8, 32, 128)]
+        assert levels == sorted(levels, reverse=True)
+
+
+def test_bkw_without_noise_is_elimination_and_takes_no_more_samples_than_there_are():
+    free = bkw_cost(LWRParameters(64, 2, 2))
+    assert free.exponent < 3 * math.log2(64) + 2
+    noisy = LWRParameters(64, 2, 2, noise=FlipLaw(0.1))
+    assert bkw_cost(noisy, 10) is None
+    assert bkw_cost(noisy, 2**12).exponent >= bkw_cost(noisy).exponent
+
+
+@pytest.mark.parametrize("matrix", ["binary", "ternary", "uniform"])
+def test_no_fewer_samples_than_the_secret_has_bits_are_said_to_give_it(matrix):
+    for n, q, p, law, noise, bits in (
+        (24, 64, 2, UniformLaw(), ZeroLaw(), 24 * 6 / 1),
+        (16, 128, 4, UniformLaw(), ZeroLaw(), 16 * 7 / 2),
+        (40, 64, 2, SparseLaw(5), ZeroLaw(), math.log2(math.comb(40, 5)) + 5),
+        (40, 64, 8, BinomialLaw(1), ZeroLaw(), 40 * 1.5 / 3),
+        # an error of three values, 1/4, 1/2 and 1/4, leaves 6 - 1.5 bits of a label
+        (30, 64, 64, UniformLaw(), BinomialLaw(1), 30 * 6 / 4.5),
+        (12, 2**31, 2**20, UniformLaw(), ZeroLaw(), 12 * 31 / 20),
+    ):
+        parameters = LWRParameters(n, q, p, matrix=matrix, secret=law, noise=noise)
+        fewest = fewest_samples(parameters)
+        assert fewest == math.ceil(bits - 1e-9)
+        assert fewest_samples(parameters, determined=False) == (n + 1 if matrix != "uniform" else fewest)
+        if parameters.levels < q:
+            assert best_primal_shape(parameters, fewest - 1) is None
+        cost = primal_cost(parameters)
+        assert cost is None or cost.details["samples"] >= fewest
+
+
+def test_no_samples_are_enough_where_labels_tell_nothing():
+    assert fewest_samples(LWRParameters(8, 64, 8, secret=ZeroLaw())) == 1
+    for cost in (primal_cost, dual_cost):
+        assert cost(LWRParameters(8, 64, 8, secret=ZeroLaw())) is None
+
+
+COINS = [
+    LWRParameters(30, 2, 2, noise=FlipLaw(0.5)),
+    LWRParameters(30, 2, 2, noise=BinomialLaw(2)),
+    LWRParameters(30, 2, 2, noise=GaussianLaw(2.8)),
+    LWRParameters(20, 3, 3, matrix="uniform", noise=TernaryLaw()),
+    LWRParameters(20, 3, 2, matrix="uniform", noise=TernaryLaw()),
+    LWRParameters(20, 257, 257, matrix="uniform", noise=UniformLaw()),
+    LWRParameters(20, 257, 16, matrix="uniform", noise=GaussianLaw(400.0)),
+]
+
+
+@pytest.mark.parametrize("parameters", COINS, ids=str)
+def test_nothing_is_estimated_where_labels_are_coins(parameters):
+    assert estimate(parameters) == []
+    assert error_character(parameters) == 0
+    assert not lengths_tell(parameters)
+    assert best_primal_shape(parameters) is None
+    for determined in (True, False):
+        with pytest.raises(ValueError, match="no number of samples is enough"):
+            fewest_samples(parameters, determined=determined)
+
+
+@pytest.mark.parametrize("sigma", [2.2, 2.6, 3.0, 3.5, 3.9, 4.09])
+def test_labels_that_hardly_tell_take_no_time_to_estimate(sigma):
+    start = time.perf_counter()
+    for q, factor in ((3, 1.0), (17, 17 / 3)):
+        parameters = LWRParameters(20, q, q, matrix="uniform", noise=GaussianLaw(sigma * factor))
+        assert not parameters.noise.is_uniform(q)
+        for cost in estimate(parameters):
+            assert math.isfinite(cost.exponent)
+    assert time.perf_counter() - start < 8
+
+
+def test_fine_steps_find_the_best_number_of_samples(monkeypatch):
+    parameters = LWRParameters(40, 521, 521, matrix="uniform", noise=GaussianLaw(20.0))
+    exact = best_primal_shape(parameters)
+    monkeypatch.setattr("lwe.costs.primal._MOST_STEPS", 8)  # three rounds of ever smaller steps
+    assert best_primal_shape(parameters).block_size == exact.block_size
+    monkeypatch.setattr("lwe.costs.primal._MOST_STEPS", 10**6)  # all of them
+    assert best_primal_shape(parameters) == exact
+
+
+def test_gaussians_too_wide_to_list_have_the_moments_of_the_wrapped_density():
+    """A rounded Gaussian mod q is, in units of q, that of any other q of the same width up to rounding."""
+    for share in (1 / 45, 1 / 39, 0.0326, 0.1, 0.25, 0.5, 1.3):
+        wide = LWRParameters(8, 2**31, 2**31, matrix="uniform", noise=GaussianLaw(share * 2**31))
+        listed = wide.updated(modulus=2**15 + 1, levels=2**15 + 1, noise=GaussianLaw(share * (2**15 + 1)))
+        assert not wide.noise.is_uniform(2**31)
+        assert deviations(wide).error / 2**31 == pytest.approx(
+            deviations(listed).error / (2**15 + 1), rel=1e-6
+        )
+        assert deviations(wide).error_mean == pytest.approx(0, abs=1)
+        assert error_character(wide) == pytest.approx(error_character(listed), rel=1e-6)
+        bits = [
+            31 - _entropy(wide.noise, 1, 2**31),
+            math.log2(2**15 + 1) - _entropy(listed.noise, 1, 2**15 + 1),
+        ]
+        assert bits[0] == pytest.approx(bits[1], rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "noise", [GaussianLaw(7e7), GaussianLaw(5e8), GaussianLaw(1e6), BinomialLaw(2**32)], ids=str
+)
+def test_wide_errors_mod_2_to_the_31_are_estimated_and_judged(noise):
+    # binomial laws list 2.6 million values for each estimate: one of them is enough
+    for q in (2**31 - 1,) if isinstance(noise, BinomialLaw) else (2**31, 2**31 - 1):
+        for p in (2**20,) if isinstance(noise, BinomialLaw) else (q, 2**20, 2):
+            parameters = LWRParameters(8, q, p, matrix="uniform", noise=noise)
+            costs = estimate(parameters)
+            assert {"exhaustive", "BKW"} <= {cost.attack for cost in costs}
+            assert not judge_secret([1] * 8, parameters).coins
+    secret = LWRParameters(8, 2**31, 2**20, matrix="uniform", secret=noise)
+    assert estimate(secret)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("samples", [0, -5, 2.5, True, "many"])
+def test_numbers_of_samples_that_are_none_are_explained(samples):
+    parameters = LWRParameters(8, 64, 8, matrix="uniform")
+    for function in (
+        estimate,
+        linearisation_cost,
+        arora_ge_cost,
+        bkw_cost,
+        primal_cost,
+        dual_cost,
+        best_primal_shape,
+    ):
+        with pytest.raises(ValueError, match="samples"):
+            function(parameters, samples)
+
+
+def test_entropy_of_a_law_too_wide_to_list_is_that_of_its_density():
+    for sigma, q in ((30.0, 4096), (2e6, 2**31)):
+        parameters = LWRParameters(10, q, 4, matrix="uniform", secret=GaussianLaw(sigma))
+        assert fewest_samples(parameters) == math.ceil(5 * math.log2(sigma * math.sqrt(2 * math.pi * math.e)))
+        assert deviations(parameters).secret == pytest.approx(sigma, rel=1e-4)
+    weights = GaussianLaw(30.0).support(4096)[1]
+    entropy = -np.sum(weights * np.log2(weights))
+    assert entropy == pytest.approx(math.log2(math.sqrt(2 * math.pi * math.e * (900 + 1 / 12))), abs=1e-8)
+
+
+def test_a_matrix_of_bits_is_easier_than_a_uniform_one():
+    assert (
+        primal_cost(LWRParameters(60, 128, 4)).exponent
+        < primal_cost(LWRParameters(60, 128, 4, matrix="uniform")).exponent
+    )
+
+
+@pytest.mark.bad_input
+def test_infinite_exponents_are_refused():
+    with pytest.raises(ValueError, match="finite"):
+        Cost("x", math.inf, CASES[0], "one", "a model")
+
+
+def test_no_lattice_attack_costs_less_than_a_pass_over_its_basis():
+    easy = LWRParameters(8, 128, 32, matrix="uniform")
+    for cost in (primal_cost(easy), dual_cost(easy)):
+        assert cost.exponent >= 3 * math.log2(cost.details["dimension"])
+    assert reduction_floor(1290) < 31.1
+
+
+@pytest.mark.bad_input
+def test_a_name_in_place_of_parameters_is_a_sentence():
+    with pytest.raises(ValueError, match=r"an LWRParameters is needed, such as lwe.PRESETS\['kyber512'\]"):
+        estimate("kyber512")
