@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from arena.execution import CellId, Job, WorkersLostError, run_jobs, workers
+from arena.made_targets import preset_targets
 from arena.memory import Memory
 from arena.results import Cell, Results
 from arena.store import RunStore, StoreError
 from arena.students import Effort, Student, as_students, choose_effort, set_up_for
-from arena.targets import Target, load_targets, preset_targets, require_path
+from arena.targets import Target, load_targets, require_path
 from attention import Learner
 from attention._arrays import count, non_negative
 from attention.errors import FileFormatError
 
 __all__ = ["compare", "versions"]
 
-_VERSIONED = ("attention-bounds", "numpy", "scipy", "torch", "joblib")
+_VERSIONED = ("attention-bounds", "numpy", "scipy", "torch", "joblib", "fpylll")
 _LONGEST_TIMEOUT = 1e8  # seconds; clocks take no more than a few times that
 _PATIENCE = 0.2  # seconds between looks at what another process is doing
 

@@ -1,27 +1,21 @@
 """The figures of query-count curves, as SVG for the screen and PDF for a paper."""
 
-import io
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from arena._canvas import canvas, svg_text
+from arena._canvas import canvas
 from arena._phrases import plural
-from arena.drawing import Drawing
 from arena.learner_side import LearnerSide
-from arena.palette import CARD, FAINT, INK, learner_look
-from arena.phase_axes import axes_in, decade_limits, decade_ticks
+from arena.palette import CARD, FAINT, INK
+from arena.paper_figure import MOST_DRAWN, PaperFigure, legend_above, line_look, paper_figure, scales
+from arena.phase_axes import axes_in
 from arena.queried_phases import QueriedPhases
-from attention.files import FilePath, write_whole
 from sq import CURVE_LEARNERS, CurvePoint
 
 __all__ = [
     "BOUNDED_ORACLES",
     "LEARNER_TITLES",
     "ORACLE_TITLES",
-    "PaperFigure",
     "draw_curves",
     "draw_learner_side",
 ]
@@ -47,43 +41,9 @@ BOUNDED_ORACLES = ("reference", "exact")
 
 _CHECKED = 32  # up to this d the tolerances of the plan were checked
 _NOTE = 9.5  # points a line of words takes
-_MOST = 1e300  # what a logarithmic axis takes
 _BOUND = {"color": FAINT, "alpha": 0.45, "linewidth": 5.0, "solid_capstyle": "round", "zorder": 1}
 _SIZE = {"color": INK, "linestyle": (0, (0.5, 0.7)), "linewidth": 4.5, "alpha": 0.4, "zorder": 1}
 _UPPER = {"color": INK, "linestyle": (0, (6, 2)), "linewidth": 0.9, "zorder": 2}
-
-
-@dataclass(frozen=True)
-class PaperFigure(Drawing):
-    """A figure as SVG text and as the bytes of a PDF, both the same for the same numbers.
-
-    Attributes
-    ----------
-    pdf : bytes
-        The PDF, its fonts embedded, without a date.
-    """
-
-    pdf: bytes = b""
-
-    def __repr__(self) -> str:
-        return f"<PaperFigure: {self.words}>"
-
-    def save(self, path: FilePath) -> Path:
-        """Write the figure as an .svg or a .pdf file and return where it is.
-
-        Raises
-        ------
-        ValueError
-            If the path ends in something else.
-        OSError
-            If the file cannot be written; then what was there stays.
-        """
-        path = Path(path)
-        if path.suffix.lower() != ".pdf":
-            return super().save(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, self.pdf)
-        return path
 
 
 def draw_curves(points: Sequence[CurvePoint]) -> PaperFigure:
@@ -146,7 +106,7 @@ def draw_curves(points: Sequence[CurvePoint]) -> PaperFigure:
                     axes.set_xlabel("d", labelpad=1)
                 if not across:
                     axes.set_ylabel("queries", labelpad=1)
-        _legend(figure)
+        legend_above(figure)
         ran = any(point.queries for point in points)
         note = f"Learners: measured against {ORACLE_TITLES[oracle]}. " if ran else "No learner was run. "
         note += "One scalar query counts one."
@@ -157,7 +117,7 @@ def draw_curves(points: Sequence[CurvePoint]) -> PaperFigure:
             f"Queries against d, {plural(len(rows), 'number')} of bits by {plural(len(columns), 'tolerance')}: "
             f"{', '.join(LEARNER_TITLES[name] for name in learners)}, with the lower bound and the number of targets"
         )
-        return PaperFigure(svg_text(figure), words, _pdf(figure))
+        return paper_figure(figure, words)
 
 
 def draw_learner_side(points: Sequence[LearnerSide], measured: Sequence[QueriedPhases] = ()) -> PaperFigure:
@@ -194,7 +154,7 @@ def draw_learner_side(points: Sequence[LearnerSide], measured: Sequence[QueriedP
                 axes.plot(
                     xs,
                     ys,
-                    **_line(look),
+                    **line_look(look),
                     clip_on=False,
                     label=f"parities of {bits} bits, {plural(m, 'head')}",
                 )
@@ -219,17 +179,17 @@ def draw_learner_side(points: Sequence[LearnerSide], measured: Sequence[QueriedP
             )
             if title == "tolerance":
                 values += _marks(axes, measured)
-            _scales(axes, list(plan), [float(value) for value in values + ys + beyond])
+            scales(axes, list(plan), [float(value) for value in values + ys + beyond])
             axes.set_title(title, loc="left", fontsize=9.5, pad=4)
             axes.set_xlabel("d", labelpad=1)
-        _legend(figure, columns=2)
+        legend_above(figure, columns=2)
         note = (
             "Left: scalar queries Q of the six phases, and sizes N of the families. Right: the tolerance they plan\n"
             "with, a rule of thumb checked up to d = 32 (dashed beyond), and for each family the one from which\n"
             "on Q queries cannot tell its targets apart; for 2 heads 1/2, which says nothing."
         )
         figure.text(0.015, 0.015, note, color=FAINT, fontsize=8, ha="left", va="bottom", linespacing=1.3)
-        return PaperFigure(svg_text(figure), "What six phases need on nice targets as d grows", _pdf(figure))
+        return paper_figure(figure, "What six phases need on nice targets as d grows")
 
 
 def _marks(axes: Any, measured: Sequence[QueriedPhases]) -> list[float]:
@@ -258,17 +218,17 @@ def _panel(
     if "group" in learners and points[0].cell.oracle in BOUNDED_ORACLES:
         lines.append(("group learner's bound", lambda cell: cell.group_bound, _UPPER))
     for label, of_cell, style in lines:
-        pairs = [(dim, of_cell(cell)) for dim, cell in by_dim.items() if 0 < of_cell(cell) < _MOST]
+        pairs = [(dim, of_cell(cell)) for dim, cell in by_dim.items() if 0 < of_cell(cell) < MOST_DRAWN]
         lone = {"marker": "_", "markersize": 14} if len(pairs) == 1 else {}
         axes.plot([x for x, _ in pairs], [y for _, y in pairs], label=label, **style, **lone)
     for learner in learners:
         pairs = [(one.cell.dim, one.queries) for one in points if one.cell.learner == learner and one.queries]
-        look = _line(CURVE_LEARNERS.index(learner))
+        look = line_look(CURVE_LEARNERS.index(learner))
         axes.plot([x for x, _ in pairs], [y for _, y in pairs], label=LEARNER_TITLES[learner], **look)
     for line, text in enumerate(_missing(points, learners)):
         where = {"xycoords": "axes fraction", "xytext": (0, -1 - _NOTE * line), "textcoords": "offset points"}
         axes.annotate(text, (0.99, 1.0), **where, ha="right", va="top", fontsize=7.5, color=INK)
-    low, high = _scales(axes, list(by_dim), values)
+    low, high = scales(axes, list(by_dim), values)
     axes.set_ylim(low, low * (high / low) ** (1 / (1 - spared)))
 
 
@@ -287,73 +247,4 @@ def _missing(points: Sequence[CurvePoint], learners: Sequence[str]) -> list[str]
 
 def _drawn_values(point: CurvePoint) -> list[float]:
     every = (point.cell.lower_bound, point.cell.targets, point.cell.group_bound, point.queries or 0)
-    return [float(value) for value in every if 0 < value < _MOST]
-
-
-def _line(place: int) -> dict[str, Any]:
-    look = learner_look(place)
-    return {
-        **look,
-        "linewidth": 1.3,
-        "markersize": 5.0,
-        "markeredgecolor": CARD,
-        "markeredgewidth": 0.7,
-        "zorder": 4,
-    }
-
-
-def _scales(axes: Any, dims: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
-    """Logarithmic axes around values; the limits of the upright one."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    axes.set(xscale="log", yscale="log")
-    low, high = decade_limits([value for value in values if 0 < value < _MOST] or [1.0])
-    axes.set_ylim(low, high)
-    decade_ticks(axes.yaxis, low, high)
-    least, most = min(dims), max(dims)
-    room = 1.5 if least == most else (most / least) ** 0.06
-    axes.set_xlim(least / room, most * room)
-    axes.xaxis.set_major_locator(FixedLocator(_apart(sorted(set(dims)))))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.0f}"))
-    axes.xaxis.set_minor_locator(NullLocator())
-    return low, high
-
-
-def _apart(dims: Sequence[int]) -> list[int]:
-    """Those that have room for their numbers, the first among them."""
-    span = math.log(dims[-1] / dims[0]) or 1.0
-    kept = [dims[0]]
-    for dim in dims[1:]:
-        if math.log(dim / kept[-1]) > 0.11 * span:
-            kept.append(dim)
-    return kept
-
-
-def _legend(figure: Any, *, columns: int = 3) -> None:
-    named: dict[str, Any] = {}
-    for axes in figure.axes:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            named.setdefault(label, handle)
-    figure.legend(
-        list(named.values()),
-        list(named),
-        loc="upper left",
-        bbox_to_anchor=(0.0, 1.0),
-        borderaxespad=0.3,
-        ncols=columns,
-        frameon=False,
-        fontsize=8.5,
-        handlelength=2.4,
-        columnspacing=1.2,
-        labelspacing=0.35,
-    )
-
-
-def _pdf(figure: Any) -> bytes:
-    from matplotlib import rc_context
-
-    out = io.BytesIO()
-    # 42: as TrueType, which publishers take, and not as Type 3
-    with rc_context({"pdf.fonttype": 42}):
-        figure.savefig(out, format="pdf", metadata={"CreationDate": None}, facecolor=CARD)
-    return out.getvalue()
+    return [float(value) for value in every if 0 < value < MOST_DRAWN]

@@ -1,17 +1,16 @@
 """Query-count curves in words: their tables, and what of them is proved and what measured."""
 
 import math
-import textwrap
 from collections.abc import Sequence
 
 from arena.curve_figures import BOUNDED_ORACLES, LEARNER_TITLES, ORACLE_TITLES
 from arena.learner_side import LearnerSide
+from arena.plain import aligned, folded
 from arena.queried_phases import QueriedPhases
 from sq import CURVE_LEARNERS, CurvePoint
 
 __all__ = ["curves_text", "learner_side_text", "said_of_curves", "said_of_learner_side"]
 
-_WIDTH = 100
 _COUNTED = "One scalar query counts one: a vector of d of them, such as a gradient, counts d."
 
 
@@ -48,7 +47,7 @@ def curves_text(points: Sequence[CurvePoint]) -> str:
                 *upper,
             )
         )
-    return "\n".join([_aligned(rows), "", *_folded(said_of_curves(points)), *_folded(_reasons(points))])
+    return "\n".join([aligned(rows), "", *folded(said_of_curves(points)), *folded(_reasons(points))])
 
 
 def said_of_curves(points: Sequence[CurvePoint]) -> list[str]:
@@ -98,7 +97,7 @@ def learner_side_text(points: Sequence[LearnerSide], measured: Sequence[QueriedP
         "What the six-phase learner needs on nice targets of 2 heads and 2 tokens, and the tolerance from which on as "
         "many queries cannot tell the parities of l bits apart (m heads; * = that hides them from it):"
     )
-    return "\n".join([*_folded([title]), "", _aligned(rows), "", *_folded(said_of_learner_side(measured))])
+    return "\n".join([*folded([title]), "", aligned(rows), "", *folded(said_of_learner_side(measured))])
 
 
 def said_of_learner_side(measured: Sequence[QueriedPhases] = ()) -> list[str]:
@@ -155,13 +154,3 @@ def _reasons(points: Sequence[CurvePoint]) -> list[str]:
         more = "; in the first's words" if len(those) > 1 else ""
         said.append(f"{LEARNER_TITLES[learner]}, {status} at {at}, d = {dims}{more}: {those[0].explanation}")
     return said
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _folded(sentences: Sequence[str]) -> list[str]:
-    return [line for one in sentences for line in textwrap.wrap(one, _WIDTH, subsequent_indent="  ")]

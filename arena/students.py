@@ -4,12 +4,14 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
 from arena.results import LearnerRecord
 from arena.targets import Target
 from attention import Learner
+from lwe import Attack, AttackLearner, LatticeAttack, LinearisationAttack, describe_instance
 from sq import ParityElimination
 from upper import Adam, KnownPart, LinearBaseline, Newton
 from upper.six_phase import SixPhase
@@ -27,6 +29,7 @@ __all__ = [
 ]
 
 _MOST_HEADS_ON_HARD_TARGETS = 8
+_LATTICE = partial(LatticeAttack, largest_block=40, rounds=3)  # some twenty seconds at most at n = 24
 
 
 class DoesNotApplyError(ValueError):
@@ -285,6 +288,12 @@ def _elimination(target: Target, effort: Effort) -> Learner:
     return ParityElimination.for_instance(target.instance)
 
 
+def _attack(make: Callable[[], Attack], target: Target, effort: Effort) -> Learner:
+    if target.instance is None or target.instance.family != "lwr":
+        raise DoesNotApplyError("This is an attack on learning with rounding only.")
+    return AttackLearner(make(), describe_instance(target.instance).parameters)
+
+
 STUDENTS: Mapping[str, Student] = {
     student.name: student
     for student in (
@@ -341,6 +350,21 @@ STUDENTS: Mapping[str, Student] = {
             "examples, "
             "with probability above .998. It is no statistical-query algorithm and knows the family.",
             _elimination,
+        ),
+        Student(
+            "linearisation",
+            "Linearisation",
+            "Proved for q and p powers of two: the lowest bit of a rounded label is a polynomial of degree q/p over "
+            "GF(2), and falls to elimination once there are as many examples as monomials. It knows the family.",
+            partial(_attack, LinearisationAttack),
+        ),
+        Student(
+            "lattice",
+            "Lattice",
+            "No theorem. Measured: LLL and BKZ find secrets of moderate size where rounding is fine. It knows the "
+            "family; that it fails is no claim of security.",
+            partial(_attack, _LATTICE),
+            extra="fpylll",
         ),
     )
 }

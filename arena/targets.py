@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from arena._origin import FROM_ARRAYS, how_made, made_by, made_of_family, made_of_import
+from arena._origin import FROM_ARRAYS, how_made, made_of_import
 from arena._phrases import plural
+from arena._titles import hard_kind, hard_title
 from arena.results import TargetRecord
 from attention import (
     AttentionLayer,
@@ -21,7 +22,6 @@ from attention import (
     Inputs,
     SphereInputs,
     inputs_to_json,
-    make_nice_layer,
     read_checkpoint_layer,
 )
 from attention._arrays import to_numpy
@@ -30,22 +30,17 @@ from attention.conversion import Biases
 from attention.files import StoredLayer, load_layer, save_layer
 from attention.inputs import Rng
 from lower import HardInstance, load_instance, save_instance
-from lwe import make_lwr_instance
-from sq import Construction, TargetFamily, make_parity_instance
+from lwe import noisy_examples
 
 __all__ = [
     "INPUTS",
     "Target",
     "checkpoint_target",
-    "family_target",
+    "inputs_named",
     "instance_target",
     "layer_target",
     "load_target",
     "load_targets",
-    "lwr_target",
-    "nice_target",
-    "parity_target",
-    "preset_targets",
     "save_target",
 ]
 
@@ -53,30 +48,6 @@ INPUTS: Mapping[str, Any] = {"boolean": BooleanInputs, "gaussian": GaussianInput
 """The token distributions that a name alone describes."""
 
 _INPUT_TITLES = {"gaussian": "Gaussian", "constant-coordinate": "a constant coordinate"}
-_KINDS = {
-    "sq-parity": "parity",
-    "sq-pair": "pair",
-    "sq-bump": "bump",
-    "sq-two-slope": "two-slope",
-    "sq-designed-steps": "designed-steps",
-    "sq-centre-threshold": "centre-threshold",
-    "sq-token-parity": "token-parity",
-    "sq-hidden-gate-parity": "hidden-gate",
-    "sq-hidden-gate-two-slope": "hidden-gate",
-    "lwr": "lwr",
-}
-_HARD_TITLES = {
-    "sq-parity": "Parity of {bits}, {heads}",
-    "sq-pair": "Pair of coordinates, {heads}",
-    "sq-bump": "Bump at {at} of {bits}, {heads}",
-    "sq-two-slope": "Two slopes, {bits}, {heads}",
-    "sq-designed-steps": "Designed steps, {bits}, {heads}",
-    "sq-centre-threshold": "Centre thresholds, {bits}, {heads}",
-    "sq-token-parity": "Parity of each token, {bits}, {heads}, {tokens}",
-    "sq-hidden-gate-parity": "Hidden gate, parity of {bits}, {heads}",
-    "sq-hidden-gate-two-slope": "Hidden gate, two slopes, {bits}, {heads}",
-    "lwr": "Rounding, n = {secret_dim}, q = {modulus}, p = {levels}",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,106 +84,15 @@ class Target:
         return self.record.name
 
     def oracle(self, *, rng: Rng = None) -> ExampleOracle:
-        """A fresh example oracle on the target."""
+        """A fresh example oracle on the target; of learning with errors, its labels are noisy."""
+        if self.instance is not None and self.instance.family == "lwr":
+            return noisy_examples(self.instance, rng=rng)
         return ExampleOracle(self.layer, self.inputs, rng=rng)
 
     def ground_truth(self, n: int = 2000, *, rng: Rng = None) -> GroundTruth:
         """What fits are measured against: `n` fresh inputs and the known part."""
         known = None if self.instance is None or self.instance.known.is_zero else self.instance.known
         return GroundTruth.draw(self.layer, self.inputs, n, known=known, rng=rng)
-
-
-def nice_target(
-    *,
-    heads: int,
-    tokens: int,
-    dim: int,
-    sigma: float = 2.0,
-    inputs: str = "boolean",
-    seed: int = 0,
-    name: str = "",
-) -> Target:
-    """A nice random layer, as drawn by `attention.make_nice_layer`.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range or `inputs` names no distribution.
-    """
-    tokens_in = _inputs_named(inputs, tokens, dim)
-    layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed)
-    parameters = {"heads": heads, "tokens": tokens, "dim": dim, "sigma": sigma, "inputs": inputs}
-    return layer_target(
-        layer,
-        tokens=tokens,
-        inputs=tokens_in,
-        name=name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
-        made=made_by("nice", parameters, seed),
-    )
-
-
-def parity_target(
-    *,
-    dim: int,
-    heads: int | None = None,
-    bits: int | None = None,
-    construction: Construction = "D",
-    beta: float | None = None,
-    seed: int = 0,
-    name: str = "",
-) -> Target:
-    """A hidden parity realised by heads, as made by `sq.make_parity_instance`."""
-    instance = make_parity_instance(
-        dim=dim, heads=heads, bits=bits, construction=construction, beta=beta, rng=seed
-    )
-    made = made_by("sq-parity", dict(instance.parameters), seed)
-    return instance_target(name or f"sq-parity-{instance.layer.heads}-{dim}", instance, made)
-
-
-def family_target(
-    family: TargetFamily, number: int | None = None, *, seed: int = 0, name: str = ""
-) -> Target:
-    """A target of a hard family, as made by its `instance`.
-
-    Parameters
-    ----------
-    family : sq.TargetFamily
-        The family, such as `sq.BumpFamily(dim=32, bits=8)`.
-    number : int, optional
-        Which of its secrets; drawn with the seed when left out.
-    seed : int
-        The seed of that draw.
-    name : str
-        The unique name; made of family, heads and dimension if empty.
-
-    Raises
-    ------
-    ValueError
-        If the family has no such number.
-
-    Examples
-    --------
-    >>> from sq import BumpFamily
-    >>> target = family_target(BumpFamily(dim=20, bits=8), seed=1)
-    >>> target.name, target.record.title
-    ('sq-bump-2-20', 'Bump at 4 of 8 bits, 2 heads')
-    """
-    instance = family.instance(number, rng=seed)
-    made = made_of_family(instance.family, family, number, seed)
-    return instance_target(
-        name or f"{instance.family}-{instance.layer.heads}-{instance.layer.dim}", instance, made
-    )
-
-
-def lwr_target(
-    *, secret_dim: int, modulus: int, levels: int, gadget: bool = False, seed: int = 0, name: str = ""
-) -> Target:
-    """Learning with rounding realised by heads, as made by `lwe.make_lwr_instance`."""
-    instance = make_lwr_instance(
-        secret_dim=secret_dim, modulus=modulus, levels=levels, gadget=gadget, rng=seed
-    )
-    made = made_by("lwr", dict(instance.parameters), seed)
-    return instance_target(name or f"lwr-{secret_dim}-{modulus}-{levels}", instance, made)
 
 
 def layer_target(
@@ -243,7 +123,7 @@ def layer_target(
     ValueError
         If `inputs` names no distribution, or has other numbers of tokens or coordinates.
     """
-    distribution = _inputs_named(inputs, tokens, layer.dim) if isinstance(inputs, str) else inputs
+    distribution = inputs_named(inputs, tokens, layer.dim) if isinstance(inputs, str) else inputs
     if (distribution.k, distribution.d) != (tokens, layer.dim):
         raise ValueError(
             f"The inputs have {distribution.k} tokens of {distribution.d} coordinates: {tokens} tokens of "
@@ -321,7 +201,7 @@ def checkpoint_target(
     return layer_target(
         imported.layer,
         tokens=tokens,
-        inputs=_inputs_named(inputs, tokens, imported.layer.dim, constant=constant),
+        inputs=inputs_named(inputs, tokens, imported.layer.dim, constant=constant),
         name=name or f"{_model_name(imported.source)}-layer-{imported.number}",
         made=made_of_import(imported),
     )
@@ -333,8 +213,8 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
     seed = made.get("seed")
     record = TargetRecord(
         name=name,
-        title=_hard_title(instance),
-        kind=_KINDS.get(instance.family, "file"),
+        title=hard_title(instance),
+        kind=hard_kind(instance),
         heads=layer.heads,
         tokens=inputs.k,
         dim=inputs.d,
@@ -346,17 +226,6 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
         hard=True,
     )
     return Target(record=record, layer=layer, inputs=inputs, instance=instance, made=dict(made))
-
-
-def preset_targets(seed: int = 0) -> list[Target]:
-    """The targets of a comparison without files: three nice ones, hidden parity, learning with rounding."""
-    return [
-        nice_target(heads=2, tokens=2, dim=32, seed=seed),
-        nice_target(heads=4, tokens=4, dim=32, seed=seed),
-        nice_target(heads=2, tokens=2, dim=32, inputs="gaussian", seed=seed),
-        parity_target(heads=2, dim=48, bits=3, seed=seed),
-        lwr_target(secret_dim=24, modulus=64, levels=2, seed=seed),
-    ]
 
 
 def save_target(path: str | Path, target: Target) -> None:
@@ -450,7 +319,7 @@ def _distribution(
     if inputs is None:
         base = own.inputs if isinstance(own, ConstantCoordinateInputs) else own
         inputs = next((name for name, kind in INPUTS.items() if type(base) is kind), "boolean")
-    return _inputs_named(inputs, k, stored.layer.dim, constant=constant)
+    return inputs_named(inputs, k, stored.layer.dim, constant=constant)
 
 
 def _model_file(path: Path, file: str) -> str:
@@ -463,19 +332,16 @@ def _model_name(source: str) -> str:
     return source.split("/")[0].split(".")[0]
 
 
-def _inputs_named(name: str, k: int | None, d: int, *, constant: bool = False) -> Inputs:
+def inputs_named(name: str, k: int | None, d: int, *, constant: bool = False) -> Inputs:
+    """The distribution of that name; with a last coordinate that is 1 where `constant`.
+
+    Raises
+    ------
+    ValueError
+        If the name is not in `INPUTS`, or a number is out of range.
+    """
     if name not in INPUTS:
         raise ValueError(f"The inputs are named {name!r}: {', '.join(INPUTS)} are known.")
     if not constant:
         return INPUTS[name](k=k, d=d)
     return ConstantCoordinateInputs(INPUTS[name](k=k, d=d - 1))
-
-
-def _hard_title(instance: HardInstance) -> str:
-    heads, parameters = plural(instance.layer.heads, "head"), instance.parameters
-    words = {name: parameters.get(name, "?") for name in ("at", "secret_dim", "modulus", "levels")}
-    words |= {"heads": heads, "tokens": plural(instance.inputs.k, "token")}
-    words["bits"] = plural(parameters.get("bits", 0), "bit")
-    if instance.family not in _HARD_TITLES:
-        return f"{instance.family}, {heads}"
-    return _HARD_TITLES[instance.family].format(**words)

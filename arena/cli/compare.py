@@ -13,12 +13,13 @@ from arena.cli.console import JsonOption, WorkFailedError, progress_bar, require
 from arena.cli.generate import InputsName
 from arena.clusters import cluster
 from arena.compare import compare
+from arena.made_targets import preset_targets
 from arena.page import render_page
 from arena.results import Cell, Results
 from arena.store import RunStore
 from arena.students import choose_effort, choose_students
 from arena.table import print_table
-from arena.targets import load_targets, preset_targets
+from arena.targets import load_targets
 from attention._arrays import count
 from attention.files import write_whole
 

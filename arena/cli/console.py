@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -16,12 +16,15 @@ __all__ = [
     "JsonOption",
     "SeedOption",
     "WorkFailedError",
+    "listed",
     "print_json",
     "progress_bar",
     "require_writable",
     "say",
     "target_json",
 ]
+
+Item = TypeVar("Item")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
@@ -112,3 +115,22 @@ def progress_bar(label: str, total: int | None, *, quiet: bool = False) -> Itera
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(label, total=total, words="")
         yield lambda words: progress.update(task, advance=1, words=words)
+
+
+def listed(option: str, text: str, kind: Callable[[str], Item], what: str, example: str) -> list[Item]:
+    """What a comma-separated option holds.
+
+    Raises
+    ------
+    ValueError
+        If a part is not of that kind.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        if not all(parts):
+            raise ValueError
+        return [kind(part) for part in parts]
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{option} is {text!r}: {what} with commas between them are needed, as in {example}."
+        ) from None

@@ -1,9 +1,9 @@
 """``attention-bounds curves``: queries that learners ask, beside what is proved."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
@@ -12,11 +12,13 @@ from arena.cli.console import (
     JsonOption,
     SeedOption,
     WorkFailedError,
+    listed,
     print_json,
     progress_bar,
     require_writable,
     say,
 )
+from arena.cli.lwr_curve import lwr_curve_command
 from arena.compare import versions
 from arena.curve_figures import draw_curves, draw_learner_side
 from arena.curve_store import CurveStore
@@ -30,8 +32,6 @@ from lower import exact_fraction
 from sq import CURVE_COLUMNS, CURVE_LEARNERS, CurvePoint, curve_cells
 
 __all__ = ["curves_app"]
-
-Item = TypeVar("Item")
 
 
 class _WithDefault(typer.core.TyperGroup):
@@ -119,10 +119,10 @@ def curves_command(
     Example: attention-bounds curves --dims 10,16,20 --bits 3 --tau 0.3,0.1 --out curves
     """
     cells = curve_cells(
-        _listed("--dims", dims, int, "whole numbers", "10,16,20"),
-        _listed("--bits", bits, int, "whole numbers", "2,3"),
-        _listed("--tau", tau, lambda text: float(exact_fraction("tau", text)), "numbers", "0.3,0.1"),
-        learners=_listed("--learners", learners, str, "names", "scan,group"),
+        listed("--dims", dims, int, "whole numbers", "10,16,20"),
+        listed("--bits", bits, int, "whole numbers", "2,3"),
+        listed("--tau", tau, lambda text: float(exact_fraction("tau", text)), "numbers", "0.3,0.1"),
+        learners=listed("--learners", learners, str, "names", "scan,group"),
         oracle=oracle,
         batch=batch,
         seed=seed,
@@ -184,18 +184,6 @@ def curves_command(
         )
 
 
-def _listed(option: str, text: str, kind: Callable[[str], Item], what: str, example: str) -> list[Item]:
-    parts = [part.strip() for part in text.split(",")]
-    try:
-        if not all(parts):
-            raise ValueError
-        return [kind(part) for part in parts]
-    except (ValueError, OverflowError):
-        raise ValueError(
-            f"{option} is {text!r}: {what} with commas between them are needed, as in {example}."
-        ) from None
-
-
 def _data(
     points: Sequence[CurvePoint], side: Sequence[LearnerSide], measured: Sequence[QueriedPhases] = ()
 ) -> dict[str, Any]:
@@ -238,3 +226,6 @@ def _write(
     for name, figure in figures.items():
         for ending in ("svg", "pdf"):
             figure.save(out / f"{name}.{ending}")
+
+
+curves_app.command("lwr")(lwr_curve_command)

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from arena.cli.console import JsonOption, SeedOption, print_json, progress_bar, require_writable, say
+from arena.made_targets import nice_target
 from arena.phases import LAYER_FILE, learn_phases
-from arena.targets import load_target, nice_target
+from arena.targets import load_target
 
 __all__ = ["explain_command"]
 

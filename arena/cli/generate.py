@@ -8,7 +8,8 @@ import typer
 from arena.cli.console import JsonOption, SeedOption, require_writable, say
 from arena.cli.generate_families import FAMILY_COMMANDS
 from arena.cli.written import OutOption, write_target
-from arena.targets import checkpoint_target, lwr_target, nice_target, parity_target
+from arena.made_targets import lwr_target, nice_target, parity_target
+from arena.targets import checkpoint_target
 from attention.conversion import Biases
 from sq import Construction
 
@@ -119,6 +120,22 @@ def lwr_command(
     gadget: Annotated[
         bool, typer.Option("--gadget", help="Standard power-of-two rounding; q a power of 2.")
     ] = False,
+    ternary: Annotated[
+        bool, typer.Option("--ternary", help="Covariates -1, 0 and 1 in place of bits.")
+    ] = False,
+    secret_law: Annotated[
+        str, typer.Option(help="Law of the secret: uniform, binary, ternary, binomial:2, sparse:8.")
+    ] = "uniform",
+    noise: Annotated[
+        str,
+        typer.Option(
+            help="Law of errors that labels get on top: zero, gaussian:3, binomial:2, flip:0.1 (which adds "
+            "1; with q = 2 that is parity with noise)."
+        ),
+    ] = "zero",
+    deviations: Annotated[
+        float | None, typer.Option(help="Leave out heads of sums beyond so many standard deviations.")
+    ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -126,11 +143,19 @@ def lwr_command(
 
     Example: attention-bounds generate lwr --secret-dim 24 --modulus 64 --levels 2 -o lwr.safetensors
     """
-    write_target(
-        lwr_target(secret_dim=secret_dim, modulus=modulus, levels=levels, gadget=gadget, seed=seed),
-        out,
-        as_json,
+    if gadget and ternary:
+        raise ValueError("--gadget and --ternary are two kinds of covariates: leave one out.")
+    target = lwr_target(
+        secret_dim=secret_dim,
+        modulus=modulus,
+        levels=levels,
+        matrix="gadget" if gadget else "ternary" if ternary else "binary",
+        secret=secret_law,
+        noise=noise,
+        deviations=deviations,
+        seed=seed,
     )
+    write_target(target, out, as_json)
 
 
 @generate_app.command("from-checkpoint")

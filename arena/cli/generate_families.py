@@ -7,7 +7,7 @@ import typer
 
 from arena.cli.console import JsonOption, SeedOption
 from arena.cli.written import OutOption, write_target
-from arena.targets import family_target
+from arena.made_targets import family_target
 from sq import (
     BumpFamily,
     CentreThresholdFamily,

@@ -12,6 +12,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from arena.cli.attack import attack_command
 from arena.cli.compare import compare_command
 from arena.cli.console import WorkFailedError
 from arena.cli.curves import curves_app
@@ -47,6 +48,7 @@ app.add_typer(generate_app, name="generate")
 app.command("families")(families_command)
 app.command("inspect")(inspect_command)
 app.command("learn")(learn_command)
+app.command("attack")(attack_command)
 app.command("explain")(explain_command)
 app.command("compare")(compare_command)
 app.command("runs")(runs_command)

@@ -8,15 +8,8 @@ import pytest
 
 from arena.cli.main import run
 from arena.inspection import inspect
-from arena.targets import (
-    family_target,
-    instance_target,
-    layer_target,
-    lwr_target,
-    nice_target,
-    parity_target,
-    save_target,
-)
+from arena.made_targets import family_target, lwr_target, nice_target, parity_target
+from arena.targets import instance_target, layer_target, save_target
 from attention import make_nice_layer
 from attention.files import save_layer
 from sq import HiddenGateFamily, ParityFamily, TokenParityFamily, TwoSlopeFamily

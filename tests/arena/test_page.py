@@ -196,7 +196,7 @@ def test_every_target_and_every_learner_has_a_section(text, sample_results):
         section = re.search(rf'<article id="target-{place}".*?</article>', text, re.DOTALL)[0]
         assert escape(target.how) in section
         assert "Its known part" in section
-        assert ("Why it is hard" if target.hard else "What was measured of it") in section
+        assert ("What is known of its hardness" if target.hard else "What was measured of it") in section
         assert section.count("<svg") == 2
         assert "Error against examples drawn" in section
         assert "Error against time" in section

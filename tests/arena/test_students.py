@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from arena import PRESETS, STUDENTS, Student, compare, nice_target, parity_target
+from arena import PRESETS, STUDENTS, Student, compare, lwr_target, nice_target, parity_target
 from arena.students import as_students, choose_effort, choose_students
 from upper import KnownPart, LinearBaseline, Newton
 
@@ -167,5 +167,17 @@ def test_every_student_can_be_sent_to_a_process_of_its_own():
     target = nice_target(heads=1, tokens=2, dim=4)
     for student in STUDENTS.values():
         sent = cloudpickle.loads(cloudpickle.dumps(student))
-        if student.name != "elimination":
+        if student.name not in ("elimination", "linearisation", "lattice"):
             assert type(sent.build(target, PRESETS["quick"])) is type(student.build(target, PRESETS["quick"]))
+
+
+@pytest.mark.parametrize("name", ["linearisation", "lattice"])
+def test_attacks_stand_beside_learners_on_rounding_and_on_nothing_else(name):
+    if STUDENTS[name].extra:
+        pytest.importorskip(STUDENTS[name].extra, reason=f"{STUDENTS[name].extra} is not installed")
+    gadget = lwr_target(secret_dim=6, modulus=16, levels=2, gadget=True)
+    found = compare([gadget, nice_target(heads=1, tokens=2, dim=4)], [name], isolated=False)
+    solved, refused = found.cells
+    assert solved.unknown_part_error <= 1e-9
+    assert refused.unknown_part_error is None
+    assert refused.status == "not applicable"

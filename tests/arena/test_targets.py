@@ -103,13 +103,14 @@ def test_the_same_seed_makes_the_same_file(kind, tmp_path):
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_preset_targets_are_three_nice_and_two_hard_ones():
+def test_preset_targets_are_three_nice_and_three_hard_ones():
     records = [target.record for target in preset_targets()]
     assert [(record.kind, record.hard, record.tokens, record.dim) for record in records] == [
         ("nice", False, 2, 32),
         ("nice", False, 4, 32),
         ("nice", False, 2, 32),
         ("parity", True, 2, 48),
+        ("lwr", True, 2, 25),
         ("lwr", True, 2, 25),
     ]
     assert records[2].inputs["name"] == "gaussian"
@@ -228,3 +229,16 @@ def test_what_a_family_is_built_on_is_kept():
     made = family_target(HiddenGateFamily(base=TwoSlopeFamily(dim=8, bits=6)), seed=3).made
     assert (made["generator"], made["seed"]) == ("sq-hidden-gate-two-slope", 3)
     assert made["parameters"] == {"base": "two-slope", "dim": 8, "bits": 6, "slopes": [0.1, 1.0]}
+
+
+def test_titles_of_rounding_tell_its_rows_and_laws():
+    titles = [
+        lwr_target(secret_dim=3, modulus=8, levels=2, gadget=True).record.title,
+        lwr_target(secret_dim=3, modulus=8, levels=2, matrix="ternary").record.title,
+        lwr_target(secret_dim=3, modulus=8, levels=8, secret="ternary", noise="binomial:1").record.title,
+    ]
+    assert titles == [
+        "Gadget rounding, n = 3, q = 8, p = 2",
+        "Ternary rounding, n = 3, q = 8, p = 2",
+        "Rounding, n = 3, q = 8, p = 8, ternary secret, binomial:1 errors",
+    ]

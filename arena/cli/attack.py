@@ -1,0 +1,207 @@
+"""``attention-bounds attack``: attacks on one instance of learning with rounding, or on samples of others."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from arena._fields import as_plain
+from arena.attacking import Attacked, attack_samples, samples_of
+from arena.attacks import ATTACKS, choose_attacks
+from arena.cli.console import (
+    JsonOption,
+    SeedOption,
+    WorkFailedError,
+    print_json,
+    progress_bar,
+    require_writable,
+    say,
+)
+from arena.targets import load_target
+from attention.files import write_whole
+from lwe import (
+    AttackOutcome,
+    AttackResult,
+    LWRParameters,
+    LWRSamples,
+    law_from_json,
+    read_samples,
+)
+
+__all__ = ["attack_command"]
+
+_FOR_SAMPLES = ("labels", "modulus", "levels", "matrix", "secret", "secret_law", "noise")
+
+
+def attack_command(
+    file: Annotated[
+        Path, typer.Argument(help="An instance of learning with rounding, or the matrix A as .npy.")
+    ],
+    attacks: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Comma-separated among {', '.join(ATTACKS)}; by default all before newton, which learn layers."
+        ),
+    ] = None,
+    budget: Annotated[float, typer.Option(help="Seconds for each attack.")] = 30.0,
+    samples: Annotated[int | None, typer.Option(help="How many samples they get.  [default: 20000]")] = None,
+    labels: Annotated[Path | None, typer.Option(help="With a matrix: the labels b as .npy.")] = None,
+    modulus: Annotated[int | None, typer.Option(help="With a matrix: q.")] = None,
+    levels: Annotated[
+        int | None,
+        typer.Option(
+            help="With a matrix: p, if labels are rounded down to that many values: floor(p x / q)."
+        ),
+    ] = None,
+    matrix: Annotated[
+        str | None, typer.Option(help="With a matrix: uniform (the default), binary or ternary entries.")
+    ] = None,
+    secret: Annotated[
+        Path | None, typer.Option(help="With a matrix: the true secret as .npy, for comparison.")
+    ] = None,
+    secret_law: Annotated[
+        str | None,
+        typer.Option(help="With a matrix: uniform (the default), binary, ternary, binomial:2, sparse:8, ..."),
+    ] = None,
+    noise: Annotated[
+        str | None,
+        typer.Option(help="With a matrix: zero (the default), gaussian:3, binomial:2, flip:0.1, ..."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="How many attacks run at once.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where to write the results as JSON, after every attack."),
+    ] = None,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Attack learning with rounding, or with errors: a table of what each attack finds within its seconds.
+
+    Broken: all fresh labels are predicted; with errors, as many as the secret itself predicts. Predicts: more of them
+    than by chance. Distinguished: the labels are told from random ones. Secret: the true one, another one that has such
+    labels too, or found where the true one is not known. Whether an attack comes through at the edge of its reach
+    depends on the secret and on --seed.
+
+    Example: attention-bounds attack lwr.safetensors --budget 10
+
+    Samples of others: attention-bounds attack A.npy --labels b.npy --modulus 3329 --noise gaussian:3
+    """
+    kinds = choose_attacks(attacks)
+    given = {
+        name: value
+        for name, value in zip(
+            _FOR_SAMPLES, (labels, modulus, levels, matrix, secret, secret_law, noise), strict=True
+        )
+        if value is not None
+    }
+    drawn, parameters, title, truth = _samples(file, samples, given, seed)
+    if given:
+        for hint in _hints(drawn, parameters):
+            say(hint, quiet=as_json)
+    if out is not None:
+        require_writable(out, source=file)
+    there: list[AttackResult] = []
+
+    def attacked() -> Attacked:
+        order = {kind.name: place for place, kind in enumerate(kinds)}
+        by_place = tuple(sorted(there, key=lambda one: order[one.attack]))
+        done = {one.attack for one in there}
+        rest = tuple(name for name in order if name not in done)
+        return Attacked(title, parameters, len(drawn), float(budget), by_place, truth, rest)
+
+    with progress_bar(title, len(kinds), quiet=as_json) as tick:
+
+        def keep(result: AttackResult) -> None:
+            there.append(result)
+            tick(result.attack)
+            if out is not None:
+                text = json.dumps(
+                    as_plain(attacked().to_json()), indent=1, ensure_ascii=False, allow_nan=False
+                )
+                write_whole(out, (text + "\n").encode())
+
+        interrupted = False
+        try:
+            attack_samples(
+                drawn,
+                parameters,
+                kinds,
+                title=title,
+                secret=truth,
+                seconds=budget,
+                jobs=jobs,
+                seed=seed,
+                on_result=keep,
+            )
+        except KeyboardInterrupt:
+            interrupted = True
+    if as_json:
+        print_json({"file": str(file), **attacked().to_json()})
+    elif there:
+        say(str(attacked()))
+    if out is not None and there:
+        say(f"\n{out}", quiet=as_json)
+    if interrupted:
+        raise WorkFailedError(f"Interrupted: {len(there)} of {len(kinds)} attacks were done.")
+    if there and all(one.outcome is AttackOutcome.FAILED for one in there):
+        raise WorkFailedError(f"All attacks failed; the first: {there[0].explanation}")
+
+
+def _samples(
+    file: Path, number: int | None, given: dict[str, Any], seed: int
+) -> tuple[LWRSamples, LWRParameters, str, tuple[int, ...] | None]:
+    """What the command line names: an instance's samples, or those of matrices."""
+    options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    if file.suffix != ".npy":
+        if given:
+            raise ValueError(
+                f"{options}: such options are for matrices, and {file} is no .npy file. An instance says them itself; "
+                "save a matrix with numpy.save."
+            )
+        target = load_target(file)
+        own, parameters, truth = samples_of(target, 20_000 if number is None else number, seed=seed)
+        return own, parameters, target.record.title, truth
+    for name in ("labels", "modulus"):
+        if name not in given:
+            raise ValueError(f"{file} is a matrix: --{name} is needed, too.")
+    parameters = LWRParameters(
+        secret_dim=_columns(file),
+        modulus=given["modulus"],
+        levels=given.get("levels", given["modulus"]),
+        matrix=given.get("matrix", "uniform"),
+        secret=law_from_json(given.get("secret_law", "uniform")),
+        noise=law_from_json(given.get("noise", "zero")),
+    )
+    samples, secret = read_samples(file, given["labels"], parameters, secret_path=given.get("secret"))
+    if number is not None:
+        if number > len(samples):
+            raise ValueError(f"--samples is {number}: {file} has {len(samples)} rows.")
+        samples = samples.take(number)
+    return (
+        samples,
+        parameters,
+        f"{file} and {given['labels']}",
+        None if secret is None else tuple(map(int, secret)),
+    )
+
+
+def _columns(file: Path) -> int:
+    """The columns of a matrix; 1 where it cannot be read, which reading it says in a sentence."""
+    try:
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return 1
+    if array.ndim != 2 or not array.shape[1]:
+        raise ValueError(f"{file} has shape {array.shape}: a matrix of one row a sample is needed.")
+    return int(array.shape[1])
+
+
+def _hints(samples: LWRSamples, parameters: LWRParameters) -> Iterator[str]:
+    """What may have been left out of the command."""
+    if parameters.levels == parameters.modulus and not parameters.noisy:
+        yield "Labels are taken as exact: where they have errors or are rounded, give --noise or --levels."
+    if parameters.matrix == "uniform" and parameters.modulus > 2 and np.all(samples.public >> 1 == 0):
+        yield "All entries of the matrix are 0 or 1: --matrix binary tells the attacks."

@@ -1,0 +1,151 @@
+"""Targets that are made by command: nice layers, hard instances of every family, the targets of a preset."""
+
+from arena._origin import made_by, made_of_family
+from arena.targets import Target, inputs_named, instance_target, layer_target
+from attention import make_nice_layer
+from lwe import IntegerLaw, LWRParameters, Matrix, law_from_json, lwr_instance
+from sq import Construction, TargetFamily, make_parity_instance
+
+__all__ = ["family_target", "lwr_target", "nice_target", "parity_target", "preset_targets"]
+
+
+def nice_target(
+    *,
+    heads: int,
+    tokens: int,
+    dim: int,
+    sigma: float = 2.0,
+    inputs: str = "boolean",
+    seed: int = 0,
+    name: str = "",
+) -> Target:
+    """A nice random layer, as drawn by `attention.make_nice_layer`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or `inputs` names no distribution.
+    """
+    tokens_in = inputs_named(inputs, tokens, dim)
+    layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed)
+    parameters = {"heads": heads, "tokens": tokens, "dim": dim, "sigma": sigma, "inputs": inputs}
+    return layer_target(
+        layer,
+        tokens=tokens,
+        inputs=tokens_in,
+        name=name or f"nice-{heads}-{tokens}-{dim}" + ("" if inputs == "boolean" else f"-{inputs}"),
+        made=made_by("nice", parameters, seed),
+    )
+
+
+def parity_target(
+    *,
+    dim: int,
+    heads: int | None = None,
+    bits: int | None = None,
+    construction: Construction = "D",
+    beta: float | None = None,
+    seed: int = 0,
+    name: str = "",
+) -> Target:
+    """A hidden parity realised by heads, as made by `sq.make_parity_instance`."""
+    instance = make_parity_instance(
+        dim=dim, heads=heads, bits=bits, construction=construction, beta=beta, rng=seed
+    )
+    made = made_by("sq-parity", dict(instance.parameters), seed)
+    return instance_target(name or f"sq-parity-{instance.layer.heads}-{dim}", instance, made)
+
+
+def family_target(
+    family: TargetFamily, number: int | None = None, *, seed: int = 0, name: str = ""
+) -> Target:
+    """A target of a hard family, as made by its `instance`.
+
+    Parameters
+    ----------
+    family : sq.TargetFamily
+        The family, such as `sq.BumpFamily(dim=32, bits=8)`.
+    number : int, optional
+        Which of its secrets; drawn with the seed when left out.
+    seed : int
+        The seed of that draw.
+    name : str
+        The unique name; made of family, heads and dimension if empty.
+
+    Raises
+    ------
+    ValueError
+        If the family has no such number.
+
+    Examples
+    --------
+    >>> from sq import BumpFamily
+    >>> target = family_target(BumpFamily(dim=20, bits=8), seed=1)
+    >>> target.name, target.record.title
+    ('sq-bump-2-20', 'Bump at 4 of 8 bits, 2 heads')
+    """
+    instance = family.instance(number, rng=seed)
+    made = made_of_family(instance.family, family, number, seed)
+    return instance_target(
+        name or f"{instance.family}-{instance.layer.heads}-{instance.layer.dim}", instance, made
+    )
+
+
+def lwr_target(
+    *,
+    secret_dim: int,
+    modulus: int,
+    levels: int,
+    gadget: bool = False,
+    matrix: Matrix = "binary",
+    secret: IntegerLaw | str = "uniform",
+    noise: IntegerLaw | str = "zero",
+    deviations: float | None = None,
+    seed: int = 0,
+    name: str = "",
+) -> Target:
+    """Learning with rounding realised by heads, as made by `lwe.lwr_instance`.
+
+    Parameters
+    ----------
+    secret_dim, modulus, levels, matrix, secret, noise
+        See `lwe.LWRParameters`; laws also in words, such as "ternary" or "gaussian:3".
+    gadget : bool
+        Short for `matrix` = "gadget".
+    deviations : float, optional
+        Leave out the heads of sums beyond so many standard deviations.
+    seed : int
+        Draws the secret.
+    name : str
+        What a table calls it.
+
+    Raises
+    ------
+    ValueError
+        If the parameters contradict one another, or no heads realise them.
+    """
+    secret, noise = (law_from_json(law) if isinstance(law, str) else law for law in (secret, noise))
+    parameters = LWRParameters(
+        secret_dim=secret_dim,
+        modulus=modulus,
+        levels=levels,
+        matrix="gadget" if gadget else matrix,
+        secret=secret,
+        noise=noise,
+    )
+    instance = lwr_instance(parameters, rng=seed, deviations=deviations)
+    made = made_by("lwr", dict(instance.parameters), seed)
+    rows = "" if parameters.matrix == "binary" else f"{parameters.matrix}-"
+    return instance_target(name or f"lwr-{rows}{secret_dim}-{modulus}-{levels}", instance, made)
+
+
+def preset_targets(seed: int = 0) -> list[Target]:
+    """The targets of a comparison without files: three nice ones, hidden parity, two of learning with rounding."""
+    return [
+        nice_target(heads=2, tokens=2, dim=32, seed=seed),
+        nice_target(heads=4, tokens=4, dim=32, seed=seed),
+        nice_target(heads=2, tokens=2, dim=32, inputs="gaussian", seed=seed),
+        parity_target(heads=2, dim=48, bits=3, seed=seed),
+        lwr_target(secret_dim=24, modulus=64, levels=2, seed=seed),
+        lwr_target(secret_dim=6, modulus=16, levels=2, gadget=True, seed=seed),
+    ]
