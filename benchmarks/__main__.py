@@ -5,7 +5,10 @@ import sys
 from pathlib import Path
 
 from benchmarks.kills import run_kills
+from benchmarks.lattice import lattice_complaint, run_lattice, run_reach
 from benchmarks.learners import run_learners
+from benchmarks.linearisation import run_linearisation
+from benchmarks.lwr_attacks import run_searches, searches_complaint
 from benchmarks.overhead import complaint, run_overhead
 from benchmarks.six_phase import run_agreement, run_paper_mode, run_practical_mode
 from benchmarks.walsh import run_walsh
@@ -47,6 +50,22 @@ def main() -> None:
     walsh = commands.add_parser("walsh", help="Gram matrices by full enumeration of 22 input bits")
     walsh.add_argument("--json", type=Path, help="where to write the figures")
     walsh.set_defaults(run=lambda given: run_walsh(given.json))
+    searches = commands.add_parser("searches", help="exhaustive search against meet in the middle")
+    searches.add_argument("--json", type=Path, help="where to write the figures")
+    searches.set_defaults(run=_run_searches)
+    linearisation = commands.add_parser(
+        "linearisation", help="linearisation over GF(2) beside plain elimination"
+    )
+    linearisation.add_argument("--json", type=Path, help="where to write the figures")
+    linearisation.set_defaults(run=lambda given: run_linearisation(given.json))
+    lattice = commands.add_parser(
+        "lattice", help="what the lattice attack adds to fpylll's own time, and how far it reaches"
+    )
+    lattice.add_argument("--turns", type=int, default=3, help="runs of each kind, in turn")
+    lattice.add_argument("--secrets", type=int, default=3, help="secrets of each size it has to reach")
+    lattice.add_argument("--json", type=Path, help="where to write the figures of the first kind")
+    lattice.add_argument("--reach-json", type=Path, help="where to write how far it reaches")
+    lattice.set_defaults(run=_run_lattice)
     given = parser.parse_args()
     given.run(given)
 
@@ -54,6 +73,17 @@ def main() -> None:
 def _run_overhead(given: argparse.Namespace) -> None:
     if said := complaint(run_overhead(given.turns, given.json)):
         sys.exit(said)  # on the error stream, with status 1
+
+
+def _run_lattice(given: argparse.Namespace) -> None:
+    reached = run_reach(given.secrets, given.reach_json)
+    if said := lattice_complaint(run_lattice(given.turns, given.json), reached):
+        sys.exit(said)
+
+
+def _run_searches(given: argparse.Namespace) -> None:
+    if said := searches_complaint(run_searches(given.json)):
+        sys.exit(said)
 
 
 if __name__ == "__main__":
