@@ -113,11 +113,10 @@ def _reach_words(series: Sequence[LWRPoint], largest: int) -> str:
     broken = [point.cell.secret_dim for point in series if point.broken]
     if broken and max(broken) == largest:
         return f"{largest}+"
-    ended = len(series) > 0 and (
-        series[-1].cell.secret_dim == largest or not any(point.broken for point in series[-2:])
-    )
-    ended = ended and (len(series) > 1 or series[-1].cell.secret_dim == largest)
-    return (f"{max(broken)}" if broken else "-") if ended else (f"{max(broken)}?" if broken else "?")
+    missed_twice = len(series) > 1 and not any(point.broken for point in series[-2:])
+    ended = missed_twice or (len(series) > 0 and series[-1].cell.secret_dim == largest)
+    size = f"{max(broken)}" if broken else "-" * ended
+    return size if ended else f"{size}?"
 
 
 def said_of_lwr_curve(points: Sequence[LWRPoint]) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from lwe.costs import PrimalShape, deviations
+from lwe.evidence import label_residues
 from lwe.parameters import LWRParameters
 from lwe.samples import LWRSamples, inner_products
 
@@ -97,8 +98,8 @@ def label_intervals(
     >>> label_intervals(np.array([0, 1]), LWRParameters(secret_dim=4, modulus=8, levels=2))
     (array([0, 4]), array([3, 7]))
     """
-    q, p = parameters.modulus, parameters.levels
-    return -(-labels * q // p), -(-(labels + 1) * q // p) - 1
+    first, after = label_residues(labels, parameters)
+    return first, after - 1
 
 
 @dataclass(frozen=True, eq=False)

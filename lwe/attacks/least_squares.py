@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import lstsq
 
 from lwe.attack import AttackOutcome, AttackResult
+from lwe.attacks.bases import label_intervals
 from lwe.attempt import Attempt, BaseAttack, share_right
 from lwe.parameters import centred, rounded
 from lwe.samples import inner_products
@@ -180,7 +181,7 @@ def _inside_windows(attempt: Attempt, linear: _LinearLabels, rows: np.ndarray) -
 
     q, p = attempt.parameters.modulus, attempt.parameters.levels
     rows, labels = rows[:_MOST_ROWS].astype(np.float64), attempt.training.labels[:_MOST_ROWS]
-    first, last = -(-labels * q // p), -(-(labels + 1) * q // p) - 1
+    first, last = label_intervals(labels, attempt.parameters)
     # the linear function counts labels from the cut on: turn by turn, that is where T is
     turn = np.rint(((rows @ linear.slopes) * (q / p) - (first + last) / 2) / q) * q
     number, columns = rows.shape
