@@ -48,6 +48,7 @@ from attention.structured import (
     make_low_rank_layer,
     make_repeated_singular_values_layer,
 )
+from attention.transformer_shaped import make_transformer_shaped_layer
 
 __all__ = [
     "AttentionLayer",
@@ -91,6 +92,7 @@ __all__ = [
     "make_low_rank_layer",
     "make_nice_layer",
     "make_repeated_singular_values_layer",
+    "make_transformer_shaped_layer",
     "parameter_errors",
     "read_arrays",
     "read_checkpoint_layer",

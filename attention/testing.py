@@ -14,7 +14,8 @@ from attention.learning import Fit, GroundTruth, Learner, Outcome, Step
 
 __all__ = ["check_learner"]
 
-_EXAMPLES = 1  # names the stream of the examples among those of one seed
+# name the streams of the examples and of the learner: a target drawn from the same seed has the seed itself
+_EXAMPLES, _LEARNER = 1, 2
 
 
 def check_learner(
@@ -74,7 +75,7 @@ def check_learner(
 def _check_fit(learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int) -> Fit:
     oracle = _oracle(target, inputs, seed)
     seen: list[Step] = []
-    fit = learner.fit(oracle, rng=seed, truth=truth, progress=seen.append)
+    fit = learner.fit(oracle, rng=[seed, _LEARNER], truth=truth, progress=seen.append)
     _require(isinstance(fit, Fit), "fit returns a Fit.")
     _require(isinstance(fit.outcome, Outcome), "The outcome is an Outcome.")
     _require(fit.examples_used == oracle.drawn, "examples_used is what was drawn from the oracle.")
@@ -105,7 +106,7 @@ def _check_reproducible(
     learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int, fit: Fit
 ) -> None:
     for again_truth in (truth, None):
-        again = learner.fit(_oracle(target, inputs, seed), rng=seed, truth=again_truth)
+        again = learner.fit(_oracle(target, inputs, seed), rng=[seed, _LEARNER], truth=again_truth)
         same = np.array_equal(np.asarray(again.predict(truth.x)), np.asarray(fit.predict(truth.x)))
         _require(same, "The same rng gives the same bits, measured or not.")
         _require(
@@ -130,7 +131,7 @@ def _check_honest(
         f"A fit that says {fit.outcome.name} agrees with fresh examples; its error there is {error:.1e}.",
     )
     noise_only = _oracle(target, inputs, seed, noise=lambda y, rng: 3.7 * rng.standard_normal(y.shape))
-    outcome = learner.fit(noise_only, rng=seed).outcome
+    outcome = learner.fit(noise_only, rng=[seed, _LEARNER]).outcome
     _require(
         not outcome.succeeded or outcome is Outcome.BEST_OF_CLASS,
         f"Labels that are pure noise cannot be learned; the outcome said {outcome.name}.",
@@ -146,7 +147,7 @@ def _check_budget_respected(learner: Learner, target: Any, inputs: Inputs, seed:
         ):
             if limited is None or budget == 0:
                 continue
-            fit = limited.fit(oracle, rng=seed)
+            fit = limited.fit(oracle, rng=[seed, _LEARNER])
             _require(
                 fit.examples_used <= budget and oracle.drawn <= budget,
                 "No more examples are drawn than the budget.",
@@ -156,12 +157,12 @@ def _check_budget_respected(learner: Learner, target: Any, inputs: Inputs, seed:
     too_few = _with(learner, examples=least - 1)
     if too_few is not None:
         _require_error(
-            lambda: too_few.fit(_oracle(target, inputs, seed), rng=seed),
+            lambda: too_few.fit(_oracle(target, inputs, seed), rng=[seed, _LEARNER]),
             "Too few examples are an error.",
         )
     if least > 1:
         _require_error(
-            lambda: learner.fit(_served(target, inputs, least - 1, seed), rng=seed),
+            lambda: learner.fit(_served(target, inputs, least - 1, seed), rng=[seed, _LEARNER]),
             "Too few examples are an error.",
         )
 
@@ -180,7 +181,7 @@ def _check_bad_examples(learner: Learner, target: Any, inputs: Inputs, seed: int
         (_oracle(target, inputs, seed, noise=too_wide), "Wrong shapes are an error."),
         (_NotANumberTokens(target, inputs, rng=[seed, _EXAMPLES]), "NaN tokens are an error."),
     ):
-        _require_error(lambda oracle=oracle: learner.fit(oracle, rng=seed), sentence)  # type: ignore[misc]
+        _require_error(lambda oracle=oracle: learner.fit(oracle, rng=[seed, _LEARNER]), sentence)  # type: ignore[misc]
 
 
 class _NotANumberTokens(ExampleOracle):
@@ -194,7 +195,7 @@ def _check_bad_parameters(learner: Learner, target: Any, inputs: Inputs, seed: i
     for name, value in product(sorted({"m", "work"} & names), (0, -1, 1.5)):
         _require_error(
             lambda name=name, value=value: _with(learner, **{name: value}).fit(  # type: ignore[misc]
-                _oracle(target, inputs, seed), rng=seed
+                _oracle(target, inputs, seed), rng=[seed, _LEARNER]
             ),
             f"{name} = {value} is an error.",
         )
