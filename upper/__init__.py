@@ -1,6 +1,10 @@
 """Learners (upper bounds): the six phases, the Newton learner, and the baselines they are measured against."""
 
 from upper.adam import Adam
+from upper.baselines import LBFGS, SGD, FrozenAttention, OneGradientStep, TunedAdam
+from upper.engine import Engine, choose_engine
+from upper.factored_gauss_newton import FactoredIterate, factored_gauss_newton
+from upper.factored_heads import FactoredHeads, random_factors
 from upper.floor import counting_floor
 from upper.gauss_newton import Iterate, gauss_newton
 from upper.jacobian import HeadJacobian
@@ -8,19 +12,34 @@ from upper.known_part import KnownPart
 from upper.linear import LinearBaseline, LinearPredictor
 from upper.newton import Newton
 from upper.six_phase import SixPhase
+from upper.spectral import CrossMoment, cross_moment, spectral_start
 from upper.stacked import read_tokens, stack_projections
 
 __all__ = [
+    "LBFGS",
+    "SGD",
     "Adam",
+    "CrossMoment",
+    "Engine",
+    "FactoredHeads",
+    "FactoredIterate",
+    "FrozenAttention",
     "HeadJacobian",
     "Iterate",
     "KnownPart",
     "LinearBaseline",
     "LinearPredictor",
     "Newton",
+    "OneGradientStep",
     "SixPhase",
+    "TunedAdam",
+    "choose_engine",
     "counting_floor",
+    "cross_moment",
+    "factored_gauss_newton",
     "gauss_newton",
+    "random_factors",
     "read_tokens",
+    "spectral_start",
     "stack_projections",
 ]

@@ -14,7 +14,7 @@ from attention.inputs import Rng
 from attention.learning import Progress
 from attention.metrics import relative_error
 
-__all__ = ["LinearBaseline", "LinearPredictor"]
+__all__ = ["LinearBaseline", "LinearPredictor", "linear_part"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +92,37 @@ class LinearBaseline:
         n = wanted if budget is None else min(wanted, budget)
         x, y = draw_examples(oracle, n)
         held_out = min(max(1, n // 10), n - least + 1)
-        predictor = _regress(x[held_out:], y[held_out:])
+        predictor = linear_part(x[held_out:], y[held_out:])
         recorder.step("Least squares", predict=predictor)
         return recorder.fit(_outcome(predictor, x[:held_out], y[:held_out]), predict=predictor)
 
 
-def _regress(x: np.ndarray, y: np.ndarray) -> LinearPredictor:
+def linear_part(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> LinearPredictor:
+    """The least-squares predictor of that form, the one of minimum norm where several are.
+
+    Parameters
+    ----------
+    x, y : array (n, k, d)
+        Tokens and labels.
+
+    Returns
+    -------
+    LinearPredictor
+        With the U and V of least squares.
+
+    Raises
+    ------
+    ValueError
+        If `y` has not as many entries as `x`, or an entry is not finite.
+
+    Notes
+    -----
+    By a singular value decomposition of the (n k, 2 d) features, O(n k d^2 + d^3).
+
+    References
+    ----------
+    Linear regression; the form of the predictor is derived here.
+    """
     n, k, d = x.shape
     mean = np.broadcast_to(x.mean(axis=1, keepdims=True), x.shape)
     features = np.concatenate([x, mean], axis=2).reshape(n * k, 2 * d)

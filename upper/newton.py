@@ -1,39 +1,34 @@
 """The Newton learner: exact recovery of nice layers from a few times the counting floor of examples."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import attrgetter
+from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
 
-from attention import (
-    AttentionLayer,
-    ExampleOracle,
-    Fit,
-    GroundTruth,
-    Outcome,
-    Recorder,
-    check_budget,
-    draw_examples,
-)
-from attention._arrays import count, non_negative
+from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget
+from attention._arrays import count, non_negative, to_numpy
 from attention.inputs import Rng
 from attention.learning import Progress
-from attention.metrics import relative_error
+from upper._squared_error import apart
+from upper.descents import Descents, SplitExamples, draw_split
+from upper.engine import Engine, EngineName, choose_engine
+from upper.factored_gauss_newton import factored_gauss_newton, multiplied_out
+from upper.factored_heads import FactoredHeads, random_factors
 from upper.floor import counting_floor
 from upper.gauss_newton import Iterate, gauss_newton
+from upper.head_count import HeadCount, count_heads
+from upper.verdict import LOW_RANK_PATIENCE, PATIENCE, fitted_share, judge, noise_level, unknowns
 
-__all__ = ["EXACT_RESIDUAL", "Newton", "at_noise_level", "judge", "last_iterate", "same_residual"]
+__all__ = ["Newton"]
 
-# A residual this small on held-out examples is rounding: nothing but the target itself explains them.
-EXACT_RESIDUAL = 1e-10
-# A start is given up when the residual did not fall below this share of itself over so many iterates: on nice
-# targets the worst such ratio seen is 1e-9. It would be wrong on a target so ill-conditioned that damped steps creep.
-_STALL_ITERATES, _STALL_RATIO = 10, 0.7
-# Two starts at the same residual, with held-out examples not much above it, mean that no start does better: the
-# labels are noisy, or the student too small. Local minima of one target differ in residual.
-_HELD_OUT_RATIO = 1.5
+# From so many multiplications a pass on, torch's bfloat16 is faster than NumPy, once it is imported.
+_WORTH_TORCH = 1 << 23
+# Singular values of the cross-moments to look at.
+_DIRECTIONS = 16
+# What starts need, in counting floors: all unknowns of the matrices at once, and factors of low rank.
+_FLOORS, _LOW_RANK_FLOORS = 4, 8
 
 
 @dataclass(frozen=True)
@@ -42,30 +37,60 @@ class Newton:
 
     Parameters
     ----------
-    m : int
-        Heads of the student.
+    m : int or "auto"
+        Heads of the student. "auto" finds how many: from a guess by the spectrum of the cross-moments it grows and
+        prunes students, as `upper.head_count.count_heads` says; each number of heads tried is a step of the trace.
     examples : int, optional
-        Budget in examples; by default four times the counting floor. A twentieth of them is held out to tell an
-        exact layer from an overfitted one; all starts share the same examples.
+        Budget in examples; by default four times the counting floor, with "auto" that of the most heads tried, drawn
+        as they are needed, and eight times that of a given rank. A twentieth of them is held out to tell an exact
+        layer from an overfitted one, and fitted too in the end if the labels are noisy; all starts share the same
+        examples.
     work : int
         Budget in passes over the examples, shared by all starts; a trial once begun is finished.
     starts : int
-        At most so many random starts; a start that stalls in a local minimum is followed by the next.
+        At most so many random starts; a start that stalls in a local minimum is followed by the next. With "auto" at
+        most two for each number of heads.
     tolerance : float
         Relative residual on the fitted examples at which to stop.
     inner_steps : int
         At most so many conjugate-gradient steps an iterate.
+    start : "random", "spectral" or AttentionLayer
+        Where to begin: at random heads; in the span of the heads that cross-moments of the examples show (see
+        `upper.spectral`); or at the attention matrices of a layer, for example another learner's. Starts after the
+        first are random in any case.
+    rank : int, optional
+        The rank of every Theta_i and W_i, where it is known to be low, as in transformers: heads are then sought as
+        Theta_i = A_i B_i^T, W_i = V_i O_i, with fewer unknowns and so a lower counting floor (see
+        `upper.factored_gauss_newton`).
+    engine : "auto", "numpy" or "torch"
+        Whose arrays to compute with. "auto" is torch for larger problems, where it is installed and the processor
+        multiplies bfloat16, and else NumPy.
+    device : str, optional
+        A device of torch to compute on, for example "cuda".
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or on `fit` if the examples are fewer than the counting floor.
+        If a parameter is out of range, or a rank is given with an unknown number of heads; on `fit` if the examples
+        are fewer than the counting floor, the layer to start from is of another shape, or the rank is above d.
+    ImportError
+        On `fit`, if torch is asked for and not installed.
 
     Notes
     -----
     Measured, not proved: on nice random layers one start at four times the floor ends at rounding error in about
     12 iterates and 600 passes; each pass costs O(n k m d (d + 2 k)). On hard instances it ends in a local minimum,
     as it must. A start is Theta ~ N(0, (1/d)^2), half the scale of the nice layers, with W by least squares.
+
+    With noise of standard deviation s on the labels a descent ends when the steps to come would take off less than
+    a hundredth of what fitting takes off the noise, and three that end at the same residual are evidence of noise
+    (`Outcome.RESIDUAL_FLOOR`). The last step of the trace then has ``noise_level``, the estimate of s, and
+    ``expected_excess``, s^2 p / (N k d) with p unknowns, 2 m d^2 without a rank: the squared error of the layer
+    itself on an entry of a clean label, to first order in p / (N k d). The estimator is that of least squares. Its
+    error is 1.6 to 2.6 times that at four times the counting floor, as the covariance of least squares at the
+    target says too, and within 1.2 times it from about twenty floors on (measured). Noise of half the size of the
+    labels adds to it at four floors, where the model is not linear over the spread of the estimate: up to 3.5
+    times.
 
     References
     ----------
@@ -80,23 +105,60 @@ class Newton:
     ('EXACT', 44)
     """
 
-    m: int
+    m: int | Literal["auto"]
     examples: int | None = None
     work: int = 20_000
     starts: int = 10
     tolerance: float = 1e-14
     inner_steps: int = 60
+    start: Literal["random", "spectral"] | AttentionLayer = "random"
+    rank: int | None = None
+    engine: EngineName = "auto"
+    device: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("m", "work", "starts", "inner_steps"):
+        counts = ["work", "starts", "inner_steps"]
+        if isinstance(self.m, str) and self.m != "auto":
+            raise ValueError(f"m is {self.m!r}: a number of heads, or 'auto', is needed.")
+        for name in counts if self.m == "auto" else ["m", *counts]:
             object.__setattr__(self, name, count(name, getattr(self, name)))
         if self.examples is not None:
             object.__setattr__(self, "examples", count("examples", self.examples, least=0))
+        if self.rank is not None:
+            object.__setattr__(self, "rank", count("rank", self.rank))
+            if self.m == "auto":
+                raise ValueError(
+                    f"m is 'auto' and rank {self.rank}: "
+                    "heads of a given rank are not counted; give their number, or no rank."
+                )
         object.__setattr__(self, "tolerance", non_negative("tolerance", self.tolerance))
+        for name, words in (("start", ("random", "spectral")), ("engine", ("auto", "numpy", "torch"))):
+            value = getattr(self, name)
+            if name == "start" and isinstance(value, AttentionLayer):
+                continue
+            if not isinstance(value, str) or value not in words:
+                layer = " or a layer" if name == "start" else ""
+                raise ValueError(f"{name} is {value!r}: one of {', '.join(words)}{layer} is needed.")
+
+        if self.device is not None and not isinstance(self.device, str):
+            raise ValueError(
+                f"device is {self.device!r}: the name of one is needed, such as 'cpu' or 'cuda'."
+            )
 
     def minimum_examples(self, k: int, d: int) -> int:
-        """The counting floor, and one example to hold out."""
-        return counting_floor(heads=self.m, tokens=k, dim=d) + 1
+        """The counting floor, of one head where their number is not known, and one example to hold out."""
+        return self._floor(1 if self.m == "auto" else self.m, k, d) + 1
+
+    def engine_for(self, heads: int, k: int, d: int) -> Engine:
+        """What `fit` computes with for so many heads, on examples of k tokens in d dimensions.
+
+        Raises
+        ------
+        ValueError, ImportError
+            If what is asked for is not there.
+        """
+        n = max(self._wanted(heads, k, d), self._floor(heads, k, d) + 1)
+        return self._engine(heads, (n - n // 20, k, d))
 
     def fit(
         self,
@@ -113,159 +175,201 @@ class Newton:
         ValueError
             If the budget is below `minimum_examples`, or the oracle's examples are malformed.
         """
+        self._require_start(oracle.d)
+        # what is not there is said before any example is drawn, and importing torch, where it can be told that it will
+        # be needed, is none of the learner's seconds
+        self.engine_for(1 if self.m == "auto" else self.m, oracle.k, oracle.d)
         recorder = Recorder(oracle, truth=truth, progress=progress)
-        rng = np.random.default_rng(rng)
-        floor = counting_floor(heads=self.m, tokens=oracle.k, dim=oracle.d)
         budget = check_budget(self, oracle)
-        default = 4 * floor if self.examples is None else self.examples
-        n = max(default if budget is None else min(default, budget), floor + 1)
-        x, y = draw_examples(oracle, n)
-        # the residual is relative, and W scales with the labels: units keep their squares within the floats
-        unit = float(np.abs(y).max()) or 1.0
-        y = y / unit
-        held_out = min(max(1, n // 20), n - floor)
-        x_held, y_held, x, y = x[:held_out], y[:held_out], x[held_out:], y[held_out:]
+        random = apart(np.random.default_rng(rng))
+        descents = Descents(
+            iterates=lambda x, y, theta, tolerance: self._iterates(x, y, theta, tolerance, random),
+            start=lambda x, y, heads, number: self._start(x, y, heads, number, random),
+            tolerance=self.tolerance,
+            patience=PATIENCE if self.rank is None else LOW_RANK_PATIENCE,
+        )
 
-        ends: list[Iterate] = []
-        spent, at_floor = 0, False
-        while len(ends) < self.starts and spent < self.work and not at_floor:
-            ends.append(self._run(x, y, unit, self.work - spent, len(ends) + 1, recorder, rng))
-            spent += ends[-1].passes
-            ends.sort(key=attrgetter("residual"))
-            if ends[0].residual < max(EXACT_RESIDUAL, self.tolerance):
-                break
-            at_floor = same_residual(ends) and at_noise_level(ends[0], x_held, y_held)
-        best = ends[0]
+        def draw(heads: int, before: SplitExamples | None) -> SplitExamples:
+            floor, wanted = (number(heads, oracle.k, oracle.d) for number in (self._floor, self._wanted))
+            n = max(wanted if budget is None else min(wanted, budget), floor + 1)
+            return draw_split(oracle, n, least=floor, before=before)
+
+        def tell(
+            name: str, examples: SplitExamples, iterate: Iterate | None, measures: dict[str, Any]
+        ) -> None:
+            layer = examples.layer(iterate) if iterate is not None and recorder.measuring else None
+            own: dict[str, Any] = {} if iterate is None else _measures(iterate)
+            recorder.step(name, layer=layer, **own | measures)
+
+        if self.m == "auto":
+            found = count_heads(
+                descents,
+                draw,
+                guess=lambda examples: self._guess(examples, random),
+                most=_most_heads(oracle.k, oracle.d, budget),
+                starts=self.starts,
+                work=self.work,
+                tell=tell,
+            )
+        else:
+            found = self._fixed(self.m, descents, draw(self.m, None), tell)
+        return self._ended(found, descents, recorder)
+
+    def _fixed(self, m: int, descents: Descents, examples: SplitExamples, tell: Any) -> HeadCount:
+        _, k, d = examples.x.shape
+        ends = descents.several(
+            examples,
+            m,
+            unknowns=unknowns(heads=m, tokens=k, dim=d, rank=self.rank),
+            starts=self.starts,
+            work=self.work,
+            tell=lambda start, number, iterate: tell(
+                f"Start {start}, iterate {number}", examples, iterate, {}
+            ),
+        )
+        return HeadCount(m, ends.best, examples, ends.passes, len(ends.iterates), ends.at_floor)
+
+    def _ended(self, found: HeadCount, descents: Descents, recorder: Recorder) -> Fit:
+        """The fit, after what held-out examples say; at the level of the noise they are fitted too, in the end."""
+        best, examples = found.best, found.examples
         outcome, held_error = judge(
             best,
-            x_held,
-            y_held,
+            examples.x_held,
+            examples.y_held,
             tolerance=self.tolerance,
-            spent_all=spent >= self.work,
-            at_floor=at_floor,
+            spent_all=found.passes >= self.work,
+            at_floor=found.at_floor,
         )
-        layer = _layer(best, unit)
+        measures: dict[str, Any] = {"starts": found.starts, "heads": found.heads}
         recorder.step(
             "Held-out examples",
-            layer=layer,
+            layer=examples.layer(best),
             residual=best.residual,
             held_out_error=held_error,
-            starts=len(ends),
+            total_passes=found.passes,
+            **measures,
         )
-        return recorder.fit(outcome, layer=layer)
+        if outcome is not Outcome.RESIDUAL_FLOOR:
+            return recorder.fit(outcome, layer=examples.layer(best))
+        _, k, d = examples.x.shape
+        count = unknowns(heads=found.heads, tokens=k, dim=d, rank=self.rank) if found.heads else 0
+        examples = examples.together()
+        if found.heads:
+            best = descents.one(
+                examples,
+                self._start_at(AttentionLayer(theta=best.theta, w=best.w)),
+                unknowns=count,
+                work=max(1, self.work - found.passes),
+                tell=lambda number, iterate: None,
+            )
+        share = fitted_share(count, examples.x)
+        noise = examples.unit * noise_level(best.residual, examples.y, share)
+        recorder.step(
+            "Refit with the held-out examples",
+            layer=examples.layer(best),
+            residual=best.residual,
+            noise_level=noise,
+            expected_excess=noise * noise * count / examples.x.size,
+            total_passes=found.passes + (best.passes if found.heads else 0),
+            **measures,
+        )
+        return recorder.fit(outcome, layer=examples.layer(best))
 
-    def _run(
+    def _iterates(
         self,
         x: np.ndarray,
         y: np.ndarray,
-        unit: float,
-        work: int,
-        start: int,
-        recorder: Recorder,
+        start: np.ndarray | FactoredHeads,
+        tolerance: float,
         rng: np.random.Generator,
-    ) -> Iterate:
-        d = x.shape[-1]
-        theta = rng.standard_normal((self.m, d, d)) / d
-        iterates = gauss_newton(x, y, theta, inner_steps=self.inner_steps, rng=rng)
+    ) -> Iterator[Iterate]:
+        """The iterates from a start as `_start` makes them: matrices Theta, or factors where there is a rank."""
+        heads = start.heads if isinstance(start, FactoredHeads) else len(start)
+        engine = self._engine(heads, x.shape)
+        x, y = engine.put(x), engine.put(y)
+        steps = self.inner_steps
+        if isinstance(start, FactoredHeads):
+            factors = start.map(engine.put)
+            return multiplied_out(
+                factored_gauss_newton(x, y, factors, inner_steps=steps, tolerance=tolerance, rng=rng)
+            )
+        return gauss_newton(x, y, engine.put(start), inner_steps=steps, tolerance=tolerance, rng=rng)
 
-        def tell(number: int, iterate: Iterate) -> None:
-            recorder.step(
-                f"Start {start}, iterate {number}",
-                layer=_layer(iterate, unit) if recorder.measuring else None,
-                residual=iterate.residual,
-                damping=iterate.damping,
-                passes=iterate.passes,
+    def _start(
+        self, x: np.ndarray, y: np.ndarray, heads: int, start: int, rng: np.random.Generator
+    ) -> np.ndarray | FactoredHeads:
+        if isinstance(self.start, AttentionLayer) and start == 1 and self.start.heads == heads:
+            return self._start_at(self.start)
+        d = x.shape[-1]
+        if self.start == "spectral" and start <= 1:  # it hardly changes from one time to the next
+            from upper.spectral import spectral_start
+
+            theta = spectral_start(x, y, heads, rng=rng)
+            if self.rank is None:
+                return theta
+            known = FactoredHeads.of(AttentionLayer(theta=theta, w=theta), self.rank)
+            free = random_factors(heads=heads, dim=d, rank=self.rank, rng=rng)
+            return FactoredHeads(a=known.a, b=known.b, v=free.v, o=free.o)
+        if self.rank is not None:
+            return random_factors(heads=heads, dim=d, rank=self.rank, rng=rng)
+        return rng.standard_normal((heads, d, d)) / d
+
+    def _start_at(self, layer: AttentionLayer) -> np.ndarray | FactoredHeads:
+        if self.rank is not None:
+            return FactoredHeads.of(layer, self.rank)
+        return to_numpy(layer.theta).astype(np.float64)
+
+    def _floor(self, heads: int, k: int, d: int) -> int:
+        return counting_floor(heads=heads, tokens=k, dim=d, rank=self.rank)
+
+    def _wanted(self, heads: int, k: int, d: int) -> int:
+        if self.examples is not None:
+            return self.examples
+        return (_FLOORS if self.rank is None else _LOW_RANK_FLOORS) * self._floor(heads, k, d)
+
+    def _guess(self, examples: SplitExamples, rng: np.random.Generator) -> tuple[int, dict[str, float]]:
+        if isinstance(self.start, AttentionLayer):
+            return self.start.heads, {}
+        if 1 in examples.x.shape[1:] or not np.any(examples.y):
+            return 1, {}  # no two tokens, or directions, to compare, or nothing to explain
+        from upper.spectral import cross_moment
+
+        moment = cross_moment(
+            examples.x, examples.y, directions=min(_DIRECTIONS, examples.x.shape[2] ** 2), rng=rng
+        )
+        values = {f"value_{number}": float(value) for number, value in enumerate(moment.values, 1)}
+        return moment.head_count(), values
+
+    def _require_start(self, d: int) -> None:
+        if not isinstance(self.start, AttentionLayer):
+            return
+        heads = self.start.heads if self.m == "auto" else self.m
+        if (self.start.heads, self.start.dim) != (heads, d):
+            raise ValueError(
+                f"The layer to start from has {self.start.heads} heads in {self.start.dim} dimensions: "
+                f"{heads} heads in {d} are needed."
             )
 
-        return last_iterate(iterates, tolerance=self.tolerance, work=work, tell=tell)
+    def _engine(self, heads: int, shape: tuple[int, ...]) -> Engine:
+        if self.engine != "auto" or self.device is not None:
+            return choose_engine(self.engine, self.device)
+        if math.prod(shape) * heads * shape[-1] < _WORTH_TORCH:
+            return choose_engine("numpy")
+        engine = choose_engine()
+        # in float32 alone torch gains nothing on a CPU
+        return choose_engine("numpy") if engine.low == engine.single else engine
 
 
-def last_iterate(
-    iterates: Iterator[Iterate], *, tolerance: float, work: int, tell: Callable[[int, Iterate], None]
-) -> Iterate:
-    """The first iterate at the tolerance, at the end of the work, or at which the descent has stalled.
-
-    Parameters
-    ----------
-    iterates : iterator of Iterate
-        From `gauss_newton`.
-    tolerance : float
-        Relative residual at which to stop.
-    work : int
-        Passes after which to stop.
-    tell : callable
-        Called with the number of each iterate and the iterate.
-    """
-    history: list[float] = []
-    for iterate in iterates:
-        tell(len(history), iterate)
-        history.append(iterate.residual)
-        if iterate.residual <= tolerance or iterate.passes >= work or _stalled(history):
-            return iterate
-    raise AssertionError("gauss_newton never ends by itself")
+def _most_heads(k: int, d: int, budget: int | None) -> int:
+    """The most heads for which the budget has the counting floor, and two equations an unknown."""
+    most = 2 * d
+    while budget is not None and most > 1:
+        enough = 2 * unknowns(heads=most, tokens=k, dim=d) <= budget * k * d
+        if enough and counting_floor(heads=most, tokens=k, dim=d) < budget:
+            break
+        most -= 1
+    return most
 
 
-def judge(
-    best: Iterate,
-    x: Float[np.ndarray, "n k d"],
-    y: Float[np.ndarray, "n k d"],
-    *,
-    tolerance: float,
-    spent_all: bool,
-    at_floor: bool = False,
-) -> tuple[Outcome, float]:
-    """What the best iterate amounts to on held-out examples, and its relative error there.
-
-    Parameters
-    ----------
-    best : Iterate
-        The best of all starts.
-    x, y : array (n, k, d)
-        Examples that were not fitted.
-    tolerance : float
-        The residual that was asked for.
-    spent_all : bool
-        Whether the work was spent.
-    at_floor : bool
-        Whether other starts ended at the same residual.
-    """
-    held_error = _held_out_error(best, x, y)
-    if held_error < EXACT_RESIDUAL:
-        return Outcome.EXACT, held_error
-    if best.residual <= tolerance and held_error <= 4 * tolerance:
-        return Outcome.REACHED_TOLERANCE, held_error
-    if best.residual < 0.1 * held_error:
-        return Outcome.OVERFITTED, held_error
-    if at_floor:
-        return Outcome.RESIDUAL_FLOOR, held_error
-    return Outcome.WORK_SPENT if spent_all else Outcome.LOCAL_MINIMUM, held_error
-
-
-def same_residual(ends: Sequence[Iterate]) -> bool:
-    """Whether the two best of several starts ended at the same residual, to a per cent."""
-    best = sorted(end.residual for end in ends)
-    return len(best) > 1 and best[1] < 1.01 * best[0]
-
-
-def at_noise_level(end: Iterate, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> bool:
-    """Whether held-out examples have the residual of the fitted ones, up to what fitting them takes off it."""
-    return _held_out_error(end, x, y) < _HELD_OUT_RATIO * end.residual
-
-
-def _stalled(history: list[float]) -> bool:
-    if len(history) <= _STALL_ITERATES:
-        return False
-    before, now = history[-1 - _STALL_ITERATES], history[-1]
-    # below EXACT_RESIDUAL only rounding is left to lose, and two iterates without progress are the floor
-    return now > _STALL_RATIO * before or (now < EXACT_RESIDUAL and now > 0.5 * history[-3])
-
-
-def _held_out_error(iterate: Iterate, x: np.ndarray, y: np.ndarray) -> float:
-    predicted = AttentionLayer(theta=iterate.theta, w=iterate.w)(x)
-    if not np.any(y):  # a zero target has no relative error; its predictor must be zero too
-        return float(np.linalg.norm(predicted))
-    return relative_error(predicted, y)
-
-
-def _layer(iterate: Iterate, unit: float) -> AttentionLayer:
-    return AttentionLayer(theta=iterate.theta, w=unit * iterate.w)
+def _measures(iterate: Iterate) -> dict[str, float]:
+    return {"residual": iterate.residual, "damping": iterate.damping, "passes": iterate.passes}

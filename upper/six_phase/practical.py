@@ -7,13 +7,13 @@ import numpy as np
 from attention import AttentionLayer, Outcome, draw_examples
 from upper.floor import counting_floor
 from upper.gauss_newton import Iterate, gauss_newton
-from upper.newton import EXACT_RESIDUAL, at_noise_level, judge, last_iterate, same_residual
 from upper.six_phase.affine_hull import sculpt_affine_hull
 from upper.six_phase.consistency import refine_by_consistency
 from upper.six_phase.plan import Wish
 from upper.six_phase.projection_sum import estimate_projection_sum
 from upper.six_phase.session import Ending, Session
 from upper.six_phase.variable_projection import fit_in_span
+from upper.verdict import EXACT_RESIDUAL, at_noise_level, judge, last_iterate, same_residual
 
 __all__ = ["practical_wishes", "run_practical"]
 

@@ -1,0 +1,136 @@
+"""Engines: the same numbers from every library, and the choice by what is installed and asked for."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from upper import engine as engines
+from upper.engine import Engine, choose_engine
+
+LIBRARIES = ["numpy", "torch", "array_api_strict"]
+
+
+def _engine(library):
+    xp = pytest.importorskip(library, reason=f"{library} is not installed")
+    return Engine.of(xp.asarray(np.zeros(1)))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_there_and_back_in_every_library(library):
+    engine, array = _engine(library), np.arange(6.0).reshape(2, 3)
+    array.flags.writeable = False
+    there = engine.put(array)
+    assert type(there).__module__.split(".")[0] == library
+    np.testing.assert_array_equal(engine.get(there), array)
+    assert engine.put(array, engine.single).dtype == engine.single
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("shapes", [((7, 3), (3, 5)), ((6, 4, 2), (6, 2, 32)), ((6, 4, 32), (6, 32, 2))])
+def test_products_are_products_into_memory_or_not(library, shapes):
+    engine, rng = _engine(library), np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    expected = a.astype(np.float64) @ b
+    memory = engine.empty(expected.shape, engine.single)
+    for out in (None, memory):
+        found = engine.matmul(engine.put(a), engine.put(b), out=out)
+        np.testing.assert_allclose(engine.get(found), expected, rtol=1e-4, atol=1e-5)
+    if memory is not None:
+        np.testing.assert_allclose(engine.get(memory), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("p", [3, 130, 200])
+def test_gram_and_its_inverse(library, p):
+    engine, rng = _engine(library), np.random.default_rng(p)
+    a = rng.standard_normal((3 * p, p)).astype(np.float32)
+    gram = engine.gram(engine.put(a))
+    np.testing.assert_allclose(engine.get(gram), a.astype(np.float64).T @ a, rtol=1e-4, atol=1e-3 * p)
+    product = engine.get(gram) @ engine.get(engine.inverse_of_positive(gram))
+    np.testing.assert_allclose(product, np.eye(p), atol=1e-3)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_gram_matrix_that_float32_finds_indefinite_is_inverted_in_float64(library):
+    engine = _engine(library)
+    matrix = np.ones((2, 2), dtype=np.float32)
+    matrix[1, 1] += 2.0**-22  # positive by less than the rounding of a longer sum
+    scaled = np.kron(matrix, np.ones((1, 1), dtype=np.float32))
+    inverse = engine.get(engine.inverse_of_positive(engine.put(scaled)))
+    assert np.all(np.isfinite(inverse))
+    assert inverse[0, 0] > 0
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("columns", ["ones", "random"])
+def test_a_gram_matrix_of_two_equal_columns_has_a_finite_inverse(library, dtype, columns):
+    engine = _engine(library)
+    a = np.ones((4, 2), dtype) if columns == "ones" else np.random.default_rng(0).standard_normal((9, 4))
+    a = a.astype(dtype)
+    a[:, -1] = a[:, -2]
+    inverse = engine.get(engine.inverse_of_positive(engine.put(a.T @ a)))
+    assert inverse.dtype == dtype
+    assert np.all(np.isfinite(inverse))
+    assert np.all(np.diagonal(inverse) > 0)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_small_operations(library):
+    engine = _engine(library)
+    array = np.array([[-1.0, 2.0], [0.5, -3.0]])
+    assert engine.dot(engine.put(array), engine.put(array)) == pytest.approx(14.25)
+    assert engine.norm(engine.put(array)) == pytest.approx(np.sqrt(14.25))
+    np.testing.assert_allclose(engine.get(engine.exp(engine.put(array.copy()))), np.exp(array))
+    least = engine.at_least(engine.put(array.copy()), -0.75)
+    np.testing.assert_array_equal(engine.get(least), np.maximum(array, -0.75))
+    assert engine.cast(engine.put(array), engine.single).dtype == engine.single
+
+
+def test_importing_the_package_and_the_numpy_engine_leave_torch_alone():
+    program = (
+        "import sys, upper; from upper.engine import choose_engine; choose_engine('numpy');"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_auto_is_numpy_where_torch_is_missing(monkeypatch):
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    assert choose_engine().name == "numpy"
+    with pytest.raises(ImportError, match="attention-bounds\\[torch\\]"):
+        choose_engine("torch")
+    with pytest.raises(ImportError, match="attention-bounds\\[torch\\]"):
+        choose_engine(device="cuda")
+
+
+def test_auto_is_torch_where_it_is_installed():
+    pytest.importorskip("torch", reason="torch is not installed")
+    assert choose_engine().name == "torch"
+
+
+def test_bfloat16_only_where_the_hardware_multiplies_it(monkeypatch):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    for there in (True, False):
+        monkeypatch.setattr(engines, "has_bfloat16", lambda device, there=there: there)
+        assert choose_engine("torch").low == (torch.bfloat16 if there else torch.float32)
+    monkeypatch.undo()
+    asked = []
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: asked.append(device) or (7, 5))
+    engines.has_bfloat16.cache_clear()
+    assert not engines.has_bfloat16("cuda:0")
+    assert asked == ["cuda:0"]
+    engines.has_bfloat16.cache_clear()
+
+
+@pytest.mark.bad_input
+def test_wrong_engines_and_devices():
+    pytest.importorskip("torch", reason="torch is not installed")
+    with pytest.raises(ValueError, match="'auto', 'numpy' or 'torch'"):
+        choose_engine("jax")
+    with pytest.raises(ValueError, match="NumPy computes on the CPU"):
+        choose_engine("numpy", "cuda")
+    with pytest.raises(ValueError, match="which torch cannot use here"):
+        choose_engine("torch", "no such device")

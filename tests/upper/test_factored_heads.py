@@ -1,0 +1,122 @@
+"""Factored heads: the layer they are, the freedom in them, and the nearest ones of a layer."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention import AttentionLayer, BooleanInputs, make_low_rank_layer, make_nice_layer
+from upper.factored_heads import FactoredHeads, random_factors
+
+SIZES = {
+    "m": st.integers(1, 4),
+    "d": st.integers(1, 7),
+    "r": st.integers(1, 7),
+    "s": st.integers(1, 7),
+    "seed": st.integers(0, 2**32 - 1),
+}
+
+
+def _heads(m, d, r, s, seed):
+    rng = np.random.default_rng(seed)
+    r, s = min(r, d), min(s, d)
+    a, b = rng.standard_normal((2, m, d, r))
+    return FactoredHeads(a=a, b=b, v=rng.standard_normal((m, d, s)), o=rng.standard_normal((m, s, d)))
+
+
+@given(**SIZES)
+@settings(max_examples=30, deadline=None)
+def test_the_layer_is_the_products_of_the_factors(m, d, r, s, seed):
+    heads = _heads(m, d, r, s, seed)
+    layer = heads.layer()
+    np.testing.assert_allclose(layer.theta, np.einsum("idr,ier->ide", heads.a, heads.b), atol=1e-12)
+    np.testing.assert_allclose(layer.w, np.einsum("ids,ise->ide", heads.v, heads.o), atol=1e-12)
+    assert (heads.heads, heads.dim, heads.rank, heads.value_rank) == (m, d, min(r, d), min(s, d))
+
+
+@given(**SIZES)
+@settings(max_examples=30, deadline=None)
+def test_balancing_changes_the_factors_and_not_the_heads(m, d, r, s, seed):
+    heads = _heads(m, d, r, s, seed)
+    balanced = heads.balanced()
+    for name in ("theta", "w"):
+        one, other = (getattr(each.layer(), name) for each in (heads, balanced))
+        np.testing.assert_allclose(one, other, atol=1e-10)
+    of_a, of_b, of_v = (
+        np.swapaxes(one, 1, 2) @ one for one in (np.array(x) for x in (balanced.a, balanced.b, balanced.v))
+    )
+    np.testing.assert_allclose(of_a, of_b, atol=1e-9)
+    np.testing.assert_allclose(of_a, of_a * np.eye(of_a.shape[1]), atol=1e-9)
+    np.testing.assert_allclose(of_v, np.broadcast_to(np.eye(of_v.shape[1]), of_v.shape), atol=1e-10)
+
+
+@given(**SIZES)
+@settings(max_examples=30, deadline=None)
+def test_factors_of_a_layer_of_that_rank_are_the_layer(m, d, r, s, seed):
+    layer = _heads(m, d, r, s, seed).layer()
+    heads = FactoredHeads.of(layer, min(r, d), min(s, d))
+    np.testing.assert_allclose(heads.layer().theta, layer.theta, atol=1e-10)
+    np.testing.assert_allclose(heads.layer().w, layer.w, atol=1e-10)
+
+
+def test_factors_of_a_layer_of_higher_rank_are_the_nearest_of_lower():
+    layer = make_nice_layer(heads=3, dim=8, rng=0)
+    near = FactoredHeads.of(layer, 3, 5).layer()
+    for matrices, nearest, rank in ((layer.theta, near.theta, 3), (layer.w, near.w, 5)):
+        left_out = np.linalg.svd(matrices, compute_uv=False)[:, rank:]
+        np.testing.assert_allclose(
+            np.linalg.norm(matrices - nearest, axis=(1, 2)), np.linalg.norm(left_out, axis=1)
+        )
+        assert set(np.linalg.matrix_rank(nearest)) == {rank}
+
+
+def test_a_zero_head_has_factors():
+    zero = np.zeros((2, 4, 4))
+    heads = FactoredHeads.of(AttentionLayer(zero, zero), 2)
+    assert not heads.layer().theta.any()
+    assert not heads.balanced().layer().w.any()
+
+
+def test_random_factors_have_logits_of_deviation_one_and_no_output():
+    x = BooleanInputs(2, 32).sample(2000, rng=1)
+    layer = random_factors(heads=20, dim=32, rank=8, rng=0).layer()
+    assert abs(np.mean(layer.logits(x)[:, :, 0, 1] ** 2) - 1) < 0.2
+    assert not layer.w.any()
+    same = random_factors(heads=20, dim=32, rank=8, rng=np.random.default_rng(0))
+    assert same.layer().theta.tobytes() == layer.theta.tobytes()
+
+
+def test_random_values_of_full_rank_are_the_tokens_themselves():
+    heads = random_factors(heads=2, dim=4, rank=2, value_rank=4, rng=0)
+    np.testing.assert_array_equal(heads.v, np.stack(2 * [np.eye(4)]))
+
+
+def test_the_array_type_stays():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    heads = random_factors(heads=2, dim=4, rank=2, rng=0).map(torch.from_numpy)
+    for array in (heads.layer().theta, heads.balanced().a, heads.balanced().o):
+        assert isinstance(array, torch.Tensor)
+    of_torch = FactoredHeads.of(make_low_rank_layer(heads=2, dim=4, rank=2, rng=0).map(torch.from_numpy), 2)
+    assert isinstance(of_torch.a, np.ndarray)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("a", (2, 4, 5)), ("b", (2, 4, 1)), ("v", (3, 4, 2)), ("o", (2, 4, 2)), ("a", (4, 2)), ("v", (2, 4, 0))],
+)
+def test_shapes_that_do_not_fit(name, shape):
+    given = {"a": (2, 4, 2), "b": (2, 4, 2), "v": (2, 4, 3), "o": (2, 3, 4)} | {name: shape}
+    with pytest.raises(ValueError, match="is needed"):
+        FactoredHeads(**{factor: np.zeros(size) for factor, size in given.items()})
+
+
+@pytest.mark.bad_input
+def test_entries_and_ranks_out_of_range():
+    with pytest.raises(ValueError, match="finite"):
+        FactoredHeads(np.full((1, 2, 1), np.nan), *(np.zeros(s) for s in ((1, 2, 1), (1, 2, 1), (1, 1, 2))))
+    for rank in (0, 5):
+        with pytest.raises(ValueError, match="rank"):
+            random_factors(heads=2, dim=4, rank=rank)
+        with pytest.raises(ValueError, match="rank"):
+            FactoredHeads.of(make_nice_layer(heads=2, dim=4, rng=0), 2, rank)

@@ -1,0 +1,211 @@
+"""Label noise: descents stop at its level and say so, with the error of least squares and no bias of their own."""
+
+import numpy as np
+import pytest
+
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_nice_layer
+from upper import HeadJacobian, Newton, counting_floor, gauss_newton, read_tokens
+from upper.gauss_newton import Iterate
+from upper.verdict import fitted_share, judge, last_iterate, no_worse, noise_level, same_residual, unknowns
+
+_DRAWS = 6
+
+
+def _noisy(m, k, d, *, floors, relative, seed):
+    """A target, fresh inputs with their clean labels, noisy examples, and the noise on an entry of a label."""
+    layer, inputs = make_nice_layer(heads=m, dim=d, rng=[seed, 7]), BooleanInputs(k, d)
+    fresh = inputs.sample(1500, rng=9)
+    clean = layer(fresh)
+    noise = relative * float(clean.std())
+    n = floors * counting_floor(heads=m, tokens=k, dim=d)
+    x, y = ExampleOracle(layer, inputs, noise=noise, rng=[seed, 1]).draw(n)
+    return layer, (fresh, clean), (x, y), noise
+
+
+def _fit(x, y, m, seed, **settings):
+    return Newton(m, examples=len(x), **settings).fit(ExampleOracle.from_arrays(x, y), rng=[seed, 2])
+
+
+def _jacobian(layer, x):
+    """The derivative of all outputs in all parameters, column by column."""
+    m, d, _ = layer.theta.shape
+    pattern, read = read_tokens(x, layer.theta)
+    jacobian = HeadJacobian.at(x, pattern, layer.w)
+    columns = [jacobian.times(one.reshape(m, d, d)).ravel() for one in np.eye(m * d * d)]
+    return np.hstack([np.stack(columns, axis=1), np.kron(read, np.eye(d))])
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "d", "relative"),
+    [(2, 2, 8, 0.01), (2, 2, 8, 0.5), (3, 3, 8, 0.1), (4, 4, 8, 0.01), (4, 4, 8, 0.5), (2, 2, 16, 0.1)],
+)
+def test_excess_error_is_that_of_least_squares_with_many_examples(m, k, d, relative):
+    excess, levels = [], []
+    for seed in range(_DRAWS):
+        _, (fresh, clean), (x, y), noise = _noisy(m, k, d, floors=32, relative=relative, seed=seed)
+        fit = _fit(x, y, m, seed)
+        assert fit.outcome is Outcome.RESIDUAL_FLOOR
+        told = fit.trace[-1].measures
+        expected = noise**2 * 2 * m * d * d / x.size
+        levels.append(told["noise_level"] / noise)
+        assert told["expected_excess"] == pytest.approx(levels[-1] ** 2 * expected)
+        excess.append(np.mean((fit.predict(fresh) - clean) ** 2) / expected)
+    # the standard error of one draw is about sqrt(2 / unknowns), up to .09, and twice that of the mean of six .07
+    error = 2 * np.std(excess, ddof=1) / np.sqrt(_DRAWS)
+    assert np.mean(excess) - error > 0.85
+    assert np.mean(excess) + error < 1.2
+    assert np.abs(np.array(levels) - 1).max() < 5 / np.sqrt(2 * x.size) + 0.01
+
+
+@pytest.mark.parametrize(("m", "k", "d"), [(2, 2, 8), (3, 3, 6)])
+def test_excess_error_is_the_covariance_of_least_squares_with_few_examples(m, k, d):
+    ratios, inflation = [], []
+    for seed in range(6):
+        layer, (fresh, clean), (x, y), noise = _noisy(m, k, d, floors=6, relative=0.01, seed=seed)
+        fit = _fit(x, y, m, seed)
+        assert fit.outcome is Outcome.RESIDUAL_FLOOR
+        here, there = (_jacobian(layer, tokens) for tokens in (x, fresh[:400]))
+        covariance = noise**2 * np.trace(np.linalg.solve(here.T @ here, there.T @ there)) / len(there)
+        ratios.append(np.mean((fit.predict(fresh) - clean) ** 2) / covariance)
+        inflation.append(covariance / (noise**2 * 2 * m * d * d / x.size))
+    # of one fit to 2 m d^2 unknowns the ratio spreads by .15; of six the mean by .06
+    assert 0.82 < np.mean(ratios) < 1.18
+    assert np.mean(inflation) > 1.25  # so few examples cost more than s^2 p / (N k d), whoever fits them
+
+
+@pytest.mark.parametrize("relative", [0.01, 0.1, 0.5])
+def test_a_descent_ends_promptly_at_the_level_of_the_noise(relative):
+    m, k, d = 4, 4, 16
+    _, _, (x, y), _ = _noisy(m, k, d, floors=8, relative=relative, seed=3)
+    fit = _fit(x, y, m, 3)
+    share = 2 * m * d * d / x.size
+    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    starts = int(fit.trace[-1].measures["starts"])
+    assert 3 <= starts <= 4
+    for start in range(1, starts + 1):
+        steps = [step for step in fit.trace if step.name.startswith(f"Start {start},")]
+        squared = np.array([step.measures["residual"] for step in steps]) ** 2
+        assert np.sum(squared < (1 + 0.01 * share) * squared[-1]) <= 3
+
+
+def test_the_examples_held_out_are_fitted_in_the_end():
+    _, _, (x, y), _ = _noisy(2, 3, 8, floors=16, relative=0.2, seed=1)
+    fit = _fit(x, y, 2, 1)
+    residual = np.linalg.norm(fit.layer(x) - y) / np.linalg.norm(y)
+    assert fit.trace[-1].measures["residual"] == pytest.approx(residual, rel=1e-5)
+    _, read = read_tokens(x, fit.layer.theta)
+    optimum = np.linalg.lstsq(read, y.reshape(-1, 8), rcond=None)[0]
+    away = read @ (optimum - fit.layer.w.reshape(-1, 8))
+    assert np.linalg.norm(away) < 1e-3 * np.linalg.norm(fit.layer(x) - y)
+
+
+def test_two_starts_in_one_local_minimum_are_no_floor():
+    # both of the first two end at a third of the labels, and held-out examples have that too
+    m, k, d = 2, 2, 6
+    _, (fresh, clean), (x, y), _ = _noisy(m, k, d, floors=6, relative=0.01, seed=6)
+    fit = _fit(x, y, m, 6)
+    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    assert np.linalg.norm(fit.predict(fresh) - clean) < 0.02 * np.linalg.norm(clean)
+
+
+def test_low_precision_inside_has_no_bias():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    m, k, d = 2, 2, 8
+    layer, (fresh, _), (x, y), noise = _noisy(m, k, d, floors=16, relative=0.05, seed=4)
+    count = unknowns(heads=m, tokens=k, dim=d)
+    near = layer.theta + 0.02 * np.random.default_rng(5).standard_normal((m, d, d))
+    outputs = []
+    for put, low in ((np.asarray, None), (torch.tensor, torch.bfloat16)):
+        iterates = gauss_newton(
+            *map(put, (x, y, near)), inner_dtype=low, rng=np.random.default_rng(6), tolerance=0.0
+        )
+        end = last_iterate(
+            iterates, tolerance=0.0, work=3000, tell=lambda *_: None, share=fitted_share(count, x)
+        )
+        outputs.append(AttentionLayer(np.asarray(end.theta), np.asarray(end.w))(fresh))
+    apart = np.mean((outputs[0] - outputs[1]) ** 2)
+    assert 0 < apart < 0.01 * noise**2 * count / x.size
+
+
+@pytest.mark.parametrize("m", [1, 2])
+def test_labels_that_are_noise_alone_are_no_success(m):
+    oracle = ExampleOracle(lambda x: 0 * x, BooleanInputs(3, 8), noise=2.0, rng=0)
+    fit = Newton(m).fit(oracle, rng=1)
+    assert not fit.outcome.succeeded
+
+
+@pytest.mark.parametrize(("m", "d", "r"), [(3, 8, 2), (4, 8, 3), (1, 5, 2)])
+def test_of_one_token_the_sum_of_the_projections_alone_is_determined(m, d, r):
+    rng = np.random.default_rng(0)
+    v, o = (
+        rng.standard_normal((d, m * r)),
+        rng.standard_normal((m * r, d)),
+    )  # side by side, and below one another
+    tangent = np.concatenate([np.kron(np.eye(d), o), np.kron(v.T, np.eye(d))])
+    assert unknowns(heads=m, tokens=1, dim=d, rank=r) == np.linalg.matrix_rank(tangent)
+    assert unknowns(heads=3, tokens=1, dim=8, rank=2) == 2 * 8 * 6 - 36
+
+
+def _run(residuals, *, rejected=()):
+    """Iterates with given residuals; those in `rejected` repeat the parameters before."""
+    theta = np.zeros((1, 2, 2))
+    for number, residual in enumerate(residuals):
+        theta = theta if number in rejected else theta.copy()
+        yield Iterate(theta, theta, float(residual), damping=0.0, passes=number)
+
+
+def test_the_steps_to_come_are_extrapolated():
+    squared = 1 + 0.5 ** np.arange(30)  # the falls halve: what is to come is the last of them
+    end = last_iterate(_run(np.sqrt(squared)), tolerance=0.0, work=99, tell=lambda *_: None, share=0.2)
+    to_come = end.residual**2 - 1
+    # the first at which less than a hundredth of the share is to come
+    assert to_come < 0.01 * 0.2 * 1.01 < 2 * to_come
+
+
+def test_without_a_share_a_descent_goes_on_until_it_stalls():
+    squared = 1 + 0.5 ** np.arange(30)
+    end = last_iterate(_run(np.sqrt(squared)), tolerance=0.0, work=99, tell=lambda *_: None)
+    assert end.passes == 10
+
+
+def test_a_rejected_step_is_no_convergence():
+    residuals = [1.0, 0.9, 0.9, 0.8999, 0.7, 0.2, 0.01, 0.0]
+    end = last_iterate(
+        _run(residuals, rejected=(2,)), tolerance=0.0, work=99, tell=lambda *_: None, share=0.2
+    )
+    assert end.residual == 0
+
+
+def test_the_residual_of_noise_is_its_level():
+    y = 0.3 * np.random.default_rng(0).standard_normal((400, 3, 5))
+    assert noise_level(1.0, y, 0.0) == pytest.approx(0.3, rel=4 / np.sqrt(2 * y.size))
+    # three quarters of the equations are left
+    assert noise_level(np.sqrt(0.75), y, 0.25) == pytest.approx(noise_level(1.0, y, 0.0))
+
+
+def test_two_minima_are_one_where_they_differ_by_less_than_the_noise_decides():
+    ends = [Iterate(np.zeros((1, 1, 1)), np.zeros((1, 1, 1)), r, 0.0, 0) for r in (1.0, 1.0005)]
+    assert same_residual(ends, share=0.02)
+    assert not same_residual(ends, share=0.005)
+    assert not same_residual(ends[:1], share=0.5)
+
+
+def test_a_floor_is_said_only_where_others_ended_there():
+    zero, y = np.zeros((1, 2, 2)), np.ones((4, 3, 2))
+    end = Iterate(zero, zero, 1.0, 0.0, 0)
+    outcomes = [
+        judge(end, y, y, tolerance=0.0, spent_all=spent, at_floor=floor)[0]
+        for floor, spent in ((True, False), (False, True), (False, False))
+    ]
+    assert outcomes == [Outcome.RESIDUAL_FLOOR, Outcome.WORK_SPENT, Outcome.LOCAL_MINIMUM]
+
+
+def test_errors_are_compared_in_pairs():
+    rng = np.random.default_rng(0)
+    common = rng.exponential(1.0, 100)
+    # the difference is a hundredth of the spread, and clear all the same
+    assert not no_worse(common + 0.01 + 0.001 * rng.standard_normal(100), common)
+    assert no_worse(common, common + 0.01)
+    assert no_worse(common + 0.001 * rng.standard_normal(100), common)
+    assert not no_worse(np.full(100, np.inf), common)
+    assert not no_worse(common, np.full(100, 1e-30))  # nothing is as good as exact, but exact

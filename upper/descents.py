@@ -1,0 +1,239 @@
+"""Descents from one start after another on the same examples, until one is exact or several end in one minimum."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from attention import AttentionLayer, ExampleOracle, draw_examples
+from attention._arrays import to_numpy
+from upper.gauss_newton import Iterate
+from upper.verdict import (
+    EXACT_RESIDUAL,
+    PATIENCE,
+    Patience,
+    at_noise_level,
+    fitted_share,
+    last_iterate,
+    same_residual,
+)
+
+__all__ = ["Descents", "Ends", "SplitExamples", "draw_split"]
+
+_HELD_OUT_SHARE = 20
+# So many starts at one residual are taken for a floor. Two may share a local minimum: 1 of 16 did at six coordinates.
+_AGREEING = 3
+
+Tell = Callable[[int, int, Iterate], None]
+
+
+@dataclass(frozen=True, eq=False)
+class SplitExamples:
+    """Examples to fit and examples held out, labels in units of the largest.
+
+    Attributes
+    ----------
+    x, y : array (n, k, d)
+        To fit.
+    x_held, y_held : array (h, k, d)
+        Held out.
+    unit : float
+        What the labels were divided by: residuals are relative, and W scales with the labels, so that in units their
+        squares stay within the floats.
+    """
+
+    x: Float[np.ndarray, "n k d"]
+    y: Float[np.ndarray, "n k d"]
+    x_held: Float[np.ndarray, "h k d"]
+    y_held: Float[np.ndarray, "h k d"]
+    unit: float
+
+    @property
+    def drawn(self) -> int:
+        """All examples, fitted or held out."""
+        return len(self.x) + len(self.x_held)
+
+    def together(self) -> "SplitExamples":
+        """All examples to fit, and the same ones held out as before."""
+        x, y = np.concatenate([self.x, self.x_held]), np.concatenate([self.y, self.y_held])
+        return replace(self, x=x, y=y)
+
+    def layer(self, iterate: Iterate) -> AttentionLayer:
+        """The layer of an iterate, in NumPy and in the units of the labels as they were drawn."""
+        return AttentionLayer(theta=to_numpy(iterate.theta), w=self.unit * to_numpy(iterate.w))
+
+
+def draw_split(
+    oracle: ExampleOracle, n: int, *, least: int, before: SplitExamples | None = None
+) -> SplitExamples:
+    """Examples drawn until there are `n`, a twentieth of those new held out, and no fewer than `least` to fit.
+
+    Parameters
+    ----------
+    oracle : ExampleOracle
+        Where they come from.
+    n : int
+        How many there are to be with those before; nothing is drawn when they are there.
+    least : int
+        How many of them are needed to fit.
+    before : SplitExamples, optional
+        Examples drawn before: they keep their place, and their unit.
+
+    Raises
+    ------
+    ValueError
+        If the oracle's examples are malformed.
+    """
+    new = n - (0 if before is None else before.drawn)
+    if new <= 0 and before is not None:
+        return before
+    x, y = draw_examples(oracle, new)
+    unit = (before.unit if before is not None else 0.0) or float(np.abs(y).max())
+    y = y / (unit or 1.0)
+    fitted = 0 if before is None else len(before.x)
+    held = max(0, min(max(1, new // _HELD_OUT_SHARE), fitted + new - least))
+    fresh = SplitExamples(x[held:], y[held:], x[:held], y[:held], unit)
+    if before is None:
+        return fresh
+    joined = {
+        name: np.concatenate([getattr(before, name), getattr(fresh, name)])
+        for name in ("x", "y", "x_held", "y_held")
+    }
+    return SplitExamples(**joined, unit=unit)
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """Where the descents from several starts ended.
+
+    Attributes
+    ----------
+    iterates : tuple of Iterate
+        One a start, the smallest residual first; their arrays are NumPy's.
+    passes : int
+        Passes over the examples, of all starts together.
+    at_floor : bool
+        Whether the three best (of two starts both) ended at the same residual, and held-out examples have it too: no
+        start does better, as the labels are noisy at that level, or the student has too few heads.
+    """
+
+    iterates: tuple[Iterate, ...]
+    passes: int
+    at_floor: bool
+
+    @property
+    def best(self) -> Iterate:
+        """The end with the smallest residual."""
+        return self.iterates[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Descents:
+    """How to descend.
+
+    Parameters
+    ----------
+    iterates : callable
+        Maps x, y, a start and the tolerance to the iterates of a descent from it, in whatever arrays it likes.
+    start : callable
+        Maps x, y, the number of heads and the number of the start, from 1, to a start for `iterates`.
+    tolerance : float
+        Relative residual at which to stop.
+    patience : Patience
+        When a descent counts as stalled.
+    """
+
+    iterates: Callable[[Any, Any, Any, float], Iterator[Iterate]]
+    start: Callable[[Any, Any, int, int], Any]
+    tolerance: float
+    patience: Patience = PATIENCE
+
+    def one(
+        self,
+        examples: SplitExamples,
+        start: Any,
+        *,
+        unknowns: int,
+        work: int,
+        tell: Callable[[int, Iterate], None],
+    ) -> Iterate:
+        """The end of the descent from one start (see `upper.verdict.last_iterate`).
+
+        Parameters
+        ----------
+        examples : SplitExamples
+            Those to fit are fitted; those held out are not looked at.
+        start : object
+            Where to begin, as `iterates` takes it.
+        unknowns : int
+            How many numbers a fit determines.
+        work : int
+            Budget in passes; a trial once begun is finished.
+        tell : callable
+            Called with the number of the iterate, from 0, and the iterate.
+
+        Returns
+        -------
+        Iterate
+            The last one, with NumPy's arrays.
+
+        Raises
+        ------
+        ValueError
+            If `iterates` finds the examples or the start malformed.
+
+        Notes
+        -----
+        At most `work` passes and a trial, each of O(n k m d (d + 2 k)) with matrices as heads.
+        """
+        end = last_iterate(
+            self.iterates(examples.x, examples.y, start, self.tolerance),
+            tolerance=self.tolerance,
+            work=work,
+            tell=tell,
+            share=fitted_share(unknowns, examples.x),
+            patience=self.patience,
+        )
+        return replace(end, theta=to_numpy(end.theta), w=to_numpy(end.w))
+
+    def several(
+        self, examples: SplitExamples, heads: int, *, unknowns: int, starts: int, work: int, tell: Tell
+    ) -> Ends:
+        """The ends of descents from at most `starts` starts: fewer once one is exact, three agree, or work is spent.
+
+        Parameters
+        ----------
+        examples : SplitExamples
+            All starts share them.
+        heads : int
+            Heads of the student.
+        unknowns : int
+            How many numbers a fit determines.
+        starts : int
+            At most so many.
+        work : int
+            Budget in passes; a trial once begun is finished.
+        tell : callable
+            Called with the number of the start, that of the iterate, and the iterate.
+        """
+        share = fitted_share(unknowns, examples.x)
+        ends: list[Iterate] = []
+        spent, at_floor = 0, False
+        while len(ends) < starts and spent < work and not at_floor:
+            number = len(ends) + 1
+            start = self.start(examples.x, examples.y, heads, number)
+            ends.append(
+                self.one(examples, start, unknowns=unknowns, work=work - spent, tell=partial(tell, number))
+            )
+            spent += ends[-1].passes
+            ends.sort(key=attrgetter("residual"))
+            if ends[0].residual < max(EXACT_RESIDUAL, self.tolerance):
+                break
+            at_floor = same_residual(
+                ends, share=share, several=max(2, min(starts, _AGREEING))
+            ) and at_noise_level(ends[0], examples.x_held, examples.y_held, share=share)
+        return Ends(tuple(ends), spent, at_floor)

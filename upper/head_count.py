@@ -1,0 +1,413 @@
+"""How many heads: a guess, then students grown and pruned until neither more heads nor fewer would do."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from attention import AttentionLayer
+from upper.descents import Descents, SplitExamples
+from upper.gauss_newton import Iterate
+from upper.stacked import read_tokens
+from upper.verdict import EXACT_RESIDUAL, at_noise_level, fitted_share, no_worse, unknowns
+
+__all__ = ["HeadCount", "cost_of_each_head", "count_heads"]
+
+# Sizes are compared at this relative residual: below it the last digits say nothing about the number of heads, and a
+# student with heads to spare is slow to reach them.
+_COARSE = 1e-3
+# Held-out examples may have so many times the residual of those fitted: a student far too large overfits at first.
+_HELD_OUT = 50
+# A number of heads has so many starts to fail from: a larger number makes up for local minima.
+_STARTS = 2
+# More heads that explain no more, in a row, before growing ends.
+_MISSES = 2
+_GROWTH = 1.5
+# What a head must take off the squared residual to count, in units of what as many unknowns take off white noise. A
+# head with nothing to explain takes 2 to 2.8 units, as it chooses its Theta, and heads of nice layers from 4.5 up in
+# students far too small to 1000 (measured at four times the counting floor, with noise of 10 to 40 per cent).
+_UNITS = 3.5
+# A head that takes more is not even tried without.
+_CERTAIN = 20.0
+# Of one noise, students of several sizes make estimates nearer than this; those that overfit a target too hard for
+# them do not.
+_SAME_NOISE = 0.7
+
+Tell = Callable[..., None]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadCount:
+    """The smallest number of heads that explains held-out examples as well as any number tried.
+
+    Attributes
+    ----------
+    heads : int
+        That number; 0 where no layer explains more than zero does.
+    best : Iterate
+        The student with so many heads, with one of zeros where there are none.
+    examples : SplitExamples
+        All examples drawn.
+    passes : int
+        Passes over the examples, of all students together.
+    starts : int
+        Starts of all students together.
+    at_floor : bool
+        Whether it is at the level of the noise: held-out examples have the residual of those fitted, and another start
+        ended there too, or a larger student that sees as much noise does no better.
+    """
+
+    heads: int
+    best: Iterate
+    examples: SplitExamples
+    passes: int
+    starts: int
+    at_floor: bool
+
+
+def count_heads(
+    descents: Descents,
+    draw: Callable[[int, SplitExamples | None], SplitExamples],
+    *,
+    guess: Callable[[SplitExamples], tuple[int, dict[str, float]]],
+    most: int,
+    starts: int,
+    work: int,
+    tell: Tell,
+) -> HeadCount:
+    """Fit students of several sizes until neither more nor fewer heads would do.
+
+    Parameters
+    ----------
+    descents : Descents
+        How to fit.
+    draw : callable
+        Maps a number of heads and the examples drawn before to the examples to try it with.
+    guess : callable
+        The number of heads to begin with, from the examples for one head, and what to record of it.
+    most : int
+        The most heads to try.
+    starts : int
+        At most so many starts for each number of heads, and two suffice.
+    work : int
+        Budget in passes for all students together; a trial once begun is finished.
+    tell : callable
+        Called with the name of a step, the examples, the student's iterate (or None) and its measures.
+
+    Returns
+    -------
+    HeadCount
+        The number, its student, and what finding it took.
+
+    Raises
+    ------
+    ValueError
+        If `draw` finds the examples malformed or too few.
+
+    Notes
+    -----
+    The guess is only where to begin. What counts is what heads take off the squared residual, in units of what white
+    noise loses to as many unknowns, s^2 2 d^2 / (N k d) with s^2 = residual^2 / (1 - p / (N k d)): a head that takes
+    less than 3.5 of them is spare (see `cost_of_each_head`).
+
+    A student too small ends far above zero from every start, without a spare head, and is followed by one half as
+    large again (one head more where two starts agree at what looks like noise). Growing ends when a student explains
+    fitted and held-out examples to 1e-3, or has spare heads, or when two larger ones in a row were no better. Then
+    heads are dropped and the others fitted again from where they are: those that are spare, then the cheapest, while
+    the squared errors of held-out rows are, in pairs, no larger by two standard errors; in a student that explains
+    everything the cheapest, while the rest still does. Under noise the answer is the smallest number of heads, zero
+    among them, that explains held-out rows no worse, in that sense, than the best does.
+
+    A student that explains everything to 1e-3 is then fitted to the last digit. If it is not exact on held-out
+    examples, the labels have noise below 1e-3, or a head matters less than that, and heads are added, one at a time,
+    while they count. The units are measured, not proved.
+
+    A student of m heads takes a descent, in passes of O(n k m d (d + 2 k)), and the costs of its heads,
+    O(n k (m d)^2 + (m d)^3). Growing tries O(log(most)) sizes, or O(most) where starts agree; dropping and adding try
+    O(most).
+
+    References
+    ----------
+    Derived here.
+    """
+    search = _Search(descents, draw, most, starts, work, tell)
+    search.examples = draw(1, None)
+    heads, measures = guess(search.examples)
+    heads = max(1, min(heads, most))
+    tell("Spectrum of the cross-moments", search.examples, None, {"heads": heads, **measures})
+    if not np.any(search.examples.y):
+        return search.result(search.nothing())
+    found = search.grow(heads)
+    if search.explains(found, search.coarse):
+        found = search.add_to(search.polish(search.prune_while_explained(found)))
+    else:
+        search.prune_spare(found)
+        found = search.smallest_of_the_best()
+    return search.result(found)
+
+
+def cost_of_each_head(
+    x: Float[np.ndarray, "n k d"], theta: Float[np.ndarray, "m d d"], w: Float[np.ndarray, "m d d"]
+) -> Float[np.ndarray, " m"]:
+    """By how much the squared residual grows when a head is dropped and the other projections are refitted.
+
+    Parameters
+    ----------
+    x : array (n, k, d)
+        The examples fitted.
+    theta, w : array (m, d, d)
+        A layer whose projections are a least-squares fit.
+
+    Returns
+    -------
+    array (m,)
+        In the units of the squared labels.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit together.
+
+    Notes
+    -----
+    With Z = [P_1 X ... P_m X] and H = (Z^T Z)^-1 it is tr(W_i^T (H_ii)^-1 W_i): what the head's outputs have that no
+    combination of the other heads' reads has. Zero for W_i = 0, and for Theta_i = Theta_j. O(n k (m d)^2 + (m d)^3).
+
+    References
+    ----------
+    Derived here; the Wald statistic of linear regression.
+    """
+    m, d, _ = theta.shape
+    _, read = read_tokens(x, theta)
+    gram = read.T @ read
+    # equal heads make it singular; with this ridge the cost of either is then zero up to rounding
+    ridge = 1e-12 * np.trace(gram) / len(gram) or 1.0
+    blocks = np.linalg.inv(gram + ridge * np.eye(len(gram))).reshape(m, d, m, d)
+    each = np.stack([blocks[i, :, i, :] for i in range(m)])
+    return np.einsum("iab,iab->i", w, np.linalg.solve(each, w))
+
+
+@dataclass(frozen=True, eq=False)
+class _Student:
+    """A student of so many heads, and whether several starts agreed on it."""
+
+    heads: int
+    end: Iterate
+    agreed: bool = False
+
+
+class _Search:
+    """The students tried, and the examples they were tried on."""
+
+    examples: SplitExamples
+
+    def __init__(
+        self,
+        descents: Descents,
+        draw: Callable[[int, SplitExamples | None], SplitExamples],
+        most: int,
+        starts: int,
+        work: int,
+        tell: Tell,
+    ) -> None:
+        self._descents, self._draw, self._tell = descents, draw, tell
+        self._most, self._starts, self._work = most, min(starts, _STARTS), work
+        self._tried: list[_Student] = []
+        self._passes = self._begun = 0
+        self.coarse = max(_COARSE, descents.tolerance)
+
+    def explains(self, student: _Student, tolerance: float) -> bool:
+        """Whether it explains the examples fitted and, up to what that costs, those held out."""
+        return student.end.residual <= tolerance and self._held_out_error(student) <= _HELD_OUT * tolerance
+
+    def nothing(self) -> _Student:
+        """The student without heads."""
+        zeros = np.zeros((1, self.examples.x.shape[2], self.examples.x.shape[2]))
+        return _Student(0, Iterate(zeros, zeros, float(np.any(self.examples.y)), damping=0.0, passes=0))
+
+    def result(self, found: _Student) -> HeadCount:
+        x, y = self.examples.x_held, self.examples.y_held
+        noisy = bool(np.any(y)) and at_noise_level(found.end, x, y, share=self._share(found.heads))
+        beaten = any(
+            other.heads > found.heads
+            and no_worse(self._errors(found), self._errors(other))
+            and self._variance(other) > _SAME_NOISE * self._variance(found)
+            for other in self._tried
+        )
+        return HeadCount(
+            heads=found.heads,
+            best=found.end,
+            examples=self.examples,
+            passes=self._passes,
+            starts=self._begun,
+            at_floor=noisy and (found.agreed or beaten),
+        )
+
+    def grow(self, heads: int) -> _Student:
+        """Students from random starts, larger and larger, until one explains everything or has heads to spare."""
+        best, misses = self.nothing(), 0
+        while True:
+            self.examples = self._draw(heads, self.examples)
+            student = self._fit(heads)
+            counts = self._counts(student, best)
+            best, misses = (student, 0) if counts else (best, misses + 1)
+            ended = misses >= _MISSES or heads >= self._most or self._passes >= self._work
+            if ended or self.explains(student, self.coarse) or len(self._spare(student)):
+                return student
+            heads = min(self._most, heads + 1 if student.agreed else math.ceil(_GROWTH * heads))
+
+    def prune_while_explained(self, student: _Student) -> _Student:
+        """The cheapest head dropped, and again, while the rest explains everything."""
+        while student.heads > 1 and self._passes < self._work:
+            if any(other.heads == student.heads - 1 and not self._near(other) for other in self._tried):
+                break  # so many failed from several starts
+            fewer = self._drop(student, self._by_cost(student)[:1])
+            if not self.explains(fewer, self.coarse):
+                break
+            student = fewer
+        return student
+
+    def polish(self, student: _Student) -> _Student:
+        """The same heads, fitted to the last digit."""
+        name = f"{_heads(student.heads)}, to the last digit"
+        return self._again(student.heads, student.end.theta, name, self._descents.tolerance)
+
+    def add_to(self, student: _Student) -> _Student:
+        """A head more, from where the others are, and again, while it takes more off the residual than off noise."""
+        self._tried = [student]
+        while not self.explains(student, max(EXACT_RESIDUAL, self._descents.tolerance)):
+            if student.heads >= self._most or self._passes >= self._work:
+                break
+            heads, name = student.heads + 1, f"A head more, {student.heads + 1}"
+            self.examples = self._draw(heads, self.examples)
+            x, y = self.examples.x, self.examples.y
+            added = self._descents.start(x, y - _layer(student)(x), 1, 0)
+            theta = np.concatenate([student.end.theta, added])
+            more = self._again(heads, theta, name, self._descents.tolerance)
+            if not self._counts(more, student) or len(self._spare(more)):
+                break
+            student = more
+        return self.smallest_of_the_best()
+
+    def prune_spare(self, student: _Student) -> None:
+        """Spare heads dropped, or the cheapest, while held-out examples are explained no worse."""
+        drop = self._to_drop(student)
+        while len(drop) and self._passes < self._work:
+            fewer = self._drop(student, drop)
+            if no_worse(self._errors(fewer), self._errors(student)):
+                student, drop = fewer, self._to_drop(fewer)
+            elif len(drop) > 1:
+                drop = drop[:1]
+            else:
+                return
+
+    def smallest_of_the_best(self) -> _Student:
+        """The smallest of those tried that explains held-out examples as well as any."""
+        tried = [self.nothing(), *self._tried]
+        best = self._errors(min(tried, key=self._mean_error))
+        fitting = [student for student in tried if no_worse(self._errors(student), best)]
+        fewest = min(student.heads for student in fitting)
+        return min((student for student in fitting if student.heads == fewest), key=self._mean_error)
+
+    def _near(self, student: _Student) -> bool:
+        return student.end.residual <= 10 * self.coarse
+
+    def _counts(self, student: _Student, best: _Student) -> bool:
+        """Whether it takes more off the squared residual of a smaller one than heads with nothing to explain do."""
+        taken = best.end.residual**2 - student.end.residual**2
+        return taken > _UNITS * self._unit(student) * (student.heads - best.heads)
+
+    def _by_cost(self, student: _Student) -> np.ndarray:
+        return np.argsort(self._costs(student))
+
+    def _spare(self, student: _Student) -> np.ndarray:
+        """The heads that take off no more than one with nothing to explain, the cheapest first."""
+        order = self._by_cost(student)
+        return order[self._costs(student)[order] <= _UNITS * self._unit(student)]
+
+    def _to_drop(self, student: _Student) -> np.ndarray:
+        if student.heads == 0:
+            return np.empty(0, dtype=int)
+        spare, cheapest = self._spare(student), self._by_cost(student)[:1]
+        may = self._costs(student)[cheapest] <= _CERTAIN * self._unit(student)
+        return spare if len(spare) else cheapest[may]
+
+    def _fit(self, heads: int) -> _Student:
+        def tell(start: int, number: int, iterate: Iterate) -> None:
+            self._tell(f"{_heads(heads)}, start {start}, iterate {number}", self.examples, iterate, {})
+
+        ends = replace(self._descents, tolerance=self.coarse).several(
+            self.examples,
+            heads,
+            unknowns=self._unknowns(heads),
+            starts=self._starts,
+            work=self._work - self._passes,
+            tell=tell,
+        )
+        self._begun += len(ends.iterates)
+        return self._told(_heads(heads), _Student(heads, ends.best, ends.at_floor), ends.passes)
+
+    def _drop(self, student: _Student, heads: np.ndarray) -> _Student:
+        left = student.heads - len(heads)
+        if left == 0:
+            return self._told("Pruned to no head", self.nothing(), 0)
+        theta = np.delete(student.end.theta, heads, axis=0)
+        return self._again(left, theta, f"Pruned to {_heads(left)}", self.coarse)
+
+    def _again(self, heads: int, theta: np.ndarray, name: str, tolerance: float) -> _Student:
+        end = replace(self._descents, tolerance=tolerance).one(
+            self.examples,
+            theta,
+            unknowns=self._unknowns(heads),
+            work=max(1, self._work - self._passes),
+            tell=lambda number, iterate: None,
+        )
+        return self._told(name, _Student(heads, end), end.passes)
+
+    def _told(self, name: str, student: _Student, passes: int) -> _Student:
+        self._passes += passes
+        self._tried.append(student)
+        measures = {"heads": student.heads, "held_out_error": self._held_out_error(student)}
+        self._tell(name, self.examples, student.end, measures | {"total_passes": self._passes})
+        return student
+
+    def _held_out_error(self, student: _Student) -> float:
+        energy = float(np.sum(self.examples.y_held**2))
+        error = float(self._errors(student).sum())
+        return math.sqrt(error / energy) if energy > 0 else math.sqrt(error)
+
+    def _mean_error(self, student: _Student) -> float:
+        return float(self._errors(student).mean())
+
+    def _errors(self, student: _Student) -> np.ndarray:
+        return ((_layer(student)(self.examples.x_held) - self.examples.y_held) ** 2).sum(axis=2).reshape(-1)
+
+    def _costs(self, student: _Student) -> np.ndarray:
+        costs = cost_of_each_head(self.examples.x, student.end.theta, student.end.w)
+        return costs / float(np.sum(self.examples.y**2))
+
+    def _unit(self, student: _Student) -> float:
+        """What one head's unknowns take off white noise of the size of the student's residual."""
+        each = self._unknowns(student.heads) / max(1, student.heads)
+        return self._variance(student) * each / self.examples.x.size
+
+    def _variance(self, student: _Student) -> float:
+        """Of the noise, relative to the labels, if noise is all that the student leaves."""
+        return float(student.end.residual**2 / (1 - self._share(student.heads)))
+
+    def _unknowns(self, heads: int) -> int:
+        _, k, d = self.examples.x.shape
+        return unknowns(heads=heads, tokens=k, dim=d) if heads else 0
+
+    def _share(self, heads: int) -> float:
+        return fitted_share(self._unknowns(heads), self.examples.x)
+
+
+def _layer(student: _Student) -> AttentionLayer:
+    return AttentionLayer(theta=student.end.theta, w=student.end.w)
+
+
+def _heads(number: int) -> str:
+    return "1 head" if number == 1 else f"{number} heads"

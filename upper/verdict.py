@@ -1,0 +1,258 @@
+"""When a descent has ended, and what its end amounts to: exact, the level of the noise, or a local minimum."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float
+
+from attention import AttentionLayer, Outcome
+from upper._held_out import EXACT_ERROR as EXACT_RESIDUAL
+from upper._held_out import held_out_error, verdict
+from upper.gauss_newton import Iterate
+
+__all__ = [
+    "EXACT_RESIDUAL",
+    "LOW_RANK_PATIENCE",
+    "PATIENCE",
+    "Patience",
+    "at_noise_level",
+    "fitted_share",
+    "judge",
+    "last_iterate",
+    "no_worse",
+    "noise_level",
+    "same_residual",
+    "unknowns",
+]
+
+# Of what fitting takes off the squared residual under noise: what a descent may leave undone, and by how much two of
+# them may differ that ended in one minimum.
+_UNDONE, _APART = 0.01, 0.1
+# Above a share of one half, as below two equations an unknown, nothing about noise can be told from the residual.
+_MOST_SHARE = 0.5
+# Two descents at the same residual, to a per cent, where the noise would have them nearer.
+_SAME_SQUARED = 0.02
+# The spread of squared errors on few held-out examples.
+_HELD_OUT_RATIO = 1.2
+# In standard errors of a paired difference.
+_SIGNIFICANT = 2.0
+
+
+@dataclass(frozen=True)
+class Patience:
+    """When to give a start up: the residual is not below `ratio` of itself after so many `iterates`.
+
+    A descent counts as converged after so many `steps` one after another that each say so.
+    """
+
+    iterates: int
+    ratio: float
+    steps: int = 1
+
+
+PATIENCE = Patience(10, 0.7)
+"""On nice targets the worst ratio seen is 1e-9; where damped steps creep, below 1e-2, 40 iterates are awaited."""
+LOW_RANK_PATIENCE = Patience(20, 0.98, steps=8)
+"""Where factors are learned: the worst ratio in a descent that ended exact, of those to 40 targets, was .967.
+
+Saddles between plateaus slow such a descent down as a minimum would, but for fewer steps."""
+
+
+# No local minimum of a nice layer was seen as low as that, but steps creep there where heads are nearly equal, or where
+# hardly a row of a pattern is not saturated.
+_CREEP_BELOW, _CREEP_PATIENCE = 1e-2, Patience(40, 0.9)
+
+
+def unknowns(*, heads: int, tokens: int, dim: int, rank: int | None = None) -> int:
+    """How many numbers a fit determines: 2 m u, where u is d^2, or 2 d r - r^2 at rank r.
+
+    With one token only the sum of the projections counts, of rank min(d, m r).
+    """
+    r = dim if rank is None else rank
+    if tokens == 1:
+        r = min(dim, heads * r)
+        return 2 * dim * r - r * r
+    return 2 * heads * (2 * dim * r - r * r)
+
+
+def fitted_share(count: int, x: Float[np.ndarray, "n k d"]) -> float:
+    """Unknowns over equations, p / (n k d): the share of white noise that a fit of p unknowns takes up; at most 1/2."""
+    return min(count / x.size, _MOST_SHARE)
+
+
+def noise_level(residual: float, y: Float[np.ndarray, "n k d"], share: float) -> float:
+    """The standard deviation of the noise on an entry of a label, from the relative residual at the minimum.
+
+    Notes
+    -----
+    |Y - F(X)|^2 has expectation s^2 (n k d - p) there, to leading order in s.
+    """
+    return residual * float(np.linalg.norm(y)) / math.sqrt(y.size * (1 - share))
+
+
+def last_iterate(
+    iterates: Iterator[Iterate],
+    *,
+    tolerance: float,
+    work: int,
+    tell: Callable[[int, Iterate], None],
+    share: float = 0.0,
+    patience: Patience = PATIENCE,
+) -> Iterate:
+    """The first iterate at the tolerance, at the end of the work, at which the descent has stalled or has converged.
+
+    Parameters
+    ----------
+    iterates : iterator of Iterate
+        From `gauss_newton`.
+    tolerance : float
+        Relative residual at which to stop.
+    work : int
+        Passes after which to stop.
+    tell : callable
+        Called with the number of each iterate and the iterate.
+    share : float
+        Unknowns over equations, of `fitted_share`; 0 to go on until the descent stalls.
+    patience : Patience
+        When a descent counts as stalled.
+
+    Notes
+    -----
+    At a minimum under noise, fitting has taken the `share` p / N off the squared residual, and that is the excess error
+    of a perfect fit relative to the noise. A descent has converged when steps to come would take off less than a
+    hundredth of that. Two steps tell: near a minimum the falls of the squared residual shrink by a ratio q a step, so
+    that with the last one f the steps to come are worth f q / (1 - q). Derived here.
+    """
+    history: list[float] = []
+    falls: list[float] = []
+    theta = None
+    for iterate in iterates:
+        tell(len(history), iterate)
+        if iterate.theta is theta:
+            falls.clear()  # rejected: the next steps are shortened by their damping, and say nothing
+        elif history and history[-1] > 0:
+            falls.append(1 - (iterate.residual / history[-1]) ** 2)
+        theta = iterate.theta
+        history.append(iterate.residual)
+        ended = iterate.residual <= tolerance or iterate.passes >= work
+        if ended or _stalled(history, patience) or _converged(falls, share, patience.steps):
+            return iterate
+    raise AssertionError("gauss_newton never ends by itself")
+
+
+def judge(
+    best: Iterate,
+    x: Float[np.ndarray, "n k d"],
+    y: Float[np.ndarray, "n k d"],
+    *,
+    tolerance: float,
+    spent_all: bool,
+    at_floor: bool = False,
+) -> tuple[Outcome, float]:
+    """What the best iterate amounts to on held-out examples, and its relative error there.
+
+    Parameters
+    ----------
+    best : Iterate
+        The best of all starts.
+    x, y : array (n, k, d)
+        Examples that were not fitted.
+    tolerance : float
+        The residual that was asked for.
+    spent_all : bool
+        Whether the work was spent.
+    at_floor : bool
+        Whether other starts ended at the same residual.
+    """
+    held_error = _error(best, x, y)
+    outcome = verdict(fitted=best.residual, held_out=held_error, tolerance=tolerance, work_spent=spent_all)
+    if at_floor and outcome in (Outcome.WORK_SPENT, Outcome.LOCAL_MINIMUM):
+        outcome = Outcome.RESIDUAL_FLOOR
+    return outcome, held_error
+
+
+def same_residual(ends: Sequence[Iterate], *, share: float = 0.2, several: int = 2) -> bool:
+    """Whether the best of several starts ended at the same residual, as descents into one minimum do.
+
+    Parameters
+    ----------
+    ends : sequence of Iterate
+        Where the starts ended.
+    share : float
+        Unknowns over equations, of `fitted_share`. Their squared residuals may differ by a tenth of it, and by two
+        hundredths at most.
+    several : int
+        How many of the best must agree.
+    """
+    best = sorted(end.residual for end in ends)
+    return len(best) >= several and best[several - 1] <= best[0] * math.sqrt(
+        1 + min(_SAME_SQUARED, _APART * share)
+    )
+
+
+def at_noise_level(
+    end: Iterate, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"], *, share: float = 0.15
+) -> bool:
+    """Whether held-out examples have the residual of the fitted ones, up to what fitting them takes off it.
+
+    Parameters
+    ----------
+    end : Iterate
+        Where a descent ended.
+    x, y : array (n, k, d)
+        Examples that were not fitted.
+    share : float
+        Unknowns over equations, of `fitted_share`.
+
+    Notes
+    -----
+    Of noise of variance 1 the fit leaves 1 - share on its own examples and 1 + excess on others; the excess is the
+    share with many examples, and was measured up to 3.3 of it at four times the counting floor.
+    """
+    return _error(end, x, y) < _HELD_OUT_RATIO * math.sqrt((1 + 4 * share) / (1 - share)) * end.residual
+
+
+def no_worse(errors: Float[np.ndarray, " rows"], than: Float[np.ndarray, " rows"]) -> bool:
+    """Whether squared errors on the same rows are not larger on average, up to two standard errors of the difference.
+
+    Examples
+    --------
+    >>> no_worse(np.array([1.0, 2.0, 3.0]), np.array([1.1, 1.9, 3.0]))
+    True
+    >>> no_worse(np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.6, 2.5]))
+    False
+    """
+    exact = EXACT_RESIDUAL**2
+    if than.mean() < exact or not np.isfinite(errors).all():
+        return bool(errors.mean() < exact)
+    difference = errors - than
+    spread = float(difference.std(ddof=1)) / math.sqrt(len(difference)) if len(difference) > 1 else 0.0
+    return bool(difference.mean() <= _SIGNIFICANT * spread)
+
+
+def _stalled(history: list[float], patience: Patience) -> bool:
+    now = history[-1]
+    # only rounding is left to lose there, and two iterates without progress are the floor
+    if now < EXACT_RESIDUAL and len(history) > 10 and now > 0.9 * history[-3]:
+        return True
+    if now < _CREEP_BELOW:
+        patience = _CREEP_PATIENCE
+    if len(history) <= patience.iterates:
+        return False
+    return now > patience.ratio * history[-1 - patience.iterates]
+
+
+def _converged(falls: list[float], share: float, steps: int) -> bool:
+    if len(falls) <= steps:
+        return False
+    return all(
+        now < share and now < before and now * now / (before - now) < _UNDONE * share
+        for before, now in pairwise(falls[-1 - steps :])
+    )
+
+
+def _error(iterate: Iterate, x: np.ndarray, y: np.ndarray) -> float:
+    return held_out_error(AttentionLayer(theta=iterate.theta, w=iterate.w), x, y)
