@@ -49,9 +49,13 @@ def read_learner(data: Any) -> LearnerRecord:
 
 
 def read_cell(data: Any) -> Cell:
-    """A cell from JSON values."""
+    """A cell from JSON values; one that was written before cells named their engine has none."""
     if isinstance(data, dict) and "trace" in data:
-        data = {**data, "trace": tuple(_record(TracePoint, point) for point in _list("trace", data["trace"]))}
+        data = {
+            "engine": "",
+            **data,
+            "trace": tuple(_record(TracePoint, point) for point in _list("trace", data["trace"])),
+        }
     return _record(Cell, data)
 
 

@@ -1,10 +1,11 @@
 """Attacks by name: those of `lwe.attacks`, and learners of attention layers as attacks."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
+from arena.engines import asked_settings, placed
 from lwe import Attack, LWRParameters
 from lwe.attacks import (
     AroraGeAttack,
@@ -22,7 +23,7 @@ from lwe.costs import deviations
 from upper import Adam, Newton
 from upper.six_phase import SixPhase
 
-__all__ = ["ATTACKS", "AttackKind", "choose_attacks"]
+__all__ = ["ATTACKS", "AttackKind", "choose_attacks", "learners_on_engine"]
 
 _MOST_HEADS = 64
 
@@ -71,6 +72,38 @@ def choose_attacks(names: str | None = None) -> list[AttackKind]:
         given = f"{unknown[0]!r} is no attack" if unknown else "No attack is named"
         raise ValueError(f"{given}: choose among {', '.join(ATTACKS)}.")
     return [ATTACKS[name] for name in wanted]
+
+
+def learners_on_engine(
+    kinds: Sequence[AttackKind], *, engine: str | None = None, device: str | None = None
+) -> list[AttackKind]:
+    """The attacks, those that are learners with a choice of engine or device made with what is asked.
+
+    Raises
+    ------
+    ValueError
+        If none of them is a learner that has such a choice.
+    """
+    asked = asked_settings(engine, device)
+    could = {"engine": ("newton",), "device": ("newton", "adam")}
+    for name in asked:
+        if not any(kind.name in could[name] for kind in kinds):
+            raise ValueError(
+                f"None of these attacks has a choice of {name}, which {' and '.join(could[name])} have: leave it out."
+            )
+    return [
+        replace(kind, build=partial(_placed, kind.build, asked)) if asked and kind.learner else kind
+        for kind in kinds
+    ]
+
+
+def _placed(
+    build: Callable[[LWRParameters], Attack], settings: Mapping[str, str], parameters: LWRParameters
+) -> Attack:
+    attack = build(parameters)
+    if not isinstance(attack, LearnerAttack):
+        return attack
+    return replace(attack, learner=placed(attack.learner, settings))
 
 
 def _always(make: Callable[[], Attack], parameters: LWRParameters) -> Attack:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from arena.engines import engine_used
 from arena.identity import target_stream
 from arena.results import Cell, TracePoint
 from arena.students import DoesNotApplyError, Effort, Student
@@ -32,7 +33,7 @@ def run_cell(
     try:
         learner = student.build(target, effort)
         fit, measures = fit_target(target, learner, seed, extra=student.extra, progress=progress)
-        return _done(target, student, seed, fit, measures)
+        return _done(target, student, seed, fit, measures, engine_used(learner, target))
     except Exception as error:  # one learner's failure must not lose the others' results
         # not for this target, or the optional dependency it names is absent
         absent = isinstance(error, ImportError) and bool(student.extra) and find_spec(student.extra) is None
@@ -49,10 +50,11 @@ def fit_target(
 
     Notes
     -----
-    Everything runs under one BLAS thread from three independent streams (the examples, the learner, the measuring)
-    that depend on the seed and on what the target is, not on what it is called or where it lies.
+    Everything runs under one thread of BLAS and of torch, from three independent streams (the examples, the learner,
+    the measuring) that depend on the seed and on what the target is, not on what it is called or where it lies.
     """
     which = target_stream(target)
+    engine_used(learner, target)  # imports torch where it will be used, so that it is held to one thread too
     for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, stream]) for stream in range(3))
     with single_thread(extra):
         truth = target.ground_truth(rng=for_truth)
@@ -82,7 +84,9 @@ def _said(error: Exception) -> str:
     return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + " ..."
 
 
-def _done(target: Target, student: Student, seed: int, fit: Fit, measures: dict[str, float]) -> Cell:
+def _done(
+    target: Target, student: Student, seed: int, fit: Fit, measures: dict[str, float], engine: str
+) -> Cell:
     return Cell(
         target.name,
         student.name,
@@ -97,6 +101,7 @@ def _done(target: Target, student: Student, seed: int, fit: Fit, measures: dict[
         w_error=measures.get("w_error"),
         examples_used=fit.examples_used,
         seconds=fit.seconds,
+        engine=engine,
         trace=tuple(
             TracePoint(step.name, step.examples, step.seconds, dict(step.measures)) for step in fit.trace
         ),

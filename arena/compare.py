@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from arena.engines import asked_settings, on_engine, require_known_engine
 from arena.execution import CellId, Job, WorkersLostError, run_jobs, workers
 from arena.made_targets import preset_targets
 from arena.memory import Memory
@@ -38,6 +39,8 @@ def compare(
     *,
     preset: str = "quick",
     seeds: int | None = None,
+    engine: str | None = None,
+    device: str | None = None,
     jobs: int | None = None,
     store: RunStore | str | os.PathLike[str] | None = None,
     fresh: bool = False,
@@ -54,11 +57,16 @@ def compare(
     targets : Target or path, or sequence of them, optional
         The targets, or files of targets; by default those of `preset_targets`.
     learners : str, Learner or Student, or sequence of them, optional
-        Names of `STUDENTS`, learners set up by the caller, or students; by default all of `STUDENTS`.
+        Names of `STUDENTS`, learners set up by the caller, or students; by default those of `STUDENTS` that are
+        `by_default`.
     preset : {"quick", "full"}
         The effort of the learners given by name.
     seeds : int, optional
         How many seeds a pair; by default the preset's. Seeds count from 0.
+    engine : {"auto", "numpy", "torch"}, optional
+        What the learners that have a choice compute with; by default as each is set up.
+    device : str, optional
+        Where those that have a choice compute: "cpu", "cuda", "cuda:1". That it is there, each cell finds out.
     jobs : int, optional
         How many cells run at once; by default as `joblib` is configured, which is one. It changes the seconds and
         nothing else.
@@ -85,7 +93,8 @@ def compare(
     Raises
     ------
     ValueError
-        If the preset or a learner is not known, a number is out of range, or two targets have the same name.
+        If the preset or a learner is not known, a number is out of range, two targets have the same name, the engine
+        or the device is not known, or none of the learners has a choice of it.
     OSError
         If the store cannot be opened.
 
@@ -115,13 +124,20 @@ def compare(
         if not isolated:
             raise ValueError("timeout needs isolated=True: only a process of its own can be stopped.")
     chosen = preset_targets() if targets is None else _told_apart(_as_targets(targets))
-    students = as_students(learners)
+    require_known_engine(engine, device)
+    students = on_engine(as_students(learners), engine=engine, device=device)
+    asked = asked_settings(engine, device)
     made: dict[str, Any] = {"command": command, "preset": preset, "versions": versions(), "seeds": seeds}
     made |= {name: value for name, value in (("jobs", jobs), ("timeout", timeout)) if value is not None}
+    made |= asked
     if fresh:
         made["fresh"] = True
     records = tuple(target.record for target in chosen)
-    described = tuple(student.record(set_up_for(student, chosen, effort)) for student in students)
+    set_up = [set_up_for(student, chosen, effort) for student in students]
+    for name in asked:
+        if not any(hasattr(learner, name) for learners_of_one in set_up for learner in learners_of_one):
+            raise ValueError(f"None of these learners has a choice of {name}: leave it out.")
+    described = tuple(student.record(ready) for student, ready in zip(students, set_up, strict=True))
     Results(made, records, described, ())  # names that collide are found before the work
 
     began = time.perf_counter()
@@ -222,5 +238,7 @@ def _told_apart(targets: Sequence[Target]) -> list[Target]:
 def _cost(job: Job) -> float:
     # what takes milliseconds first, so that an early interruption leaves something to see; then the longest, so that no
     # worker is left alone with a long one at the end
-    long = {"adam": 4.0, "newton": 2.0}.get(job.student.name, math.inf)
+    long = {"tuned-adam": 8.0, "l-bfgs": 6.0, "adam": 4.0, "sgd": 3.0, "newton": 2.0}.get(
+        job.student.name, math.inf
+    )
     return long * (2.0 if job.target.record.hard else 1.0)

@@ -82,6 +82,11 @@ def learner_identity(student: Student, target: Target, effort: Effort) -> Any:
     learners are the same: it is always computed. So it is where more than 100 000 functions, classes and objects are
     reached.
 
+    An engine or a device that is asked for is a field of the learner and counts, because bits and seconds differ;
+    errors agree to rounding. What an engine "auto" comes to is no field: it follows from the size of the target, which
+    counts, from whether torch is installed, which the versions say, and from the hardware, which does not count. The
+    cell names what computed it.
+
     Described is the state at the time of asking: a global that fits change, such as a random generator, makes
     another learner of it. What ``functools.cache`` remembers does not count, nor do the generators of ``random`` and
     ``numpy.random`` that all of a process share. The cost is linear in what is reached.
@@ -105,7 +110,7 @@ def _canonical(value: Any) -> bytes:
 def _code() -> str:
     """The text of everything of this toolkit that a number can depend on."""
     here = Path(__file__).parent
-    files = [here / f"{name}.py" for name in ("cells", "students", "targets")]
+    files = [here / f"{name}.py" for name in ("cells", "effort", "student_table", "students", "targets")]
     for package in TOOLKIT:
         files += sorted((here.parent / package).rglob("*.py"))
     digest = hashlib.sha256()

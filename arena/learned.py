@@ -4,16 +4,18 @@ import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from arena._fields import as_plain
 from arena.cells import fit_target
+from arena.engines import asked_settings, engine_used, require_engine
 from arena.records import LearnerRecord, TargetRecord
 from arena.students import Student, as_students, choose_effort
 from arena.targets import Target, load_target
 from attention import AttentionLayer, Fit, Learner, inputs_from_json, save_layer
 from attention.files import FilePath
 from attention.learning import Progress
+from upper import Newton
 
 __all__ = ["Learned", "SetUp", "UnusedSettingError", "learn", "set_up"]
 
@@ -49,6 +51,8 @@ class Learned:
     measures : dict of str to float
         Errors on fresh inputs: ``relative_error``, ``unknown_part_error`` and, where the fitted layer has the target's
         shape, ``theta_error`` and ``w_error`` of the worst head.
+    engine : str
+        What computed it, as in "numpy" or "torch cpu bfloat16"; empty where that is not known.
     """
 
     target: TargetRecord
@@ -56,6 +60,7 @@ class Learned:
     seed: int
     fit: Fit
     measures: dict[str, float]
+    engine: str = ""
 
     @property
     def layer(self) -> AttentionLayer | None:
@@ -80,6 +85,8 @@ class Learned:
         }
         lines = [f"{self.learner.title} on: {self.target.title}", f"  {self.fit.outcome}"]
         lines += [f"  {name:<28} {value:.3g}" for name, value in rows.items() if value is not None]
+        if self.learner.parameters.get("m") == "auto" and self.layer is not None:
+            lines += [f"  {'heads found':<28} {self.layer.heads}"]
         lines += [f"  {'examples used':<28} {self.fit.examples_used}"]
         return "\n".join([*lines, f"  {'seconds':<28} {self.fit.seconds:.2f}"])
 
@@ -98,6 +105,7 @@ class Learned:
                 "w_error": self.measures.get("w_error"),
                 "examples_used": self.fit.examples_used,
                 "seconds": self.fit.seconds,
+                "engine": self.engine,
                 "trace": [dataclasses.asdict(step) for step in self.fit.trace],
             }
         )
@@ -132,7 +140,10 @@ def learn(
     preset: str = "full",
     examples: int | None = None,
     work: int | None = None,
-    heads: int | None = None,
+    heads: int | Literal["auto"] | None = None,
+    rank: int | None = None,
+    engine: str | None = None,
+    device: str | None = None,
     progress: Progress | None = None,
 ) -> Learned:
     """Run one learner on one target and measure on fresh examples what was learned.
@@ -149,7 +160,11 @@ def learn(
         The effort of a learner given by name.
     examples, work, heads : int, optional
         Instead of the learner's own: its budget in examples, its budget in passes over them (Adam: in steps), and the
-        heads of the layer it fits.
+        heads of the layer it fits, which Newton finds out itself where they are "auto".
+    rank : int, optional
+        For Newton: the rank of every head, where it is known.
+    engine, device : str, optional
+        Likewise, what it computes with ("auto", "numpy" or "torch") and where ("cpu", "cuda", "cuda:1").
     progress : callable, optional
         Called with each `attention.Step` as it is recorded.
 
@@ -160,7 +175,10 @@ def learn(
     DoesNotApplyError
         If the learner is an attack on another kind of target.
     ValueError
-        If the learner or the preset is not known, or a setting is out of range or of no use to the learner.
+        If the learner or the preset is not known, a setting is out of range or of no use to the learner, or the
+        device is not there.
+    ImportError
+        If torch is needed and not installed.
 
     Notes
     -----
@@ -173,7 +191,18 @@ def learn(
     >>> learned.fit.outcome.name, learned.error < 1e-12
     ('EXACT', True)
     """
-    chosen = set_up(target, learner, preset=preset, examples=examples, work=work, heads=heads)
+    chosen = set_up(
+        target,
+        learner,
+        preset=preset,
+        examples=examples,
+        work=work,
+        heads=heads,
+        rank=rank,
+        engine=engine,
+        device=device,
+    )
+    require_engine(engine, device)
     fit, measures = fit_target(
         chosen.target, chosen.learner, seed, extra=chosen.student.extra, progress=progress
     )
@@ -200,7 +229,8 @@ class SetUp:
 
     def learned(self, seed: int, fit: Fit, measures: dict[str, float]) -> Learned:
         """What came of it."""
-        return Learned(self.target.record, self.student.record([self.learner]), seed, fit, measures)
+        record, engine = self.student.record([self.learner]), engine_used(self.learner, self.target)
+        return Learned(self.target.record, record, seed, fit, measures, engine)
 
 
 def set_up(
@@ -210,7 +240,10 @@ def set_up(
     preset: str = "full",
     examples: int | None = None,
     work: int | None = None,
-    heads: int | None = None,
+    heads: int | Literal["auto"] | None = None,
+    rank: int | None = None,
+    engine: str | None = None,
+    device: str | None = None,
 ) -> SetUp:
     """The one learner that is meant, with its settings for the target; the parameters are those of `learn`.
 
@@ -224,15 +257,18 @@ def set_up(
         raise ValueError(f"{len(students)} learners are named: learn runs one; compare runs several.")
     student, effort = students[0], choose_effort(preset)
     target = target if isinstance(target, Target) else load_target(target)
-    settings = {"examples": examples, "work": work, "heads": heads}
+    settings: dict[str, Any] = {"examples": examples, "work": work, "heads": heads, "rank": rank}
+    settings |= asked_settings(engine, device)
     return SetUp(target, student, _changed(student.build(target, effort), settings, student.title))
 
 
-def _changed(learner: Learner, settings: dict[str, int | None], title: str) -> Learner:
+def _changed(learner: Learner, settings: dict[str, Any], title: str) -> Learner:
     fields = {field.name for field in dataclasses.fields(learner)}  # type: ignore[arg-type]
     wanted = {name: value for name, value in settings.items() if value is not None}
     field_of = {name: "m" if name == "heads" else name for name in wanted}
     for name, field in field_of.items():
         if field not in fields:
             raise UnusedSettingError(title, name)
+    if wanted.get("heads") == "auto" and not isinstance(learner, Newton):
+        raise ValueError(f"{title} has to be told the number of heads: only newton takes 'auto'.")
     return dataclasses.replace(learner, **{field_of[name]: value for name, value in wanted.items()})  # type: ignore[type-var]

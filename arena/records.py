@@ -158,6 +158,8 @@ class Cell:
         Examples drawn.
     seconds : float or None
         Wall-clock seconds, measuring left out.
+    engine : str
+        What computed it, as `arena.engines.engine_used` says; empty where that is not known.
     trace : tuple of TracePoint
         One point per phase or step.
     """
@@ -176,11 +178,12 @@ class Cell:
     w_error: float | None = None
     examples_used: int | None = None
     seconds: float | None = None
+    engine: str = ""
     trace: tuple[TracePoint, ...] = ()
 
     def __post_init__(self) -> None:
         """Hold every field to its kind; NaN and infinities become None."""
-        require_texts(self, "target", "learner", "message", "outcome", "outcome_text")
+        require_texts(self, "target", "learner", "message", "outcome", "outcome_text", "engine")
         require_whole(self, "seed", least=None)
         require_one_of(self, "status", STATUSES)
         require_truth(self, "succeeded")

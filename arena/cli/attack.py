@@ -10,8 +10,10 @@ import typer
 
 from arena._fields import as_plain
 from arena.attacking import Attacked, attack_samples, samples_of
-from arena.attacks import ATTACKS, choose_attacks
+from arena.attacks import ATTACKS, choose_attacks, learners_on_engine
 from arena.cli.console import (
+    DeviceOption,
+    EngineOption,
     JsonOption,
     SeedOption,
     WorkFailedError,
@@ -20,6 +22,7 @@ from arena.cli.console import (
     require_writable,
     say,
 )
+from arena.engines import require_engine
 from arena.targets import load_target
 from attention.files import write_whole
 from lwe import (
@@ -70,6 +73,8 @@ def attack_command(
         str | None,
         typer.Option(help="With a matrix: zero (the default), gaussian:3, binomial:2, flip:0.1, ..."),
     ] = None,
+    engine: EngineOption = None,
+    device: DeviceOption = None,
     jobs: Annotated[int, typer.Option(help="How many attacks run at once.")] = 1,
     out: Annotated[
         Path | None,
@@ -89,7 +94,8 @@ def attack_command(
 
     Samples of others: attention-bounds attack A.npy --labels b.npy --modulus 3329 --noise gaussian:3
     """
-    kinds = choose_attacks(attacks)
+    kinds = learners_on_engine(choose_attacks(attacks), engine=engine, device=device)
+    require_engine(engine, device)
     given = {
         name: value
         for name, value in zip(

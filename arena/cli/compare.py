@@ -9,15 +9,24 @@ from typing import Annotated
 
 import typer
 
-from arena.cli.console import JsonOption, WorkFailedError, progress_bar, require_writable, say
+from arena.cli.console import (
+    DeviceOption,
+    EngineOption,
+    JsonOption,
+    WorkFailedError,
+    progress_bar,
+    require_writable,
+    say,
+)
 from arena.cli.generate import InputsName
 from arena.clusters import cluster
 from arena.compare import compare
+from arena.engines import require_engine, require_known_engine
 from arena.made_targets import preset_targets
 from arena.page import render_page
 from arena.results import Cell, Results
 from arena.store import RunStore
-from arena.students import choose_effort, choose_students
+from arena.students import STUDENTS, choose_effort, choose_students
 from arena.table import print_table
 from arena.targets import load_targets
 from attention._arrays import count
@@ -32,11 +41,13 @@ def compare_command(
     learners: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated among newton, adam, six-phase, six-phase-paper, linear, known-part, elimination; "
-            "by default all."
+            help=f"Comma-separated among {', '.join(STUDENTS)}; by default those before tuned-adam, which are all but "
+            "the baselines; all for every one."
         ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds a cell; by default 1 (quick) or 3 (full).")] = None,
+    engine: EngineOption = None,
+    device: DeviceOption = None,
     jobs: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
     tokens: Annotated[int | None, typer.Option(help="Number k of tokens, instead of the files'.")] = None,
     inputs: Annotated[
@@ -69,6 +80,8 @@ def compare_command(
     """
     students = choose_students(learners)
     effort = choose_effort(preset)
+    # what a cluster's workers have is not known here: there each cell says it
+    (require_engine if dask is None else require_known_engine)(engine, device)
     targets = load_targets(files, tokens=tokens, inputs=inputs) if files else preset_targets()
     seeds = None if seeds is None else count("seeds", seeds)
     if jobs is not None and dask is not None:
@@ -89,6 +102,8 @@ def compare_command(
             students,
             preset=preset,
             seeds=seeds,
+            engine=engine,
+            device=device,
             jobs=jobs,
             store=kept,
             fresh=fresh,

@@ -13,6 +13,8 @@ from arena._fields import as_plain
 from arena.targets import Target
 
 __all__ = [
+    "DeviceOption",
+    "EngineOption",
     "JsonOption",
     "SeedOption",
     "WorkFailedError",
@@ -27,6 +29,16 @@ __all__ = [
 Item = TypeVar("Item")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What Newton computes with: numpy, torch, or auto, which takes torch for large problems."
+    ),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(help="Where Newton and Adam compute, by PyTorch: cpu, cuda, or cuda:1 for the second GPU."),
+]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
 
 

@@ -47,6 +47,7 @@ cells = st.builds(
     w_error=numbers,
     examples_used=st.integers(0, 10**15) | st.none(),
     seconds=numbers,
+    engine=texts,
     trace=st.lists(points, max_size=3).map(tuple),
 )
 plain = st.recursive(

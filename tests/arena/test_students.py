@@ -1,10 +1,10 @@
 """Students of what a caller gives: names, learners that are set up, students."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
-from arena import PRESETS, STUDENTS, Student, compare, lwr_target, nice_target, parity_target
+from arena import PRESETS, STUDENTS, Student, compare, lwr_target, nice_target, parity_target, run_cell
 from arena.students import as_students, choose_effort, choose_students
 from upper import KnownPart, LinearBaseline, Newton
 
@@ -13,8 +13,35 @@ def _names(learners):
     return [student.name for student in as_students(learners)]
 
 
-def test_all_of_them_by_default():
-    assert as_students() == as_students(None) == list(STUDENTS.values())
+BASELINES = ["tuned-adam", "sgd", "l-bfgs", "frozen-attention", "one-step"]
+
+
+def test_all_but_the_baselines_by_default():
+    assert as_students() == as_students(None) == choose_students()
+    assert [name for name in STUDENTS if STUDENTS[name] not in as_students()] == BASELINES
+    assert choose_students("all") == choose_students("newton, all") == list(STUDENTS.values())
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_baselines_run_by_name(name):
+    if STUDENTS[name].extra:
+        pytest.importorskip(STUDENTS[name].extra, reason=f"{STUDENTS[name].extra} is not installed")
+    few = replace(PRESETS["quick"], adam_steps=60, adam_steps_hard=60, newton_passes_hard=300)
+    for target in (nice_target(heads=1, tokens=2, dim=4, seed=1), parity_target(heads=2, dim=8)):
+        cell = run_cell(target, STUDENTS[name], 0, few)
+        assert cell.status == "done", cell.message
+        assert cell.engine.split()[0] == (STUDENTS[name].extra or "numpy")
+        if name == "l-bfgs" and not target.record.hard:
+            assert cell.unknown_part_error < 1e-9
+
+
+def test_the_tuned_adam_has_the_steps_for_all_its_settings():
+    for effort in PRESETS.values():
+        for target in (nice_target(heads=1, tokens=2, dim=4), parity_target(heads=2, dim=8)):
+            tuned = STUDENTS["tuned-adam"].build(target, effort)
+            assert tuned.work == sum(setting.work for setting in tuned.settings())
+            longest = effort.adam_steps_hard if target.record.hard else effort.adam_steps
+            assert max(setting.work for setting in tuned.settings()) == longest
 
 
 @pytest.mark.parametrize(

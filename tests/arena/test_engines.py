@@ -1,0 +1,225 @@
+"""Where learners compute: asked for on the command line and from Python, held to what is there, named in the cells."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+
+from arena import RunStore, compare, learn, nice_target, save_target
+from arena.attacks import choose_attacks, learners_on_engine
+from arena.engines import engine_used, on_engine, require_engine
+from arena.identity import learner_identity
+from arena.students import PRESETS, STUDENTS, as_students
+from upper import (
+    LBFGS,
+    SGD,
+    Adam,
+    FrozenAttention,
+    KnownPart,
+    LinearBaseline,
+    Newton,
+    OneGradientStep,
+    TunedAdam,
+)
+from upper import engine as engines
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+NO_GPU = "cuda:99"  # whatever the machine
+
+
+@pytest.fixture(scope="module")
+def nice():
+    return nice_target(heads=2, tokens=3, dim=8, seed=1)
+
+
+@pytest.fixture
+def file(nice, tmp_path):
+    save_target(tmp_path / "nice.safetensors", nice)
+    return tmp_path / "nice.safetensors"
+
+
+@pytest.fixture
+def without_torch(monkeypatch):
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+
+
+@needs_torch
+def test_the_engine_used_is_named(nice):
+    for learner in (LBFGS(1), SGD(1), FrozenAttention(), LinearBaseline(), OneGradientStep()):
+        assert engine_used(learner, nice) == "numpy"
+    assert engine_used(KnownPart(), nice) == ""
+    assert engine_used(Adam(1), nice) == "torch cpu float32"
+    assert engine_used(TunedAdam(1, dtypes=("float32", "float64")), nice) == "torch cpu float32/float64"
+    assert engine_used(Newton(1), nice) == "numpy"  # too small to be worth more
+    assert engine_used(Newton(1, engine="torch"), nice) in ("torch cpu float32", "torch cpu bfloat16")
+    large = nice_target(heads=8, tokens=8, dim=64, seed=1)
+    assert engine_used(Newton(8), large).startswith("torch cpu ")
+    assert engine_used(Newton(8, engine="numpy"), large) == "numpy"
+
+
+def test_the_words_of_the_command_line_reach_every_learner_that_has_a_choice(nice):
+    students = on_engine(as_students("newton,adam,tuned-adam,linear"), engine="torch", device="cuda:1")
+    newton, adam, tuned, linear = (student.build(nice, PRESETS["quick"]) for student in students)
+    assert (newton.engine, newton.device) == ("torch", "cuda:1")
+    assert (adam.device, tuned.device) == ("cuda:1", "cuda:1")
+    assert linear == STUDENTS["linear"].build(nice, PRESETS["quick"])
+    assert on_engine(as_students("newton")) == as_students("newton")
+
+
+def test_attacks_that_are_learners_have_the_choice_too():
+    from arena import lwr_target
+    from lwe import describe_instance
+
+    parameters = describe_instance(lwr_target(secret_dim=5, modulus=8, levels=2).instance).parameters
+    newton, adam, bkw = learners_on_engine(choose_attacks("newton,adam,bkw"), engine="numpy", device="cpu")
+    assert (newton.build(parameters).learner.engine, newton.build(parameters).learner.device) == (
+        "numpy",
+        "cpu",
+    )
+    assert adam.build(parameters).learner.device == "cpu"
+    assert bkw == choose_attacks("bkw")[0]
+    with pytest.raises(ValueError, match="None of these attacks has a choice of engine, which newton have"):
+        learners_on_engine(choose_attacks("adam"), engine="numpy")
+
+
+@needs_torch
+def test_cells_name_their_engine_and_are_known_by_what_was_asked(nice, tmp_path):
+    path = tmp_path / "runs.sqlite"
+
+    def run(**asked):
+        results = compare([nice], "newton", store=path, isolated=False, **asked)
+        (cell,) = results.cells
+        assert {name: results.made[name] for name in asked} == asked
+        assert cell.unknown_part_error < 1e-12
+        return cell.engine, results.made["reused"]
+
+    assert run() == ("numpy", 0)
+    assert run(engine="numpy") == ("numpy", 0)
+    engine, reused = run(device="cpu")
+    assert engine.startswith("torch cpu ")
+    assert reused == 0
+    assert [run(**asked)[1] for asked in ({}, {"engine": "numpy"}, {"device": "cpu"})] == [1, 1, 1]
+    with RunStore(path, read_only=True) as store:
+        said = [(one.cell.engine.split()[0], one.learner.parameters.get("device")) for one in store.cells()]
+    assert said == [("numpy", None), ("numpy", None), ("torch", "cpu")]
+
+
+def test_what_auto_comes_to_is_no_part_of_what_a_cell_is_known_by(nice, monkeypatch):
+    said = []
+    for find in (lambda name: None, find_spec):
+        monkeypatch.setattr(engines, "find_spec", find)
+        said.append(learner_identity(STUDENTS["newton"], nice, PRESETS["quick"]))
+    assert said[0] == said[1]
+
+
+def test_a_cell_from_before_engines_were_named_is_read(nice):
+    results = compare([nice], "known-part,linear", isolated=False)
+    assert [cell.engine for cell in results.cells] == ["", "numpy"]
+    old = json.loads(results.to_json())
+    for cell in old["cells"]:
+        cell.pop("engine")
+    read = type(results).from_json(json.dumps(old))
+    assert read.cells == tuple(replace(cell, engine="") for cell in results.cells)
+
+
+@needs_torch
+def test_torch_that_newton_brings_along_computes_in_one_thread(tmp_path):
+    program = (
+        "from arena import nice_target\n"
+        "from arena.cells import fit_target\n"
+        "from dataclasses import dataclass\n"
+        "from upper import Newton\n"
+        "class Telling(Newton):\n"
+        "    def fit(self, oracle, **options):\n"
+        "        import torch; print(torch.get_num_threads())\n"
+        "        return super().fit(oracle, **options)\n"
+        "fit_target(nice_target(heads=1, tokens=2, dim=4), Telling(1, engine='torch'), 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "2"),
+    )
+    assert done.stdout == "1\n"
+
+
+@needs_torch
+@pytest.mark.parametrize("command", ["learn", "compare"])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--device", NO_GPU], "which PyTorch does not find here"),
+        (["--device", "meta"], "cuda:1 for the second GPU"),
+        (["--engine", "jax"], "auto, numpy or torch"),
+        (["--engine", "numpy", "--device", "cuda"], "NumPy computes on the CPU"),
+    ],
+    ids=str,
+)
+def test_what_is_not_there_is_one_sentence_before_the_work(cli, file, tmp_path, command, options, words):
+    out = ["--out", tmp_path / "out"] if command == "compare" else []
+    said = cli(command, file, *out, *options, status=2)
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@needs_torch
+def test_an_attack_on_a_device_that_is_not_there_is_one_sentence(cli, tmp_path):
+    path = tmp_path / "lwr.safetensors"
+    cli("generate", "lwr", "--secret-dim", 5, "--modulus", 8, "--levels", 2, "-o", path)
+    said = cli("attack", path, "--attacks", "newton", "--device", NO_GPU, status=2)
+    assert "which PyTorch does not find here" in said.err
+    assert said.err.count("\n") == 1
+    assert "None of these attacks" in cli("attack", path, "--attacks", "bkw", "--device", "cpu", status=2).err
+
+
+@pytest.mark.parametrize("options", [{"device": "cuda"}, {"engine": "torch"}], ids=str)
+def test_without_torch_the_extra_is_named(without_torch, cli, file, options):
+    (name, value), *_ = options.items()
+    said = cli("learn", file, f"--{name}", value, status=2)
+    assert said.err.count("\n") == 1
+    assert f"To compute on {name} {value}, PyTorch is needed" in said.err
+    assert "attention-bounds[torch]" in said.err
+
+
+def test_without_torch_the_cpu_is_numpy(without_torch, nice):
+    require_engine(device="cpu")
+    learned = learn(nice, "newton", device="cpu")
+    assert learned.engine == learned.to_json()["engine"] == "numpy"
+    assert learned.error < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("learner", "options", "words"),
+    [
+        ("linear", ["--device", "cpu"], "Linear baseline has no use for --device"),
+        ("six-phase", ["--engine", "numpy"], "Six-phase has no use for --engine"),
+        ("adam", ["--engine", "numpy"], "Adam has no use for --engine"),
+    ],
+)
+def test_a_learner_without_the_choice_says_so(cli, file, learner, options, words):
+    assert words in cli("learn", file, "--learner", learner, *options, status=2).err
+
+
+def test_a_comparison_in_which_none_has_the_choice_says_so(cli, file, tmp_path):
+    command = ["compare", file, "--learners", "linear,known-part", "-o", tmp_path / "r"]
+    said = cli(*command, "--engine", "numpy", status=2)
+    assert "None of these learners has a choice of engine" in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_the_library_breaking_down_on_a_device_is_one_line(cli, file, monkeypatch):
+    def full(*_, **__):
+        raise RuntimeError("CUDA out of memory.\nTried to allocate 2 GiB.")
+
+    monkeypatch.setattr("upper.newton.gauss_newton", full)
+    said = cli("learn", file, "--device", "cpu", status=1)
+    assert said.err == (
+        "attention-bounds: The work on cpu failed: CUDA out of memory. Tried to allocate 2 GiB.\n"
+    )
