@@ -4,12 +4,15 @@ import argparse
 import sys
 from pathlib import Path
 
+from arena.engines import require_engine
+from benchmarks.kernels import run_kernels
 from benchmarks.kills import run_kills
 from benchmarks.lattice import lattice_complaint, run_lattice, run_reach
-from benchmarks.learners import run_learners
+from benchmarks.learners import learners_complaint, run_learners
 from benchmarks.linearisation import run_linearisation
 from benchmarks.lwr_attacks import run_searches, searches_complaint
 from benchmarks.overhead import complaint, run_overhead
+from benchmarks.scaling import run_scaling
 from benchmarks.six_phase import run_agreement, run_paper_mode, run_practical_mode
 from benchmarks.walsh import run_walsh
 
@@ -19,10 +22,55 @@ __all__ = ["main"]
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    learners = commands.add_parser("learners", help="seconds and examples of Newton and Adam to given errors")
+    learners = commands.add_parser(
+        "learners", help="seconds and examples of Newton and of what one would run instead to given errors"
+    )
     learners.add_argument("--targets", type=int, default=3, help="targets a case")
+    learners.add_argument(
+        "--full-grid", action="store_true", help="Adam with a whole grid of settings: hours"
+    )
     learners.add_argument("--json", type=Path, help="where to write the figures")
-    learners.set_defaults(run=lambda given: run_learners(given.targets, given.json))
+    learners.add_argument("--svg", type=Path, help="where to draw them")
+    _add_engine(learners)
+    learners.set_defaults(run=_run_learners)
+    scaling = commands.add_parser(
+        "scaling", help="how time, examples and memory of Newton grow with d, m and k"
+    )
+    scaling.add_argument("--targets", type=int, default=5, help="targets a case")
+    scaling.add_argument("--json", type=Path, help="where to write the figures")
+    scaling.add_argument("--svg", type=Path, help="where to draw them")
+    scaling.add_argument(
+        "--engine", choices=("auto", "numpy", "torch"), default="auto", help="what Newton computes with"
+    )
+    scaling.set_defaults(run=_run_scaling)
+    hard = commands.add_parser(
+        "hard-cases", help="targets that are hard for Newton: what works, and how often"
+    )
+    hard.add_argument("--targets", type=int, default=3, help="targets a case")
+    hard.add_argument("--json", type=Path, help="where to write the figures")
+    hard.add_argument("--svg", type=Path, help="where to draw them")
+    hard.set_defaults(run=_run_hard)
+    shaped = commands.add_parser(
+        "transformer-shaped", help="a target of the shape of a trained transformer's layer, by factored heads"
+    )
+    for name, number, words in (
+        ("dim", 96, "coordinates d"),
+        ("heads", 12, "heads m"),
+        ("rank", 32, "rank of each head"),
+        ("tokens", 16, "tokens k"),
+    ):
+        shaped.add_argument(f"--{name}", type=int, default=number, help=f"{words} ({number})")
+    shaped.add_argument("--json", type=Path, help="where to write the figures")
+    _add_engine(shaped)
+    shaped.set_defaults(run=_run_transformer_shaped)
+    kernels = commands.add_parser("kernels", help="the solver's kernels against the rate of a matrix product")
+    kernels.add_argument("--targets", type=int, default=3, help="targets a case")
+    kernels.add_argument("--device", help="a device of torch, such as cuda, instead of the CPU")
+    kernels.add_argument("--json", type=Path, help="where to write the figures")
+    kernels.add_argument("--svg", type=Path, help="where to draw them")
+    kernels.set_defaults(
+        run=lambda given: run_kernels(given.json, given.svg, targets=given.targets, device=given.device)
+    )
     kills = commands.add_parser("kills", help="comparisons killed at random moments and resumed")
     kills.add_argument("--times", type=int, default=20, help="how many")
     kills.add_argument("--seed", type=int, default=0, help="seed of the moments")
@@ -70,9 +118,63 @@ def main() -> None:
     given.run(given)
 
 
+def _add_engine(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--engine", choices=("auto", "numpy", "torch"), default="auto", help="what Newton computes with"
+    )
+    command.add_argument("--device", help="a device of torch, such as cuda, instead of the CPU")
+
+
+def _run_learners(given: argparse.Namespace) -> None:
+    _require_engine(given)
+    found = run_learners(
+        given.targets,
+        given.json,
+        given.svg,
+        full_grid=given.full_grid,
+        engine=given.engine,
+        device=given.device,
+    )
+    if said := learners_complaint(found["rows"]):
+        sys.exit(said)  # on the error stream, with status 1
+
+
+def _run_scaling(given: argparse.Namespace) -> None:
+    _require_engine(given)
+    run_scaling(given.json, given.svg, targets=given.targets, engine=given.engine)
+
+
+def _run_hard(given: argparse.Namespace) -> None:
+    from benchmarks.hard_cases import run_hard_cases
+
+    run_hard_cases(given.json, given.svg, targets=given.targets)
+
+
+def _run_transformer_shaped(given: argparse.Namespace) -> None:
+    from benchmarks.transformer_shaped import run_transformer_shaped
+
+    _require_engine(given)
+    run_transformer_shaped(
+        given.json,
+        dim=given.dim,
+        heads=given.heads,
+        rank=given.rank,
+        tokens=given.tokens,
+        device=given.device,
+        engine=given.engine,
+    )
+
+
+def _require_engine(given: argparse.Namespace) -> None:
+    try:
+        require_engine(given.engine, getattr(given, "device", None))
+    except (ImportError, ValueError) as error:
+        sys.exit(str(error))
+
+
 def _run_overhead(given: argparse.Namespace) -> None:
     if said := complaint(run_overhead(given.turns, given.json)):
-        sys.exit(said)  # on the error stream, with status 1
+        sys.exit(said)
 
 
 def _run_lattice(given: argparse.Namespace) -> None:

@@ -1,10 +1,16 @@
-"""Newton and Adam, interleaved in one process under one BLAS thread: seconds and examples to given errors.
+"""Newton and what one would run instead, interleaved in one process on one thread: seconds and examples to an error.
 
-Adam runs with schedules of several lengths, and the best for each error counts: one made for its floor is slow to 1e-2.
+Every learner meets every target; who begins changes from target to target. Seconds are those on the wall, as every
+learner's own record has them: drawing examples counts, measuring against the truth does not. Adam has several
+settings, all run, and for each error and case the best counts, with the time of its own run alone.
 """
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from math import inf, isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -12,83 +18,296 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from arena._phrases import plural
 from arena.cells import single_thread
-from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, Learner, Step, make_nice_layer
-from upper import Adam, Newton
+from arena.compare import versions
+from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, Learner, make_nice_layer
+from benchmarks.adam_settings import REUSED, adam_settings
+from benchmarks.kernels import CASES
+from benchmarks.learner_figure import draw_learners
+from upper import LBFGS, SGD, Adam, FrozenAttention, Newton, OneGradientStep
+from upper.engine import EngineName
 
-__all__ = ["ADAM_STEPS", "CASES", "ERRORS", "run_learners"]
+__all__ = ["CASES", "ERRORS", "FRESH", "MOST_EXAMPLES", "MOST_SECONDS", "learners_complaint", "run_learners"]
 
-CASES = ((2, 2, 32), (4, 4, 32), (8, 4, 32))
 ERRORS = (1e-2, 1e-6, 1e-12)
-ADAM_STEPS = (500, 1500, 4000)
+FRESH, REUSING = "Adam, fresh examples", f"Adam, {REUSED} examples"
+MOST_SECONDS = {"Newton": 0.3, "Newton, NumPy alone": 0.6}
+"""The share of the best-tuned Adam's seconds to 1e-6 that each may take."""
+MOST_EXAMPLES = 0.01
+"""The share of the best Adam's examples to 1e-6, where it sees each one once, that Newton may take."""
+
+_JUDGED = 1e-6
+_FRESH_INPUTS = 1000
+_LBFGS_PASSES = 3000  # twice the most it has needed
+_FEATURES = 1024  # of frozen attention, R d: more of them cost cubically and gain little
 
 
-def run_learners(targets: int, path: Path | None) -> None:
-    rows: list[dict[str, Any]] = []
-    for m, k, d in CASES:
-        learners: dict[str, Learner] = {"Newton": Newton(m)}
-        learners |= {f"Adam, {steps} steps": Adam(m, work=steps) for steps in ADAM_STEPS}
-        fits: dict[str, list[Fit]] = {name: [] for name in learners}
-        for seed in range(targets):
-            layer, inputs = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d)
-            truth = GroundTruth.draw(layer, inputs, 1000, rng=seed + 1)
-            for name, learner in learners.items():
-                with single_thread("torch"):
-                    oracle = ExampleOracle(layer, inputs, rng=seed + 2)
-                    fits[name].append(learner.fit(oracle, rng=seed + 3, truth=truth))
-        for error in ERRORS:
-            newton, *adam = ({"name": name} | _cost(runs, error) for name, runs in fits.items())
-            best = min(adam, key=lambda cost: cost["seconds"])
-            rows.append({"m": m, "k": k, "d": d, "error": error, "newton": newton, "adam": best})
-    _show(rows)
-    if path is not None:
-        text = json.dumps(rows, indent=1).replace("Infinity", "null")
-        path.write_text(text, encoding="utf-8")
+@dataclass(frozen=True)
+class Contender:
+    """A learner, the row it stands in, and, where the row has several, its setting in words."""
+
+    row: str
+    setting: str
+    learner: Learner
 
 
-def _cost(fits: list[Fit], error: float) -> dict[str, float]:
-    """Medians over the fits of what it took to get below `error`; infinite where half of them never do."""
-    reached = [next(_steps_below(fit, error), None) for fit in fits]
+def run_learners(
+    targets: int = 3,
+    out: Path | None = None,
+    figure: Path | None = None,
+    *,
+    cases: Sequence[tuple[int, int, int]] = CASES,
+    full_grid: bool = False,
+    engine: EngineName = "auto",
+    device: str | None = None,
+) -> dict[str, Any]:
+    """Run every case; print the tables, write the figures as JSON and draw them where asked.
+
+    Returns
+    -------
+    dict
+        ``runs``, one for every learner and target, with its trace as [examples, seconds, relative error], and
+        ``rows``, one for every case and error, with the medians and the ratios.
+    """
+    runs: list[dict[str, Any]] = []
+    with single_thread("torch"):
+        for m, k, d in cases:
+            field = contenders(m, k, d, full_grid=full_grid, engine=engine, device=device)
+            _warm_up(field)
+            for seed in range(targets):
+                for one in (*field[seed % len(field) :], *field[: seed % len(field)]):
+                    runs.append({"m": m, "k": k, "d": d, "target": seed, **_run(one, m, k, d, seed)})
+    rows = [row for case in cases for row in compare_at_errors(runs, case)]
+    made: dict[str, Any] = {"targets": targets, "threads": 1, "engine": engine, "device": device}
+    found = {**made, "versions": versions(), "rows": rows, "runs": runs}
+    _show(found)
+    if out is not None:
+        out.write_text(json.dumps(_plain(found), indent=1, allow_nan=False), encoding="utf-8")
+    if figure is not None:
+        figure.write_text(draw_learners(found), encoding="utf-8")
+    return found
+
+
+def learners_complaint(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What misses its aim in the ``rows`` that `run_learners` gives, in a sentence each; nothing where all is well."""
+    said = []
+    for row in (row for row in rows if row["error"] == _JUDGED):
+        case = f"(m, k, d) = ({row['m']}, {row['k']}, {row['d']})"
+        if FRESH not in row["learners"]:
+            said.append(f"{case}: Adam did not run, as PyTorch is not installed.")
+            continue
+        for name, most in MOST_SECONDS.items():
+            if not (share := row["of Adam's seconds"][name]) <= most:
+                said.append(
+                    f"{case}: {name} takes {share:.2f} of the best Adam's seconds to {_JUDGED:g}; at most {most:g} is "
+                    "wanted."
+                )
+        if not (share := row["of Adam's examples"]) <= MOST_EXAMPLES:
+            said.append(
+                f"{case}: Newton takes {share:.2%} of the best Adam's examples to {_JUDGED:g}; at most "
+                f"{MOST_EXAMPLES:.0%} is wanted."
+            )
+    return "\n".join(said)
+
+
+def contenders(
+    m: int,
+    k: int,
+    d: int,
+    *,
+    full_grid: bool = False,
+    engine: EngineName = "auto",
+    device: str | None = None,
+) -> list[Contender]:
+    """Everything that runs on a case; without torch, all but Adam."""
+    settings = adam_settings(m, k, d, full=full_grid and find_spec("torch") is not None, device=device)
+    fresh = settings["fresh"][0]
+    field = [
+        Contender("Newton", "", Newton(m, engine=engine, device=device)),
+        Contender("Newton, NumPy alone", "", Newton(m, engine="numpy")),
+        Contender("L-BFGS", "", LBFGS(m, work=_LBFGS_PASSES, tolerance=1e-14)),
+        Contender("SGD", "", SGD(m, work=fresh.work, batch=fresh.batch)),  # the examples that Adam has
+        Contender("Frozen attention", "", FrozenAttention(heads=_FEATURES // d)),
+        Contender("One step", "", OneGradientStep()),
+    ]
+    if find_spec("torch") is not None:
+        field += [Contender(FRESH, _words(one), one) for one in settings["fresh"]]
+        field += [Contender(REUSING, _words(one), one) for one in settings["reused"]]
+    return field
+
+
+def compare_at_errors(runs: Sequence[Mapping[str, Any]], case: tuple[int, int, int]) -> list[dict[str, Any]]:
+    """For every error, the medians of every row of the table, its best setting where it has several, and the ratios.
+
+    What is never reached has infinite seconds and examples, and a ratio to it is 0; a ratio of what itself is never
+    reached is infinite.
+    """
+    here = [run for run in runs if (run["m"], run["k"], run["d"]) == case]
+    result = []
+    for error in ERRORS:
+        learners: dict[str, dict[str, Any]] = {}
+        for name, setting in dict.fromkeys((run["row"], run["setting"]) for run in here):
+            of_it = [run for run in here if (run["row"], run["setting"]) == (name, setting)]
+            cost = {"setting": setting, **_cost(of_it, error)}
+            if name not in learners or cost["seconds"] < learners[name]["seconds"]:
+                learners[name] = cost
+        adam = min((learners[name]["seconds"] for name in (FRESH, REUSING) if name in learners), default=inf)
+        peers = {name: cost["seconds"] for name, cost in learners.items() if not name.startswith("Newton")}
+        best = min(peers, key=lambda name: peers[name])
+        fresh = learners.get(FRESH, {"examples": inf})
+        result.append(
+            {
+                **dict(zip("mkd", case, strict=True)),
+                "error": error,
+                "learners": learners,
+                "best peer": best if isfinite(peers[best]) else None,
+                "of Adam's seconds": {name: _ratio(learners[name]["seconds"], adam) for name in MOST_SECONDS},
+                "of the best peer's seconds": {
+                    name: _ratio(learners[name]["seconds"], peers[best]) for name in MOST_SECONDS
+                },
+                "of Adam's examples": _ratio(learners["Newton"]["examples"], fresh["examples"]),
+            }
+        )
+    return result
+
+
+def _run(one: Contender, m: int, k: int, d: int, seed: int) -> dict[str, Any]:
+    layer, inputs = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d)
+    truth = GroundTruth.draw(layer, inputs, _FRESH_INPUTS, rng=[seed, 1])
+    oracle = ExampleOracle(layer, inputs, rng=[seed, 2])
+    wall, processor = time.perf_counter(), time.process_time()
+    fit = one.learner.fit(oracle, rng=[seed, 3], truth=truth)
+    busy = (time.process_time() - processor) / (time.perf_counter() - wall)
     return {
-        name: median(float("inf") if step is None else getattr(step, name) for step in reached)
-        for name in ("seconds", "examples")
+        "row": one.row,
+        "setting": one.setting,
+        "engine": _engine(one.learner, m, k, d),
+        "outcome": fit.outcome.name,
+        "seconds": fit.seconds,
+        "examples": fit.examples_used,
+        "share of the processor": busy,
+        "trace": _trace(fit),
     }
 
 
-def _steps_below(fit: Fit, error: float) -> Iterator[Step]:
-    return (step for step in fit.trace if step.measures["relative_error"] <= error)
+def _trace(fit: Fit) -> list[tuple[int, float, float]]:
+    return [(step.examples, step.seconds, step.measures["relative_error"]) for step in fit.trace]
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
-    table = Table(
-        title="Medians over targets, one thread; Adam with the best of its schedules for each error"
-    )
+def _engine(learner: Learner, m: int, k: int, d: int) -> str:
+    if isinstance(learner, Newton):
+        engine = learner.engine_for(m, k, d)
+        low = str(engine.low).removeprefix("torch.")
+        return "NumPy" if engine.kind == "numpy" else f"torch {engine.device} {low}"
+    return f"torch {learner.device} {learner.dtype}" if isinstance(learner, Adam) else "NumPy"
+
+
+def _warm_up(field: Sequence[Contender]) -> None:
+    """What is imported and compiled once in a process is no part of a fit: every kind of learner runs on a toy."""
+    layer, inputs = make_nice_layer(heads=1, dim=8, rng=0), BooleanInputs(2, 8)
+    truth = GroundTruth.draw(layer, inputs, 10, rng=0)
+    for one in {(type(one.learner), one.row): one for one in field}.values():
+        learner: Any = one.learner
+        small: list[Any] = [learner]
+        if isinstance(learner, Newton):
+            small = [replace(learner, m=1, engine="numpy", device=None)]
+            if learner.engine != "numpy" and find_spec("torch") is not None:
+                small.append(replace(learner, m=1, engine="torch"))
+        elif isinstance(learner, Adam | SGD | LBFGS):
+            small = [replace(learner, m=1, work=60)]
+        elif isinstance(learner, FrozenAttention):
+            small = [replace(learner, heads=2)]
+        for each in small:
+            each.fit(ExampleOracle(layer, inputs, rng=1), rng=2, truth=truth)
+
+
+def _words(adam: Adam) -> str:
+    shape = adam.schedule if adam.power == 1 else f"{adam.schedule}^{adam.power:g}"
+    rounding = "" if adam.dtype == "float32" else f", {adam.dtype}"
+    return f"{adam.batch} x {adam.work}, rate {adam.learning_rate:g}, {shape}, beta1 {adam.beta1:g}{rounding}"
+
+
+def _cost(runs: Sequence[Mapping[str, Any]], error: float) -> dict[str, Any]:
+    """Medians over the targets of what it took to get to `error`; infinite where half of them never do."""
+    reached = [next((point for point in run["trace"] if point[2] <= error), (inf, inf, 0.0)) for run in runs]
+    return {
+        "seconds": median(point[1] for point in reached),
+        "examples": median(point[0] for point in reached),
+        "reached": sum(isfinite(point[1]) for point in reached),
+        "of": len(runs),
+        "end": median(run["trace"][-1][2] for run in runs),
+    }
+
+
+def _ratio(ours: float, theirs: float) -> float:
+    return inf if not isfinite(ours) else ours / theirs
+
+
+def _plain(value: Any) -> Any:
+    """As JSON, where null stands for what is not finite."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    console, rows = Console(width=130), found["rows"]
+    for case in dict.fromkeys((row["m"], row["k"], row["d"]) for row in rows):
+        here = [row for row in rows if (row["m"], row["k"], row["d"]) == case]
+        table = Table(
+            title=f"(m, k, d) = {case}: medians over {plural(found['targets'], 'target')}, one thread"
+        )
+        table.add_column("learner")
+        for row in here:
+            table.add_column(f"s to {row['error']:g}", justify="right")
+            table.add_column("examples", justify="right")
+        table.add_column("at its end", justify="right")
+        table.add_column(f"best setting to {_JUDGED:g}")
+        for name in here[0]["learners"]:
+            costs = [row["learners"][name] for row in here]
+            numbers = [_number(cost[what]) for cost in costs for what in ("seconds", "examples")]
+            table.add_row(name, *numbers, f"{costs[1]['end']:.0e}", costs[1]["setting"])
+        console.print(table)
+    table = Table(title="Newton's seconds as a share of others': below 1 it is faster")
     for name in (
         "m,k,d",
         "error",
-        "Newton s",
-        "Adam s",
-        "ratio",
-        "Newton examples",
-        "Adam examples",
-        "schedule",
+        "of Adam",
+        "NumPy, of Adam",
+        "best peer",
+        "of it",
+        "NumPy, of it",
+        "examples",
     ):
         table.add_column(name, justify="right")
     for row in rows:
-        newton, adam = row["newton"], row["adam"]
-        never = adam["seconds"] == float("inf")
+        adam, peer = row["of Adam's seconds"].values(), row["of the best peer's seconds"].values()
         table.add_row(
             f"{row['m']},{row['k']},{row['d']}",
-            f"{row['error']:.0e}",
-            *(_number(cost["seconds"]) for cost in (newton, adam)),
-            "" if never else f"{newton['seconds'] / adam['seconds']:.2f}",
-            *(_number(cost["examples"]) for cost in (newton, adam)),
-            "" if never else adam["name"].removeprefix("Adam, "),
+            f"{row['error']:g}",
+            *map(_share, adam),
+            row["best peer"] or "none gets there",
+            *map(_share, peer),
+            _share(row["of Adam's examples"]),
         )
-    Console(width=110).print(table)
+    console.print(table)
+    busy = median(run["share of the processor"] for run in found["runs"])
+    if busy < 0.9:
+        console.print(
+            f"The machine was busy (the median fit had {busy:.0%} of a processor): take ratios only."
+        )
 
 
 def _number(value: float) -> str:
-    if value == float("inf"):
+    if value == inf:
         return "never"
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _share(value: float) -> str:
+    if value == inf:
+        return "never"
+    return "they never" if value == 0 else f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"

@@ -20,11 +20,11 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 # every cell of the quick comparison, one after the other, with nothing around it but the measuring of its error;
 # each program ends by printing the seconds that its learners took
 _BARE = """
-from arena import PRESETS, STUDENTS, preset_targets, run_cell
+from arena import PRESETS, choose_students, preset_targets, run_cell
 cells = [
     run_cell(target, student, 0, PRESETS["quick"])
     for target in preset_targets()
-    for student in STUDENTS.values()
+    for student in choose_students()
 ]
 print(sum(cell.seconds or 0 for cell in cells))
 """

@@ -1,0 +1,95 @@
+"""Settings of Adam to hold Newton against: a few a case, found by hand, and a whole grid around them."""
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+from upper import Adam
+from upper.adam import AdamDtype
+from upper.engine import choose_engine
+
+__all__ = ["REUSED", "adam_settings"]
+
+REUSED = 16_384
+"""The size of a set that is gone through again and again."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The shortest schedule found that ends below 1e-6, and a short one that is fast to 1e-2."""
+
+    steps: int
+    batch: int
+    beta1: float
+    short_steps: int
+    short_rate: float
+    # a second one, as no schedule is the shortest on all targets: steps, batch, beta1
+    other: tuple[int, int, float] | None = None
+
+
+_RATE, _BETA2, _POWER = 0.0045, 0.98, 1.5
+_FOUND = {
+    (2, 2, 32): _Found(875, 512, 0.7, 300, 0.01, (1000, 512, 0.7)),
+    (4, 4, 32): _Found(850, 128, 0.7, 400, 0.01, (900, 128, 0.8)),
+    (8, 4, 32): _Found(1125, 128, 0.7, 450, 0.008, (875, 192, 0.7)),
+    (4, 4, 64): _Found(1925, 256, 0.8, 700, 0.008),
+    (8, 8, 64): _Found(1425, 128, 0.8, 500, 0.008, (1125, 192, 0.8)),
+}
+
+
+def adam_settings(
+    m: int, k: int, d: int, *, full: bool = False, device: str | None = None
+) -> dict[str, list[Adam]]:
+    """Settings by where their examples come from, "fresh" or "reused".
+
+    Parameters
+    ----------
+    m, k, d : int
+        The case; one that is not known gets the settings of the nearest that is.
+    full : bool
+        The grid of rates, schedules, lengths and precisions around those that were found by hand.
+    device : str, optional
+        Where Adam computes, by default on the CPU.
+    """
+    nearest = min(_FOUND, key=lambda case: sum(abs(a - b) / b for a, b in zip((m, k, d), case, strict=True)))
+    found, place = _FOUND[nearest], "cpu" if device is None else device
+    best = Adam(
+        m,
+        work=found.steps,
+        batch=found.batch,
+        learning_rate=_RATE,
+        power=_POWER,
+        beta1=found.beta1,
+        beta2=_BETA2,
+        device=place,
+    )
+    short = replace(best, work=found.short_steps, learning_rate=found.short_rate)
+    fresh, reused = [best, short], [replace(best, reused=REUSED)]
+    if found.other is not None:
+        steps, batch, beta1 = found.other
+        reused.append(replace(best, work=steps, batch=batch, beta1=beta1, reused=REUSED))
+    if full:
+        around = _around(best, place)
+        fresh += around
+        reused += [replace(one, reused=REUSED) for one in around]
+    return {"fresh": list(dict.fromkeys(fresh)), "reused": list(dict.fromkeys(reused))}
+
+
+def _around(best: Adam, device: str) -> list[Adam]:
+    engine = choose_engine("torch", device)
+    dtypes: list[AdamDtype] = ["float32"]
+    if engine.low != engine.single:
+        dtypes.append("bfloat16")
+    shapes = [(best.schedule, best.power), ("cosine", 1.0), ("linear", 1.0)]
+    return [
+        replace(
+            best,
+            work=int(length * best.work),
+            learning_rate=learning_rate,
+            schedule=schedule,
+            power=power,
+            dtype=dtype,
+        )
+        for length, learning_rate, (schedule, power), dtype in product(
+            (0.5, 1.0, 2.0), (0.003, 0.0045, 0.008), shapes, dtypes
+        )
+    ]

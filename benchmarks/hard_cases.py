@@ -1,0 +1,197 @@
+"""Targets that are hard for Newton, and what helps: large logits, heads nearly equal, many heads."""
+
+import json
+import platform
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
+from attention.metrics import relative_error
+from upper import Newton, counting_floor
+
+__all__ = ["CASES", "Case", "Remedy", "run_hard_cases"]
+
+SUCCESS = 1e-10
+_TEST_EXAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """How to call the learner: multiples of the counting floor, where to start, how many heads more than the target."""
+
+    name: str
+    floors: int = 4
+    start: str = "random"
+    spare: float = 0.0
+    work: int = 20_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """A distribution of targets, and what to try on it."""
+
+    name: str
+    m: int
+    k: int
+    d: int
+    sigma: float = 2.0
+    gap: float | None = None
+    remedies: tuple[Remedy, ...] = ()
+
+    def target(self, seed: int) -> AttentionLayer:
+        """A nice layer, its second head moved to within the gap of its first, relative to |Theta_1|."""
+        layer = make_nice_layer(heads=self.m, dim=self.d, sigma=self.sigma, rng=seed)
+        if self.gap is None:
+            return layer
+        theta = layer.theta.copy()
+        apart = np.random.default_rng([seed, 1]).standard_normal(theta[0].shape)
+        theta[1] = theta[0] + self.gap * np.linalg.norm(theta[0]) / np.linalg.norm(apart) * apart
+        return replace(layer, theta=theta)
+
+
+_RANDOM, _SPECTRAL = Remedy("random starts"), Remedy("spectral start", start="spectral")
+_MORE = Remedy("half as many heads more", spare=0.5)
+_PATIENT = {"work": 40_000}
+
+CASES = (
+    Case("nice", 4, 4, 32, remedies=(_RANDOM, _SPECTRAL)),
+    Case("12 heads", 12, 4, 32, remedies=(_RANDOM, _SPECTRAL)),
+    Case("16 heads", 16, 4, 32, remedies=(_RANDOM, _SPECTRAL)),
+    Case("12 heads", 12, 8, 32, remedies=(_RANDOM, _SPECTRAL)),
+    Case("16 heads", 16, 8, 32, remedies=(_RANDOM, _SPECTRAL)),
+    Case("gap 1%", 2, 2, 32, gap=0.01, remedies=(_RANDOM, _SPECTRAL)),
+    Case("gap 1%", 4, 4, 32, gap=0.01, remedies=(_RANDOM, _SPECTRAL, _MORE, Remedy("examples", floors=16))),
+    Case(
+        "sigma 16",
+        4,
+        4,
+        32,
+        sigma=16.0,
+        remedies=(
+            _RANDOM,
+            _SPECTRAL,
+            _MORE,
+            Remedy("examples", floors=8, **_PATIENT),
+            Remedy("examples", floors=12, **_PATIENT),
+            Remedy("examples", floors=16, **_PATIENT),
+            Remedy("examples, spectral start", floors=16, start="spectral", **_PATIENT),
+        ),
+    ),
+)
+
+
+def run_hard_cases(
+    path: Path | None = None,
+    svg: Path | None = None,
+    *,
+    targets: int = 3,
+    cases: tuple[Case, ...] = CASES,
+) -> None:
+    """Fit each case's targets with each of its remedies, one thread; print a table, write JSON and a figure.
+
+    A success is a relative error of at most 1e-10 on a thousand fresh examples.
+    """
+    rows = []
+    with threadpool_limits(1):
+        for case in cases:
+            for remedy in case.remedies:
+                rows.append(_row(case, remedy, targets))
+                last = rows[-1]
+                print(f"{_label(last)}: {last['successes']}/{last['targets']}", flush=True)
+    _show(rows)
+    if path is not None:
+        machine = {"machine": platform.processor() or platform.machine(), "threads": 1, "success": SUCCESS}
+        path.write_text(json.dumps({**machine, "rows": rows}, indent=1), encoding="utf-8")
+    if svg is not None:
+        _draw(rows, svg)
+
+
+def _row(case: Case, remedy: Remedy, targets: int) -> dict[str, Any]:
+    student = case.m + round(remedy.spare * case.m)
+    examples = remedy.floors * counting_floor(heads=student, tokens=case.k, dim=case.d)
+    learner = Newton(student, examples=examples, start=remedy.start, work=remedy.work)  # type: ignore[arg-type]
+    inputs = BooleanInputs(case.k, case.d)
+    errors, seconds, passes, starts, outcomes = [], [], [], [], []
+    for seed in range(targets):
+        layer = case.target(seed)
+        began = time.perf_counter()
+        fit = learner.fit(ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3])
+        seconds.append(time.perf_counter() - began)
+        x = inputs.sample(_TEST_EXAMPLES, rng=[seed, 4])
+        errors.append(relative_error(fit.predict(x), layer(x)))
+        measures = next(step.measures for step in fit.trace if step.name == "Held-out examples")
+        passes.append(measures["total_passes"])
+        starts.append(measures["starts"])
+        outcomes.append(fit.outcome.name)
+    return {
+        "case": case.name,
+        "m": case.m,
+        "k": case.k,
+        "d": case.d,
+        "remedy": remedy.name,
+        "floors": remedy.floors,
+        "student heads": student,
+        "examples": examples,
+        "targets": targets,
+        "successes": sum(error <= SUCCESS for error in errors),
+        "errors": errors,
+        "seconds": seconds,
+        "passes": passes,
+        "starts": starts,
+        "outcomes": outcomes,
+    }
+
+
+def _label(row: dict[str, Any]) -> str:
+    return f"{row['case']} ({row['m']},{row['k']},{row['d']}), {row['remedy']}, {row['floors']}x"
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    table = Table(title="Hard cases: successes, and medians over targets; one thread")
+    for name in ("case", "m,k,d", "remedy", "x floor", "examples", "exact", "error", "s", "passes", "starts"):
+        table.add_column(name, justify="left" if name in ("case", "remedy") else "right")
+    for row in rows:
+        table.add_row(
+            row["case"],
+            f"{row['m']},{row['k']},{row['d']}",
+            row["remedy"],
+            str(row["floors"]),
+            str(row["examples"]),
+            f"{row['successes']}/{row['targets']}",
+            f"{median(row['errors']):.1e}",
+            f"{median(row['seconds']):.1f}",
+            f"{median(row['passes']):.0f}",
+            f"{median(row['starts']):.0f}",
+        )
+    Console(width=120).print(table)
+
+
+def _draw(rows: list[dict[str, Any]], svg: Path) -> None:
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "hard cases"}):
+        figure = _figure(Figure, rows)
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Title": "Hard cases"})
+
+
+def _figure(make: Any, rows: list[dict[str, Any]]) -> Any:
+    figure = make(figsize=(9, 0.8 + 0.32 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    for position, row in enumerate(rows):
+        axes.plot(row["errors"], [position] * len(row["errors"]), "o", color="C0", alpha=0.6)
+    axes.axvline(SUCCESS, color="C3", linewidth=1)
+    axes.set_yticks(range(len(rows)), [f"{_label(row)}: {row['successes']}/{row['targets']}" for row in rows])
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlabel("relative error, a point a target; line: success")
+    axes.grid(axis="x", alpha=0.3)
+    return figure

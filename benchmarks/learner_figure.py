@@ -1,0 +1,70 @@
+"""Errors of learners against seconds and against examples, a panel a case, as SVG."""
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["draw_learners"]
+
+_LEAST = 1e-16
+
+
+def draw_learners(found: Mapping[str, Any]) -> str:
+    """A row of panels against seconds and one against examples; a line for every target, the first one's strong.
+
+    Of a learner with several settings the one is drawn that is best at 1e-6, or at the coarser error where none gets
+    there.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    cases = list(dict.fromkeys((row["m"], row["k"], row["d"]) for row in found["rows"]))
+    names = list(dict.fromkeys(run["row"] for run in found["runs"]))
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "learners"}):
+        width = 2.9 * len(cases) + 0.6
+        drawing = Figure(figsize=(width, 6.2), layout="constrained")
+        panels = drawing.subplots(2, len(cases), sharey=True, squeeze=False)
+        for column, case in enumerate(cases):
+            for line, what in enumerate(("seconds", "examples")):
+                panel = panels[line][column]
+                for run in _shown(found, case):
+                    points = [(at[1 if what == "seconds" else 0], max(at[2], _LEAST)) for at in run["trace"]]
+                    first = run["target"] == 0
+                    panel.plot(
+                        *zip(*points, strict=True),
+                        color=f"C{names.index(run['row'])}",
+                        linestyle="--" if run["row"].endswith("NumPy alone") else "-",
+                        marker="." if first else "",
+                        markersize=4,
+                        linewidth=1.4 if first else 0.6,
+                        alpha=1.0 if first else 0.45,
+                        label=run["row"] if first else None,
+                    )
+                panel.set_xscale("log")
+                panel.set_yscale("log")
+                panel.set_xlabel(f"{what}{' drawn' if what == 'examples' else ''}")
+                for error in {row["error"] for row in found["rows"]}:
+                    panel.axhline(error, color="0.85", linewidth=0.8, zorder=0)
+            panels[0][column].set_title("m, k, d = " + ", ".join(map(str, case)))
+        for line in range(2):
+            panels[line][0].set_ylabel("relative error on fresh inputs")
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        columns = min(len(labels), max(1, int(width / 2.4)))
+        drawing.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+        out = io.StringIO()
+        drawing.savefig(out, format="svg", metadata={"Date": None, "Title": "Errors of learners"})
+        return out.getvalue()
+
+
+def _shown(found: Mapping[str, Any], case: tuple[int, int, int]) -> list[Mapping[str, Any]]:
+    """The runs of a case that are drawn: of every learner those with its best setting."""
+    here = [run for run in found["runs"] if (run["m"], run["k"], run["d"]) == case]
+    rows = [row for row in found["rows"] if (row["m"], row["k"], row["d"]) == case]
+    at_six, at_two = rows[min(1, len(rows) - 1)], rows[0]
+    shown = []
+    for name in dict.fromkeys(run["row"] for run in here):
+        row = at_six if at_six["learners"][name]["reached"] else at_two
+        shown += [
+            run for run in here if run["row"] == name and run["setting"] == row["learners"][name]["setting"]
+        ]
+    return shown

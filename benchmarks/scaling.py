@@ -1,0 +1,299 @@
+"""How the time, the examples and the memory of Newton grow with d, m and k, one of them varied at a time.
+
+Examples are those needed: the least multiple of the counting floor, of a few, at which four of five targets are
+recovered exactly from one random start. Seconds and passes are those at four times the floor; memory is the peak of
+the solver on NumPy there, examples left out, beside the bound that it states.
+"""
+
+import io
+import json
+import tracemalloc
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from math import inf, isfinite
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from arena.cells import single_thread
+from arena.compare import versions
+from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
+from upper import Newton, counting_floor, gauss_newton
+from upper.engine import EngineName, choose_engine
+
+__all__ = ["BASE", "MULTIPLES", "VARIED", "fit_power", "least_multiple", "run_scaling", "stated_bytes"]
+
+BASE = {"m": 4, "k": 4, "d": 32}
+VARIED: dict[str, tuple[int, ...]] = {
+    "d": (16, 24, 32, 48, 64, 96),
+    "m": (1, 2, 3, 4, 6, 8, 12),
+    "k": (2, 3, 4, 6, 8, 12, 16),
+}
+MULTIPLES = (1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
+"""Multiples of the counting floor that are tried."""
+
+_USUAL = MULTIPLES.index(4.0)
+_NEEDED_OF_FIVE = 0.8
+_EXACT = 1e-10
+_PASSES = 4000  # exact runs at four times the floor take some 600
+_QUANTITIES = {
+    "seconds": "seconds at 4 times the floor",
+    "passes": "passes at 4 times the floor",
+    "examples": "examples needed",
+    "floor": "counting floor",
+    "bytes": "peak memory, bytes",
+    "stated bytes": "stated bound, bytes",
+}
+
+
+def run_scaling(
+    out: Path | None = None,
+    figure: Path | None = None,
+    *,
+    targets: int = 5,
+    varied: Mapping[str, Sequence[int]] = VARIED,
+    engine: EngineName = "auto",
+) -> dict[str, Any]:
+    """Measure every case, fit the powers; print tables, write the figures as JSON and draw them where asked.
+
+    Returns
+    -------
+    dict
+        ``cases``, one for every (m, k, d), and ``powers``: for d, m and k, of every quantity the exponent with its
+        95 % interval, or None where fewer than three cases came to a number.
+    """
+    # one engine for all: where the learner changes from one to another by itself, seconds follow no power
+    engine = choose_engine(engine).kind  # type: ignore[assignment]
+    shapes = dict.fromkeys(_shape(name, value) for name, values in varied.items() for value in values)
+    with single_thread("torch"):
+        _measure(*_shape("d", 8), targets=1, engine=engine)  # what is imported once is no part of it
+        cases = [_measure(*shape, targets=targets, engine=engine) for shape in shapes]
+    powers = {
+        name: {
+            what: fit_power(_column(cases, name, name), _column(cases, name, what)) for what in _QUANTITIES
+        }
+        for name in varied
+    }
+    made = {"base": BASE, "targets": targets, "threads": 1, "engine": engine, "multiples": MULTIPLES}
+    made["versions"] = versions()
+    found = {**made, "cases": cases, "powers": powers}
+    _show(found)
+    if out is not None:
+        out.write_text(json.dumps(_plain(found), indent=1, allow_nan=False), encoding="utf-8")
+    if figure is not None:
+        figure.write_text(_draw(found), encoding="utf-8")
+    return found
+
+
+def stated_bytes(n: int, m: int, k: int, d: int) -> int:
+    """The most that `upper.gauss_newton` says it takes beyond its n examples."""
+    return 4 * (6 * n * k * m * (d + 3 * k) + 16 * n * k * d + 160 * m * d * d + 8 * (m * d) ** 2)
+
+
+def fit_power(x: Sequence[float], y: Sequence[float]) -> dict[str, float] | None:
+    """The exponent of y ~ factor x^exponent by least squares in logarithms, with its 95 % interval of Student's t.
+
+    The interval speaks of the scatter about a power law, not of whether it is one: its residuals show that. Points
+    that are not finite are left out; None where fewer than three are left.
+    """
+    from scipy.special import stdtrit
+
+    points = [(a, b) for a, b in zip(x, y, strict=True) if isfinite(b) and b > 0]
+    if len(points) < 3:
+        return None
+    log_x, log_y = np.log(np.array(points).T)
+    apart = log_x - log_x.mean()
+    spread = float(apart @ apart)
+    exponent = float(apart @ log_y) / spread
+    left = log_y - log_y.mean() - exponent * apart
+    free = len(points) - 2
+    half = float(stdtrit(free, 0.975)) * float(np.sqrt(left @ left / (free * spread)))
+    return {
+        "exponent": exponent,
+        "low": exponent - half,
+        "high": exponent + half,
+        "factor": float(np.exp(log_y.mean() - exponent * log_x.mean())),
+        "worst residual": float(np.expm1(np.abs(left).max())),
+    }
+
+
+def least_multiple(enough: Callable[[float], bool]) -> float:
+    """The least of `MULTIPLES` that is enough, looked for about 4; infinite where none is.
+
+    That more examples are never worse is taken for granted: a handful of the multiples is tried.
+    """
+    if not enough(MULTIPLES[_USUAL]):
+        return next((one for one in MULTIPLES[_USUAL + 1 :] if enough(one)), inf)
+    low, high = 0, _USUAL  # all before `low` are too few, `high` is enough
+    while low < high:
+        middle = (low + high) // 2
+        if enough(MULTIPLES[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return MULTIPLES[high]
+
+
+def _shape(name: str, value: int) -> tuple[int, int, int]:
+    shape = {**BASE, name: value}
+    return shape["m"], shape["k"], shape["d"]
+
+
+def _column(cases: Sequence[Mapping[str, Any]], name: str, what: str) -> list[float]:
+    """The quantity over the cases in which only `name` differs from the base."""
+    others = [one for one in BASE if one != name]
+    return [case[what] for case in cases if all(case[one] == BASE[one] for one in others)]
+
+
+def _measure(m: int, k: int, d: int, *, targets: int, engine: EngineName = "numpy") -> dict[str, Any]:
+    floor = counting_floor(heads=m, tokens=k, dim=d)
+    usual: list[tuple[float, float]] = []
+
+    def enough(multiple: float) -> bool:
+        needed = int(np.ceil(_NEEDED_OF_FIVE * targets))
+        exact = 0
+        for seed in range(targets):
+            error, seconds, passes = _run(m, k, d, int(np.ceil(multiple * floor)), seed, engine)
+            exact += error <= _EXACT
+            if multiple == MULTIPLES[_USUAL] and error <= _EXACT:
+                usual.append((seconds, passes))
+            if exact == needed or exact + targets - seed - 1 < needed:
+                break  # the others change nothing
+        return exact >= needed
+
+    multiple = least_multiple(enough)
+    n = 4 * floor
+    return {
+        **{"m": m, "k": k, "d": d, "floor": floor, "multiple": multiple},
+        "examples": multiple * floor,
+        "seconds": median(one[0] for one in usual) if usual else inf,
+        "passes": median(one[1] for one in usual) if usual else inf,
+        "bytes": _peak_bytes(m, k, d, n),
+        "stated bytes": stated_bytes(n, m, k, d),
+    }
+
+
+def _run(m: int, k: int, d: int, n: int, seed: int, engine: EngineName) -> tuple[float, float, float]:
+    """Relative error, seconds and passes of one start; no measuring on the way."""
+    layer, inputs = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d)
+    fit = Newton(m, examples=n, starts=1, work=_PASSES, engine=engine).fit(
+        ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3]
+    )
+    truth = GroundTruth.draw(layer, inputs, 500, rng=[seed, 1])
+    passes = max(step.measures.get("passes", 0.0) for step in fit.trace)
+    return truth.measure(layer=fit.layer)["relative_error"], fit.seconds, passes
+
+
+def _peak_bytes(m: int, k: int, d: int, n: int) -> int:
+    """The most that NumPy holds at once in the solver, from near the target to exactness, in both precisions."""
+    rng = np.random.default_rng(0)
+    layer, x = make_nice_layer(heads=m, dim=d, rng=0), BooleanInputs(k, d).sample(n, rng=1)
+    y, start = layer(x), np.array(layer.theta) + 0.02 * rng.standard_normal((m, d, d)) / d
+    tracemalloc.start()
+    try:
+        for iterate in gauss_newton(x, y, start, rng=rng):
+            if iterate.residual <= 1e-9 or iterate.passes > _PASSES:
+                break
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    console = Console(width=120)
+    table = Table(
+        title=f"Newton by {found['engine']}, one thread; needed: four of five targets exact from one start each"
+    )
+    columns = ("m,k,d", "floor", "multiple needed", "examples", "seconds", "passes", "MiB", "of the bound")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for case in found["cases"]:
+        table.add_row(
+            f"{case['m']},{case['k']},{case['d']}",
+            str(case["floor"]),
+            *(_number(case[what]) for what in ("multiple", "examples", "seconds", "passes")),
+            f"{case['bytes'] / 2**20:.1f}",
+            f"{case['bytes'] / case['stated bytes']:.0%}",
+        )
+    console.print(table)
+    table = Table(title=f"Exponents about (m, k, d) = {tuple(BASE.values())}, with 95 % intervals")
+    table.add_column("")
+    for name in found["powers"]:
+        table.add_column(f"of {name}", justify="right")
+    for what, words in _QUANTITIES.items():
+        table.add_row(words, *(_power(powers[what]) for powers in found["powers"].values()))
+    console.print(table)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if isfinite(value) else "none tried"
+
+
+def _power(power: Mapping[str, float] | None) -> str:
+    if power is None:
+        return "-"
+    return f"{power['exponent']:.2f} ({power['low']:.2f} to {power['high']:.2f})"
+
+
+def _draw(found: Mapping[str, Any]) -> str:
+    """A panel for each of d, m and k, and for time, examples and memory: what was measured and the power fitted."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    rows = {"seconds": None, "examples": "floor", "bytes": "stated bytes"}
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "scaling"}):
+        drawing = Figure(figsize=(3.4 * len(found["powers"]) + 0.6, 8.6), layout="constrained")
+        panels = drawing.subplots(len(rows), len(found["powers"]), sharey="row", squeeze=False)
+        for column, (name, powers) in enumerate(found["powers"].items()):
+            values = _column(found["cases"], name, name)
+            for line, (what, bound) in enumerate(rows.items()):
+                panel = panels[line][column]
+                panel.plot(values, _column(found["cases"], name, what), "o", color="C0", label="measured")
+                if bound is not None:
+                    points = sorted(zip(values, _column(found["cases"], name, bound), strict=True))
+                    for first, second in pairwise(points):
+                        said = _QUANTITIES[bound] if first == points[0] else None
+                        panel.plot(
+                            *zip(first, second, strict=True), "--", color="0.5", linewidth=1, label=said
+                        )
+                if (power := powers[what]) is not None:
+                    ends = np.array([min(values), max(values)], dtype=float)
+                    panel.plot(
+                        ends,
+                        power["factor"] * ends ** power["exponent"],
+                        color="C0",
+                        linewidth=1,
+                        label="fitted power",
+                    )
+                    panel.set_title(f"exponent of {name}: {_power(power)}", fontsize="medium")
+                panel.set_xscale("log")
+                panel.set_yscale("log")
+                panel.set_xticks(values, map(str, values))
+                panel.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+                panel.set_xlabel(name)
+                if column == 0:
+                    panel.set_ylabel(_QUANTITIES[what])
+        legend = {label: handle for row in panels for handle, label in zip(*_legend(row[0]), strict=True)}
+        drawing.legend(
+            legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend), frameon=False
+        )
+        out = io.StringIO()
+        drawing.savefig(out, format="svg", metadata={"Date": None, "Title": "How Newton's costs grow"})
+        return out.getvalue()
+
+
+def _legend(panel: Any) -> tuple[list[Any], list[str]]:
+    handles, labels = panel.get_legend_handles_labels()
+    return handles, labels

@@ -1,0 +1,191 @@
+"""A layer shaped like a trained transformer's, learned back from a random start: seconds, examples and memory.
+
+The full solver knows the number of heads, the factored one the rank of every head too, and fits half the examples.
+"""
+
+import json
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from attention import AttentionLayer, BooleanInputs, check_conditions, relative_error
+from attention.transformer_shaped import make_transformer_shaped_layer
+from upper import Iterate, choose_engine, counting_floor, gauss_newton
+from upper.engine import Engine, EngineName
+from upper.factored_gauss_newton import factored_gauss_newton
+from upper.factored_heads import random_factors
+
+__all__ = ["ERRORS", "run_transformer_shaped"]
+
+ERRORS = (1e-2, 1e-6, 1e-8)
+_TEST_EXAMPLES = 200
+# Counting floors of full rank, from which one random start was enough on the targets tried.
+_FLOORS = {"full": 16.0, "factored": 8.0}
+_CONDITIONS = (
+    "theta_incoherence",
+    "w_incoherence",
+    "theta_stable_rank",
+    "w_stable_rank",
+    "theta_norms_comparable",
+)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A target with its examples, on an engine."""
+
+    layer: AttentionLayer
+    x: Any
+    y: Any
+    x_test: np.ndarray
+    y_test: np.ndarray
+    engine: Engine
+
+
+def run_transformer_shaped(
+    path: Path | None,
+    *,
+    dim: int = 96,
+    heads: int = 12,
+    rank: int = 32,
+    tokens: int = 16,
+    device: str | None = None,
+    engine: EngineName = "auto",
+    floors: float | None = None,
+    strengths: tuple[float, float] = (2.0, 8.0),
+    solvers: tuple[str, ...] = ("full", "factored"),
+    seed: int = 0,
+    seconds: float = 900.0,
+) -> None:
+    """Learn one target by each solver from a random start, to 1e-8 in function or for so many seconds each.
+
+    `floors` counting floors of examples for every solver; 16 for the full one and 8 for the factored if None. Memory
+    on a CPU is that of the process at its largest so far, earlier solvers included.
+    """
+    layer = make_transformer_shaped_layer(heads=heads, dim=dim, rank=rank, strengths=strengths, rng=seed)
+    report = check_conditions(layer, tokens=tokens)
+    full = counting_floor(heads=heads, tokens=tokens, dim=dim)
+    reduced = counting_floor(heads=heads, tokens=tokens, dim=dim, rank=rank)
+    chosen = choose_engine(engine, device)
+    inputs = BooleanInputs(tokens, dim)
+    x_test = inputs.sample(_TEST_EXAMPLES, rng=[seed, 2])
+    console = Console(width=130)
+    console.print(
+        f"{heads} heads of rank {rank}, d = {dim}, k = {tokens}; counting floor {full}, of known rank {reduced}. "
+        f"Engine {chosen.name}, inner products in {chosen.low}."
+    )
+    console.print("; ".join(f"{name} {report[name].measured:.3g}" for name in _CONDITIONS))
+    rows = []
+    for solver in solvers:
+        n = round((_FLOORS[solver] if floors is None else floors) * full)
+        x = inputs.sample(n, rng=[seed, 1])
+        case = _Case(layer, chosen.put(x), chosen.put(layer(x)), x_test, layer(x_test), chosen)
+        iterates = {"full": _full, "factored": _factored}[solver]
+        console.print(f"{solver}, {n} examples")
+        row = _run(case, iterates(case, heads, rank, seed), seconds, console.print)
+        rows.append(row | {"solver": solver, "examples": n})
+    _show(console, rows)
+    if path is not None:
+        measured = {name: report[name].measured for name in _CONDITIONS}
+        sizes = {"dim": dim, "heads": heads, "rank": rank, "tokens": tokens, "strengths": list(strengths)}
+        how = {
+            "engine": chosen.name,
+            "device": str(chosen.device or "cpu"),
+            "inner": str(chosen.low),
+            "seed": seed,
+        }
+        floor = {"floor": full, "floor_of_known_rank": reduced}
+        text = json.dumps(sizes | how | floor | {"target": measured, "runs": rows}, indent=1)
+        path.write_text(text + "\n", encoding="utf-8")
+
+
+def _full(case: _Case, heads: int, rank: int, seed: int) -> Iterator[Iterate]:
+    rng, d = np.random.default_rng([seed, 3]), case.layer.dim
+    start = case.engine.put(rng.standard_normal((heads, d, d)) / d)
+    return gauss_newton(case.x, case.y, start, tolerance=1e-10, rng=rng)
+
+
+def _factored(case: _Case, heads: int, rank: int, seed: int) -> Iterator[Iterate]:
+    rng = np.random.default_rng([seed, 3])
+    start = random_factors(heads=heads, dim=case.layer.dim, rank=rank, rng=rng).map(case.engine.put)
+    run = factored_gauss_newton(case.x, case.y, start, tolerance=1e-10, rng=rng)
+    return (iterate.multiplied_out() for iterate in run)
+
+
+def _run(
+    case: _Case, iterates: Iterator[Iterate], seconds: float, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """What a solver reached; the time for measuring errors is not counted, and an error never reached is None."""
+    _reset_memory(case.engine)
+    reached: dict[str, dict[str, float]] = {}
+    spent, began, error = 0.0, time.perf_counter(), 1.0
+    for number, iterate in enumerate(iterates):
+        theta, w = case.engine.get(iterate.theta), case.engine.get(iterate.w)  # waits for the device
+        spent += time.perf_counter() - began
+        error = relative_error(AttentionLayer(theta, w)(case.x_test), case.y_test)
+        tell(
+            f"  iterate {number}: {spent:.1f} s, residual {iterate.residual:.1e}, error {error:.1e}, "
+            f"{iterate.passes} passes"
+        )
+        for goal in ERRORS:
+            if error <= goal:
+                reached.setdefault(f"{goal:.0e}", {"seconds": spent, "passes": iterate.passes})
+        if error <= min(ERRORS) or spent > seconds:
+            break
+        began = time.perf_counter()
+    goals = {f"{goal:.0e}": reached.get(f"{goal:.0e}") for goal in ERRORS}
+    return {
+        "reached": goals,
+        "error": error,
+        "residual": iterate.residual,
+        "seconds": spent,
+        "passes": iterate.passes,
+        "iterates": number,
+        "gigabytes": _memory(case.engine) / 1e9,
+    }
+
+
+def _reset_memory(engine: Engine) -> None:
+    if _on_cuda(engine):
+        engine.xp.cuda.reset_peak_memory_stats(engine.device)
+
+
+def _memory(engine: Engine) -> float:
+    """Bytes: the most allocated on the device since the reset, or of the whole process so far."""
+    if _on_cuda(engine):
+        return float(engine.xp.cuda.max_memory_allocated(engine.device))
+    return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _on_cuda(engine: Engine) -> bool:
+    return str(engine.device).startswith("cuda")
+
+
+def _show(console: Console, rows: list[dict[str, Any]]) -> None:
+    table = Table(title="From one random start: seconds to a relative error on fresh examples")
+    for name in (
+        "solver",
+        "examples",
+        *(f"{goal:.0e}" for goal in ERRORS),
+        "passes",
+        "error at the end",
+        "GB",
+    ):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            row["solver"],
+            str(row["examples"]),
+            *("never" if one is None else f"{one['seconds']:.1f}" for one in row["reached"].values()),
+            str(row["passes"]),
+            f"{row['error']:.1e}",
+            f"{row['gigabytes']:.2f}",
+        )
+    console.print(table)
