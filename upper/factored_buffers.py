@@ -26,7 +26,7 @@ class FactoredForward:
         Where to compute.
     x : array (n, k, d)
         Tokens, in the precision to compute in.
-    heads, rank, value_rank : int
+    heads, rank, w_rank : int
         The numbers m of heads, r of columns of A_i and B_i, and s of columns of V_i.
 
     Notes
@@ -36,17 +36,15 @@ class FactoredForward:
     Patterns are (n m, k, k), those of an example's heads one after another.
     """
 
-    def __init__(
-        self, engine: Engine, x: Shaped[Any, "n k d"], heads: int, rank: int, value_rank: int
-    ) -> None:
+    def __init__(self, engine: Engine, x: Shaped[Any, "n k d"], heads: int, rank: int, w_rank: int) -> None:
         n, k, d = x.shape
         self.engine, self.heads = engine, heads
         self._flat = engine.xp.reshape(x, (n * k, d))
         self._two = _Layout(engine, n, k, heads, rank, parts=2, dtype=x.dtype)
-        self._one = _Layout(engine, n, k, heads, value_rank, parts=1, dtype=x.dtype)
+        self._one = _Layout(engine, n, k, heads, w_rank, parts=1, dtype=x.dtype)
         self._logits = engine.empty((n * heads, k, k), x.dtype)
-        self._mixed = engine.empty((n * heads, k, value_rank), x.dtype)
-        self._read = engine.empty((n * k, heads * value_rank), x.dtype)
+        self._mixed = engine.empty((n * heads, k, w_rank), x.dtype)
+        self._read = engine.empty((n * k, heads * w_rank), x.dtype)
 
     def __call__(
         self, factors: Shaped[Any, "d columns"]
@@ -76,7 +74,7 @@ class FactoredJacobian:
         Where to compute.
     x : array (n, k, d)
         Tokens, in the precision to compute in.
-    heads, rank, value_rank : int
+    heads, rank, w_rank : int
         The numbers m of heads, r of columns of A_i and B_i, and s of columns of V_i.
     values_move : bool
         Whether V is differentiated too; without, directions and gradients end with those of B.
@@ -95,7 +93,7 @@ class FactoredJacobian:
         x: Shaped[Any, "n k d"],
         heads: int,
         rank: int,
-        value_rank: int,
+        w_rank: int,
         *,
         values_move: bool = True,
     ) -> None:
@@ -104,14 +102,14 @@ class FactoredJacobian:
         self.engine, self.heads, self.x, self.values_move = engine, heads, x, values_move
         self._flat = engine.xp.reshape(x, (n * k, d))
         self._two = _Layout(engine, n, k, heads, rank, parts=2, dtype=dtype)
-        self._one = _Layout(engine, n, k, heads, value_rank, parts=1, dtype=dtype)
+        self._one = _Layout(engine, n, k, heads, w_rank, parts=1, dtype=dtype)
         self._apart = engine.empty((2, n * heads, k, rank), dtype)
-        self._values = engine.empty((n * heads, k, value_rank), dtype)
+        self._values = engine.empty((n * heads, k, w_rank), dtype)
         self._pattern = engine.empty((n * heads, k, k), dtype)
         self._change = engine.empty((n * heads, k, k), dtype)
         self._sums = engine.empty((n * heads * k, k), dtype)
-        self._mixed = engine.empty((2, n * heads, k, value_rank), dtype)
-        self._read = engine.empty((n * k, heads * value_rank), dtype)
+        self._mixed = engine.empty((2, n * heads, k, w_rank), dtype)
+        self._read = engine.empty((n * k, heads * w_rank), dtype)
         self._output = engine.empty((n * k, d), dtype)
         self._ones = engine.xp.ones((k, k), dtype=dtype, device=engine.device)
         self._o: Any = None

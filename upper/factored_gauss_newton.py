@@ -134,7 +134,7 @@ def factored_gauss_newton(
     """
     engine = Engine.of(x, y, start.a, low=inner_dtype)
     problem = _Problem(engine, x, y, start=start)
-    solver = FactoredSolver(engine, x, start.heads, start.rank, start.value_rank, rng)
+    solver = FactoredSolver(engine, x, start.heads, start.rank, start.w_rank, rng)
     damping = 1e-2
     here = problem.start(start, damping)
     if here.o is None:
@@ -176,7 +176,7 @@ class _Problem:
 
     def __init__(self, engine: Engine, x: Any, y: Any, *, start: FactoredHeads) -> None:
         self._engine, self._x = engine, x
-        self._heads, self._rank, self._value_rank = start.heads, start.rank, start.value_rank
+        self._heads, self._rank, self._w_rank = start.heads, start.rank, start.w_rank
         self._elimination = Elimination(engine, y, ridge=_RIDGE)
         self._forward: Any = self._forward_in(engine.single)
 
@@ -191,7 +191,7 @@ class _Problem:
 
     def _forward_in(self, dtype: Any) -> FactoredForward:
         tokens = self._engine.cast(self._x, dtype)
-        return FactoredForward(self._engine, tokens, self._heads, self._rank, self._value_rank)
+        return FactoredForward(self._engine, tokens, self._heads, self._rank, self._w_rank)
 
     def start(self, start: FactoredHeads, damping: float) -> _Point:
         return self.evaluate(self._flat(start.balanced()), None, damping)

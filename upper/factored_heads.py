@@ -72,7 +72,7 @@ class FactoredHeads:
             require_finite(name, getattr(self, name), xp)
 
     @classmethod
-    def of(cls, layer: AttentionLayer, rank: int, value_rank: int | None = None) -> "FactoredHeads":
+    def of(cls, layer: AttentionLayer, rank: int, w_rank: int | None = None) -> "FactoredHeads":
         """The balanced factors of a layer, each matrix replaced by the nearest one of this rank.
 
         Parameters
@@ -81,7 +81,7 @@ class FactoredHeads:
             The layer, of any array library.
         rank : int
             The rank r of the Theta_i.
-        value_rank : int, optional
+        w_rank : int, optional
             The rank s of the W_i; r if None.
 
         Raises
@@ -104,7 +104,7 @@ class FactoredHeads:
         >>> bool(np.allclose(FactoredHeads.of(layer, 3).layer().theta, layer.theta))
         True
         """
-        ranks = [_rank(one, layer.dim) for one in (rank, rank if value_rank is None else value_rank)]
+        ranks = [_rank(one, layer.dim) for one in (rank, rank if w_rank is None else w_rank)]
         (a, b), (v, o) = (
             _nearest(to_numpy(matrices).astype(np.float64), one)
             for matrices, one in zip((layer.theta, layer.w), ranks, strict=True)
@@ -129,7 +129,7 @@ class FactoredHeads:
         return int(self.a.shape[2])
 
     @property
-    def value_rank(self) -> int:
+    def w_rank(self) -> int:
         """The rank s of the W_i."""
         return int(self.v.shape[2])
 
@@ -166,7 +166,7 @@ class FactoredHeads:
 
 
 def random_factors(
-    *, heads: int, dim: int, rank: int, value_rank: int | None = None, rng: Rng = None
+    *, heads: int, dim: int, rank: int, w_rank: int | None = None, rng: Rng = None
 ) -> FactoredHeads:
     """Draw heads to start a learner from: |Theta_i| is 1 and V_i near an isometry, in expectation; O is zero.
 
@@ -174,7 +174,7 @@ def random_factors(
     ----------
     heads, dim, rank : int
         The numbers m, d and r; r is at most d.
-    value_rank : int, optional
+    w_rank : int, optional
         The rank s of the W_i; r if None. At s = d every V_i is the identity.
     rng : optional
         Anything `numpy.random.default_rng` accepts (SPEC 7).
@@ -194,13 +194,13 @@ def random_factors(
     Derived here.
     """
     heads, dim = count("heads", heads), count("dim", dim)
-    rank, value_rank = (_rank(one, dim) for one in (rank, rank if value_rank is None else value_rank))
+    rank, w_rank = (_rank(one, dim) for one in (rank, rank if w_rank is None else w_rank))
     rng = np.random.default_rng(rng)
     a, b = rng.standard_normal((2, heads, dim, rank)) * (dim**-0.5 * rank**-0.25)
-    v = rng.standard_normal((heads, dim, value_rank)) / np.sqrt(dim)
-    if value_rank == dim:  # nothing to choose: any basis reads the same
+    v = rng.standard_normal((heads, dim, w_rank)) / np.sqrt(dim)
+    if w_rank == dim:  # nothing to choose: any basis reads the same
         v = np.broadcast_to(np.eye(dim), v.shape).copy()
-    return FactoredHeads(a=a, b=b, v=v, o=np.zeros((heads, value_rank, dim)))
+    return FactoredHeads(a=a, b=b, v=v, o=np.zeros((heads, w_rank, dim)))
 
 
 def _rank(rank: int, dim: int) -> int:

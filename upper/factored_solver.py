@@ -27,7 +27,7 @@ class FactoredSolver:
         Where to compute; products are in its low precision, the vectors of the iteration in single precision.
     x : array (n, k, d)
         Tokens, in any precision.
-    heads, rank, value_rank : int
+    heads, rank, w_rank : int
         The numbers m of heads, r of columns of A_i and B_i, and s of columns of V_i; at s = d the V stay as they are.
     rng : Generator
         For the probe that estimates the coupling of heads.
@@ -58,17 +58,17 @@ class FactoredSolver:
         x: Shaped[Any, "n k d"],
         heads: int,
         rank: int,
-        value_rank: int,
+        w_rank: int,
         rng: np.random.Generator,
     ) -> None:
         n, k, d = x.shape
         self._engine, self._rng, self._heads, self._n = engine, rng, heads, n
         # V of full rank is any basis: O alone makes W
         self._jacobian = FactoredJacobian(
-            engine, engine.cast(x, engine.low), heads, rank, value_rank, values_move=value_rank < d
+            engine, engine.cast(x, engine.low), heads, rank, w_rank, values_move=w_rank < d
         )
-        self._ranks = (rank, rank, value_rank) if value_rank < d else (rank, rank)
-        self._gram = ProjectedGram(engine, self._jacobian, (n * k, heads * value_rank), d)
+        self._ranks = (rank, rank, w_rank) if w_rank < d else (rank, rank)
+        self._gram = ProjectedGram(engine, self._jacobian, (n * k, heads * w_rank), d)
         self._blocks: list[np.ndarray] = []
         self._damped: list[np.ndarray] = []
         self._kept: Kept = []

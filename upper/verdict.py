@@ -31,6 +31,8 @@ __all__ = [
 # Of what fitting takes off the squared residual under noise: what a descent may leave undone, and by how much two of
 # them may differ that ended in one minimum.
 _UNDONE, _APART = 0.01, 0.1
+# A fall of the squared residual that is not yet near a minimum.
+_LONG_STEP = 0.5
 # Above a share of one half, as below two equations an unknown, nothing about noise can be told from the residual.
 _MOST_SHARE = 0.5
 # Two descents at the same residual, to a per cent, where the noise would have them nearer.
@@ -124,7 +126,8 @@ def last_iterate(
     At a minimum under noise, fitting has taken the `share` p / N off the squared residual, and that is the excess error
     of a perfect fit relative to the noise. A descent has converged when steps to come would take off less than a
     hundredth of that. Two steps tell: near a minimum the falls of the squared residual shrink by a ratio q a step, so
-    that with the last one f the steps to come are worth f q / (1 - q). Derived here.
+    that with the last one f the steps to come are worth f q / (1 - q). One short step after one that took off more
+    than half says nothing yet. Derived here.
     """
     history: list[float] = []
     falls: list[float] = []
@@ -249,7 +252,7 @@ def _converged(falls: list[float], share: float, steps: int) -> bool:
     if len(falls) <= steps:
         return False
     return all(
-        now < share and now < before and now * now / (before - now) < _UNDONE * share
+        now < share and now < before < _LONG_STEP and now * now / (before - now) < _UNDONE * share
         for before, now in pairwise(falls[-1 - steps :])
     )
 

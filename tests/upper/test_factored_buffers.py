@@ -41,8 +41,8 @@ def _apart(flat, heads):
 
 def _jacobian(x, heads, **options):
     engine = Engine.of(x)
-    forward = FactoredForward(engine, x, heads.heads, heads.rank, heads.value_rank)
-    jacobian = FactoredJacobian(engine, x, heads.heads, heads.rank, heads.value_rank, **options)
+    forward = FactoredForward(engine, x, heads.heads, heads.rank, heads.w_rank)
+    jacobian = FactoredJacobian(engine, x, heads.heads, heads.rank, heads.w_rank, **options)
     pattern, _, apart, values = forward(_flat(engine, heads))
     jacobian.move_to(pattern, apart, values, heads.o.reshape(-1, heads.dim))
     return jacobian
@@ -54,7 +54,7 @@ def test_forward_is_the_layers(m, k, d, r, s, seed):
     rng = np.random.default_rng(seed)
     x = BooleanInputs(k, d).sample(5, rng=rng)
     heads = _heads(m, d, r, s, rng)
-    forward = FactoredForward(Engine.of(x), x, m, heads.rank, heads.value_rank)
+    forward = FactoredForward(Engine.of(x), x, m, heads.rank, heads.w_rank)
     for one in (_heads(m, d, r, s, rng), heads):  # the second in the memory of the first
         pattern, read, _, _ = forward(_flat(Engine.of(x), one))
         layer = one.layer()
@@ -90,7 +90,7 @@ def test_the_transpose_is_the_adjoint(m, k, d, r, s, seed, values_move):
     x = BooleanInputs(k, d).sample(4, rng=rng)
     heads = _heads(m, d, r, s, rng)
     jacobian = _jacobian(x, heads, values_move=values_move)
-    columns = m * (2 * heads.rank + values_move * heads.value_rank)
+    columns = m * (2 * heads.rank + values_move * heads.w_rank)
     for _ in range(2):
         direction, residual = rng.standard_normal((d, columns)), rng.standard_normal((4 * k, d))
         through = np.vdot(jacobian.times(direction), residual)

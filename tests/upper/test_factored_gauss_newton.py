@@ -94,14 +94,14 @@ def test_at_full_rank_it_ends_where_the_full_solver_does():
     np.testing.assert_allclose(plain.w, full.w, atol=5e-3)
 
 
-@pytest.mark.parametrize("value_rank", [3, 8])
-def test_ranks_of_theta_and_w_may_differ(value_rank):
-    layer = make_low_rank_layer(heads=2, dim=8, rank=5, w_rank=value_rank, rng=0)
+@pytest.mark.parametrize("w_rank", [3, 8])
+def test_ranks_of_theta_and_w_may_differ(w_rank):
+    layer = make_low_rank_layer(heads=2, dim=8, rank=5, w_rank=w_rank, rng=0)
     x = BooleanInputs(3, 8).sample(200, rng=1)
-    start = random_factors(heads=2, dim=8, rank=5, value_rank=value_rank, rng=2)
+    start = random_factors(heads=2, dim=8, rank=5, w_rank=w_rank, rng=2)
     last = _last(factored_gauss_newton(x, layer(x), start, rng=np.random.default_rng(0)))
     assert _error(last, layer, 3) < 1e-9
-    assert (last.factors.rank, last.factors.value_rank) == (5, value_rank)
+    assert (last.factors.rank, last.factors.w_rank) == (5, w_rank)
 
 
 def test_a_higher_rank_than_the_targets_is_enough():
@@ -145,31 +145,31 @@ def test_iterates_have_the_residual_they_say_and_keep_their_factors():
         np.testing.assert_array_equal(now, then)
 
 
-@pytest.mark.parametrize("value_rank", [2, 5])
-def test_the_inner_solver_solves_the_projected_normal_equations(value_rank):
+@pytest.mark.parametrize("w_rank", [2, 5])
+def test_the_inner_solver_solves_the_projected_normal_equations(w_rank):
     m, k, d, r, n = 2, 3, 5, 2, 40
     rng = np.random.default_rng(3)
     x = BooleanInputs(k, d).sample(n, rng=rng)
     heads = FactoredHeads(
         *rng.standard_normal((2, m, d, r)) / 2,
-        v=rng.standard_normal((m, d, value_rank)),
-        o=rng.standard_normal((m, value_rank, d)),
+        v=rng.standard_normal((m, d, w_rank)),
+        o=rng.standard_normal((m, w_rank, d)),
     )
     engine = Engine.of(x, low=np.float64)
     flat = np.concatenate([side_by_side(engine, one) for one in (heads.a, heads.b, heads.v)], axis=1)
     o = heads.o.reshape(-1, d)
-    pattern, read, apart, values = FactoredForward(engine, x, m, r, value_rank)(flat)
-    moves = value_rank < d
-    plain = FactoredJacobian(engine, x, m, r, value_rank, values_move=moves)
+    pattern, read, apart, values = FactoredForward(engine, x, m, r, w_rank)(flat)
+    moves = w_rank < d
+    plain = FactoredJacobian(engine, x, m, r, w_rank, values_move=moves)
     plain.move_to(pattern, apart, values, o)
-    columns = m * (2 * r + moves * value_rank)
+    columns = m * (2 * r + moves * w_rank)
     jacobian = np.stack([plain.times(one.reshape(d, -1)).copy() for one in np.eye(d * columns)], axis=-1)
-    inverse = np.linalg.inv(read.T @ read + 1e-8 * np.eye(m * value_rank))
+    inverse = np.linalg.inv(read.T @ read + 1e-8 * np.eye(m * w_rank))
     projected = jacobian - np.einsum("rp,pq,sq,sef->ref", read, inverse, read, jacobian, optimize=True)
     normal = np.einsum("ref,reg->fg", jacobian, projected, optimize=True)
     residual = rng.standard_normal((n * k, d))
     right = np.einsum("ref,re->f", jacobian, residual)
-    solver = FactoredSolver(engine, x, m, r, value_rank, rng)
+    solver = FactoredSolver(engine, x, m, r, w_rank, rng)
     solver.move_to(pattern, read, apart, values, flat, o, inverse)
     for damping in (1.0, 1e-1, 1e-2):  # the later solves use the directions of those before
         step, steps = solver.solve(residual, damping, forcing=1e-6, at_most=600)

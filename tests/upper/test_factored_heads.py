@@ -31,7 +31,7 @@ def test_the_layer_is_the_products_of_the_factors(m, d, r, s, seed):
     layer = heads.layer()
     np.testing.assert_allclose(layer.theta, np.einsum("idr,ier->ide", heads.a, heads.b), atol=1e-12)
     np.testing.assert_allclose(layer.w, np.einsum("ids,ise->ide", heads.v, heads.o), atol=1e-12)
-    assert (heads.heads, heads.dim, heads.rank, heads.value_rank) == (m, d, min(r, d), min(s, d))
+    assert (heads.heads, heads.dim, heads.rank, heads.w_rank) == (m, d, min(r, d), min(s, d))
 
 
 @given(**SIZES)
@@ -87,7 +87,7 @@ def test_random_factors_have_logits_of_deviation_one_and_no_output():
 
 
 def test_random_values_of_full_rank_are_the_tokens_themselves():
-    heads = random_factors(heads=2, dim=4, rank=2, value_rank=4, rng=0)
+    heads = random_factors(heads=2, dim=4, rank=2, w_rank=4, rng=0)
     np.testing.assert_array_equal(heads.v, np.stack(2 * [np.eye(4)]))
 
 
