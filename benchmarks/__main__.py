@@ -14,6 +14,7 @@ from benchmarks.lwr_attacks import run_searches, searches_complaint
 from benchmarks.overhead import complaint, run_overhead
 from benchmarks.scaling import run_scaling
 from benchmarks.six_phase import run_agreement, run_paper_mode, run_practical_mode
+from benchmarks.success import run_success, success_complaint
 from benchmarks.walsh import run_walsh
 
 __all__ = ["main"]
@@ -63,6 +64,11 @@ def main() -> None:
     shaped.add_argument("--json", type=Path, help="where to write the figures")
     _add_engine(shaped)
     shaped.set_defaults(run=_run_transformer_shaped)
+    success = commands.add_parser("success", help="how often Newton recovers a random nice layer")
+    success.add_argument("--targets", type=int, default=20, help="targets a case")
+    success.add_argument("--json", type=Path, help="where to write the figures")
+    success.add_argument("--engine", choices=("auto", "numpy", "torch"), default="auto", help="what computes")
+    success.set_defaults(run=_run_success)
     kernels = commands.add_parser("kernels", help="the solver's kernels against the rate of a matrix product")
     kernels.add_argument("--targets", type=int, default=3, help="targets a case")
     kernels.add_argument("--device", help="a device of torch, such as cuda, instead of the CPU")
@@ -170,6 +176,11 @@ def _require_engine(given: argparse.Namespace) -> None:
         require_engine(given.engine, getattr(given, "device", None))
     except (ImportError, ValueError) as error:
         sys.exit(str(error))
+
+
+def _run_success(given: argparse.Namespace) -> None:
+    if said := success_complaint(run_success(given.targets, given.json, engine=given.engine)):
+        sys.exit(said)
 
 
 def _run_overhead(given: argparse.Namespace) -> None:

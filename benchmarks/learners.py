@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from arena._fields import as_plain
 from arena._phrases import plural
 from arena.cells import single_thread
 from arena.compare import versions
@@ -83,7 +84,7 @@ def run_learners(
     found = {**made, "versions": versions(), "rows": rows, "runs": runs}
     _show(found)
     if out is not None:
-        out.write_text(json.dumps(_plain(found), indent=1, allow_nan=False), encoding="utf-8")
+        out.write_text(json.dumps(as_plain(found), indent=1, allow_nan=False), encoding="utf-8")
     if figure is not None:
         figure.write_text(draw_learners(found), encoding="utf-8")
     return found
@@ -242,15 +243,6 @@ def _cost(runs: Sequence[Mapping[str, Any]], error: float) -> dict[str, Any]:
 
 def _ratio(ours: float, theirs: float) -> float:
     return inf if not isfinite(ours) else ours / theirs
-
-
-def _plain(value: Any) -> Any:
-    """As JSON, where null stands for what is not finite."""
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _show(found: Mapping[str, Any]) -> None:

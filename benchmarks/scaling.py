@@ -19,6 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from arena._fields import as_plain
 from arena.cells import single_thread
 from arena.compare import versions
 from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
@@ -83,7 +84,7 @@ def run_scaling(
     found = {**made, "cases": cases, "powers": powers}
     _show(found)
     if out is not None:
-        out.write_text(json.dumps(_plain(found), indent=1, allow_nan=False), encoding="utf-8")
+        out.write_text(json.dumps(as_plain(found), indent=1, allow_nan=False), encoding="utf-8")
     if figure is not None:
         figure.write_text(_draw(found), encoding="utf-8")
     return found
@@ -201,14 +202,6 @@ def _peak_bytes(m: int, k: int, d: int, n: int) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _show(found: Mapping[str, Any]) -> None:

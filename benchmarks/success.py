@@ -1,0 +1,98 @@
+"""How often Newton recovers a random nice layer, and how often from its first start, with intervals."""
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import binomtest
+
+from arena.cells import single_thread
+from arena.compare import versions
+from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
+from upper import Newton, counting_floor
+from upper.engine import EngineName
+
+__all__ = ["CASES", "NEEDED", "run_success", "success_complaint"]
+
+CASES = ((2, 2, 32, 4), (4, 2, 32, 4), (6, 4, 32, 4), (8, 4, 32, 4), (8, 8, 32, 4), (4, 4, 32, 3))
+"""m, k, d, and how many times the counting floor there is."""
+NEEDED = 0.95
+"""The share of targets that is to be recovered."""
+_EXACT = 1e-10
+
+
+def run_success(
+    targets: int = 20,
+    out: Path | None = None,
+    *,
+    cases: tuple[tuple[int, int, int, int], ...] = CASES,
+    engine: EngineName = "auto",
+) -> list[dict[str, Any]]:
+    """Fit `targets` layers of every case; print a table, write it as JSON where asked.
+
+    A success is a relative error of at most 1e-10 on fresh examples. Intervals are Clopper and Pearson's, of 95 %.
+    """
+    with single_thread("torch"):
+        rows = [_row(*case, targets, engine) for case in cases]
+    _show(rows)
+    if out is not None:
+        made = {"engine": engine, "exact": _EXACT, "versions": versions()}
+        out.write_text(json.dumps({**made, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    return rows
+
+
+def success_complaint(rows: list[dict[str, Any]]) -> str:
+    """The cases with fewer successes than needed, a sentence each; nothing where all is well."""
+    return "\n".join(
+        f"(m, k, d) = ({row['m']}, {row['k']}, {row['d']}) at {row['floors']} floors: {row['successes']} of "
+        f"{row['targets']} are exact; {NEEDED:.0%} are wanted."
+        for row in rows
+        if row["successes"] < NEEDED * row["targets"]
+    )
+
+
+def _row(m: int, k: int, d: int, floors: int, targets: int, engine: EngineName) -> dict[str, Any]:
+    examples, inputs = floors * counting_floor(heads=m, tokens=k, dim=d), BooleanInputs(k, d)
+    errors, starts, seconds = [], [], []
+    for seed in range(targets):
+        layer = make_nice_layer(heads=m, dim=d, rng=[seed, 0])
+        fit = Newton(m, examples=examples, engine=engine).fit(
+            ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3]
+        )
+        truth = GroundTruth.draw(layer, inputs, 1000, rng=[seed, 1])
+        errors.append(truth.measure(layer=fit.layer)["relative_error"])
+        starts.append(int(fit.trace[-1].measures["starts"]))
+        seconds.append(fit.seconds)
+    exact = [error <= _EXACT for error in errors]
+    at_once = [one and number == 1 for one, number in zip(exact, starts, strict=True)]
+    interval = binomtest(sum(exact), targets).proportion_ci(0.95)
+    return {
+        **{"m": m, "k": k, "d": d, "floors": floors, "examples": examples, "targets": targets},
+        "successes": sum(exact),
+        "interval": [float(interval.low), float(interval.high)],
+        "first start": sum(at_once),
+        "worst error": max(errors),
+        "seconds": median(seconds),
+    }
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    table = Table(title="Random nice layers recovered to 1e-10; one thread")
+    for name in ("m,k,d", "x floor", "examples", "exact", "95 %", "first start", "worst error", "median s"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        low, high = row["interval"]
+        table.add_row(
+            f"{row['m']},{row['k']},{row['d']}",
+            str(row["floors"]),
+            str(row["examples"]),
+            f"{row['successes']}/{row['targets']}",
+            f"{low:.2f} to {high:.2f}",
+            str(row["first start"]),
+            f"{row['worst error']:.1e}",
+            f"{row['seconds']:.2f}",
+        )
+    Console(width=110).print(table)
