@@ -8,7 +8,12 @@ from jaxtyping import Shaped
 
 from upper.engine import Engine
 
-__all__ = ["Elimination", "Fit"]
+__all__ = ["DOUBLE_BELOW", "RIDGE", "Elimination", "Fit"]
+
+DOUBLE_BELOW = 2e-5
+"""Below this residual float32 patterns are too coarse to measure the next one by."""
+RIDGE = 1e-6
+"""The ridge on the linear factor, in units of the mean diagonal of G, at the least."""
 
 
 @dataclass(frozen=True, eq=False)

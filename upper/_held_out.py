@@ -8,18 +8,19 @@ from jaxtyping import Float
 from attention import AttentionLayer, Outcome
 from attention.metrics import relative_error
 
-__all__ = ["EXACT_ERROR", "held_out_error", "hold_out", "verdict"]
+__all__ = ["EXACT_ERROR", "HELD_OUT_SHARE", "held_out_error", "hold_out", "verdict"]
 
 # An error this small on held-out examples is rounding: nothing but the target itself explains them.
 EXACT_ERROR = 1e-10
-_HELD_OUT_SHARE = 20
+HELD_OUT_SHARE = 20
+"""One example in so many is held out."""
 
 
 def hold_out(
     x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """The examples to fit, and a twentieth of them, at least one, to hold out."""
-    n = len(x) - max(1, len(x) // _HELD_OUT_SHARE)
+    n = len(x) - max(1, len(x) // HELD_OUT_SHARE)
     return (x[:n], y[:n]), (x[n:], y[n:])
 
 

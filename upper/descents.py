@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle, draw_examples
 from attention._arrays import to_numpy
+from upper._held_out import HELD_OUT_SHARE
 from upper.gauss_newton import Iterate
 from upper.verdict import (
     EXACT_RESIDUAL,
@@ -24,7 +25,6 @@ from upper.verdict import (
 
 __all__ = ["Descents", "Ends", "SplitExamples", "draw_split"]
 
-_HELD_OUT_SHARE = 20
 # So many starts at one residual are taken for a floor. Two may share a local minimum: 1 of 16 did at six coordinates.
 _AGREEING = 3
 
@@ -95,7 +95,7 @@ def draw_split(
     unit = (before.unit if before is not None else 0.0) or float(np.abs(y).max())
     y = y / (unit or 1.0)
     fitted = 0 if before is None else len(before.x)
-    held = max(0, min(max(1, new // _HELD_OUT_SHARE), fitted + new - least))
+    held = max(0, min(max(1, new // HELD_OUT_SHARE), fitted + new - least))
     fresh = SplitExamples(x[held:], y[held:], x[:held], y[:held], unit)
     if before is None:
         return fresh

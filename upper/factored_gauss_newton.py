@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from upper._elimination import Elimination
+from upper._elimination import DOUBLE_BELOW, RIDGE, Elimination
 from upper._trials import trials
 from upper.engine import Engine
 from upper.factored_buffers import FactoredForward, side_by_side
@@ -17,10 +17,6 @@ from upper.gauss_newton import Iterate
 
 __all__ = ["FactoredIterate", "factored_gauss_newton", "multiplied_out"]
 
-# Below this residual float32 patterns are too coarse to measure the next one by.
-_DOUBLE_BELOW = 2e-5
-# The ridge on O, in units of the mean diagonal of G, at the least.
-_RIDGE = 1e-6
 # Factors are balanced anew when the norms of two columns that belong together differ by more than this factor.
 _UNBALANCED = 4.0
 
@@ -144,7 +140,7 @@ def factored_gauss_newton(
     passes = 1
     yield problem.iterate(here, damping, passes)
     while True:
-        doubling = here.residual < _DOUBLE_BELOW and not problem.in_double
+        doubling = here.residual < DOUBLE_BELOW and not problem.in_double
         if doubling:
             problem.to_double()
         if doubling or problem.unbalanced(here):
@@ -177,7 +173,7 @@ class _Problem:
     def __init__(self, engine: Engine, x: Any, y: Any, *, start: FactoredHeads) -> None:
         self._engine, self._x = engine, x
         self._heads, self._rank, self._w_rank = start.heads, start.rank, start.w_rank
-        self._elimination = Elimination(engine, y, ridge=_RIDGE)
+        self._elimination = Elimination(engine, y, ridge=RIDGE)
         self._forward: Any = self._forward_in(engine.single)
 
     @property

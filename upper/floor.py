@@ -2,7 +2,7 @@
 
 from attention._arrays import count
 
-__all__ = ["counting_floor"]
+__all__ = ["counting_floor", "matrix_unknowns"]
 
 
 def counting_floor(*, heads: int, tokens: int, dim: int, rank: int | None = None) -> int:
@@ -46,6 +46,11 @@ def counting_floor(*, heads: int, tokens: int, dim: int, rank: int | None = None
     r = d if rank is None else count("rank", rank)
     if r > d:
         raise ValueError(f"rank is {r}: at most the dimension, {d}, is allowed.")
-    unknowns = 2 * d * r - r * r
+    unknowns = matrix_unknowns(d, r)
     for_w = -(-2 * m * unknowns // (k * d))
     return for_w if k == 1 else max(-(-unknowns // (k * (k - 1))), for_w)
+
+
+def matrix_unknowns(dim: int, rank: int) -> int:
+    """How many numbers a d x d matrix of rank r has to be told by: 2 d r - r^2, d^2 at r = d."""
+    return 2 * dim * rank - rank * rank

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from upper._elimination import Elimination
+from upper._elimination import DOUBLE_BELOW, RIDGE, Elimination
+from upper._held_out import EXACT_ERROR
 from upper._trials import trials
 from upper.buffers import StackedForward
 from upper.engine import Engine
@@ -15,15 +16,11 @@ from upper.inner_solver import InnerSolver
 
 __all__ = ["Iterate", "gauss_newton"]
 
-# Below this residual float32 patterns are too coarse to measure the next one by.
-_DOUBLE_BELOW = 2e-5
 # A descent creeps if so many trials below this residual did not take it below this share of itself. Local minima of
 # nice targets are above it, and descents that meet none fall faster.
 _CREEP_BELOW, _CREEP_TRIALS, _CREEP_RATIO = 1e-2, 8, 0.5
-# Below this residual rounding alone makes a descent creep.
-_EXACT = 1e-10
-# The ridge on the projections, in units of the mean diagonal of G, at the least.
-_RIDGE, _PRECISE_RIDGE = 1e-6, 1e-13
+# For a descent that creeps, in place of `RIDGE`.
+_PRECISE_RIDGE = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +140,7 @@ def gauss_newton(
             solver = InnerSolver(engine, x, theta.shape[0], rng)
             here = problem.evaluate(here.theta, here, damping)
             passes += 1
-        if here.residual < _DOUBLE_BELOW and not problem.in_double:
+        if here.residual < DOUBLE_BELOW and not problem.in_double:
             here = here.without_reads()
             problem.to_double()
             here = problem.evaluate(here.theta, here, damping)
@@ -161,7 +158,8 @@ def gauss_newton(
 
 def _creeps(residuals: list[float]) -> bool:
     now = residuals[-1]
-    if not _EXACT < now < _CREEP_BELOW or len(residuals) <= _CREEP_TRIALS:
+    # rounding alone makes a descent creep below
+    if not EXACT_ERROR < now < _CREEP_BELOW or len(residuals) <= _CREEP_TRIALS:
         return False
     return now > _CREEP_RATIO * residuals[-1 - _CREEP_TRIALS]
 
@@ -186,7 +184,7 @@ class _Point:
 class _Problem:
     """The layer's residual on the examples with W by least squares, in one precision at a time."""
 
-    def __init__(self, engine: Engine, x: Any, y: Any, *, heads: int, ridge: float = _RIDGE) -> None:
+    def __init__(self, engine: Engine, x: Any, y: Any, *, heads: int, ridge: float = RIDGE) -> None:
         self._engine, self._x = engine, x
         self._elimination = Elimination(engine, y, ridge=ridge)
         self._forward: Any = StackedForward(engine, engine.cast(x, engine.single), heads)

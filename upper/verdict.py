@@ -11,6 +11,7 @@ from jaxtyping import Float
 from attention import AttentionLayer, Outcome
 from upper._held_out import EXACT_ERROR as EXACT_RESIDUAL
 from upper._held_out import held_out_error, verdict
+from upper.floor import matrix_unknowns
 from upper.gauss_newton import Iterate
 
 __all__ = [
@@ -75,9 +76,8 @@ def unknowns(*, heads: int, tokens: int, dim: int, rank: int | None = None) -> i
     """
     r = dim if rank is None else rank
     if tokens == 1:
-        r = min(dim, heads * r)
-        return 2 * dim * r - r * r
-    return 2 * heads * (2 * dim * r - r * r)
+        return matrix_unknowns(dim, min(dim, heads * r))
+    return 2 * heads * matrix_unknowns(dim, r)
 
 
 def fitted_share(count: int, x: Float[np.ndarray, "n k d"]) -> float:
