@@ -202,6 +202,26 @@ def test_sgd_learns_from_a_set_it_goes_through_again_and_draws_it_once():
     assert fit.trace[-1].measures["relative_error"] < 4e-2
 
 
+@pytest.mark.parametrize(("heads", "tokens", "dim"), [(1, 2, 4), (2, 2, 8), (4, 4, 16)])
+def test_sgd_at_its_default_rate_of_one_over_d_gets_near_nice_layers(heads, tokens, dim):
+    layer, inputs = make_nice_layer(heads=heads, dim=dim, rng=0), BooleanInputs(tokens, dim)
+    truth = GroundTruth.draw(layer, inputs, 300, rng=1)
+    fit = SGD(heads, work=1000, tolerance=1e-3).fit(ExampleOracle(layer, inputs, rng=2), rng=3, truth=truth)
+    assert fit.outcome is Outcome.REACHED_TOLERANCE
+    assert fit.trace[-1].measures["relative_error"] < 2e-3
+    explicit = SGD(heads, work=60, learning_rate=1 / dim).fit(ExampleOracle(layer, inputs, rng=2), rng=3)
+    default = SGD(heads, work=60).fit(ExampleOracle(layer, inputs, rng=2), rng=3)
+    np.testing.assert_array_equal(default.layer.theta, explicit.layer.theta)
+
+
+def test_sgd_in_float32_levels_off_at_the_precision_and_says_so():
+    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(2, 8)
+    truth = GroundTruth.draw(layer, inputs, 300, rng=1)
+    fit = SGD(2, work=1500, dtype="float32").fit(ExampleOracle(layer, inputs, rng=2), rng=3, truth=truth)
+    assert fit.outcome is Outcome.PRECISION_FLOOR
+    assert 1e-8 < fit.trace[-1].measures["relative_error"] < 1e-6
+
+
 def test_sgd_says_when_it_diverged():
     layer, inputs = make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(2, 4)
     fit = SGD(1, work=200, learning_rate=100.0).fit(ExampleOracle(layer, inputs, rng=1), rng=2)
@@ -216,10 +236,11 @@ def test_sgd_says_when_it_diverged():
         LBFGS(2, work=200),
         SGD(2, work=60, batch=16),
         SGD(2, work=60, batch=16, reused=100),
+        SGD(2, work=60, batch=16, dtype="float32"),
         OneGradientStep(),
         FrozenAttention(6),
     ],
-    ids=["lbfgs", "sgd", "sgd-reused", "one-step", "frozen"],
+    ids=["lbfgs", "sgd", "sgd-reused", "sgd-float32", "one-step", "frozen"],
 )
 def test_contract(learner):
     check_learner(learner, make_nice_layer(heads=2, dim=5, rng=0), BooleanInputs(2, 5))
@@ -233,6 +254,7 @@ def test_contract(learner):
         (SGD, {"m": 2, "momentum": 1.0}),
         (SGD, {"m": 2, "schedule": "sawtooth"}),
         (SGD, {"m": 2, "reused": 1}),
+        (SGD, {"m": 2, "dtype": "float16"}),
         (OneGradientStep, {"learning_rate": -1.0}),
         (FrozenAttention, {"heads": 0}),
         (FrozenAttention, {"theta": np.zeros((2, 3, 4))}),
