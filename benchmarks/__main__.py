@@ -52,7 +52,8 @@ def main() -> None:
     hard.add_argument("--svg", type=Path, help="where to draw them")
     hard.set_defaults(run=_run_hard)
     shaped = commands.add_parser(
-        "transformer-shaped", help="a target of the shape of a trained transformer's layer, by factored heads"
+        "transformer-shaped",
+        help="targets of the shape of a trained transformer's layer, by full and by factored heads",
     )
     for name, number, words in (
         ("dim", 96, "coordinates d"),
@@ -61,6 +62,7 @@ def main() -> None:
         ("tokens", 16, "tokens k"),
     ):
         shaped.add_argument(f"--{name}", type=int, default=number, help=f"{words} ({number})")
+    shaped.add_argument("--targets", type=int, default=3, help="targets, each by both solvers (3)")
     shaped.add_argument("--json", type=Path, help="where to write the figures")
     _add_engine(shaped)
     shaped.set_defaults(run=_run_transformer_shaped)
@@ -166,6 +168,7 @@ def _run_transformer_shaped(given: argparse.Namespace) -> None:
         heads=given.heads,
         rank=given.rank,
         tokens=given.tokens,
+        targets=given.targets,
         device=given.device,
         engine=given.engine,
     )

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,7 +106,7 @@ def run_hard_cases(
             for remedy in case.remedies:
                 rows.append(_row(case, remedy, targets))
                 last = rows[-1]
-                print(f"{_label(last)}: {last['successes']}/{last['targets']}", flush=True)
+                print(f"{_label(last)}: {last['successes']}/{last['targets']}", file=sys.stderr)
     _show(rows)
     if path is not None:
         machine = {"machine": platform.processor() or platform.machine(), "threads": 1, "success": SUCCESS}

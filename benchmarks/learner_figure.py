@@ -10,7 +10,7 @@ _LEAST = 1e-16
 
 
 def draw_learners(found: Mapping[str, Any]) -> str:
-    """A row of panels against seconds and one against examples; a line for every target, the first one's strong.
+    """A row of panels a case, against seconds and against examples; a line a target, the first one's strong.
 
     Of a learner with several settings the one is drawn that is best at 1e-6, or at the coarser error where none gets
     there.
@@ -21,11 +21,10 @@ def draw_learners(found: Mapping[str, Any]) -> str:
     cases = list(dict.fromkeys((row["m"], row["k"], row["d"]) for row in found["rows"]))
     names = list(dict.fromkeys(run["row"] for run in found["runs"]))
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "learners"}):
-        width = 2.9 * len(cases) + 0.6
-        drawing = Figure(figsize=(width, 6.2), layout="constrained")
-        panels = drawing.subplots(2, len(cases), sharey=True, squeeze=False)
-        for column, case in enumerate(cases):
-            for line, what in enumerate(("seconds", "examples")):
+        drawing = Figure(figsize=(8.4, 2.6 * len(cases) + 0.8), layout="constrained")
+        panels = drawing.subplots(len(cases), 2, sharex="col", sharey=True, squeeze=False)
+        for line, case in enumerate(cases):
+            for column, what in enumerate(("seconds", "examples")):
                 panel = panels[line][column]
                 for run in _shown(found, case):
                     points = [(at[1 if what == "seconds" else 0], max(at[2], _LEAST)) for at in run["trace"]]
@@ -42,15 +41,14 @@ def draw_learners(found: Mapping[str, Any]) -> str:
                     )
                 panel.set_xscale("log")
                 panel.set_yscale("log")
-                panel.set_xlabel(f"{what}{' drawn' if what == 'examples' else ''}")
+                panel.set_title("m, k, d = " + ", ".join(map(str, case)), fontsize="medium")
                 for error in {row["error"] for row in found["rows"]}:
                     panel.axhline(error, color="0.85", linewidth=0.8, zorder=0)
-            panels[0][column].set_title("m, k, d = " + ", ".join(map(str, case)))
-        for line in range(2):
-            panels[line][0].set_ylabel("relative error on fresh inputs")
+            panels[line][0].set_ylabel("relative error")
+        panels[-1][0].set_xlabel("seconds")
+        panels[-1][1].set_xlabel("examples drawn")
         handles, labels = panels[0][0].get_legend_handles_labels()
-        columns = min(len(labels), max(1, int(width / 2.4)))
-        drawing.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+        drawing.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
         out = io.StringIO()
         drawing.savefig(out, format="svg", metadata={"Date": None, "Title": "Errors of learners"})
         return out.getvalue()

@@ -1,8 +1,8 @@
 """Newton and what one would run instead, interleaved in one process on one thread: seconds and examples to an error.
 
 Every learner meets every target; who begins changes from target to target. Seconds are those on the wall, as every
-learner's own record has them: drawing examples counts, measuring against the truth does not. Adam has several
-settings, all run, and for each error and case the best counts, with the time of its own run alone.
+learner's own record has them: drawing examples counts, measuring against the truth does not. Adam and SGD
+have several settings, all run, and for each error and case the best counts, with the time of its own run alone.
 """
 
 import json
@@ -23,9 +23,9 @@ from arena._phrases import plural
 from arena.cells import single_thread
 from arena.compare import versions
 from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, Learner, make_nice_layer
-from benchmarks.adam_settings import REUSED, adam_settings
 from benchmarks.kernels import CASES
 from benchmarks.learner_figure import draw_learners
+from benchmarks.peer_settings import REUSED, adam_settings, sgd_settings
 from upper import LBFGS, SGD, Adam, FrozenAttention, Newton, OneGradientStep
 from upper.engine import EngineName
 
@@ -123,12 +123,11 @@ def contenders(
 ) -> list[Contender]:
     """Everything that runs on a case; without torch, all but Adam."""
     settings = adam_settings(m, k, d, full=full_grid and find_spec("torch") is not None, device=device)
-    fresh = settings["fresh"][0]
     field = [
         Contender("Newton", "", Newton(m, engine=engine, device=device)),
         Contender("Newton, NumPy alone", "", Newton(m, engine="numpy")),
         Contender("L-BFGS", "", LBFGS(m, work=_LBFGS_PASSES, tolerance=1e-14)),
-        Contender("SGD", "", SGD(m, work=fresh.work, batch=fresh.batch)),  # the examples that Adam has
+        *(Contender("SGD", _words(one), one) for one in sgd_settings(m, k, d)),
         Contender("Frozen attention", "", FrozenAttention(heads=_FEATURES // d)),
         Contender("One step", "", OneGradientStep()),
     ]
@@ -201,7 +200,9 @@ def _engine(learner: Learner, m: int, k: int, d: int) -> str:
         engine = learner.engine_for(m, k, d)
         low = str(engine.low).removeprefix("torch.")
         return "NumPy" if engine.kind == "numpy" else f"torch {engine.device} {low}"
-    return f"torch {learner.device} {learner.dtype}" if isinstance(learner, Adam) else "NumPy"
+    if isinstance(learner, Adam):
+        return f"torch {learner.device} {learner.dtype}"
+    return f"NumPy {learner.dtype}" if isinstance(learner, SGD) else "NumPy"
 
 
 def _warm_up(field: Sequence[Contender]) -> None:
@@ -223,10 +224,13 @@ def _warm_up(field: Sequence[Contender]) -> None:
             each.fit(ExampleOracle(layer, inputs, rng=1), rng=2, truth=truth)
 
 
-def _words(adam: Adam) -> str:
-    shape = adam.schedule if adam.power == 1 else f"{adam.schedule}^{adam.power:g}"
-    rounding = "" if adam.dtype == "float32" else f", {adam.dtype}"
-    return f"{adam.batch} x {adam.work}, rate {adam.learning_rate:g}, {shape}, beta1 {adam.beta1:g}{rounding}"
+def _words(one: Adam | SGD) -> str:
+    power = one.power if isinstance(one, Adam) else 1.0
+    shape = one.schedule if power == 1 else f"{one.schedule}^{power:g}"
+    memory = f"beta1 {one.beta1:g}" if isinstance(one, Adam) else f"momentum {one.momentum:g}"
+    rounding = "" if one.dtype == "float32" else f", {one.dtype}"
+    source = "" if one.reused is None else f", {one.reused} examples"
+    return f"{one.batch} x {one.work}, rate {one.learning_rate:.3g}, {shape}, {memory}{rounding}{source}"
 
 
 def _cost(runs: Sequence[Mapping[str, Any]], error: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A layer shaped like a trained transformer's, learned back from a random start: seconds, examples and memory.
+"""Layers shaped like a trained transformer's, learned back from a random start: seconds, examples and memory.
 
 The full solver knows the number of heads, the factored one the rank of every head too, and fits half the examples.
 """
@@ -61,49 +61,52 @@ def run_transformer_shaped(
     floors: float | None = None,
     strengths: tuple[float, float] = (2.0, 8.0),
     solvers: tuple[str, ...] = ("full", "factored"),
-    seed: int = 0,
+    targets: int = 3,
     seconds: float = 900.0,
 ) -> None:
-    """Learn one target by each solver from a random start, to 1e-8 in function or for so many seconds each.
+    """Learn each target by each solver from one random start, to 1e-8 in function or for so many seconds each.
 
-    `floors` counting floors of examples for every solver; 16 for the full one and 8 for the factored if None. Memory
-    on a CPU is that of the process at its largest so far, earlier solvers included.
+    Target number t is drawn from the seed t. `floors` counting floors of examples for every solver; 16 for the full
+    one and 8 for the factored if None. Memory on a CPU is that of the process at its largest so far, earlier runs
+    included. The iterates are told on the error stream.
     """
-    layer = make_transformer_shaped_layer(heads=heads, dim=dim, rank=rank, strengths=strengths, rng=seed)
-    report = check_conditions(layer, tokens=tokens)
+    chosen = choose_engine(engine, device)
     full = counting_floor(heads=heads, tokens=tokens, dim=dim)
     reduced = counting_floor(heads=heads, tokens=tokens, dim=dim, rank=rank)
-    chosen = choose_engine(engine, device)
-    inputs = BooleanInputs(tokens, dim)
-    x_test = inputs.sample(_TEST_EXAMPLES, rng=[seed, 2])
-    console = Console(width=130)
+    console, progress = Console(width=130), Console(width=130, stderr=True)
     console.print(
-        f"{heads} heads of rank {rank}, d = {dim}, k = {tokens}; counting floor {full}, of known rank {reduced}. "
+        f"{heads} heads of rank {rank}, d = {dim}, k = {tokens}; counting floor {full}, of known rank {reduced}.\n"
         f"Engine {chosen.name}, inner products in {chosen.low}."
     )
-    console.print("; ".join(f"{name} {report[name].measured:.3g}" for name in _CONDITIONS))
-    rows = []
-    for solver in solvers:
-        n = round((_FLOORS[solver] if floors is None else floors) * full)
-        x = inputs.sample(n, rng=[seed, 1])
-        case = _Case(layer, chosen.put(x), chosen.put(layer(x)), x_test, layer(x_test), chosen)
-        iterates = {"full": _full, "factored": _factored}[solver]
-        console.print(f"{solver}, {n} examples")
-        row = _run(case, iterates(case, heads, rank, seed), seconds, console.print)
-        rows.append(row | {"solver": solver, "examples": n})
+    rows, conditions = [], []
+    for target in range(targets):
+        layer = make_transformer_shaped_layer(
+            heads=heads, dim=dim, rank=rank, strengths=strengths, rng=target
+        )
+        report = check_conditions(layer, tokens=tokens)
+        conditions.append({name: report[name].measured for name in _CONDITIONS})
+        if target == 0:
+            measured = "; ".join(f"{name} {value:.3g}" for name, value in conditions[0].items())
+            console.print(f"Target 0: {measured}")
+        for solver in solvers:
+            n = round((_FLOORS[solver] if floors is None else floors) * full)
+            case = _case(layer, BooleanInputs(tokens, dim), n, chosen, target)
+            iterates = {"full": _full, "factored": _factored}[solver]
+            progress.print(f"target {target}, {solver}, {n} examples")
+            row = _run(case, iterates(case, heads, rank, target), seconds, progress.print)
+            rows.append({"target": target, "solver": solver, "examples": n} | row)
     _show(console, rows)
     if path is not None:
-        measured = {name: report[name].measured for name in _CONDITIONS}
         sizes = {"dim": dim, "heads": heads, "rank": rank, "tokens": tokens, "strengths": list(strengths)}
-        how = {
-            "engine": chosen.name,
-            "device": str(chosen.device or "cpu"),
-            "inner": str(chosen.low),
-            "seed": seed,
-        }
+        how = {"engine": chosen.name, "device": str(chosen.device or "cpu"), "inner": str(chosen.low)}
         floor = {"floor": full, "floor_of_known_rank": reduced}
-        text = json.dumps(sizes | how | floor | {"target": measured, "runs": rows}, indent=1)
+        text = json.dumps(sizes | how | floor | {"targets": conditions, "runs": rows}, indent=1)
         path.write_text(text + "\n", encoding="utf-8")
+
+
+def _case(layer: AttentionLayer, inputs: BooleanInputs, n: int, engine: Engine, seed: int) -> _Case:
+    x, x_test = inputs.sample(n, rng=[seed, 1]), inputs.sample(_TEST_EXAMPLES, rng=[seed, 2])
+    return _Case(layer, engine.put(x), engine.put(layer(x)), x_test, layer(x_test), engine)
 
 
 def _full(case: _Case, heads: int, rank: int, seed: int) -> Iterator[Iterate]:
@@ -171,6 +174,7 @@ def _on_cuda(engine: Engine) -> bool:
 def _show(console: Console, rows: list[dict[str, Any]]) -> None:
     table = Table(title="From one random start: seconds to a relative error on fresh examples")
     for name in (
+        "target",
         "solver",
         "examples",
         *(f"{goal:.0e}" for goal in ERRORS),
@@ -181,6 +185,7 @@ def _show(console: Console, rows: list[dict[str, Any]]) -> None:
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(
+            str(row["target"]),
             row["solver"],
             str(row["examples"]),
             *("never" if one is None else f"{one['seconds']:.1f}" for one in row["reached"].values()),

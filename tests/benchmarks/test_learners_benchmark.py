@@ -6,7 +6,6 @@ from math import inf
 
 import pytest
 
-from benchmarks.adam_settings import REUSED, adam_settings
 from benchmarks.learners import (
     CASES,
     ERRORS,
@@ -16,7 +15,8 @@ from benchmarks.learners import (
     learners_complaint,
     run_learners,
 )
-from upper import Adam
+from benchmarks.peer_settings import REUSED, adam_settings, sgd_settings
+from upper import SGD, Adam
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 CASE = (2, 3, 8)
@@ -127,6 +127,14 @@ def test_adam_has_two_to_four_settings_a_case_and_a_grid_around_them(case):
         assert {one.reused for one in grid[kind]} == ({None} if kind == "fresh" else {REUSED})
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_sgd_has_one_setting_a_case_for_fresh_and_for_reused_examples(case):
+    settings = sgd_settings(*case)
+    assert [one.reused for one in settings] == [None, REUSED]
+    assert all(isinstance(one, SGD) and one.m == case[0] for one in settings)
+    assert all(0.25 <= one.learning_rate * case[2] <= 1 for one in settings)
+
+
 def test_every_learner_stands_in_a_row_and_its_setting_once():
     there = contenders(*CASE)
     assert len({(one.row, one.setting) for one in there}) == len(there)
@@ -140,6 +148,10 @@ def test_a_small_run_end_to_end(tmp_path, monkeypatch, capsys):
         "benchmarks.learners.adam_settings",
         lambda m, *_, **__: {"fresh": [Adam(m, work=50, batch=16)], "reused": [Adam(m, work=50, reused=32)]},
     )
+    monkeypatch.setattr(
+        "benchmarks.learners.sgd_settings",
+        lambda m, *_: [SGD(m, work=60, learning_rate=0.1), SGD(m, work=60, learning_rate=0.1, reused=32)],
+    )
     found = run_learners(2, tmp_path / "l.json", tmp_path / "l.svg", cases=[CASE])
     stored = json.loads((tmp_path / "l.json").read_text(encoding="utf-8"))
     assert len(stored["rows"]) == len(ERRORS)
@@ -150,5 +162,5 @@ def test_a_small_run_end_to_end(tmp_path, monkeypatch, capsys):
         assert one["learners"]["Newton"]["reached"] == 2
     assert "never" in capsys.readouterr().out
     drawn = (tmp_path / "l.svg").read_text(encoding="utf-8")
-    assert "relative error on fresh inputs" in drawn
-    assert drawn.count("m, k, d = 2, 3, 8") == 1
+    assert "relative error" in drawn
+    assert drawn.count("m, k, d = 2, 3, 8") == 2  # against seconds and against examples
