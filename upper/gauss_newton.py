@@ -112,8 +112,8 @@ def gauss_newton(
     weight (M M^T + tau^2)^-1 of each row, 1.3 to 1.6 times fewer inner steps for (m k)^2 numbers a row; scalar row
     weights; inner solves to c instead of a few per cent (as many steps in all); the Gram matrix of an iterate
     before (convergence then is no longer superlinear); a start of lambda from 1e-4 to 1e-1 (no difference).
-    Not built: a fused kernel for J^T. With NumPy, J^T alone reaches 57 to 72 per cent of the rate of one large product
-    from (m, k, d) = (4, 4, 32) to (8, 8, 64), so that little is left to gain; 38 per cent at (2, 2, 32).
+    Not built: a fused kernel for J^T. With NumPy, J^T alone reaches 57 to 71 per cent of the rate of one large product
+    from (m, k, d) = (4, 4, 32) to (8, 8, 64), so that little is left to gain; 37 per cent at (2, 2, 32).
 
     References
     ----------
