@@ -8,7 +8,7 @@ from arena.engines import require_engine
 from benchmarks.kernels import run_kernels
 from benchmarks.kills import run_kills
 from benchmarks.lattice import lattice_complaint, run_lattice, run_reach
-from benchmarks.learners import learners_complaint, run_learners
+from benchmarks.learners import learners_complaint, run_learners, show_learners
 from benchmarks.linearisation import run_linearisation
 from benchmarks.lwr_attacks import run_searches, searches_complaint
 from benchmarks.overhead import complaint, run_overhead
@@ -29,6 +29,9 @@ def main() -> None:
     learners.add_argument("--targets", type=int, default=3, help="targets a case")
     learners.add_argument(
         "--full-grid", action="store_true", help="Adam with a whole grid of settings: hours"
+    )
+    learners.add_argument(
+        "--of", type=Path, help="run nothing: the tables and the figure of what --json has written before"
     )
     learners.add_argument("--json", type=Path, help="where to write the figures")
     learners.add_argument("--svg", type=Path, help="where to draw them")
@@ -134,6 +137,12 @@ def _add_engine(command: argparse.ArgumentParser) -> None:
 
 
 def _run_learners(given: argparse.Namespace) -> None:
+    if given.of is not None:
+        try:
+            show_learners(given.of, given.json, given.svg)
+        except (OSError, ValueError) as error:
+            sys.exit(str(error))
+        return
     _require_engine(given)
     found = run_learners(
         given.targets,

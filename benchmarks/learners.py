@@ -29,7 +29,16 @@ from benchmarks.peer_settings import REUSED, adam_settings, sgd_settings
 from upper import LBFGS, SGD, Adam, FrozenAttention, Newton, OneGradientStep
 from upper.engine import EngineName
 
-__all__ = ["CASES", "ERRORS", "FRESH", "MOST_EXAMPLES", "MOST_SECONDS", "learners_complaint", "run_learners"]
+__all__ = [
+    "CASES",
+    "ERRORS",
+    "FRESH",
+    "MOST_EXAMPLES",
+    "MOST_SECONDS",
+    "learners_complaint",
+    "run_learners",
+    "show_learners",
+]
 
 ERRORS = (1e-2, 1e-6, 1e-12)
 FRESH, REUSING = "Adam, fresh examples", f"Adam, {REUSED} examples"
@@ -39,6 +48,7 @@ MOST_EXAMPLES = 0.01
 """The share of the best Adam's examples to 1e-6, where it sees each one once, that Newton may take."""
 
 _JUDGED = 1e-6
+_MADE = ("targets", "threads", "engine", "device", "versions")
 _FRESH_INPUTS = 1000
 _LBFGS_PASSES = 3000  # twice the most it has needed
 _FEATURES = 1024  # of frozen attention, R d: more of them cost cubically and gain little
@@ -79,9 +89,39 @@ def run_learners(
             for seed in range(targets):
                 for one in (*field[seed % len(field) :], *field[: seed % len(field)]):
                     runs.append({"m": m, "k": k, "d": d, "target": seed, **_run(one, m, k, d, seed)})
-    rows = [row for case in cases for row in compare_at_errors(runs, case)]
     made: dict[str, Any] = {"targets": targets, "threads": 1, "engine": engine, "device": device}
-    found = {**made, "versions": versions(), "rows": rows, "runs": runs}
+    return _written({**made, "versions": versions()}, runs, out, figure)
+
+
+def show_learners(earlier: Path, out: Path | None = None, figure: Path | None = None) -> dict[str, Any]:
+    """The tables and the figure of a run that was written as JSON before, without running anything.
+
+    Returns
+    -------
+    dict
+        As `run_learners` returns it.
+
+    Raises
+    ------
+    ValueError
+        If the file is none that this benchmark has written.
+    """
+    try:
+        stored = json.loads(earlier.read_text(encoding="utf-8"))
+        made, runs = {name: stored[name] for name in _MADE}, stored["runs"]
+        return _written(made, runs, out, figure)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{earlier} is no file of this benchmark: give one that `--json` has written."
+        ) from error
+
+
+def _written(
+    made: Mapping[str, Any], runs: list[dict[str, Any]], out: Path | None, figure: Path | None
+) -> dict[str, Any]:
+    cases = dict.fromkeys((run["m"], run["k"], run["d"]) for run in runs)
+    rows = [row for case in cases for row in compare_at_errors(runs, case)]
+    found = {**made, "rows": rows, "runs": runs}
     _show(found)
     if out is not None:
         out.write_text(json.dumps(as_plain(found), indent=1, allow_nan=False), encoding="utf-8")
@@ -229,8 +269,8 @@ def _words(one: Adam | SGD) -> str:
     shape = one.schedule if power == 1 else f"{one.schedule}^{power:g}"
     memory = f"beta1 {one.beta1:g}" if isinstance(one, Adam) else f"momentum {one.momentum:g}"
     rounding = "" if one.dtype == "float32" else f", {one.dtype}"
-    source = "" if one.reused is None else f", {one.reused} examples"
-    return f"{one.batch} x {one.work}, rate {one.learning_rate:.3g}, {shape}, {memory}{rounding}{source}"
+    source = "" if one.reused is None else f", from {one.reused}"
+    return f"{one.batch} examples x {one.work} steps, rate {one.learning_rate:.3g}, {shape}, {memory}{rounding}{source}"
 
 
 def _cost(runs: Sequence[Mapping[str, Any]], error: float) -> dict[str, Any]:
@@ -256,26 +296,30 @@ def _show(found: Mapping[str, Any]) -> None:
         table = Table(
             title=f"(m, k, d) = {case}: medians over {plural(found['targets'], 'target')}, one thread"
         )
-        table.add_column("learner")
+        table.add_column("learner", no_wrap=True)
         for row in here:
             table.add_column(f"s to {row['error']:g}", justify="right")
             table.add_column("examples", justify="right")
         table.add_column("at its end", justify="right")
-        table.add_column(f"best setting to {_JUDGED:g}")
         for name in here[0]["learners"]:
             costs = [row["learners"][name] for row in here]
             numbers = [_number(cost[what]) for cost in costs for what in ("seconds", "examples")]
-            table.add_row(name, *numbers, f"{costs[1]['end']:.0e}", costs[1]["setting"])
+            table.add_row(name, *numbers, f"{costs[1]['end']:.0e}")
         console.print(table)
-    table = Table(title="Newton's seconds as a share of others': below 1 it is faster")
+        for name, cost in here[1]["learners"].items():
+            if cost["setting"]:
+                console.print(f"{name}, to {_JUDGED:g}: {cost['setting']}", highlight=False)
+    table = Table(
+        title="Newton's seconds, and with NumPy alone, as a share of others', and its examples of fresh Adam's"
+    )
     for name in (
         "m,k,d",
         "error",
         "of Adam",
-        "NumPy, of Adam",
+        "NumPy",
         "best peer",
         "of it",
-        "NumPy, of it",
+        "NumPy",
         "examples",
     ):
         table.add_column(name, justify="right")

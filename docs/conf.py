@@ -15,6 +15,8 @@ exclude_patterns = ["_build", "tutorials"]
 html_theme = "pydata_sphinx_theme"
 html_title = "attention-bounds"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

@@ -14,6 +14,7 @@ from benchmarks.learners import (
     contenders,
     learners_complaint,
     run_learners,
+    show_learners,
 )
 from benchmarks.peer_settings import REUSED, adam_settings, sgd_settings
 from upper import SGD, Adam
@@ -160,7 +161,19 @@ def test_a_small_run_end_to_end(tmp_path, monkeypatch, capsys):
     assert second == [*first[1:], first[0]]
     for one in found["rows"]:
         assert one["learners"]["Newton"]["reached"] == 2
-    assert "never" in capsys.readouterr().out
     drawn = (tmp_path / "l.svg").read_text(encoding="utf-8")
+    printed = capsys.readouterr().out
+    assert "never" in printed
+    again = show_learners(tmp_path / "l.json", tmp_path / "again.json", tmp_path / "again.svg")
+    assert again["rows"] == found["rows"]
+    assert capsys.readouterr().out == printed
+    assert (tmp_path / "again.svg").read_text(encoding="utf-8") == drawn
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "l.json").read_bytes()
     assert "relative error" in drawn
     assert drawn.count("m, k, d = 2, 3, 8") == 2  # against seconds and against examples
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    (tmp_path / "other.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(ValueError, match="no file of this benchmark"):
+        show_learners(tmp_path / "other.json")
