@@ -39,15 +39,18 @@ def unknown_part_error(
     shapes = {tuple(array.shape) for array in (predicted, target, known) if array is not None}
     if len(shapes) != 1:
         raise ValueError(f"The outputs have shapes {sorted(shapes)}: they must be equal.")
-    unknown = target if known is None else target - known
-    unit = float(xp.max(xp.abs(unknown)))
+    missed, unknown = predicted - target, target if known is None else target - known
+    missed_unit, unit = (float(xp.max(xp.abs(part))) for part in (missed, unknown))
     if unit == 0:
         raise ValueError(
             "The target has no unknown part on these examples: an error relative to it has no meaning."
         )
-    # in units of the largest entry no square over- or underflows
-    error, energy = (float(xp.sum((part / unit) ** 2)) for part in (predicted - target, unknown))
-    return float(np.sqrt(error / energy))
+    if missed_unit == 0 or not np.isfinite(missed_unit):
+        return missed_unit
+    # each in units of its own largest entry, so that no square over- or underflows, however far apart they are
+    error = float(xp.sum((missed / missed_unit) ** 2))
+    energy = float(xp.sum((unknown / unit) ** 2))
+    return missed_unit / unit * float(np.sqrt(error / energy))
 
 
 @dataclass(frozen=True)

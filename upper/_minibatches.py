@@ -138,11 +138,15 @@ class RunningError:
     def __init__(self) -> None:
         self._error: Any = 0.0
         self._energy: Any = 0.0
+        self._unit = 0.0
 
     def add(self, residual: Any, labels: Any) -> None:
-        """Count a batch; arrays of torch stay where they are, so that no step waits for the sum."""
-        self._error = self._error + _squared(residual)
-        self._energy = self._energy + _squared(labels)
+        """Count a batch; arrays of torch stay where they are, so that no step but the first waits."""
+        if not self._unit:  # of labels near the ends of the numbers no squares are there
+            self._unit = float(abs(labels).max())
+        unit = self._unit or 1.0
+        self._error = self._error + _squared(residual / unit)
+        self._energy = self._energy + _squared(labels / unit)
 
     def pop(self) -> float:
         """The error since the last look, which begins anew."""

@@ -163,3 +163,20 @@ def test_errors_are_free_of_scale(scale):
         parameter_errors(larger, large).theta, parameter_errors(other, nice).theta, rtol=1e-12
     )
     assert np.isfinite(parameter_errors(larger, nice).theta).all()
+
+
+@pytest.mark.parametrize(("prediction", "scale"), [(1.0, 1e-200), (1e-200, 1.0), (1e200, 1.0), (1.0, 1e200)])
+def test_errors_of_outputs_of_very_different_size_are_their_ratio(prediction, scale):
+    target = np.random.default_rng(0).standard_normal((5, 2, 3))
+    expected = max(prediction / scale, 1.0)  # beside the larger the smaller is nothing
+    found = relative_error(prediction * target, scale * target)
+    assert found == pytest.approx(expected, rel=1e-12)
+    assert unknown_part_error(prediction * target, scale * target, 0 * target) == found
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_what_is_not_finite_has_no_finite_error(value):
+    _, target, _ = outputs(0)
+    predicted = target.copy()
+    predicted[0, 0, 0] = value
+    np.testing.assert_equal(relative_error(predicted, target), value)

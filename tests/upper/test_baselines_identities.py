@@ -202,6 +202,19 @@ def test_sgd_learns_from_a_set_it_goes_through_again_and_draws_it_once():
     assert fit.trace[-1].measures["relative_error"] < 4e-2
 
 
+@pytest.mark.parametrize("gap", [1e-3, 1e-4, 1e-5])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_correction_wins_back_the_digits_of_frozen_heads_that_nearly_agree(gap, seed):
+    rng = np.random.default_rng(seed)
+    theta = np.array(make_nice_layer(heads=3, dim=6, rng=seed).theta)
+    theta[1] = theta[0] + gap * rng.standard_normal((6, 6))  # the Gram matrix has the condition (4 / gap)^2
+    x = BooleanInputs(3, 6).sample(300, rng=seed)
+    y = AttentionLayer(theta, rng.standard_normal((3, 6, 6)))(x)
+    (w,) = regress_projections(x, y, theta)
+    missed = AttentionLayer(theta, w)(x) - y
+    assert np.linalg.norm(missed) < 1e-13 * np.linalg.norm(y)  # without the correction from 9e-13 up
+
+
 @pytest.mark.parametrize(("heads", "tokens", "dim"), [(1, 2, 4), (2, 2, 8), (4, 4, 16)])
 def test_sgd_at_its_default_rate_of_one_over_d_gets_near_nice_layers(heads, tokens, dim):
     layer, inputs = make_nice_layer(heads=heads, dim=dim, rng=0), BooleanInputs(tokens, dim)
@@ -212,6 +225,18 @@ def test_sgd_at_its_default_rate_of_one_over_d_gets_near_nice_layers(heads, toke
     explicit = SGD(heads, work=60, learning_rate=1 / dim).fit(ExampleOracle(layer, inputs, rng=2), rng=3)
     default = SGD(heads, work=60).fit(ExampleOracle(layer, inputs, rng=2), rng=3)
     np.testing.assert_array_equal(default.layer.theta, explicit.layer.theta)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_sgd_at_its_default_rate_does_not_diverge_in_few_dimensions(dim, tokens, seed):
+    layer, inputs = make_nice_layer(heads=2, dim=dim, rng=seed), BooleanInputs(tokens, dim)
+    oracle = ExampleOracle(layer, inputs, rng=1)
+    fit = SGD(2, work=200).fit(oracle, rng=2)
+    assert fit.outcome is not Outcome.DIVERGED
+    explicit = SGD(2, work=200, learning_rate=0.25).fit(ExampleOracle(layer, inputs, rng=1), rng=2)
+    np.testing.assert_array_equal(fit.layer.theta, explicit.layer.theta)
 
 
 def test_sgd_in_float32_levels_off_at_the_precision_and_says_so():
@@ -270,3 +295,11 @@ def test_frozen_heads_of_another_dimension_are_refused():
     oracle = ExampleOracle(make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(2, 4), rng=0)
     with pytest.raises(ValueError, match="5 coordinates"):
         FrozenAttention(theta=np.zeros((1, 5, 5))).fit(oracle)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-150, 1e200])
+def test_no_labels_are_so_small_or_large_that_a_start_counts_as_exact(scale):
+    layer = make_nice_layer(heads=1, dim=4, rng=0)
+    target = AttentionLayer(layer.theta, layer.w * scale)
+    fit = SGD(1, work=60).fit(ExampleOracle(target, BooleanInputs(2, 4), rng=1), rng=2)
+    assert not fit.outcome.succeeded

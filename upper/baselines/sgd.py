@@ -21,6 +21,7 @@ SGDDtype = Literal["float64", "float32"]
 _LOOK_EVERY = 50
 # predicting zero has the error 1
 _DIVERGED = 1e6
+_HIGHEST_DEFAULT = 0.25
 # a few times the rounding: no schedule gets a layer much below it
 _FLOORS = {"float64": 0.0, "float32": 1e-6}
 
@@ -42,7 +43,7 @@ class SGD:
     learning_rate : float, optional
         The rate at the start of the schedule, after a warm-up over a fiftieth of it, for the loss of a row (half its
         squared error): the sum over the k rows would need a rate k times smaller. 0 stays at the start; by default
-        it is 1/d.
+        it is 1/d, and at most 1/4: from one to three dimensions 1/d can diverge.
     momentum : float
         The share of the last step that is taken again, at least 0 and below 1.
     schedule : {"cosine", "linear", "constant"}
@@ -66,6 +67,8 @@ class SGD:
     One rate for all parameters, which is what sets it apart from Adam; the labels are not rescaled, so the rate that
     is stable depends on them. On nice layers rates near 1/d did best of those tried (d from 4 to 64): at a few times
     that the noise of small batches keeps the error near 1, far from diverging, until the schedule has all but ended.
+    Single tokens in four dimensions or fewer are the exception: all heads then see the same, so that the rate that is
+    stable falls with their number, and eight diverged at 1/4, where four did not.
     A step takes O(batch k m d (d + 2 k)).
 
     The momentum is Nesterov's in PyTorch's form: v = mu v + g, then p -= rate (g + mu v), with gradients at p itself.
@@ -139,7 +142,7 @@ class SGD:
         if self.reused is None and budget is not None:
             steps = min(steps, budget // self.batch)
         parameters = [part.astype(self.dtype) for part in random_start(self.m, oracle.d, start_rng)]
-        highest = 1.0 / oracle.d if self.learning_rate is None else self.learning_rate
+        highest = min(1.0 / oracle.d, _HIGHEST_DEFAULT) if self.learning_rate is None else self.learning_rate
         batches = draw_batches(
             oracle,
             size=self.batch,
