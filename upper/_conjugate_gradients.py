@@ -63,6 +63,8 @@ def conjugate_gradients(
             break
         unit = curvature**-0.5
         kept.append((p * unit, plain * unit))
+        if len(kept) > _KEPT:
+            del kept[0]  # at once: those of a long solve would take several times the memory
         length = rz / curvature
         solution += length * p
         r = r - length * whole
@@ -70,7 +72,6 @@ def conjugate_gradients(
         before, rz = rz, engine.dot(r, z)
         p = z + (rz / before) * p
         steps += 1
-    del kept[:-_KEPT]
     return solution, steps
 
 
@@ -105,15 +106,21 @@ def two_level(
     if not kept:
         return first
     xp = engine.xp
-    s = xp.reshape(xp.stack([one for one, _ in kept]), (len(kept), -1))
-    y = xp.reshape(xp.stack([damped(one, product) for one, product in kept]), s.shape)
+    # S after Y, whose rows take memory until it stands, and each whitened in its turn: of 30 directions no more than 90
+    # vectors are there at once, beside those kept
+    y = xp.reshape(xp.stack([damped(one, product) for one, product in kept]), (len(kept), -1))
+    s = xp.reshape(xp.stack([one for one, _ in kept]), y.shape)
     gram = engine.get(engine.matmul(s, xp.matrix_transpose(y))).astype(np.float64)
+    if not np.isfinite(gram).all():  # a direction left the numbers: none is worth keeping
+        kept.clear()
+        return first
     values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
     good = values > 1e-6 * values[-1]
     if not good.any():
         return first
     whiten = engine.put((vectors[:, good] / np.sqrt(values[good])).T, engine.single)
-    s, y = engine.matmul(whiten, s), engine.matmul(whiten, y)
+    s = engine.matmul(whiten, s)
+    y = engine.matmul(whiten, y)
     s_turned, y_turned = xp.matrix_transpose(s), xp.matrix_transpose(y)
 
     def both(r: Any) -> Any:

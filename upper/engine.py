@@ -90,6 +90,10 @@ class Engine:
             array = array.copy()  # torch warns of read-only memory
         return self.xp.asarray(array, dtype=dtype, device=self.device)
 
+    def detach(self, array: Any) -> Any:
+        """The array's values without the record torch keeps to differentiate them; they share their memory."""
+        return array.detach() if self.kind == "torch" else array
+
     def get(self, array: Any) -> np.ndarray:
         """An array of this engine as a NumPy array."""
         return to_numpy(array)
@@ -257,6 +261,7 @@ def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engin
 
     try:
         probe = torch.zeros(1, dtype=torch.float64, device=device)  # the last digits are computed in it
+        float(probe[0])  # "meta" is a device, but has shapes and no numbers
     except (RuntimeError, AssertionError, TypeError) as error:
         raise ValueError(f"device is {device!r}, which torch cannot use here: {error}") from None
     return Engine.of(probe)

@@ -129,6 +129,7 @@ def factored_gauss_newton(
     approximation (BIT 15, 1975).
     """
     engine = Engine.of(x, y, start.a, low=inner_dtype)
+    x, y, start = engine.detach(x), engine.detach(y), start.map(engine.detach)
     problem = _Problem(engine, x, y, start=start)
     solver = FactoredSolver(engine, x, start.heads, start.rank, start.w_rank, rng)
     damping = 1e-2

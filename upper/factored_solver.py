@@ -108,15 +108,16 @@ class FactoredSolver:
             whole = damped(p, plain)
             return plain, whole, engine.dot(p, whole)
 
-        return conjugate_gradients(
-            engine,
-            self._gram.pull(engine.cast(residual, engine.low)),
-            products,
-            two_level(engine, self._kept, self._on_blocks(damping), damped),
-            self._kept,
-            forcing=forcing,
-            at_most=at_most,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # a wild step is rejected
+            return conjugate_gradients(
+                engine,
+                self._gram.pull(engine.cast(residual, engine.low)),
+                products,
+                two_level(engine, self._kept, self._on_blocks(damping), damped),
+                self._kept,
+                forcing=forcing,
+                at_most=at_most,
+            )
 
     def _on_blocks(self, damping: float) -> Any:
         inverses = []

@@ -6,6 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from attention import BooleanInputs, ExampleOracle, make_nice_layer
+from upper import Newton
 from upper import engine as engines
 from upper.engine import Engine, choose_engine
 
@@ -132,5 +134,25 @@ def test_wrong_engines_and_devices():
         choose_engine("jax")
     with pytest.raises(ValueError, match="NumPy computes on the CPU"):
         choose_engine("numpy", "cuda")
-    with pytest.raises(ValueError, match="which torch cannot use here"):
-        choose_engine("torch", "no such device")
+    for name, device in (("torch", "no such device"), ("torch", "meta"), ("auto", "meta")):
+        with pytest.raises(ValueError, match=f"device is '{device}', which torch cannot use here"):
+            choose_engine(name, device)
+
+
+@pytest.mark.bad_input
+def test_a_learner_refuses_a_device_without_numbers_before_any_example_is_drawn():
+    pytest.importorskip("torch", reason="torch is not installed")
+    oracle = ExampleOracle(make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(3, 6), rng=1)
+    with pytest.raises(ValueError, match="device is 'meta', which torch cannot use here"):
+        Newton(2, device="meta").fit(oracle, rng=1)
+    assert oracle.drawn == 0
+
+
+def test_detached_tensors_are_the_numbers_themselves():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    tensor = torch.ones(3, requires_grad=True)
+    detached = _engine("torch").detach(tensor)
+    assert not detached.requires_grad
+    assert detached.data_ptr() == tensor.data_ptr()
+    array = np.ones(3)
+    assert _engine("numpy").detach(array) is array
