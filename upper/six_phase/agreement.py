@@ -17,6 +17,8 @@ __all__ = ["Certificates", "Contrasts", "certify_agreement", "contrasts_of", "ha
 
 # Differences of projected tokens whose Gram matrix is this close to singular determine no pattern.
 _SINGULAR = 1e-10
+# squares of tokens below it have lost their digits, and a share of them is zero
+_SUBNORMAL = 1e-290
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +214,7 @@ def _least_squares(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nd
     differences, target = values[:, :-1] - base, y - base
     gram = np.matmul(differences, np.swapaxes(differences, 1, 2))
     scale = np.einsum("njj->n", gram)[:, None, None] / (k - 1)
-    safe = gram + _SINGULAR * np.where(scale > 0, scale, 1.0) * np.eye(k - 1)
+    safe = gram + _SINGULAR * np.where(scale > _SUBNORMAL, scale, 1.0) * np.eye(k - 1)
     moments = np.matmul(target, np.swapaxes(differences, 1, 2))
     free = np.swapaxes(np.linalg.solve(safe, np.swapaxes(moments, 1, 2)), 1, 2)
     pattern = np.concatenate([free, 1 - free.sum(axis=-1, keepdims=True)], axis=-1)

@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -202,6 +202,12 @@ def test_rows_beyond_the_bounds_are_left_out():
     y=arrays(np.float64, (4, 3, 5), elements=st.floats(-50, 50)),
     seed=st.integers(0, 5),
     boolean=st.booleans(),
+)
+@example(  # squares that are subnormal
+    x=np.where(np.arange(60).reshape(4, 3, 5) % 15 == 0, 0.0, 2.2596e-158),
+    y=np.zeros((4, 3, 5)),
+    seed=0,
+    boolean=False,
 )
 def test_every_value_lies_in_the_declared_range(x, y, seed, boolean):
     # what hypothesis makes up is degenerate more often than not: ordinary examples with large labels come along
