@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle, draw_examples
 from attention._arrays import to_numpy
-from upper._held_out import HELD_OUT_SHARE
+from upper._held_out import HELD_OUT_SHARE, held_out_error
 from upper.gauss_newton import Iterate
 from upper.verdict import (
     EXACT_RESIDUAL,
@@ -33,7 +33,7 @@ Tell = Callable[[int, int, Iterate], None]
 
 @dataclass(frozen=True, eq=False)
 class SplitExamples:
-    """Examples to fit and examples held out, labels in units of the largest.
+    """Examples to fit and examples held out, tokens and labels in units of their own.
 
     Attributes
     ----------
@@ -42,8 +42,11 @@ class SplitExamples:
     x_held, y_held : array (h, k, d)
         Held out.
     unit : float
-        What the labels were divided by: residuals are relative, and W scales with the labels, so that in units their
-        squares stay within the floats.
+        What the labels were divided by, the largest of them: residuals are relative, and W scales with the labels, so
+        that in units their squares stay within the floats.
+    scale : float
+        What the tokens were divided by, their root mean square: logits scale with its square, and starts are random
+        of one size.
     """
 
     x: Float[np.ndarray, "n k d"]
@@ -51,6 +54,7 @@ class SplitExamples:
     x_held: Float[np.ndarray, "h k d"]
     y_held: Float[np.ndarray, "h k d"]
     unit: float
+    scale: float = 1.0
 
     @property
     def drawn(self) -> int:
@@ -63,8 +67,14 @@ class SplitExamples:
         return replace(self, x=x, y=y)
 
     def layer(self, iterate: Iterate) -> AttentionLayer:
-        """The layer of an iterate, in NumPy and in the units of the labels as they were drawn."""
-        return AttentionLayer(theta=to_numpy(iterate.theta), w=self.unit * to_numpy(iterate.w))
+        """The layer of an iterate, in NumPy and in the units of tokens and labels as they were drawn."""
+        theta, w = to_numpy(iterate.theta), to_numpy(iterate.w)
+        return AttentionLayer(theta=theta / self.scale / self.scale, w=w * (self.unit / self.scale))
+
+    def scaled(self, layer: AttentionLayer) -> AttentionLayer:
+        """The layer that on tokens and labels in units is what this one is on them as they were drawn."""
+        theta, w = (to_numpy(part).astype(np.float64) for part in (layer.theta, layer.w))
+        return AttentionLayer(theta=theta * self.scale * self.scale, w=w * (self.scale / (self.unit or 1.0)))
 
 
 def draw_split(
@@ -81,7 +91,7 @@ def draw_split(
     least : int
         How many of them are needed to fit.
     before : SplitExamples, optional
-        Examples drawn before: they keep their place, and their unit.
+        Examples drawn before: they keep their place, and their units.
 
     Raises
     ------
@@ -93,17 +103,35 @@ def draw_split(
         return before
     x, y = draw_examples(oracle, new)
     unit = (before.unit if before is not None else 0.0) or float(np.abs(y).max())
-    y = y / (unit or 1.0)
+    scale = before.scale if before is not None else _root_mean_square(x)
+    x, y = x / scale, y / (unit or 1.0)
     fitted = 0 if before is None else len(before.x)
-    held = max(0, min(max(1, new // HELD_OUT_SHARE), fitted + new - least))
-    fresh = SplitExamples(x[held:], y[held:], x[:held], y[:held], unit)
+    held = _held_out(x, max(0, min(max(1, new // HELD_OUT_SHARE), fitted + new - least)), before)
+    if fitted + np.sum(~held) < least:  # copies are all there is
+        held = np.arange(new) < fitted + new - least
+    fresh = SplitExamples(x[~held], y[~held], x[held], y[held], unit, scale)
     if before is None:
         return fresh
     joined = {
         name: np.concatenate([getattr(before, name), getattr(fresh, name)])
         for name in ("x", "y", "x_held", "y_held")
     }
-    return SplitExamples(**joined, unit=unit)
+    return SplitExamples(**joined, unit=unit, scale=scale)
+
+
+def _held_out(x: np.ndarray, first: int, before: SplitExamples | None) -> np.ndarray:
+    """Which examples are held out: the first few, and all copies of inputs held out, of which none may be fitted."""
+    keys = [hash(one.tobytes()) for one in x]
+    fitted = set() if before is None else {hash(one.tobytes()) for one in before.x}
+    apart = set(keys[:first]) - fitted
+    if before is not None:
+        apart |= {hash(one.tobytes()) for one in before.x_held}
+    return np.array([key in apart for key in keys], dtype=bool)
+
+
+def _root_mean_square(x: np.ndarray) -> float:
+    largest = float(np.abs(x).max())
+    return largest * float(np.sqrt(np.mean((x / largest) ** 2))) if largest > 0 else 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +146,7 @@ class Ends:
         Passes over the examples, of all starts together.
     at_floor : bool
         Whether the three best (of two starts both) ended at the same residual, and held-out examples have it too: no
-        start does better, as the labels are noisy at that level, or the student has too few heads.
+        start does better, as the labels are noisy at that level, or the student is too small.
     """
 
     iterates: tuple[Iterate, ...]
@@ -140,17 +168,20 @@ class Descents:
     iterates : callable
         Maps x, y, a start and the tolerance to the iterates of a descent from it, in whatever arrays it likes.
     start : callable
-        Maps x, y, the number of heads and the number of the start, from 1, to a start for `iterates`.
+        Maps the examples, the number of heads and the number of the start, from 1, to a start for `iterates`.
     tolerance : float
         Relative residual at which to stop.
     patience : Patience
         When a descent counts as stalled.
+    held_out_too : bool
+        Whether a descent at the tolerance goes on until held-out examples are there too.
     """
 
     iterates: Callable[[Any, Any, Any, float], Iterator[Iterate]]
-    start: Callable[[Any, Any, int, int], Any]
+    start: Callable[[SplitExamples, int, int], Any]
     tolerance: float
     patience: Patience = PATIENCE
+    held_out_too: bool = True
 
     def one(
         self,
@@ -166,7 +197,7 @@ class Descents:
         Parameters
         ----------
         examples : SplitExamples
-            Those to fit are fitted; those held out are not looked at.
+            Those to fit are fitted; those held out only say whether a tolerance is reached.
         start : object
             Where to begin, as `iterates` takes it.
         unknowns : int
@@ -197,6 +228,7 @@ class Descents:
             tell=tell,
             share=fitted_share(unknowns, examples.x),
             patience=self.patience,
+            reached=lambda iterate: not self.held_out_too or self._reached(iterate, examples),
         )
         return replace(end, theta=to_numpy(end.theta), w=to_numpy(end.w))
 
@@ -225,15 +257,23 @@ class Descents:
         spent, at_floor = 0, False
         while len(ends) < starts and spent < work and not at_floor:
             number = len(ends) + 1
-            start = self.start(examples.x, examples.y, heads, number)
+            start = self.start(examples, heads, number)
             ends.append(
                 self.one(examples, start, unknowns=unknowns, work=work - spent, tell=partial(tell, number))
             )
             spent += ends[-1].passes
             ends.sort(key=attrgetter("residual"))
-            if ends[0].residual < max(EXACT_RESIDUAL, self.tolerance):
+            if ends[0].residual < EXACT_RESIDUAL or (
+                ends[0].residual <= self.tolerance
+                and (not self.held_out_too or self._reached(ends[0], examples))
+            ):
                 break
             at_floor = same_residual(
                 ends, share=share, several=max(2, min(starts, _AGREEING))
             ) and at_noise_level(ends[0], examples.x_held, examples.y_held, share=share)
         return Ends(tuple(ends), spent, at_floor)
+
+    def _reached(self, iterate: Iterate, examples: SplitExamples) -> bool:
+        layer = AttentionLayer(theta=to_numpy(iterate.theta), w=to_numpy(iterate.w))
+        error = held_out_error(layer, examples.x_held, examples.y_held)
+        return error <= max(self.tolerance, EXACT_RESIDUAL)

@@ -5,15 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
 
 from attention import AttentionLayer
 from upper.descents import Descents, SplitExamples
 from upper.gauss_newton import Iterate
-from upper.stacked import read_tokens
 from upper.verdict import EXACT_RESIDUAL, at_noise_level, fitted_share, no_worse, unknowns
+from upper.weak_heads import cost_of_each_head
 
-__all__ = ["HeadCount", "cost_of_each_head", "count_heads"]
+__all__ = ["HeadCount", "count_heads"]
 
 # Sizes are compared at this relative residual: below it the last digits say nothing about the number of heads, and a
 # student with heads to spare is slow to reach them.
@@ -29,6 +28,8 @@ _GROWTH = 1.5
 # head with nothing to explain takes 2 to 2.8 units, as it chooses its Theta, and heads of nice layers from 4.5 up in
 # students far too small to 1000 (measured at four times the counting floor, with noise of 10 to 40 per cent).
 _UNITS = 3.5
+# A head that takes less than this share off the squared labels may be no head at all.
+_DEAD = 1e-10
 # A head that takes more is not even tried without.
 _CERTAIN = 20.0
 # Of one noise, students of several sizes make estimates nearer than this; those that overfit a target too hard for
@@ -141,52 +142,11 @@ def count_heads(
         return search.result(search.nothing())
     found = search.grow(heads)
     if search.explains(found, search.coarse):
-        found = search.add_to(search.polish(search.prune_while_explained(found)))
+        found = search.drop_dead(search.add_to(search.polish(search.prune_while_explained(found))))
     else:
         search.prune_spare(found)
         found = search.smallest_of_the_best()
     return search.result(found)
-
-
-def cost_of_each_head(
-    x: Float[np.ndarray, "n k d"], theta: Float[np.ndarray, "m d d"], w: Float[np.ndarray, "m d d"]
-) -> Float[np.ndarray, " m"]:
-    """By how much the squared residual grows when a head is dropped and the other projections are refitted.
-
-    Parameters
-    ----------
-    x : array (n, k, d)
-        The examples fitted.
-    theta, w : array (m, d, d)
-        A layer whose projections are a least-squares fit.
-
-    Returns
-    -------
-    array (m,)
-        In the units of the squared labels.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit together.
-
-    Notes
-    -----
-    With Z = [P_1 X ... P_m X] and H = (Z^T Z)^-1 it is tr(W_i^T (H_ii)^-1 W_i): what the head's outputs have that no
-    combination of the other heads' reads has. Zero for W_i = 0, and for Theta_i = Theta_j. O(n k (m d)^2 + (m d)^3).
-
-    References
-    ----------
-    Derived here; the Wald statistic of linear regression.
-    """
-    m, d, _ = theta.shape
-    _, read = read_tokens(x, theta)
-    gram = read.T @ read
-    # equal heads make it singular; with this ridge the cost of either is then zero up to rounding
-    ridge = 1e-12 * np.trace(gram) / len(gram) or 1.0
-    blocks = np.linalg.inv(gram + ridge * np.eye(len(gram))).reshape(m, d, m, d)
-    each = np.stack([blocks[i, :, i, :] for i in range(m)])
-    return np.einsum("iab,iab->i", w, np.linalg.solve(each, w))
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,14 +242,29 @@ class _Search:
                 break
             heads, name = student.heads + 1, f"A head more, {student.heads + 1}"
             self.examples = self._draw(heads, self.examples)
-            x, y = self.examples.x, self.examples.y
-            added = self._descents.start(x, y - _layer(student)(x), 1, 0)
+            left = self.examples.y - _layer(student)(self.examples.x)
+            added = self._descents.start(replace(self.examples, y=left), 1, 0)
             theta = np.concatenate([student.end.theta, added])
             more = self._again(heads, theta, name, self._descents.tolerance)
             if not self._counts(more, student) or len(self._spare(more)):
                 break
             student = more
         return self.smallest_of_the_best()
+
+    def drop_dead(self, student: _Student) -> _Student:
+        """Heads that give next to nothing dropped one after another, while the rest is as exact as all were."""
+        goal = max(EXACT_RESIDUAL, self._descents.tolerance)
+        while student.heads > 1 and self.explains(student, goal) and self._passes < self._work:
+            if float(self._costs(student).min()) > _DEAD:
+                break
+            left = student.heads - 1
+            theta = np.delete(student.end.theta, self._by_cost(student)[:1], axis=0)
+            name = f"Pruned to {_heads(left)}, to the last digit"
+            fewer = self._again(left, theta, name, self._descents.tolerance)
+            if not self.explains(fewer, goal):
+                break
+            student = fewer
+        return student
 
     def prune_spare(self, student: _Student) -> None:
         """Spare heads dropped, or the cheapest, while held-out examples are explained no worse."""
@@ -338,7 +313,7 @@ class _Search:
         def tell(start: int, number: int, iterate: Iterate) -> None:
             self._tell(f"{_heads(heads)}, start {start}, iterate {number}", self.examples, iterate, {})
 
-        ends = replace(self._descents, tolerance=self.coarse).several(
+        ends = replace(self._descents, tolerance=self.coarse, held_out_too=False).several(
             self.examples,
             heads,
             unknowns=self._unknowns(heads),
@@ -357,7 +332,8 @@ class _Search:
         return self._again(left, theta, f"Pruned to {_heads(left)}", self.coarse)
 
     def _again(self, heads: int, theta: np.ndarray, name: str, tolerance: float) -> _Student:
-        end = replace(self._descents, tolerance=tolerance).one(
+        last = tolerance <= self._descents.tolerance
+        end = replace(self._descents, tolerance=tolerance, held_out_too=last).one(
             self.examples,
             theta,
             unknowns=self._unknowns(heads),

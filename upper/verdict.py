@@ -40,6 +40,9 @@ _MOST_SHARE = 0.5
 _SAME_SQUARED = 0.02
 # The spread of squared errors on few held-out examples.
 _HELD_OUT_RATIO = 1.2
+# Below this residual no local minimum of a nice layer was seen. What is left there is noise, such as the rounding of
+# inputs to float32, which is larger on some examples than on others.
+_LOW, _LOW_HELD_OUT_RATIO, _LOW_SAME_SQUARED = 1e-4, 3.0, 0.5
 # In standard errors of a paired difference.
 _SIGNIFICANT = 2.0
 
@@ -66,6 +69,7 @@ Saddles between plateaus slow such a descent down as a minimum would, but for fe
 
 # No local minimum of a nice layer was seen as low as that, but steps creep there where heads are nearly equal, or where
 # hardly a row of a pattern is not saturated.
+_ROUNDING = 1e-13
 _CREEP_BELOW, _CREEP_PATIENCE = 1e-2, Patience(40, 0.9)
 
 
@@ -103,6 +107,7 @@ def last_iterate(
     tell: Callable[[int, Iterate], None],
     share: float = 0.0,
     patience: Patience = PATIENCE,
+    reached: Callable[[Iterate], bool] = lambda iterate: True,
 ) -> Iterate:
     """The first iterate at the tolerance, at the end of the work, at which the descent has stalled or has converged.
 
@@ -120,6 +125,8 @@ def last_iterate(
         Unknowns over equations, of `fitted_share`; 0 to go on until the descent stalls.
     patience : Patience
         When a descent counts as stalled.
+    reached : callable
+        Asked of an iterate at the tolerance: whether that is enough to stop.
 
     Notes
     -----
@@ -140,7 +147,7 @@ def last_iterate(
             falls.append(1 - (iterate.residual / history[-1]) ** 2)
         theta = iterate.theta
         history.append(iterate.residual)
-        ended = iterate.residual <= tolerance or iterate.passes >= work
+        ended = iterate.passes >= work or (iterate.residual <= tolerance and reached(iterate))
         if ended or _stalled(history, patience) or _converged(falls, share, patience.steps):
             return iterate
     raise AssertionError("gauss_newton never ends by itself")
@@ -186,14 +193,15 @@ def same_residual(ends: Sequence[Iterate], *, share: float = 0.2, several: int =
         Where the starts ended.
     share : float
         Unknowns over equations, of `fitted_share`. Their squared residuals may differ by a tenth of it, and by two
-        hundredths at most.
+        hundredths at most; by a half below 1e-4, where there are no local minima to tell apart.
     several : int
         How many of the best must agree.
     """
     best = sorted(end.residual for end in ends)
-    return len(best) >= several and best[several - 1] <= best[0] * math.sqrt(
-        1 + min(_SAME_SQUARED, _APART * share)
-    )
+    if len(best) < several:
+        return False
+    apart = _LOW_SAME_SQUARED if best[several - 1] < _LOW else min(_SAME_SQUARED, _APART * share)
+    return best[several - 1] <= best[0] * math.sqrt(1 + apart)
 
 
 def at_noise_level(
@@ -215,7 +223,8 @@ def at_noise_level(
     Of noise of variance 1 the fit leaves 1 - share on its own examples and 1 + excess on others; the excess is the
     share with many examples, and was measured up to 3.3 of it at four times the counting floor.
     """
-    return _error(end, x, y) < _HELD_OUT_RATIO * math.sqrt((1 + 4 * share) / (1 - share)) * end.residual
+    ratio = _HELD_OUT_RATIO if end.residual > _LOW else _LOW_HELD_OUT_RATIO
+    return _error(end, x, y) < ratio * math.sqrt((1 + 4 * share) / (1 - share)) * end.residual
 
 
 def no_worse(errors: Float[np.ndarray, " rows"], than: Float[np.ndarray, " rows"]) -> bool:
@@ -238,8 +247,9 @@ def no_worse(errors: Float[np.ndarray, " rows"], than: Float[np.ndarray, " rows"
 
 def _stalled(history: list[float], patience: Patience) -> bool:
     now = history[-1]
-    # only rounding is left to lose there, and two iterates without progress are the floor
-    if now < EXACT_RESIDUAL and len(history) > 10 and now > 0.9 * history[-3]:
+    # only rounding is left to lose there; above it, heads to spare make a descent creep to its last digits
+    rounding = 2 if now < _ROUNDING else 10
+    if now < EXACT_RESIDUAL and len(history) > 10 and now > 0.9 * history[-1 - rounding]:
         return True
     if now < _CREEP_BELOW:
         patience = _CREEP_PATIENCE

@@ -5,6 +5,7 @@ import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_nice_layer
 from upper import Newton, counting_floor
+from upper.descents import SplitExamples
 from upper.spectral import CrossMoment, cross_moment, spectral_start
 
 
@@ -120,8 +121,9 @@ def test_a_start_for_every_shape(m, k, d):
 
 def test_of_newtons_starts_the_first_alone_is_spectral():
     _, x, y = _examples(3, 3, 8, 500)
+    examples = SplitExamples(x, y, x[:0], y[:0], 1.0)
     first, again, second = (
-        Newton(3, start="spectral")._start(x, y, 3, number, np.random.default_rng(seed)).reshape(3, -1)
+        Newton(3, start="spectral")._start(examples, 3, number, np.random.default_rng(seed)).reshape(3, -1)
         for seed, number in enumerate((1, 1, 2))
     )
     span = np.linalg.qr(first.T)[0]
