@@ -44,9 +44,15 @@ def run_cell(
 
 
 def fit_target(
-    target: Target, learner: Learner, seed: int, *, extra: str = "", progress: Progress | None = None
+    target: Target,
+    learner: Learner,
+    seed: int,
+    *,
+    noise: float = 0.0,
+    extra: str = "",
+    progress: Progress | None = None,
 ) -> tuple[Fit, dict[str, float]]:
-    """Run a learner that is set up, and measure its fit on fresh examples.
+    """Run a learner that is set up, and measure its fit on fresh examples, whose labels have none of the `noise`.
 
     Notes
     -----
@@ -58,7 +64,8 @@ def fit_target(
     for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, stream]) for stream in range(3))
     with single_thread(extra):
         truth = target.ground_truth(rng=for_truth)
-        fit = learner.fit(target.oracle(rng=for_oracle), rng=for_learner, truth=truth, progress=progress)
+        oracle = target.oracle(noise=noise, rng=for_oracle)
+        fit = learner.fit(oracle, rng=for_learner, truth=truth, progress=progress)
         return fit, truth.measure(predict=fit.predict, layer=fit.layer)
 
 

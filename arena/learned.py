@@ -12,12 +12,18 @@ from arena.engines import asked_settings, engine_used, require_engine
 from arena.records import LearnerRecord, TargetRecord
 from arena.students import Student, as_students, choose_effort
 from arena.targets import Target, load_target
-from attention import AttentionLayer, Fit, Learner, inputs_from_json, save_layer
+from attention import AttentionLayer, Fit, Learner, Outcome, inputs_from_json, save_layer
+from attention._arrays import non_negative
 from attention.files import FilePath
 from attention.learning import Progress
 from upper import Newton
 
-__all__ = ["Learned", "SetUp", "UnusedSettingError", "learn", "set_up"]
+__all__ = ["Learned", "SetUp", "UnusedSettingError", "learn", "set_up", "told_of_fit", "written_of_fit"]
+
+_ONE_TOKEN = (
+    "With one token a pattern is always 1: examples tell nothing of Theta, and of the W only their sum; an exact layer "
+    "may have other matrices."
+)
 
 
 class UnusedSettingError(ValueError):
@@ -53,6 +59,8 @@ class Learned:
         shape, ``theta_error`` and ``w_error`` of the worst head.
     engine : str
         What computed it, as in "numpy" or "torch cpu bfloat16"; empty where that is not known.
+    noise : float
+        Standard deviation of the noise that was added to the labels; the measures are of labels without it.
     """
 
     target: TargetRecord
@@ -61,6 +69,7 @@ class Learned:
     fit: Fit
     measures: dict[str, float]
     engine: str = ""
+    noise: float = 0.0
 
     @property
     def layer(self) -> AttentionLayer | None:
@@ -82,13 +91,13 @@ class Learned:
             "error on the unknown part": self.error,
             "worst head's error in Theta": self.measures.get("theta_error"),
             "worst head's error in W": self.measures.get("w_error"),
+            "noise on the labels, added": self.noise or None,
         }
         lines = [f"{self.learner.title} on: {self.target.title}", f"  {self.fit.outcome}"]
         lines += [f"  {name:<28} {value:.3g}" for name, value in rows.items() if value is not None]
-        if self.learner.parameters.get("m") == "auto" and self.layer is not None:
-            lines += [f"  {'heads found':<28} {self.layer.heads}"]
-        lines += [f"  {'examples used':<28} {self.fit.examples_used}"]
-        return "\n".join([*lines, f"  {'seconds':<28} {self.fit.seconds:.2f}"])
+        if self.target.tokens == 1 and "theta_error" in self.measures:
+            lines += [f"  {_ONE_TOKEN}"]
+        return "\n".join(lines + told_of_fit(self.fit, self.learner))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, with the trace; what is not finite is None."""
@@ -103,8 +112,8 @@ class Learned:
                 "unknown_part_error": self.error,
                 "theta_error": self.measures.get("theta_error"),
                 "w_error": self.measures.get("w_error"),
-                "examples_used": self.fit.examples_used,
-                "seconds": self.fit.seconds,
+                "noise": self.noise,
+                **written_of_fit(self.fit, self.learner),
                 "engine": self.engine,
                 "trace": [dataclasses.asdict(step) for step in self.fit.trace],
             }
@@ -122,12 +131,14 @@ class Learned:
         """
         if self.layer is None:
             raise ValueError(f"{self.learner.title} ended without a layer: there is nothing to save.")
-        made = {
+        made: dict[str, Any] = {
             "generator": f"learn {self.learner.name}",
             "target": self.target.name,
             "seed": self.seed,
             "outcome": self.fit.outcome.name,
         }
+        if self.noise:
+            made["noise"] = self.noise
         save_layer(path, self.layer, inputs=inputs_from_json(self.target.inputs), made=made)
         return Path(path)
 
@@ -142,6 +153,7 @@ def learn(
     work: int | None = None,
     heads: int | Literal["auto"] | None = None,
     rank: int | None = None,
+    noise: float = 0.0,
     engine: str | None = None,
     device: str | None = None,
     progress: Progress | None = None,
@@ -163,6 +175,9 @@ def learn(
         heads of the layer it fits, which Newton finds out itself where they are "auto".
     rank : int, optional
         For Newton: the rank of every head, where it is known.
+    noise : float
+        Standard deviation of Gaussian noise that is added to every entry of the labels learned from. Those that what
+        was learned is measured on have none.
     engine, device : str, optional
         Likewise, what it computes with ("auto", "numpy" or "torch") and where ("cpu", "cuda", "cuda:1").
     progress : callable, optional
@@ -203,10 +218,50 @@ def learn(
         device=device,
     )
     require_engine(engine, device)
+    noise = non_negative("noise", noise)
     fit, measures = fit_target(
-        chosen.target, chosen.learner, seed, extra=chosen.student.extra, progress=progress
+        chosen.target, chosen.learner, seed, noise=noise, extra=chosen.student.extra, progress=progress
     )
-    return chosen.learned(seed, fit, measures)
+    return chosen.learned(seed, fit, measures, noise=noise)
+
+
+def told_of_fit(fit: Fit, learner: LearnerRecord, *, given: int | None = None) -> list[str]:
+    """The rows of words that are the same with ground truth and without: noise and heads found, and what it cost.
+
+    Where examples were `given`, how many of them were used is said of them.
+    """
+    found = written_of_fit(fit, learner)
+    rows = {}
+    if found["noise_level"] is not None:
+        excess = found["expected_excess"]
+        rows["noise on the labels, found"] = (
+            f"{found['noise_level']:.3g} an entry (expected excess squared error {excess:.2g})"
+        )
+    if found["heads_found"] is not None:
+        # at the level of the noise starts agree, and so do held-out examples
+        told = fit.outcome.succeeded or fit.outcome is Outcome.RESIDUAL_FLOOR
+        doubt = "" if told else " (not to be trusted: no layer of that many heads explains the examples)"
+        rows["heads found"] = f"{found['heads_found']}{doubt}"
+    used = str(fit.examples_used) if given is None else f"{fit.examples_used} of {given}"
+    rows |= {"examples used": used, "seconds": f"{fit.seconds:.2f}"}
+    return [f"  {name:<28} {words}" for name, words in rows.items()]
+
+
+def written_of_fit(fit: Fit, learner: LearnerRecord) -> dict[str, Any]:
+    """The same as values.
+
+    ``noise_level`` and ``expected_excess`` are Newton's estimates where it ended at the level of noise, else None;
+    ``heads_found`` is the number where it was to be found.
+    """
+    last = fit.trace[-1].measures if fit.trace and fit.outcome is Outcome.RESIDUAL_FLOOR else {}
+    counted = learner.parameters.get("m") == "auto" and fit.layer is not None
+    return {
+        "noise_level": last.get("noise_level"),
+        "expected_excess": last.get("expected_excess"),
+        "heads_found": fit.layer.heads if counted and fit.layer is not None else None,
+        "examples_used": fit.examples_used,
+        "seconds": fit.seconds,
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,10 +282,10 @@ class SetUp:
     student: Student
     learner: Learner
 
-    def learned(self, seed: int, fit: Fit, measures: dict[str, float]) -> Learned:
-        """What came of it."""
+    def learned(self, seed: int, fit: Fit, measures: dict[str, float], *, noise: float = 0.0) -> Learned:
+        """What came of it, learned from labels with that noise."""
         record, engine = self.student.record([self.learner]), engine_used(self.learner, self.target)
-        return Learned(self.target.record, record, seed, fit, measures, engine)
+        return Learned(self.target.record, record, seed, fit, measures, engine, noise)
 
 
 def set_up(
@@ -259,7 +314,10 @@ def set_up(
     target = target if isinstance(target, Target) else load_target(target)
     settings: dict[str, Any] = {"examples": examples, "work": work, "heads": heads, "rank": rank}
     settings |= asked_settings(engine, device)
-    return SetUp(target, student, _changed(student.build(target, effort), settings, student.title))
+    changed = _changed(student.build(target, effort), settings, student.title)
+    if examples is not None and isinstance(changed, Newton):
+        _require_enough(changed, examples, target)
+    return SetUp(target, student, changed)
 
 
 def _changed(learner: Learner, settings: dict[str, Any], title: str) -> Learner:
@@ -272,3 +330,21 @@ def _changed(learner: Learner, settings: dict[str, Any], title: str) -> Learner:
     if wanted.get("heads") == "auto" and not isinstance(learner, Newton):
         raise ValueError(f"{title} has to be told the number of heads: only newton takes 'auto'.")
     return dataclasses.replace(learner, **{field_of[name]: value for name, value in wanted.items()})  # type: ignore[type-var]
+
+
+def _require_enough(newton: Newton, examples: int, target: Target) -> None:
+    """Raise below the fewest examples, which leave nothing to tell a layer from another: say the usual number too."""
+    k, d = target.record.tokens, target.record.dim
+    least = newton.minimum_examples(k, d)
+    if examples >= least:
+        return
+    # as its documentation says, in counting floors, of which the fewest are one and an example to hold out
+    usual = (4 if newton.rank is None else 8) * (least - 1)
+    said = (
+        "and that for a single head"
+        if newton.m == "auto"
+        else f"which hardly tell a layer from others that fit them too; by default it takes {usual}"
+    )
+    raise ValueError(
+        f"Newton has {examples} examples of {k} tokens in {d} dimensions: at least {least} are needed, {said}."
+    )

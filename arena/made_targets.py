@@ -1,12 +1,15 @@
 """Targets that are made by command: nice layers, hard instances of every family, the targets of a preset."""
 
+from collections.abc import Callable
+from functools import partial
+
 from arena._origin import made_by, made_of_family
 from arena.targets import Target, inputs_named, instance_target, layer_target
 from attention import make_nice_layer
 from lwe import IntegerLaw, LWRParameters, Matrix, law_from_json, lwr_instance
 from sq import Construction, TargetFamily, make_parity_instance
 
-__all__ = ["family_target", "lwr_target", "nice_target", "parity_target", "preset_targets"]
+__all__ = ["PRESET_COUNT", "family_target", "lwr_target", "nice_target", "parity_target", "preset_targets"]
 
 
 def nice_target(
@@ -141,11 +144,16 @@ def lwr_target(
 
 def preset_targets(seed: int = 0) -> list[Target]:
     """The targets of a comparison without files: three nice ones, hidden parity, two of learning with rounding."""
-    return [
-        nice_target(heads=2, tokens=2, dim=32, seed=seed),
-        nice_target(heads=4, tokens=4, dim=32, seed=seed),
-        nice_target(heads=2, tokens=2, dim=32, inputs="gaussian", seed=seed),
-        parity_target(heads=2, dim=48, bits=3, seed=seed),
-        lwr_target(secret_dim=24, modulus=64, levels=2, seed=seed),
-        lwr_target(secret_dim=6, modulus=16, levels=2, gadget=True, seed=seed),
-    ]
+    return [make(seed=seed) for make in _PRESET]
+
+
+_PRESET: tuple[Callable[..., Target], ...] = (
+    partial(nice_target, heads=2, tokens=2, dim=32),
+    partial(nice_target, heads=4, tokens=4, dim=32),
+    partial(nice_target, heads=2, tokens=2, dim=32, inputs="gaussian"),
+    partial(parity_target, heads=2, dim=48, bits=3),
+    partial(lwr_target, secret_dim=24, modulus=64, levels=2),
+    partial(lwr_target, secret_dim=6, modulus=16, levels=2, gadget=True),
+)
+PRESET_COUNT = len(_PRESET)
+"""How many targets a comparison without files has."""

@@ -179,6 +179,7 @@ def learn_phases(
     examples: int | None = None,
     work: int | None = None,
     heads: int | None = None,
+    noise: float = 0.0,
     progress: Progress | None = None,
 ) -> LearnedPhases:
     """Run a six-phase learner on one target and keep what every phase found.
@@ -189,7 +190,7 @@ def learn_phases(
         The target, or a file of one.
     learner : str, Student or SixPhase
         "six-phase", "six-phase-paper", or a `SixPhase` that is set up.
-    seed, preset, examples, work, heads, progress
+    seed, preset, examples, work, heads, noise, progress
         As for `learn`.
 
     Raises
@@ -212,9 +213,9 @@ def learn_phases(
     if not isinstance(chosen.learner, SixPhase):
         raise ValueError(f"{chosen.student.title} has no six phases: choose six-phase or six-phase-paper.")
     keeping = _Keeping(chosen.learner, [])
-    fit, measures = fit_target(chosen.target, keeping, seed, progress=progress)
+    fit, measures = fit_target(chosen.target, keeping, seed, noise=noise, progress=progress)
     return LearnedPhases(
-        learned=chosen.learned(seed, fit, measures),
+        learned=chosen.learned(seed, fit, measures, noise=noise),
         phases=replace(keeping.kept[-1], fit=fit),
         target=chosen.target,
         mode=chosen.learner.mode,

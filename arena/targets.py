@@ -30,7 +30,7 @@ from attention.conversion import Biases
 from attention.files import StoredLayer, load_layer, save_layer
 from attention.inputs import Rng
 from lower import HardInstance, load_instance, save_instance
-from lwe import noisy_examples
+from lwe import describe_instance, noisy_examples
 
 __all__ = [
     "INPUTS",
@@ -83,11 +83,33 @@ class Target:
         """The unique name."""
         return self.record.name
 
-    def oracle(self, *, rng: Rng = None) -> ExampleOracle:
-        """A fresh example oracle on the target; of learning with errors, its labels are noisy."""
+    def __repr__(self) -> str:
+        record = self.record
+        return f"<Target {self.name}: {record.title}, k = {record.tokens}, d = {record.dim}>"
+
+    def oracle(self, *, noise: float = 0.0, rng: Rng = None) -> ExampleOracle:
+        """A fresh example oracle on the target; of learning with errors, its labels are noisy.
+
+        Parameters
+        ----------
+        noise : float
+            Standard deviation of independent Gaussian noise on every entry of a label.
+        rng : optional
+            Anything `numpy.random.default_rng` accepts (SPEC 7).
+
+        Raises
+        ------
+        ValueError
+            If the noise is out of range, or the labels have errors of their own.
+        """
         if self.instance is not None and self.instance.family == "lwr":
-            return noisy_examples(self.instance, rng=rng)
-        return ExampleOracle(self.layer, self.inputs, rng=rng)
+            if not noise:
+                return noisy_examples(self.instance, rng=rng)
+            if describe_instance(self.instance).parameters.noisy:
+                raise ValueError(
+                    f"The noise is {noise}, and the labels of {self.name} have errors of their own: leave it out."
+                )
+        return ExampleOracle(self.layer, self.inputs, noise=noise, rng=rng)
 
     def ground_truth(self, n: int = 2000, *, rng: Rng = None) -> GroundTruth:
         """What fits are measured against: `n` fresh inputs and the known part."""

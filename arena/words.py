@@ -35,6 +35,7 @@ _OUTCOMES = {
     "RESIDUAL_FLOOR": "noise floor",
     "OVERFITTED": "overfitted",
     "WORK_SPENT": "out of work",
+    "ONE_PASS": "one pass done",
     "EXAMPLES_SPENT": "budget spent",
     "EXAMPLES_RAN_OUT": "ran out",
     "DIVERGED": "diverged",

@@ -1,5 +1,6 @@
 """The example oracle EX(F, D): labelled examples of an unknown layer, every one counted."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -98,8 +99,17 @@ class ExampleOracle:
         ------
         FileFormatError
             If a file is missing, not of its format, or its arrays are not examples.
+        ValueError
+            If something else than a path is given, such as an array.
         """
         from attention.files import read_arrays  # files know about layers; examples do not need to
+
+        for path in (x_path,) if y_path is None else (x_path, y_path):
+            if not isinstance(path, str | os.PathLike):
+                raise ValueError(
+                    f"from_files was given a {type(path).__name__}: the paths of files are needed; for arrays there "
+                    "is ExampleOracle.from_arrays(x, y)."
+                )
 
         try:
             if y_path is None:

@@ -181,10 +181,16 @@ def save_layer(
     Raises
     ------
     ValueError
-        If `made` has no JSON form.
+        If `made` has no JSON form, or the path and the layer are not what they must be.
     OSError
         If the file cannot be written.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(
+            f"The path is a {type(path).__name__}: save_layer takes the path first, then the layer."
+        )
+    if not isinstance(layer, AttentionLayer):
+        raise ValueError(f"The layer is a {type(layer).__name__}: save_layer writes an AttentionLayer.")
     tensors = {"theta": to_numpy(layer.theta), "w": to_numpy(layer.w)}
     described = None if inputs is None else inputs_to_json(inputs)
     write_tensors(path, "layer", tensors, {"inputs": described, "made": dict(made or {})})

@@ -27,6 +27,7 @@ __all__ = [
     "Step",
     "check_budget",
     "draw_examples",
+    "require_oracle",
 ]
 
 Predictor = Callable[[Any], Any]
@@ -45,8 +46,8 @@ class Outcome(Enum):
         "reproduced; a richer class is needed."
     )
     LOCAL_MINIMUM = (
-        "Stuck: every start ended in a local minimum; allow more restarts or examples, or take it as evidence "
-        "that the target is hard for this learner."
+        "Stuck: every start ended in a local minimum; allow more restarts or examples, or another number of heads, or "
+        "take it as evidence that the target is hard for this learner."
     )
     OVERFITTED = (
         "Overfitted: the examples are reproduced but held-out ones are not; allow more examples, or take it as "
@@ -54,10 +55,14 @@ class Outcome(Enum):
     )
     RESIDUAL_FLOOR = (
         "Floor of the residual: independent starts end at the same error, on held-out examples too; the labels are "
-        "noisy at that level, or the student has too few heads."
+        "noisy at that level, or the student is too small: too few heads, too low a rank, or a head too weak to be "
+        "found."
     )
     WORK_SPENT = (
         "Out of work: the budget of passes over the data was spent before convergence; allow more work."
+    )
+    ONE_PASS = (
+        "One pass done: this learner estimates once and promises no error; one that iterates may go further."
     )
     EXAMPLES_SPENT = (
         "Out of examples: the budget of examples was spent before convergence; allow more examples."
@@ -137,9 +142,11 @@ class Step:
 Progress = Callable[[Step], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fit:
     """What a learner returns.
+
+    Printed, it is the outcome's sentence and a line of counts; the trace is left to `trace`.
 
     Attributes
     ----------
@@ -163,6 +170,21 @@ class Fit:
     examples_used: int
     seconds: float
     trace: tuple[Step, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Fit: {self.outcome.name}, {self._counts()}>"
+
+    def __str__(self) -> str:
+        return f"{self.outcome}\n  {self._counts()}"
+
+    def _counts(self) -> str:
+        heads = "no layer" if self.layer is None else _plural(self.layer.heads, "head")
+        examples, steps = _plural(self.examples_used, "example"), _plural(len(self.trace), "step")
+        return f"{heads}, {examples}, {self.seconds:.2f} seconds, {steps} in the trace"
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 @runtime_checkable
@@ -262,11 +284,17 @@ class Recorder:
         What to measure each step against.
     progress : callable, optional
         Called with each `Step` as it is recorded.
+
+    Raises
+    ------
+    ValueError
+        If the oracle is none: a layer, say, or arrays.
     """
 
     def __init__(
         self, oracle: ExampleOracle, *, truth: GroundTruth | None = None, progress: Progress | None = None
     ) -> None:
+        require_oracle(oracle)
         self._oracle, self._truth, self._progress = oracle, truth, progress
         self._drawn_before = oracle.drawn
         self._trace: list[Step] = []
@@ -340,8 +368,9 @@ def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:
     Raises
     ------
     ValueError
-        If that is fewer than the learner's minimum for the oracle's k and d.
+        If that is fewer than the learner's minimum for the oracle's k and d, or the oracle is none.
     """
+    require_oracle(oracle)
     budgets = [budget for budget in (learner.examples, oracle.remaining) if budget is not None]
     if not budgets:
         return None
@@ -352,6 +381,22 @@ def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:
             f"at least {least} are needed."
         )
     return budget
+
+
+def require_oracle(oracle: Any) -> None:
+    """Refuse what learners cannot draw from.
+
+    Raises
+    ------
+    ValueError
+        If it is a layer, an array or anything else that is no oracle.
+    """
+    # what speaks the protocol may be a stand-in of the caller's own
+    if not all(hasattr(oracle, name) for name in ("draw", "drawn", "k", "d")):
+        raise ValueError(
+            f"The oracle is a {type(oracle).__name__}: learners draw from an ExampleOracle. Of a layer, give "
+            "ExampleOracle(layer, inputs); of arrays, ExampleOracle.from_arrays(x, y)."
+        )
 
 
 def draw_examples(

@@ -22,7 +22,7 @@ from arena.cli.generate import InputsName
 from arena.clusters import cluster
 from arena.compare import compare
 from arena.engines import require_engine, require_known_engine
-from arena.made_targets import preset_targets
+from arena.made_targets import PRESET_COUNT, preset_targets
 from arena.page import render_page
 from arena.results import Cell, Results
 from arena.store import RunStore
@@ -36,7 +36,9 @@ __all__ = ["compare_command"]
 
 
 def compare_command(
-    files: Annotated[list[Path] | None, typer.Argument(help="Targets; without any, five built here.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help=f"Targets; without any, {PRESET_COUNT} built here.")
+    ] = None,
     preset: Annotated[str, typer.Option(help="Effort: quick (a minute or two) or full.")] = "quick",
     learners: Annotated[
         str | None,

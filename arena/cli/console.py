@@ -11,6 +11,7 @@ import typer
 
 from arena._fields import as_plain
 from arena.targets import Target
+from attention._arrays import count
 
 __all__ = [
     "DeviceOption",
@@ -21,6 +22,8 @@ __all__ = [
     "listed",
     "print_json",
     "progress_bar",
+    "require_counts",
+    "require_layer_file",
     "require_writable",
     "say",
     "target_json",
@@ -77,10 +80,9 @@ def require_writable(path: Path, *, directory: bool = False, source: Path | None
 
     Raises
     ------
-    OSError
-        If it cannot.
     ValueError
-        If it is the source, or a file that lies in the folder that is.
+        If it cannot, which is the fault of the command; or if it is the source, or a file that lies in the folder that
+        is.
     """
     if source is not None and path.exists():
         held = source.resolve()
@@ -89,18 +91,46 @@ def require_writable(path: Path, *, directory: bool = False, source: Path | None
     folder = path if directory else path.parent
     if directory:
         if path.is_file():
-            raise NotADirectoryError(f"{path} is a file: give the path of a folder.")
-        folder.mkdir(parents=True, exist_ok=True)
+            raise ValueError(f"{path} is a file: give the path of a folder.")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"The folder {folder} cannot be made: {error.strerror}.") from None
     elif path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: give the path of a file.")
+        raise ValueError(f"{path} is a folder: give the path of a file.")
     elif not folder.is_dir():
-        raise FileNotFoundError(f"The folder {folder} does not exist: make it first.")
+        raise ValueError(f"The folder {folder} does not exist: make it first.")
     probe = folder / f".{path.name}.probe"
     try:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise OSError(f"Nothing can be written in {folder}: {error.strerror}.") from None
+        raise ValueError(f"Nothing can be written in {folder}: {error.strerror}.") from None
+
+
+def require_layer_file(path: Path) -> None:
+    """Raise where a file of a layer would be given the ending of another format.
+
+    Raises
+    ------
+    ValueError
+        If the path ends in something else than .safetensors, or nothing.
+    """
+    if path.suffix not in ("", ".safetensors"):
+        raise ValueError(f"{path} ends in {path.suffix}: layers are written as .safetensors.")
+
+
+def require_counts(**numbers: int | None) -> None:
+    """Raise where a number that the command line gives is below 1; the error names its option.
+
+    Raises
+    ------
+    ValueError
+        If one is.
+    """
+    for name, number in numbers.items():
+        if number is not None:
+            count(f"--{name.replace('_', '-')}", number)
 
 
 @contextmanager

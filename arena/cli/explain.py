@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from arena.cli.console import JsonOption, SeedOption, print_json, progress_bar, require_writable, say
+from arena.cli.console import (
+    JsonOption,
+    SeedOption,
+    print_json,
+    progress_bar,
+    require_counts,
+    require_writable,
+    say,
+)
 from arena.made_targets import nice_target
 from arena.phases import LAYER_FILE, learn_phases
 from arena.targets import load_target
@@ -53,6 +61,7 @@ def explain_command(
     Example: attention-bounds explain --practical --heads 3 --dim 24
     """
     learner = "six-phase-paper" if paper else "six-phase"
+    require_counts(heads=heads, tokens=tokens, dim=dim, examples=examples, work=work)
     if file is None:
         target = nice_target(
             heads=_HEADS if heads is None else heads,

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from arena.made_targets import PRESET_COUNT, preset_targets
 from arena.results import Results
 from attention import make_nice_layer
 from attention.files import load_layer, save_layer
@@ -280,6 +281,13 @@ WRONG = [
     (["learn", "{nice}", "--learner", "newton,linear"], "learn runs one"),
     (["learn", "{nice}", "--work", "0"], "work is 0: at least 1"),
     (["learn", "{nice}", "--preset", "slow"], "quick or full"),
+    (["learn", "{nice}", "--heads", "0"], "--heads is 0: at least 1"),
+    (["learn", "{nice}", "--rank", "0"], "--rank is 0: at least 1"),
+    (["learn", "{nice}", "--noise", "-1"], "--noise is -1.0"),
+    (["learn", "{nice}", "-o", "{dir}/fitted.txt"], "fitted.txt ends in .txt: layers are written as"),
+    (["generate", "nice", "-o", "{dir}/nice.txt"], "nice.txt ends in .txt: layers are written as"),
+    (["generate", "nice", "-o", "{dir}/absent/n"], "absent does not exist"),
+    (["compare", "{nice}", "--out", "{nice}"], "is a file: give the path of a folder"),
     (["learn", "{dir}/absent.safetensors"], "absent.safetensors"),
     (["learn", "{dir}"], "{dir}"),
     (["learn", "{text}"], "text.safetensors"),
@@ -334,9 +342,25 @@ def test_wrong_use_is_one_line_and_status_two(cli, nice, tmp_path, arguments, co
 
 
 def test_a_folder_that_does_not_exist_is_one_line(cli, nice, tmp_path):
-    said = cli("learn", nice, "-o", tmp_path / "absent" / "f.safetensors", status=1)
+    said = cli("learn", nice, "-o", tmp_path / "absent" / "f.safetensors", status=2)
     assert said.err.count("\n") == 1
     assert "absent" in said.err
+
+
+def test_where_nothing_can_be_written_is_said_before_the_work(cli, nice, tmp_path, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("work was done")
+
+    monkeypatch.setattr("arena.cli.learn.learn", never)
+    monkeypatch.setattr("arena.cli.generate.nice_target", never)
+    absent = tmp_path / "absent" / "f.safetensors"
+    cli("learn", nice, "-o", absent, status=2)
+    cli("generate", "nice", "-o", absent, status=2)
+
+
+def test_compare_counts_the_targets_it_builds(cli):
+    assert len(preset_targets()) == PRESET_COUNT
+    assert f"without any, {PRESET_COUNT} built here" in " ".join(cli("compare", "--help").out.split())
 
 
 @pytest.mark.parametrize(

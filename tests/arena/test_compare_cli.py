@@ -107,7 +107,7 @@ def test_a_read_only_folder_is_one_line_before_any_work(nice, tmp_path):
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o500)
     done = command("compare", nice, *FEW, "-o", folder)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "Nothing can be written in" in done.stderr
     assert list(folder.iterdir()) == []
 

@@ -199,6 +199,8 @@ def test_without_torch_the_cpu_is_numpy(without_torch, nice):
     ("learner", "options", "words"),
     [
         ("linear", ["--device", "cpu"], "Linear baseline has no use for --device"),
+        ("sgd", ["--device", "cuda:99"], "SGD has no use for --device"),
+        ("l-bfgs", ["--device", "cuda:99"], "L-BFGS has no use for --device"),
         ("six-phase", ["--engine", "numpy"], "Six-phase has no use for --engine"),
         ("adam", ["--engine", "numpy"], "Adam has no use for --engine"),
     ],

@@ -114,7 +114,7 @@ WRONG = [
     (["explain", "{dir}/absent.safetensors"], "absent.safetensors"),
     (["explain", "{dir}"], "{dir}"),
     (["explain", "{text}"], "text.safetensors"),
-    (["explain", "{nice}", "--heads", "0"], "m is 0: at least 1"),
+    (["explain", "{nice}", "--heads", "0"], "--heads is 0: at least 1"),
     (["learn", "{nice}", "--learner", "six-phase", "--examples", "3"], "at least"),
     (["learn", "{taken}", "--learner", "six-phase", "--out", "{dir}/taken"], "would take the place"),
     (["explain", "{taken}", "--out", "{dir}/taken"], "would take the place"),
@@ -141,7 +141,7 @@ def test_wrong_use_is_one_line_and_status_two(cli, nice, tmp_path, arguments, co
 def test_a_folder_that_is_a_file_is_one_line(cli, nice, tmp_path, command):
     (tmp_path / "plain").write_text("mine")
     learner = ["--learner", "six-phase"] if command == "learn" else []
-    said = cli(command, nice, *learner, "--out", tmp_path / "plain", status=1)
+    said = cli(command, nice, *learner, "--out", tmp_path / "plain", status=2)
     assert said.err.count("\n") == 1
     assert "is a file: give the path of a folder" in said.err
     assert (tmp_path / "plain").read_text() == "mine"

@@ -164,6 +164,14 @@ class TestGivenExamples:
             np.testing.assert_array_equal(got_x, x)
             np.testing.assert_array_equal(got_y, y)
 
+    @pytest.mark.bad_input
+    def test_arrays_in_place_of_paths_are_told_the_way(self, tmp_path):
+        x, y = given_examples()
+        np.save(tmp_path / "x.npy", x)
+        for paths in ((x, y), (x,), (tmp_path / "x.npy", y)):
+            with pytest.raises(ValueError, match=r"given a ndarray.*ExampleOracle\.from_arrays\(x, y\)"):
+                ExampleOracle.from_files(*paths)
+
 
 class TestSplit:
     def test_streams_differ_are_uncorrelated_and_are_counted(self):

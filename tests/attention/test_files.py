@@ -718,3 +718,15 @@ def test_mutated_npy_files_load_or_raise_the_one_error(tmp_path, mutate):
         refused.append(not loads(read_arrays, path))
     assert len(refused) == 200
     assert sum(refused) > 50
+
+
+@pytest.mark.bad_input
+def test_save_layer_says_in_which_order_it_takes_its_arguments(tmp_path):
+    layer = make_nice_layer(heads=1, dim=3, rng=0)
+    with pytest.raises(
+        ValueError, match="path is a AttentionLayer: save_layer takes the path first, then the layer"
+    ):
+        save_layer(layer, tmp_path / "layer.safetensors")
+    with pytest.raises(ValueError, match="layer is a ndarray: save_layer writes an AttentionLayer"):
+        save_layer(tmp_path / "layer.safetensors", layer.theta)
+    assert not list(tmp_path.iterdir())

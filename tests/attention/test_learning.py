@@ -233,6 +233,16 @@ class TestDrawExamples:
             draw_examples(ExampleOracle(lambda x: np.zeros_like(x), Broken(2, 3)), 4)
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize("given", [LAYER, np.zeros((3, 2, 3)), INPUTS], ids=["layer", "arrays", "inputs"])
+def test_what_is_no_oracle_is_told_how_to_become_one(given):
+    for ask in (lambda: Recorder(given), lambda: check_budget(Wants(), given)):
+        with pytest.raises(ValueError, match=type(given).__name__) as caught:
+            ask()
+        for way in ("ExampleOracle(layer, inputs)", "ExampleOracle.from_arrays(x, y)"):
+            assert way in str(caught.value)
+
+
 class TestOutcome:
     @pytest.mark.parametrize("outcome", list(Outcome))
     def test_reads_as_a_sentence(self, outcome):
@@ -251,8 +261,30 @@ class TestOutcome:
             Outcome.BEST_OF_CLASS,
         }
 
+    @pytest.mark.parametrize(
+        ("outcome", "words"),
+        [
+            (Outcome.RESIDUAL_FLOOR, "too few heads, too low a rank, or a head too weak to be found"),
+            (Outcome.LOCAL_MINIMUM, "or another number of heads"),
+        ],
+    )
+    def test_says_what_else_to_try(self, outcome, words):
+        assert words in str(outcome)
+
     def test_sentences_differ(self):
         assert len({str(outcome).split(":")[1] for outcome in Outcome}) == len(Outcome)
+
+
+def test_a_fit_prints_short_and_compares_whole():
+    trace = tuple(Step(f"step {number}", number, 1.0) for number in range(500))
+    fit = Fit(LAYER, LAYER, Outcome.EXACT, 44, 1.257, trace)
+    counts = "2 heads, 44 examples, 1.26 seconds, 500 steps in the trace"
+    assert str(fit) == f"{Outcome.EXACT}\n  {counts}"
+    assert repr(fit) == f"<Fit: EXACT, {counts}>"
+    assert fit == Fit(LAYER, LAYER, Outcome.EXACT, 44, 1.257, trace)
+    assert fit != Fit(LAYER, LAYER, Outcome.EXACT, 44, 1.257, trace[1:])
+    few = Fit(np.zeros_like, None, Outcome.BEST_OF_CLASS, 1, 0.0, trace[:1])
+    assert repr(few) == "<Fit: BEST_OF_CLASS, no layer, 1 example, 0.00 seconds, 1 step in the trace>"
 
 
 def test_records_are_frozen():

@@ -47,7 +47,7 @@ class OneGradientStep:
     -----
     With zero attention every pattern is the mean, and with W = 0 the gradient in Theta vanishes, so the step is that
     of W alone: the mean of (1/k) X^T J Y, which is phase 1 of the six-phase learner. The bias that stays with more
-    examples is discussed there. Its outcome is that the work was spent: one pass is all it makes. O(n k d^2).
+    examples is discussed there. Its outcome is that one pass was made, which promises no error. O(n k d^2).
 
     References
     ----------
@@ -59,7 +59,7 @@ class OneGradientStep:
     >>> oracle = ExampleOracle(make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8), rng=1)
     >>> fit = OneGradientStep().fit(oracle)
     >>> fit.layer.heads, bool(np.any(fit.layer.theta)), fit.outcome.name
-    (1, False, 'WORK_SPENT')
+    (1, False, 'ONE_PASS')
     """
 
     examples: int | None = None
@@ -95,7 +95,7 @@ class OneGradientStep:
         layer = step_from_zero(x, y, self.learning_rate)
         error = held_out_error(layer, *held)
         recorder.step("One gradient step", layer=layer, held_out_error=error)
-        return recorder.fit(Outcome.WORK_SPENT if np.isfinite(error) else Outcome.DIVERGED, layer=layer)
+        return recorder.fit(Outcome.ONE_PASS if np.isfinite(error) else Outcome.DIVERGED, layer=layer)
 
 
 def step_from_zero(x: np.ndarray, y: np.ndarray, learning_rate: float) -> AttentionLayer:

@@ -1,0 +1,131 @@
+"""Learning from examples in files: what is held out is never learned from, and nothing else is measured."""
+
+import json
+
+import numpy as np
+import pytest
+
+from arena.given_examples import learn_examples
+from arena.targets import load_target
+from attention import BooleanInputs, ExampleOracle, make_nice_layer, write_examples
+from attention.files import load_layer
+from upper import LinearBaseline
+
+LAYER = make_nice_layer(heads=2, dim=6, rng=0)
+N = 400
+
+
+@pytest.fixture
+def files(tmp_path):
+    x, y = ExampleOracle(LAYER, BooleanInputs(3, 6), rng=1).draw(N)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    write_examples(tmp_path / "both.safetensors", x, y)
+    return tmp_path / "x.npy", tmp_path / "y.npy"
+
+
+def test_newton_finds_the_layer_of_the_examples(cli, files, tmp_path):
+    fitted = tmp_path / "fitted.safetensors"
+    said = json.loads(cli("learn", "--examples-from", *files, "--heads", 2, "-o", fitted, "--json").out)
+    assert (said["outcome"], said["files"], said["file"]) == ("EXACT", [str(file) for file in files], None)
+    assert (said["examples"], said["tokens"], said["dim"], said["held_out"]) == (N, 3, 6, N // 20)
+    assert said["held_out_error"] < 1e-10
+    assert not {"relative_error", "theta_error", "unknown_part_error"} & set(said)
+    x = BooleanInputs(3, 6).sample(20, rng=5)
+    np.testing.assert_allclose(load_layer(fitted).layer(x), LAYER(x), atol=1e-9)
+    assert load_target(fitted, tokens=3).record.dim == 6
+    with pytest.raises(ValueError, match="give --tokens"):
+        load_target(fitted)
+
+
+def test_words_say_what_was_used_of_what_was_given(cli, files):
+    words = cli("learn", "--examples-from", *files, "--heads", "auto").out.splitlines()
+    assert words[0] == f"Newton on: {N} examples of 3 tokens in 6 dimensions"
+    assert words[2].startswith("  error on held-out examples ")
+    assert words[2].endswith("(20 of them)")
+    assert "  heads found                  2" in words
+    used = learn_examples(files, heads="auto").fit.examples_used
+    assert f"  examples used                {used} of 380" in words
+
+
+def test_one_file_of_both_is_the_same_as_two(cli, files, tmp_path):
+    one = json.loads(cli("learn", tmp_path / "both.safetensors", "--heads", 2, "--seed", 3, "--json").out)
+    two = json.loads(cli("learn", "--examples-from", *files, "--heads", 2, "--seed", 3, "--json").out)
+    assert one["held_out_error"] == two["held_out_error"]
+    assert one["file"] == str(tmp_path / "both.safetensors")
+
+
+def test_what_is_held_out_is_not_learned_from(files):
+    seen = []
+
+    class Spy(LinearBaseline):
+        def fit(self, oracle, **settings):
+            seen.append(oracle.draw(oracle.remaining)[0])
+            return super().fit(ExampleOracle(LAYER, BooleanInputs(3, 6), rng=0), **settings)
+
+    x = np.load(files[0])
+    x[100:200] = x[:100]  # copies go together
+    np.save(files[0], x)
+    learned = learn_examples(files, Spy())
+    fitted, given = ({one.tobytes() for one in part} for part in (seen[0], x))
+    assert len(seen[0]) + learned.held_out == N
+    held = given - fitted
+    assert len(held) == (N - 100) // 20
+    assert sum(one.tobytes() in held for one in x) == learned.held_out > len(held)
+    kept = np.array([one.tobytes() in fitted for one in x])
+    np.testing.assert_array_equal(seen[0], x[kept])  # in order
+
+
+def test_the_held_out_error_is_that_of_the_predictor(files):
+    y = np.load(files[1])
+    np.save(files[1], y + np.random.default_rng(0).standard_normal(y.shape))
+    learned = learn_examples(files, "newton", heads=2, examples=10_000)
+    assert learned.fit.outcome.name == "RESIDUAL_FLOOR"
+    assert "noise on the labels, found" in str(learned)
+    share = 1 / np.sqrt(1 + np.mean(y**2))  # noise is what is left of a label
+    assert learned.held_out_error == pytest.approx(share, rel=0.25)
+    again = learn_examples(files, "newton", heads=2, examples=10_000)
+    assert (again.held_out_error, repr(again)) == (learned.held_out_error, repr(learned))
+
+
+@pytest.mark.parametrize("learner", ["linear", "one-step", "known-part"])
+def test_learners_without_heads_need_no_number(cli, files, learner):
+    said = json.loads(cli("learn", "--examples-from", *files, "--learner", learner, "--json").out)
+    assert 0.1 < said["held_out_error"] <= 1
+
+
+WRONG = [
+    (["{x}"], "{x} holds an array and no layer: examples are given as --examples-from {x} Y.npy --heads"),
+    (["{x}", "{y}"], "examples are given as --examples-from {x} {y} --heads NUMBER."),
+    (["{both}", "{y}"], "extra argument ({y}): learn takes one file, or --examples-from"),
+    ([], "Missing argument: the file of a layer or instance, or --examples-from X.npy Y.npy"),
+    (["{both}", "--examples-from", "{x}", "{y}"], "two things to learn from"),
+    (["--examples-from", "{x}", "--heads", "2"], "followed by {x} alone: two files are needed"),
+    (["--examples-from", "{x}", "{y}"], "do not say how many heads Newton is to fit: give --heads"),
+    (["--examples-from", "{x}", "{dir}/absent.npy", "--heads", "2"], "absent.npy: there is no such file"),
+    (
+        ["--examples-from", "{x}", "{y}", "--heads", "2", "--noise", "1"],
+        "--noise is for examples that are drawn",
+    ),
+    (["--examples-from", "{x}", "{y}", "--heads", "2", "--tokens", "3"], "--tokens is for examples"),
+    (["--examples-from", "{x}", "{y}", "--learner", "elimination"], "Of given examples none is known"),
+    (["--examples-from", "{x}", "{y}", "--learner", "linear", "--heads", "2"], "no use for --heads"),
+    (["{both}", "--heads", "2", "-o", "{both}"], "would take the place"),
+    (["--examples-from", "{x}", "{one}", "--heads", "2"], "both must be (n, k, d)"),
+    (["--examples-from", "{same}", "{y}", "--heads", "2"], "are all of one input"),
+]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("arguments", "complaint"), WRONG, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_wrong_use_is_one_line_and_status_two(cli, files, tmp_path, arguments, complaint):
+    np.save(tmp_path / "one.npy", np.zeros((1, 3, 6)))
+    np.save(tmp_path / "same.npy", np.ones((N, 3, 6)))
+    names = {"x": files[0], "y": files[1], "both": tmp_path / "both.safetensors", "dir": tmp_path}
+    names |= {name: tmp_path / f"{name}.npy" for name in ("one", "same")}
+    said = cli("learn", *(argument.format(**names) for argument in arguments), status=2)
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert complaint.format(**names) in said.err
