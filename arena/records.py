@@ -65,10 +65,10 @@ class TargetRecord:
     tokens: int
     dim: int
     inputs: dict[str, Any]
-    how: str = field(repr=False)  # what is long is left out of the words for a person at a prompt
+    how: str
     seed: int | None = None
-    known: str = field(default="", repr=False)
-    certificate: tuple[str, ...] = field(default=(), repr=False)
+    known: str = ""
+    certificate: tuple[str, ...] = ()
     hard: bool = False
 
     def __post_init__(self) -> None:

@@ -227,8 +227,8 @@ def test_sgd_at_its_default_rate_of_one_over_d_gets_near_nice_layers(heads, toke
     np.testing.assert_array_equal(default.layer.theta, explicit.layer.theta)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("dim", [1, 2])
 @pytest.mark.parametrize("tokens", [1, 2])
 def test_sgd_at_its_default_rate_does_not_diverge_in_few_dimensions(dim, tokens, seed):
     layer, inputs = make_nice_layer(heads=2, dim=dim, rng=seed), BooleanInputs(tokens, dim)

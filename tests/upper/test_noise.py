@@ -37,7 +37,7 @@ def _jacobian(layer, x):
 
 @pytest.mark.parametrize(
     ("m", "k", "d", "relative"),
-    [(2, 2, 8, 0.01), (2, 2, 8, 0.5), (3, 3, 8, 0.1), (4, 4, 8, 0.01), (4, 4, 8, 0.5), (2, 2, 16, 0.1)],
+    [(2, 2, 8, 0.01), (3, 3, 8, 0.1), (4, 4, 8, 0.5), (2, 2, 16, 0.1)],
 )
 def test_excess_error_is_that_of_least_squares_with_many_examples(m, k, d, relative):
     excess, levels = [], []
