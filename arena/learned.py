@@ -338,12 +338,11 @@ def _require_enough(newton: Newton, examples: int, target: Target) -> None:
     least = newton.minimum_examples(k, d)
     if examples >= least:
         return
-    # as its documentation says, in counting floors, of which the fewest are one and an example to hold out
-    usual = (4 if newton.rank is None else 8) * (least - 1)
     said = (
         "and that for a single head"
         if newton.m == "auto"
-        else f"which hardly tell a layer from others that fit them too; by default it takes {usual}"
+        else "which hardly tell a layer from others that fit them too; by default it takes "
+        f"{newton.default_examples(newton.m, k, d)}"
     )
     raise ValueError(
         f"Newton has {examples} examples of {k} tokens in {d} dimensions: at least {least} are needed, {said}."

@@ -228,7 +228,7 @@ class Descents:
             tell=tell,
             share=fitted_share(unknowns, examples.x),
             patience=self.patience,
-            reached=lambda iterate: not self.held_out_too or self._reached(iterate, examples),
+            reached=lambda iterate: self._reached(iterate, examples),
         )
         return replace(end, theta=to_numpy(end.theta), w=to_numpy(end.w))
 
@@ -264,8 +264,7 @@ class Descents:
             spent += ends[-1].passes
             ends.sort(key=attrgetter("residual"))
             if ends[0].residual < EXACT_RESIDUAL or (
-                ends[0].residual <= self.tolerance
-                and (not self.held_out_too or self._reached(ends[0], examples))
+                ends[0].residual <= self.tolerance and self._reached(ends[0], examples)
             ):
                 break
             at_floor = same_residual(
@@ -274,6 +273,8 @@ class Descents:
         return Ends(tuple(ends), spent, at_floor)
 
     def _reached(self, iterate: Iterate, examples: SplitExamples) -> bool:
+        if not self.held_out_too:
+            return True
         layer = AttentionLayer(theta=to_numpy(iterate.theta), w=to_numpy(iterate.w))
         error = held_out_error(layer, examples.x_held, examples.y_held)
         return error <= max(self.tolerance, EXACT_RESIDUAL)

@@ -152,6 +152,11 @@ class Newton:
         """The counting floor, of one head where their number is not known, and one example to hold out."""
         return self._floor(1 if self.m == "auto" else self.m, k, d) + 1
 
+    def default_examples(self, heads: int, k: int, d: int) -> int:
+        """The examples that `fit` takes for so many heads where it is given no budget of them."""
+        floors = _FLOORS if self.rank is None else _LOW_RANK_FLOORS
+        return floors * self._floor(heads, k, d)
+
     def engine_for(self, heads: int, k: int, d: int) -> Engine:
         """What `fit` computes with for so many heads, on examples of k tokens in d dimensions.
 
@@ -340,9 +345,7 @@ class Newton:
         return counting_floor(heads=heads, tokens=k, dim=d, rank=self.rank)
 
     def _wanted(self, heads: int, k: int, d: int) -> int:
-        if self.examples is not None:
-            return self.examples
-        return (_FLOORS if self.rank is None else _LOW_RANK_FLOORS) * self._floor(heads, k, d)
+        return self.default_examples(heads, k, d) if self.examples is None else self.examples
 
     def _guess(self, examples: SplitExamples, rng: np.random.Generator) -> tuple[int, dict[str, float]]:
         if isinstance(self.start, AttentionLayer):

@@ -219,9 +219,10 @@ def _given_examples(
 
 def _holds_examples(file: Path) -> bool:
     try:
-        return {"x", "y"} <= set(read_entries(file)) and "theta" not in read_entries(file)
+        names = set(read_entries(file))
     except FileFormatError:
         return False  # which reading it says in a sentence
+    return {"x", "y"} <= names and "theta" not in names
 
 
 def _require_out(out: Path, folder: Path | None, student: Student, source: Path | None) -> None:
