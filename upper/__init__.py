@@ -10,6 +10,7 @@ from upper.gauss_newton import Iterate, gauss_newton
 from upper.jacobian import HeadJacobian
 from upper.known_part import KnownPart
 from upper.linear import LinearBaseline, LinearPredictor
+from upper.linear_attention.learner import LinearAttentionLearner
 from upper.newton import Newton
 from upper.six_phase import SixPhase
 from upper.spectral import CrossMoment, cross_moment, spectral_start
@@ -27,6 +28,7 @@ __all__ = [
     "HeadJacobian",
     "Iterate",
     "KnownPart",
+    "LinearAttentionLearner",
     "LinearBaseline",
     "LinearPredictor",
     "Newton",

@@ -1,0 +1,157 @@
+"""The ten figures of acceptance, one test each."""
+
+import numpy as np
+import pytest
+
+from upper.linear_attention import (
+    LinearAttention,
+    certify,
+    exact_rank,
+    feature_moment,
+    features_from_tensor,
+    fit_heads,
+    make_linear_attention,
+    population_moment,
+    regress,
+    softmax_rows,
+    symmetric_rank,
+)
+from upper.linear_attention.tasks import (
+    automaton_in_context_rows,
+    fixed_automaton_rows,
+    key_value_rows,
+    learned_turing_rows,
+    rare_key_rows,
+    turing_rows,
+)
+
+
+def relative_error(learned, model, x):
+    return np.linalg.norm(learned(x) - model(x)) / np.linalg.norm(model(x))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "n", "rank"),
+    [
+        ("gaussian", 5, 40),
+        ("gaussian", 1, 20),
+        ("boolean", 3, 28),
+        ("boolean", 1, 8),
+        ("boolean-constant", 3, 55),
+    ],
+)
+def test_1_ranks_of_four_dimensions(tokens, n, rank):
+    moment = population_moment(tokens, 4, n)
+    assert certify(moment, moment).rank == exact_rank(tokens, 4, n) == rank
+
+
+def test_2_smallest_gaussian_eigenvalue_is_8_and_the_boolean_spectrum():
+    assert np.linalg.eigvalsh(population_moment("gaussian", 4, 5))[0] == pytest.approx(8, abs=1e-10)
+    # of 5e6 samples it is within 2 per cent; half a million are enough for 4
+    x = np.random.default_rng(0).standard_normal((500_000, 5, 4))
+    assert np.linalg.eigvalsh(feature_moment(x))[0] == pytest.approx(8, rel=0.04)
+    spectrum = np.linalg.eigvalsh(population_moment("boolean", 4, 3))
+    distinct = spectrum[np.append(True, np.diff(spectrum) > 1e-6)]
+    np.testing.assert_allclose(distinct, [0, 3.3786, 4, 10, 42.6214], atol=5e-5)
+
+
+def test_3_as_many_examples_as_features_are_the_threshold():
+    rng = np.random.default_rng(3)
+    model = make_linear_attention(heads=8, dim=8, rng=rng)
+    x, fresh = rng.standard_normal((1152, 10, 8)), rng.standard_normal((500, 10, 8))
+    errors = {
+        n: relative_error(regress(x[:n], model(x[:n]), method=method, least_norm=True), model, fresh)
+        for n, method in ((287, "svd"), (288, "svd"), (1152, "auto"))
+    }
+    assert errors[287] > 1e-2
+    assert errors[288] < 1e-11
+    assert errors[1152] < 1e-13
+
+
+def test_4_symmetric_rank_64_becomes_4_heads():
+    rng = np.random.default_rng(4)
+    model = make_linear_attention(heads=4, dim=8, rng=rng)
+    x, fresh = rng.standard_normal((576, 10, 8)), rng.standard_normal((500, 10, 8))
+    learned = regress(x, model(x))
+    found = fit_heads(learned)
+    assert symmetric_rank(learned.tensor) == 64
+    assert found.model.heads == 4
+    assert relative_error(found.model, model, fresh) < 1e-9
+
+
+def test_5_signs_transfer_to_other_lengths_and_not_to_gaussian_tokens():
+    rng = np.random.default_rng(5)
+    model = make_linear_attention(heads=3, dim=5, rng=rng)
+    signs, more = np.sign(rng.standard_normal((200, 4, 5))), rng.standard_normal((20, 4, 5))
+    longer, gaussian = np.sign(rng.standard_normal((500, 30, 5))), rng.standard_normal((500, 4, 5))
+    learned = regress(signs, model(signs))
+    assert relative_error(learned, model, longer) < 1e-13
+    assert relative_error(learned, model, gaussian) > 0.1
+    both = np.concatenate([signs, more])
+    learned = regress(both, model(both))
+    assert learned.rank == 75
+    assert relative_error(learned, model, gaussian) < 1e-11
+
+
+def test_6_key_value_ranks_the_deficit_of_two_keys_and_the_nineteenth_query():
+    rows = {
+        row.keys: row
+        for row in key_value_rows(
+            ("haar", "fixed", "gaussian", "half-queried", "two-keys"),
+            examples=1500,
+            domain_examples=1500,
+            others=2,
+            rng=6,
+        )
+    }
+    ranks = [rows[keys].rank for keys in ("haar", "fixed", "gaussian", "half-queried")]
+    assert ranks == [92, 76, 112, 38]
+    assert rows["two-keys"].deficit == 4
+    short, enough = rare_key_rows((18, 19), examples=1500, rng=6)
+    assert short.error > 1e-3
+    assert enough.error < 1e-20
+
+
+def test_7_automata_run_on_without_an_error_once_the_rank_is_reached():
+    (all_seen,) = fixed_automaton_rows(((3, 2, 6),), draws=1, strings=50, steps=1000, rng=7)
+    assert (all_seen.rank, all_seen.lowest) == (6, 1)
+    # .50, .26 and .20 are single draws; over a thousand steps a word forgets its start
+    few = fixed_automaton_rows(((3, 2, 4), (5, 3, 3), (8, 4, 1)), draws=4, strings=4, steps=1000, rng=7)
+    for row, seen, documented in zip(few, (4, 3, 1), (0.50, 0.26, 0.20), strict=True):
+        assert row.rank == seen
+        assert row.lowest <= documented <= row.highest
+        assert row.accuracy < 1
+    rows = automaton_in_context_rows(((2, 2, 50), (3, 2, 200), (4, 2, 1000)), automata=20, rng=7)
+    assert [row.rank for row in rows] == [20, 78, 200]
+    assert [row.accuracy for row in rows] == [1, 1, 1]
+
+
+def test_8_turing_machines_for_a_thousand_steps_in_whole_numbers_and_learned():
+    for row in turing_rows(machines=1, runs=2, steps=1000, rng=8):
+        assert (row.lowest, row.rounding) == (1, 0)
+    small, large = ((*size, "short contexts of runs", None) for size in ((2, 2, 4), (3, 2, 5)))
+    (learned,) = learned_turing_rows((small,), machines=1, runs=5, rng=8)
+    assert (learned.rank, learned.steps, learned.lowest) == (40, 100, 1)
+    (learned,) = learned_turing_rows((large,), machines=1, runs=3, steps=30, rng=8)
+    assert (learned.rank, learned.lowest) == (90, 1)
+
+
+def test_9_cubic_features_on_softmax_attention():
+    def r_squared(norm, kinds):
+        rows = softmax_rows(theta_norms=(norm,), kinds=kinds, draws=8, samples=8000, rng=9)
+        return [row.r_squared for row in rows]
+
+    assert r_squared(0.03, ("plain",)) == pytest.approx([0.23], abs=0.03)
+    aug, cent = r_squared(1.0, ("aug", "cent"))
+    assert aug == pytest.approx(0.87, abs=0.03)
+    assert cent == pytest.approx(0.95, abs=0.02)
+
+
+def test_10_the_antisymmetric_pair_of_heads_outputs_exactly_zero():
+    v, q = np.zeros((2, 2, 4, 4))
+    v[0, 0, 1] = q[0, 2, 3] = q[1, 1, 3] = 1
+    v[1, 0, 2] = -1
+    pair = LinearAttention(v, q)
+    assert not features_from_tensor(pair.tensor()).any()
+    assert not pair(np.random.default_rng(10).integers(-9, 10, (500, 6, 4)).astype(float)).any()
+    assert fit_heads(pair).heads == 0

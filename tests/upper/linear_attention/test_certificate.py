@@ -1,0 +1,301 @@
+"""The certificate against brute force: minimisers that differ where it says so, and none that do where it does not."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from upper.linear_attention import (
+    FeatureMoments,
+    cubic_features,
+    feature_count,
+    make_linear_attention,
+    regress,
+    regress_features,
+)
+from upper.linear_attention.certificate import another_minimiser, certify, certify_examples, feature_moment
+from upper.linear_attention.populations import boolean_moment, exact_rank, gaussian_moment
+
+
+def _signs(rng, count, n, d):
+    return rng.choice([-1.0, 1.0], size=(count, n, d))
+
+
+def _error(model, target, x):
+    return np.linalg.norm(model(x) - target(x)) / np.linalg.norm(target(x))
+
+
+def _misfit(model, x, y):
+    return np.mean((model(x) - y) ** 2)
+
+
+# what the data see, what the domain is, and whether the data determine it
+CASES = {
+    "boolean, longer": (lambda r: _signs(r, 300, 3, 4), lambda r: _signs(r, 300, 6, 4), 0),
+    "boolean, gaussian": (lambda r: _signs(r, 300, 3, 4), lambda r: r.standard_normal((300, 4, 4)), 12),
+    "one token, several": (
+        lambda r: r.standard_normal((200, 1, 3)),
+        lambda r: r.standard_normal((200, 3, 3)),
+        8,
+    ),
+    "several tokens, one": (
+        lambda r: r.standard_normal((200, 3, 3)),
+        lambda r: r.standard_normal((200, 1, 3)),
+        0,
+    ),
+    "few examples": (lambda r: r.standard_normal((11, 4, 3)), lambda r: r.standard_normal((100, 4, 3)), 7),
+    "a plane, all": (
+        lambda r: r.standard_normal((200, 4, 2)) @ np.eye(2, 3),
+        lambda r: r.standard_normal((200, 4, 3)),
+        12,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_minimisers_differ_on_the_domain_exactly_if_the_deficit_is_not_zero(case):
+    draw_data, draw_domain, deficit = CASES[case]
+    rng = np.random.default_rng(7)
+    x, domain = draw_data(rng), draw_domain(rng)
+    target = make_linear_attention(heads=2, dim=x.shape[-1], outputs=2, rng=rng)
+    y = target(x) + 0.3 * rng.standard_normal((len(x), 2))  # minimisers need not fit
+    certificate = certify_examples(x, domain)
+    assert certificate.deficit == deficit
+    one = regress(x, y, least_norm=True)
+    if deficit:
+        for seed in range(5):
+            two = another_minimiser(one, certificate, rng=seed)
+            assert _misfit(two, x, y) == pytest.approx(_misfit(one, x, y), rel=1e-10, abs=1e-12)
+            assert np.linalg.norm(two(domain) - one(domain)) > 0.05 * np.linalg.norm(one(domain))
+    elif certificate.rank < certificate.features:
+        for seed in range(5):
+            two = another_minimiser(one, certificate, on_domain=False, rng=seed)
+            assert np.linalg.norm(two.tensor - one.tensor) > 0.5 * np.linalg.norm(one.tensor)
+            for inputs in (x, domain):
+                np.testing.assert_allclose(two(inputs), one(inputs), atol=1e-11 * np.abs(one(inputs)).max())
+    else:
+        assert certificate.identified_everywhere
+        with pytest.raises(ValueError, match="no other minimiser"):
+            another_minimiser(one, certificate, on_domain=False)
+
+
+@given(rows=st.integers(1, 9), seen=st.integers(1, 9), size=st.integers(2, 8), seed=st.integers(0, 999))
+@settings(max_examples=30, deadline=None)
+def test_deficit_is_the_rank_of_both_less_that_of_the_data(rows, seen, size, seed):
+    rng = np.random.default_rng(seed)
+    data, domain = rng.integers(-1, 2, size=(rows, size)), rng.integers(-1, 2, size=(seen, size))
+    certificate = certify(feature_moment(data), feature_moment(domain))
+    assert certificate.rank == np.linalg.matrix_rank(data)
+    assert certificate.domain_rank == np.linalg.matrix_rank(domain)
+    assert certificate.joint_rank == np.linalg.matrix_rank(np.vstack([data, domain]))
+    assert certificate.domain_directions.shape[1] == certificate.deficit
+    np.testing.assert_allclose(data @ certificate.null_basis, 0, atol=1e-7)
+    # what the domain sees of the unseen directions is all in the few given
+    basis, few = certificate.null_basis, certificate.domain_directions
+    np.testing.assert_allclose(domain @ (basis - few @ (few.T @ basis)), 0, atol=1e-7)
+    np.testing.assert_allclose(few.T @ few, np.eye(certificate.deficit), atol=1e-10)
+
+
+@given(scale=st.sampled_from([1e-6, 1e-2, 1e4, 1e8]), seed=st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+def test_ranks_do_not_depend_on_scales_and_the_factor_is_their_ratio(scale, seed):
+    rng = np.random.default_rng(seed)
+    x, domain = _signs(rng, 150, 3, 3), _signs(rng, 150, 4, 3)
+    data, on_domain = feature_moment(x), feature_moment(domain)
+    plain, scaled = certify(data, on_domain), certify(data, scale * on_domain)
+    assert (plain.rank, plain.deficit) == (scaled.rank, scaled.deficit) == (exact_rank("boolean", 3, 3), 0)
+    assert scaled.factor == pytest.approx(scale * plain.factor, rel=1e-9)
+
+
+def test_the_factor_bounds_the_distance_of_two_models_and_its_direction_attains_it():
+    rng = np.random.default_rng(0)
+    x, domain = rng.standard_normal((60, 4, 3)), 2 * rng.standard_normal((200, 3, 3))
+    certificate = certify_examples(x, domain)
+    phi, phi_domain = cubic_features(x), cubic_features(domain)
+
+    def ratio(directions):
+        return np.mean((phi_domain @ directions) ** 2, axis=0) / np.mean((phi @ directions) ** 2, axis=0)
+
+    pairs = rng.standard_normal((feature_count(3), 500)) - rng.standard_normal((feature_count(3), 500))
+    assert np.all(ratio(pairs) <= certificate.factor * (1 + 1e-10))
+    worst = certificate.worst_direction
+    assert ratio(worst[:, None])[0] == pytest.approx(certificate.factor, rel=1e-9)
+    assert np.linalg.norm(worst) == pytest.approx(1)
+    # a neighbourhood of the worst direction has smaller ratios: it is the largest
+    assert np.all(ratio(worst[:, None] + 0.05 * pairs) < certificate.factor)
+
+
+def test_the_factor_of_data_of_lower_rank_holds_for_models_with_unseen_parts():
+    data, domain = boolean_moment(4, 3), boolean_moment(4, 7)
+    certificate = certify(data, domain)
+    directions = np.random.default_rng(1).standard_normal((40, 500))
+    on_data, on_domain = (np.einsum("it,ij,jt->t", directions, m, directions) for m in (data, domain))
+    assert np.all(on_domain <= certificate.factor * on_data * (1 + 1e-10))
+    worst = certificate.worst_direction
+    assert worst @ domain @ worst == pytest.approx(certificate.factor * (worst @ data @ worst), rel=1e-9)
+
+
+def test_the_factor_on_the_data_themselves_is_one():
+    moment = gaussian_moment(3, 4)
+    assert certify(moment, moment).factor == pytest.approx(1, rel=1e-9)
+    assert certify(boolean_moment(3, 3), boolean_moment(3, 3)).factor == pytest.approx(1, rel=1e-9)
+
+
+def test_a_worst_direction_is_unseen_where_the_deficit_is_not_zero():
+    data, domain = boolean_moment(4, 3), gaussian_moment(4, 3)
+    certificate = certify(data, domain)
+    worst = certificate.worst_direction
+    assert certificate.factor == np.inf
+    assert abs(worst @ data @ worst) < 1e-12 < worst @ domain @ worst
+
+
+def test_a_positive_form_on_the_range_of_the_domain_certifies_nothing():
+    """One example and another one with features that are not orthogonal: two minimisers differ there all the same."""
+    rng = np.random.default_rng(2)
+    x, other = rng.standard_normal((2, 1, 3, 2))
+    phi, phi_other = cubic_features(x), cubic_features(other)
+    unit = phi_other[0] / np.linalg.norm(phi_other)
+    assert unit @ feature_moment(phi) @ unit > 0.1  # lambda_min(Lambda_D) on range(Lambda_X)
+    certificate = certify_examples(x, other)
+    assert certificate.deficit == 1
+    one = regress(x, np.ones((1, 1)), least_norm=True)
+    two = another_minimiser(one, certificate, rng=0)
+    assert abs(two(x)[0, 0] - 1) < 1e-12
+    assert abs(two(other) - one(other))[0, 0] > 0.01
+
+
+def test_full_rank_determines_the_function_on_every_length():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((feature_count(3) + 5, 2, 3))
+    target = make_linear_attention(heads=3, dim=3, rng=4)
+    certificate = certify_examples(x, x[:, -1:])
+    assert certificate.identified_everywhere
+    assert certificate.smallest_eigenvalue == pytest.approx(
+        np.linalg.svd(cubic_features(x), compute_uv=False)[-1] ** 2 / len(x), rel=1e-6
+    )
+    learned = regress(x, target(x))
+    for n in (1, 5, 30):
+        assert _error(learned, target, rng.standard_normal((50, n, 3))) < 1e-9
+
+
+def test_boolean_examples_transfer_to_every_length_and_twenty_gaussian_ones_to_everything():
+    """Five dimensions: rank 55 of 75, and the 20 that are missing need as many examples."""
+    rng = np.random.default_rng(5)
+    target = make_linear_attention(heads=3, dim=5, rng=6)
+    x, gaussian = _signs(rng, 400, 4, 5), rng.standard_normal((300, 4, 5))
+    certificate = certify_examples(x, gaussian)
+    assert (certificate.rank, certificate.deficit) == (exact_rank("boolean", 5, 4), 20) == (55, 20)
+    learned = regress(x, target(x))
+    for n in (1, 2, 4, 7, 20):
+        inputs = _signs(rng, 200, n, 5)
+        assert certify_examples(x, inputs).identified
+        assert _error(learned, target, inputs) < 1e-13
+    assert _error(learned, target, gaussian) > 0.1
+    for more, complete in ((19, False), (20, True)):
+        both = np.concatenate([x, rng.standard_normal((more, 4, 5))])
+        learned = regress(both, target(both))
+        assert learned.rank == 55 + more
+        assert certify_examples(both, gaussian).identified is complete
+        error = _error(learned, target, gaussian)
+        assert error < 1e-11 if complete else error > 1e-3
+
+
+def test_the_moment_of_tokens_features_and_gathered_sums_is_the_same():
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((40, 3, 3))
+    phi = cubic_features(x)
+    moments = FeatureMoments(feature_count(3), 2)
+    moments.add(x[:15], np.zeros((15, 2)))
+    moments.add(x[15:], np.zeros((25, 2)))
+    for given_as in (x, phi, moments):
+        np.testing.assert_allclose(feature_moment(given_as), phi.T @ phi / 40, atol=1e-12)
+    np.testing.assert_allclose(feature_moment(x, average=True), phi.T @ phi / 40 / 9, atol=1e-12)
+    counts = rng.integers(-3, 4, size=(20, 2, 2))
+    np.testing.assert_array_equal(feature_moment(counts), feature_moment(counts.astype(float)))
+
+
+def test_an_eigenvalue_near_the_tolerance_is_told():
+    clear = certify(np.diag([1.0, 0.5, 0.0]), np.eye(3))
+    assert (clear.gap, clear.borderline, clear.margin) == (np.inf, False, pytest.approx(1e10))
+    turn = np.kron([[1, 1], [1, -1]], [[1, 1], [1, -1]]) / 2  # the diagonal is that of a multiple of 1
+
+    def moment(*values):
+        return turn * values @ turn
+
+    data = moment(1.0, 0.5, 3e-10, 2e-11)
+    near = certify(data, moment(1.0, 1.0, 1.0, 0.0))
+    assert (near.rank, near.deficit) == (3, 0)
+    assert near.gap == pytest.approx(15, rel=1e-4)
+    assert near.margin == pytest.approx(3, rel=1e-4)
+    assert near.borderline
+    assert "borderline" in str(near)
+    assert certify(data, np.eye(4), tolerance=1e-12).rank == 4
+
+
+def test_the_verdict_says_what_is_known_and_what_is_not():
+    moment = boolean_moment(4, 3)
+    unseen = str(certify(moment, gaussian_moment(4, 3)))
+    assert "The data span 28 of 40 directions, the domain 40, both together 40: deficit 12." in unseen
+    assert "differ on the domain" in unseen
+    assert "sufficient, and not necessary, when fewer than d^2 heads are assumed" in unseen
+    agreed = str(certify(moment, boolean_moment(4, 5)))
+    assert "agrees on the domain" in agreed
+    assert "every length" not in agreed
+    assert "on all inputs of every length: the smallest eigenvalue of the data's moment is 4" in str(
+        certify(gaussian_moment(4, 3), moment)
+    )
+
+
+def test_another_minimiser_of_features_moves_each_output_by_the_scale():
+    rng = np.random.default_rng(9)
+    phi, y = rng.standard_normal((5, 12)), rng.standard_normal((5, 3))
+    one = regress_features(phi, y, least_norm=True)
+    certificate = certify(feature_moment(phi), np.eye(12))
+    for on_domain in (True, False):
+        two = another_minimiser(one, certificate, scale=2.0, on_domain=on_domain, rng=1)
+        moved = np.linalg.norm(two.coefficients - one.coefficients, axis=0)
+        np.testing.assert_allclose(moved, 2 * np.linalg.norm(one.coefficients) / np.sqrt(3))
+        np.testing.assert_allclose(phi @ two.coefficients, y, atol=1e-12)
+
+
+def test_where_all_minimisers_agree_no_other_is_made():
+    rng = np.random.default_rng(10)
+    x = _signs(rng, 100, 3, 3)
+    certificate = certify_examples(x, _signs(rng, 100, 5, 3))
+    learned = regress(x, x[:, -1])
+    with pytest.raises(ValueError, match="The deficit is 0"):
+        another_minimiser(learned, certificate)
+    with pytest.raises(ValueError, match="coefficients has shape"):
+        another_minimiser(regress(x[..., :2], x[:, -1]), certificate, on_domain=False)
+
+
+@pytest.mark.bad_input
+def test_what_is_no_moment_is_refused():
+    good = np.eye(3)
+    for bad, message in (
+        (np.ones((3, 2)), "shape"),
+        (np.full((3, 3), np.nan), "finite"),
+        (np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), "not symmetric"),
+        (np.diag([1.0, 1.0, -0.5]), "below 0"),
+        (-np.eye(3), "below 0"),
+        (np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), "below 0"),
+        (np.array([[1.0, 0.5, 0.0], [0.5, 0.0, 0.0], [0.0, 0.0, 1.0]]), "below 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            certify(bad, good)
+        with pytest.raises(ValueError, match=message):
+            certify(good, bad)
+    for tolerance in (0.0, 1.0, -1e-3, np.nan):
+        with pytest.raises(ValueError, match="tolerance"):
+            certify(good, good, tolerance=tolerance)
+    with pytest.raises(
+        ValueError,
+        match=r"certificate for 9000 features takes .* GiB are allowed: .* tokens of \d+ dimensions",
+    ):
+        certify(np.broadcast_to(0.0, (9000, 9000)), np.broadcast_to(0.0, (9000, 9000)))
+    with pytest.raises(ValueError, match=r"\(N, n, d\) or features"):
+        feature_moment(np.ones(4))
+    with pytest.raises(ValueError, match="No rows"):
+        feature_moment(FeatureMoments(3, 1))
+    with pytest.raises(ValueError, match="2 dimensions and the domain's 3"):
+        certify_examples(np.ones((4, 2, 2)), np.ones((4, 2, 3)))

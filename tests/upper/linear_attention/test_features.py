@@ -1,0 +1,146 @@
+"""Cubic features: the identities that make linear attention a linear regression."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from upper.linear_attention import (
+    LinearAttention,
+    cubic_features,
+    cubic_kernel,
+    feature_count,
+    features_from_tensor,
+    gram_pairs,
+    make_linear_attention,
+    prefix_features,
+    tensor_from_features,
+)
+
+numbers = st.floats(-4, 4, allow_subnormal=False)
+
+
+def tokens(d, n=None, batch=3):
+    return hnp.arrays(float, (batch, n or 4, d), elements=numbers)
+
+
+def elementwise(model, x):
+    """y_a = sum_h V_ab G_bc Q_ce z_e, in the spec's own indices."""
+    gram = np.einsum("nib,nic->nbc", x, x) / (x.shape[1] if model.average else 1)
+    return np.einsum("hab,nbc,hce,ne->na", model.v, gram, model.q, x[:, -1])
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_model_is_the_sum_of_V_G_Q_z(average):
+    model = make_linear_attention(heads=3, dim=4, outputs=2, average=average, rng=0)
+    x = np.random.default_rng(1).standard_normal((7, 5, 4))
+    np.testing.assert_allclose(model(x), elementwise(model, x), rtol=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(x=tokens(3), seed=st.integers(0, 9), average=st.booleans())
+def test_model_is_linear_in_the_features_with_the_tensor_as_coefficients(x, seed, average):
+    model = make_linear_attention(heads=2, dim=3, outputs=2, average=average, rng=seed)
+    linear = cubic_features(x, average=average) @ features_from_tensor(model.tensor())
+    np.testing.assert_allclose(linear, model(x), atol=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(x=tokens(3, 2), other=tokens(3, 5, 2), average=st.booleans())
+def test_kernel_is_the_inner_product_of_features_for_any_two_lengths(x, other, average):
+    phi, psi = (cubic_features(one, average=average) for one in (x, other))
+    np.testing.assert_allclose(cubic_kernel(x, other, average=average), phi @ psi.T, atol=1e-8)
+    frobenius = np.einsum("nib,mjb->nmij", x, other)
+    direct = np.sum(frobenius**2, axis=(2, 3)) * (x[:, -1] @ other[:, -1].T)
+    direct = direct / (10 if average else 1)
+    np.testing.assert_allclose(cubic_kernel(x, other, average=average), direct, atol=1e-8)
+
+
+@settings(max_examples=30, deadline=None)
+@given(x=tokens(2, 6, 2), average=st.booleans())
+def test_prefix_features_are_the_features_of_every_prefix(x, average):
+    whole = prefix_features(x, average=average)
+    for t in range(6):
+        np.testing.assert_allclose(whole[:, t], cubic_features(x[:, : t + 1], average=average), atol=1e-10)
+
+
+def test_queries_take_the_place_of_the_last_token():
+    x = np.random.default_rng(0).standard_normal((5, 4, 3))
+    phi = cubic_features(x, queries=x)
+    assert phi.shape == (5, 4, feature_count(3))
+    np.testing.assert_array_equal(phi[:, -1], cubic_features(x))
+    model = make_linear_attention(heads=2, dim=3, rng=1)
+    np.testing.assert_allclose(phi @ features_from_tensor(model.tensor()), model.at_queries(x, x), rtol=1e-10)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_coefficients_and_symmetric_tensors_are_isometric(d):
+    coefficients = np.random.default_rng(d).standard_normal((feature_count(d), 3))
+    tensor = tensor_from_features(coefficients, d)
+    np.testing.assert_array_equal(tensor, tensor.transpose(0, 2, 1, 3))
+    np.testing.assert_allclose(np.linalg.norm(tensor), np.linalg.norm(coefficients), rtol=1e-14)
+    np.testing.assert_allclose(features_from_tensor(tensor), coefficients, rtol=1e-14)
+
+
+def test_number_of_features_is_pairs_times_d():
+    for d in range(1, 12):
+        assert feature_count(d) == len(gram_pairs(d)[0]) * d == d * d * (d + 1) // 2
+
+
+def test_antisymmetric_pair_of_heads_outputs_exactly_zero():
+    """Acceptance figure 10: V = E01, Q = E23 and V = -E02, Q = E13."""
+    v, q = np.zeros((2, 2, 4, 4))
+    v[0, 0, 1], q[0, 2, 3] = 1, 1
+    v[1, 0, 2], q[1, 1, 3] = -1, 1
+    model = LinearAttention(v, q)
+    assert np.linalg.norm(model.tensor()) > 1
+    assert not features_from_tensor(model.tensor()).any()
+    # exact in integers; rounding could not hide in the regression of floats
+    x = np.random.default_rng(0).integers(-9, 10, (500, 6, 4)).astype(float)
+    assert not model(x).any()
+
+
+def test_array_type_in_is_array_type_out():
+    strict = pytest.importorskip("array_api_strict")
+    x = np.random.default_rng(0).standard_normal((3, 4, 3))
+    xs = strict.asarray(x)
+    model = make_linear_attention(heads=2, dim=3, rng=0)
+    for function in (cubic_features, prefix_features, model):
+        out = function(xs)
+        assert type(out) is type(xs)
+        np.testing.assert_allclose(np.asarray(out), function(x), rtol=1e-12)
+
+
+def test_torch_in_is_torch_out():
+    torch = pytest.importorskip("torch")
+    x = torch.randn(3, 4, 3, dtype=torch.float32)
+    model = make_linear_attention(heads=2, dim=3, rng=0)
+    assert model(x).dtype == torch.float32
+    moved = model.map(torch.from_numpy)
+    assert torch.allclose(moved(x), model(x))
+    np.testing.assert_allclose(prefix_features(x).numpy(), prefix_features(x.numpy()), rtol=1e-4)
+
+
+@pytest.mark.bad_input
+class TestWrongInput:
+    def test_shapes_of_heads_must_fit(self):
+        with pytest.raises(ValueError, match=r"q has shape \(2, 3, 3\): \(1, 3, 3\) is needed"):
+            LinearAttention(np.ones((1, 2, 3)), np.ones((2, 3, 3)))
+        with pytest.raises(ValueError, match="NaN"):
+            LinearAttention(np.full((1, 2, 3), np.nan), np.ones((1, 3, 3)))
+
+    def test_tokens_must_have_the_models_dimension(self):
+        model = make_linear_attention(heads=1, dim=3, rng=0)
+        with pytest.raises(ValueError, match=r"\(\.\.\., number, 3\) is needed"):
+            model(np.ones((2, 4, 5)))
+        with pytest.raises(ValueError, match="a token a row"):
+            cubic_features(np.ones(3))
+
+    def test_coefficients_of_another_dimension(self):
+        with pytest.raises(ValueError, match=r"\(6, p\) is needed"):
+            tensor_from_features(np.ones((7, 1)), 2)
+        with pytest.raises(ValueError, match="is needed"):
+            features_from_tensor(np.ones((1, 2, 2, 3)))
+        with pytest.raises(ValueError, match="dimensions: the same"):
+            cubic_kernel(np.ones((1, 2, 2)), np.ones((1, 2, 3)))

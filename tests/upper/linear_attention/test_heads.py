@@ -1,0 +1,357 @@
+"""As few heads as possible: planted numbers are found again, bounds are bounds, and nothing depends on the gauge."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from upper.linear_attention.features import features_from_tensor
+from upper.linear_attention.heads import (
+    alternate,
+    fewest_heads_bound,
+    fit_heads,
+    heads_of_tensor,
+    refine,
+    symmetric_rank,
+)
+from upper.linear_attention.model import LinearAttention, make_linear_attention
+
+
+def _symmetric(tensor):
+    return (tensor + tensor.transpose(0, 2, 1, 3)) / 2
+
+
+def _planted(d, heads, seed, outputs=None):
+    return _symmetric(make_linear_attention(heads=heads, dim=d, outputs=outputs, rng=seed).tensor())
+
+
+def _tail(model, tensor):
+    wanted = _symmetric(tensor)
+    return np.linalg.norm(_symmetric(model.tensor()) - wanted) / np.linalg.norm(wanted)
+
+
+def _antisymmetric_pair():
+    v, q = np.zeros((2, 4, 4)), np.zeros((2, 4, 4))
+    v[0, 0, 1], q[0, 2, 3], v[1, 0, 2], q[1, 1, 3] = 1, 1, -1, 1
+    return LinearAttention(v, q)
+
+
+def test_the_symmetrised_rank_of_four_planted_heads_in_dimension_eight_is_64_and_four_heads_are_returned():
+    truth = make_linear_attention(heads=4, dim=8, rng=0)
+    assert symmetric_rank(truth.tensor()) == 64
+    found = fit_heads(_symmetric(truth.tensor()))
+    assert found.heads == found.lower_bound == 4
+    assert found.minimal
+    x = np.random.default_rng(1).standard_normal((200, 10, 8))
+    assert np.linalg.norm(found.model(x) - truth(x)) < 1e-12 * np.linalg.norm(truth(x))
+
+
+@pytest.mark.parametrize(
+    ("d", "heads"), [(3, 1), (3, 2), (3, 3), (4, 2), (4, 3), (4, 4), (5, 4), (5, 5), (6, 6), (8, 8)]
+)
+def test_planted_heads_up_to_the_dimension_are_found_and_their_number_proved(d, heads):
+    for seed in range(2):
+        tensor = _planted(d, heads, seed)
+        found = fit_heads(tensor, rng=seed)
+        assert found.heads == found.lower_bound == heads
+        assert found.minimal
+        assert found.tail == pytest.approx(_tail(found.model, tensor), abs=1e-15)
+        assert found.tail < 1e-13
+
+
+@pytest.mark.parametrize(("d", "heads"), [(4, 5), (4, 6), (5, 7)])
+def test_planted_heads_beyond_the_dimension_are_found_though_unproved(d, heads):
+    tensor = _planted(d, heads, 0)
+    found = fit_heads(tensor, restarts=3)
+    assert found.heads == heads
+    assert found.lower_bound == d
+    assert found.exact
+    assert not found.minimal
+    assert _tail(found.model, tensor) < 1e-13
+    assert dict(found.tried)[heads - 1] > 1e-4
+
+
+@pytest.mark.parametrize(("outputs", "d", "heads"), [(1, 6, 3), (2, 5, 4), (9, 4, 3), (7, 3, 2)])
+def test_fewer_or_more_outputs_than_dimensions(outputs, d, heads):
+    tensor = _planted(d, heads, 2, outputs)
+    found = fit_heads(tensor)
+    assert found.heads == heads
+    assert found.model.outputs == outputs
+    assert _tail(found.model, tensor) < 1e-13
+
+
+@pytest.mark.parametrize(("outputs", "d", "heads"), [(3, 3, 4), (4, 4, 7)])
+def test_a_generic_tensor_needs_as_many_heads_as_its_numbers_do(outputs, d, heads):
+    # H heads have H (p d + d^2) - H^2 degrees of freedom up to GL_H, a symmetric tensor has p d^2 (d + 1)/2
+    assert heads == min(
+        h for h in range(d * d) if h * d * (outputs + d) - h * h >= outputs * d * d * (d + 1) // 2
+    )
+    tensor = np.random.default_rng(3).standard_normal((outputs, d, d, d))
+    found = fit_heads(tensor, restarts=2)
+    assert found.exact
+    assert found.heads == heads
+    assert _tail(found.model, tensor) < 1e-13
+
+
+@pytest.mark.parametrize(("d", "heads"), [(3, 1), (4, 3), (5, 5), (6, 6), (8, 8)])
+def test_alternating_alone_reaches_the_tolerance_where_the_specification_says_so(d, heads):
+    for seed in range(3):
+        tensor = _planted(d, heads, seed)
+        model, tail = alternate(tensor, heads, rng=seed)
+        assert model.heads == heads
+        assert tail <= 1e-7
+        assert tail == pytest.approx(_tail(model, tensor), rel=1e-6, abs=1e-14)
+
+
+def test_alternating_stalls_at_six_heads_in_dimension_four():
+    tails = [alternate(_planted(4, 6, seed), 6, rng=seed)[1] for seed in range(3)]
+    assert min(tails) > 1e-4
+
+
+def test_refinement_converges_to_rounding_from_near_the_heads():
+    truth = make_linear_attention(heads=3, dim=5, outputs=4, rng=0)
+    rng = np.random.default_rng(1)
+    near = LinearAttention(
+        truth.v + 0.01 * rng.standard_normal(truth.v.shape),
+        truth.q + 0.01 * rng.standard_normal(truth.q.shape),
+    )
+    assert _tail(near, truth.tensor()) > 1e-3
+    model, tail = refine(truth.tensor(), near)
+    assert tail < 1e-14
+    assert _tail(model, truth.tensor()) < 1e-14
+
+
+def test_refinement_ends_where_the_gradient_vanishes():
+    rng = np.random.default_rng(0)
+    tensor = _symmetric(rng.standard_normal((3, 4, 4, 4)))
+    model, _ = refine(tensor, make_linear_attention(heads=2, dim=4, outputs=3, rng=1), tolerance=0.99)
+    missing = _symmetric(model.tensor()) - tensor
+    for gradient in (
+        np.einsum("abce,hce->hab", missing, model.q),
+        np.einsum("abce,hab->hce", missing, model.v),
+    ):
+        assert np.linalg.norm(gradient) < 0.02 * np.linalg.norm(tensor) * np.linalg.norm(model.q)
+
+
+def test_no_model_of_fewer_heads_than_the_bound_comes_within_the_tolerance():
+    tensor = np.random.default_rng(0).standard_normal((3, 3, 3, 3))
+    tails = [fit_heads(tensor, heads=heads, restarts=2).tail for heads in (1, 2)]
+    for heads, tail in zip((1, 2), tails, strict=True):
+        assert fewest_heads_bound(tensor, tolerance=1.001 * tail) <= heads
+    # and it says something: well within the tails, more heads are demanded
+    assert fewest_heads_bound(tensor, tolerance=0.02) > 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 6), st.integers(0, 10**6), st.floats(0, 0.5))
+def test_the_bound_never_exceeds_the_heads_there_are(outputs, d, heads, seed, noise):
+    rng = np.random.default_rng(seed)
+    tensor = _planted(d, heads, seed, outputs)
+    other = _symmetric(rng.standard_normal(tensor.shape))
+    moved = tensor + noise * other * np.linalg.norm(tensor) / np.linalg.norm(other)
+    relative = noise * np.linalg.norm(tensor) / np.linalg.norm(moved)
+    assert 1 <= fewest_heads_bound(moved, tolerance=1.001 * relative, rng=seed) <= heads
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(2, 4), st.integers(1, 3), st.integers(0, 10**6))
+def test_whatever_is_antisymmetric_in_b_and_c_changes_nothing(d, heads, seed):
+    tensor = _planted(d, min(heads, d), seed)
+    other = np.random.default_rng(seed).standard_normal(tensor.shape)
+    found = fit_heads(tensor + other - other.transpose(0, 2, 1, 3), rng=seed)
+    assert found.heads <= heads
+    assert _tail(found.model, tensor) < 1e-12
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-100, 1e100, 1e300])
+def test_the_scale_of_the_tensor_goes_into_the_heads(scale):
+    tensor = _planted(4, 3, 0)
+    found = fit_heads(scale * tensor)
+    assert found.heads == 3
+    assert found.tail < 1e-13
+    assert np.max(np.abs(_symmetric(found.model.tensor() / scale) - tensor)) < 1e-12
+    assert fewest_heads_bound(scale * tensor) == 3
+    assert symmetric_rank(scale * tensor) == 16
+    assert np.allclose(heads_of_tensor(scale * tensor).tensor() / scale, tensor)
+
+
+@pytest.mark.parametrize(("d", "heads"), [(6, 4), (5, 5), (4, 5)])
+def test_under_noise_the_tolerance_of_the_regression_gives_the_planted_number(d, heads):
+    tensor = _planted(d, heads, 1)
+    noise = _symmetric(np.random.default_rng(2).standard_normal(tensor.shape))
+    noisy = tensor + 1e-3 * noise * np.linalg.norm(tensor) / np.linalg.norm(noise)
+    found = fit_heads(noisy, tolerance=3e-3, restarts=2)
+    assert found.heads == heads
+    assert found.exact
+    # the fit projects the noise on the heads' tangent space, so it is no further from the truth than the noise
+    assert found.tail < 1e-3
+    assert _tail(found.model, tensor) < 1.1e-3
+
+
+def test_an_antisymmetric_pair_of_heads_outputs_zero_and_needs_no_head():
+    pair = _antisymmetric_pair()
+    assert not np.any(features_from_tensor(pair.tensor()))
+    x = np.random.default_rng(0).integers(-9, 10, size=(50, 5, 4)).astype(float)
+    assert not np.any(pair(x))
+    found = fit_heads(pair)
+    assert found.heads == found.lower_bound == 0
+    assert found.tail == 0
+    assert found.minimal
+    assert not np.any(found.model(x))
+    assert "No head" in str(found)
+    mixed = fit_heads(pair.tensor() + _planted(4, 2, 0))
+    assert mixed.heads == 2
+
+
+def test_a_pair_of_heads_that_cancels_up_to_rounding_needs_no_head():
+    rng = np.random.default_rng(0)
+    tensor = rng.standard_normal((3, 4, 4, 4)) / 3
+    tensor = tensor - tensor.transpose(0, 2, 1, 3)
+    assert fit_heads(tensor * (1 + 1e-16) + 1e-17 * np.ones_like(tensor)).heads == 0
+
+
+def test_the_zero_tensor_is_the_zero_model():
+    zero = np.zeros((2, 3, 3, 3))
+    found = fit_heads(zero)
+    assert (found.heads, found.model.heads, found.tail, found.tried) == (0, 1, 0.0, ())
+    assert symmetric_rank(zero) == fewest_heads_bound(zero) == 0
+    assert alternate(zero, 2)[1] == 0
+    assert refine(zero, make_linear_attention(heads=1, dim=3, outputs=2, rng=0))[1] == 0
+    assert not np.any(heads_of_tensor(zero).v)
+
+
+def test_one_dimension_is_one_head():
+    found = fit_heads(np.array([2.0, -3.0]).reshape(2, 1, 1, 1))
+    assert (found.heads, found.minimal) == (1, True)
+    assert np.allclose(found.model.tensor().ravel(), [2, -3])
+
+
+def test_the_svd_returns_the_tensor_as_it_stands_and_the_best_truncation():
+    tensor = np.random.default_rng(0).standard_normal((3, 4, 4, 4))
+    values = np.linalg.svd(tensor.reshape(12, 16), compute_uv=False)
+    whole, part, padded = (
+        heads_of_tensor(tensor),
+        heads_of_tensor(tensor, heads=5),
+        heads_of_tensor(tensor, heads=14),
+    )
+    assert (whole.heads, part.heads, padded.heads) == (12, 5, 14)
+    assert np.allclose(whole.tensor(), tensor)
+    assert np.allclose(padded.tensor(), tensor)
+    assert np.linalg.norm(part.tensor() - tensor) == pytest.approx(np.linalg.norm(values[5:]))
+
+
+def test_heads_are_balanced_and_orthogonal():
+    model = fit_heads(_planted(5, 3, 0)).model
+    for factor in (model.v, model.q):
+        gram = factor.reshape(3, -1) @ factor.reshape(3, -1).T
+        assert np.allclose(gram, np.diag(np.diag(gram)))
+        assert np.all(np.diff(np.diag(gram)) < 0)
+    assert np.allclose(np.linalg.norm(model.v, axis=(1, 2)), np.linalg.norm(model.q, axis=(1, 2)))
+
+
+def test_a_model_is_reduced_and_its_averaging_kept():
+    model = make_linear_attention(heads=2, dim=4, average=True, rng=0)
+    doubled = LinearAttention(
+        np.concatenate([model.v, model.v]), np.concatenate([model.q, -2 * model.q]), True
+    )
+    found = fit_heads(doubled)
+    x = np.random.default_rng(1).standard_normal((5, 6, 4))
+    assert found.heads == 2
+    assert found.model.average
+    assert np.allclose(found.model(x), doubled(x))
+    assert not fit_heads(doubled, average=False).model.average
+
+
+def test_more_heads_than_needed_fit_too():
+    tensor = _planted(4, 2, 0)
+    found = fit_heads(tensor, heads=4)
+    assert found.exact
+    assert not found.minimal
+    assert found.model.heads == 4
+    assert found.tail < 1e-7
+
+
+def test_with_too_few_heads_allowed_the_best_is_returned_and_said_so():
+    tensor, seen = _planted(4, 4, 0), []
+    found = fit_heads(tensor, most=2, restarts=3, progress=lambda heads, tail: seen.append((heads, tail)))
+    assert found.heads == 2
+    assert found.lower_bound == 4
+    assert not found.exact
+    assert not found.minimal
+    assert found.tail == pytest.approx(_tail(found.model, tensor))
+    assert found.tail > 1e-3
+    assert "no representation was found" in str(found)
+    assert seen[-1][0] == 2
+    assert seen[-1][1] == pytest.approx(found.tail)
+
+
+def test_what_is_proved_and_what_is_only_searched_is_told_apart():
+    assert "fewest possible (proved)" in str(fit_heads(_planted(3, 2, 0)))
+    text = str(fit_heads(_planted(4, 5, 0), restarts=2))
+    assert "5 heads" in text
+    assert "at least 4 are needed (proved)" in text
+    assert "only as far as searched" in text
+    given = str(fit_heads(_planted(4, 2, 0), heads=4))
+    assert "searched" not in given
+    assert given.endswith("at least 2 are needed (proved); fewer than 4 were not tried.")
+
+
+def test_what_is_proved_is_proved_at_the_tolerance_that_is_named():
+    noise = np.random.default_rng(1).standard_normal((4, 4, 4, 4))
+    tensor = _planted(4, 2, 0) + 1e-3 * noise / np.linalg.norm(noise)
+    text = str(fit_heads(tensor, tolerance=0.12, restarts=2))
+    assert "within 1.2e-01 of the coefficients" in text
+    assert text.endswith("for that (proved).") or "needed for that (proved)" in text
+    assert "within" not in str(fit_heads(_planted(3, 2, 0)))
+
+
+@pytest.mark.parametrize("tolerance", [1.0, 7.0])
+def test_a_tolerance_that_the_zero_model_is_within_is_refused(tolerance):
+    tensor = _planted(3, 2, 0)
+    start = make_linear_attention(heads=1, dim=3, rng=0)
+    for call in (
+        lambda: fit_heads(tensor, tolerance=tolerance),
+        lambda: fewest_heads_bound(tensor, tolerance=tolerance),
+        lambda: symmetric_rank(tensor, tolerance=tolerance),
+        lambda: alternate(tensor, 1, tolerance=tolerance),
+        lambda: refine(tensor, start, tolerance=tolerance),
+    ):
+        with pytest.raises(ValueError, match="below 1, as the zero model"):
+            call()
+
+
+def test_the_same_seed_gives_the_same_heads():
+    tensor = _planted(4, 3, 0)
+    first, second = fit_heads(tensor, rng=5), fit_heads(tensor, rng=5)
+    assert np.array_equal(first.model.v, second.model.v)
+    assert first.tried == second.tried
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fit_heads(np.zeros((2, 3, 3))), r"has shape \(2, 3, 3\): \(p, d, d, d\) is needed"),
+        (lambda: fit_heads(np.zeros((2, 3, 3, 4))), r"\(2, 3, 3, 3\) is needed"),
+        (lambda: fit_heads(np.full((2, 2, 2, 2), np.nan)), "holds NaN"),
+        (lambda: fit_heads(np.full((2, 2, 2, 2), np.inf)), "infinite"),
+        (lambda: fit_heads("tensor"), "Expected an array"),
+        (lambda: fit_heads(np.ones((2, 2, 2, 2)), heads=0), "heads is 0"),
+        (lambda: fit_heads(np.ones((2, 2, 2, 2)), most=0), "most is 0"),
+        (lambda: fit_heads(np.ones((2, 2, 2, 2)), tolerance=0), "tolerance is 0"),
+        (lambda: fit_heads(np.ones((2, 2, 2, 2)), restarts=0), "restarts is 0"),
+        (lambda: alternate(np.ones((2, 2, 2, 2)), 0), "heads is 0"),
+        (lambda: alternate(np.ones((2, 2, 2, 2)), 1, steps=0), "steps is 0"),
+        (lambda: heads_of_tensor(np.ones((2, 2, 2, 2)), heads=0), "heads is 0"),
+        (lambda: symmetric_rank(np.ones((2, 2, 2, 3))), "is needed"),
+        (lambda: fewest_heads_bound(np.ones((2, 2, 2, 2)), tolerance=-1), "tolerance is -1"),
+        (lambda: refine(np.ones((2, 2, 2, 2)), make_linear_attention(heads=1, dim=3, rng=0)), "dimension 3"),
+        (
+            lambda: refine(np.ones((9, 9, 9, 9)), make_linear_attention(heads=99, dim=9, rng=0)),
+            "too many unknowns",
+        ),
+    ],
+)
+def test_bad_input_is_answered_in_a_sentence(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,356 @@
+"""The learner of linear attention: exact on its own kind, honest on softmax attention, and within its memory."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    GaussianInputs,
+    GroundTruth,
+    Outcome,
+    make_nice_layer,
+)
+from attention.metrics import relative_error
+from attention.testing import check_learner
+from upper import LinearBaseline
+from upper.linear_attention import feature_count, make_linear_attention
+from upper.linear_attention import learner as module
+from upper.linear_attention._evidence import IndependentQueries
+from upper.linear_attention._pivoted import least_norm_by_pivots
+from upper.linear_attention.learner import LinearAttentionLearner, LinearAttentionPredictor
+from upper.linear_attention.softmax_features import softmax_feature_count, softmax_features
+
+KINDS = ("plain", "aug", "cent")
+
+
+def _oracle(heads, d, k, seed=0, **noise):
+    model = make_linear_attention(heads=heads, dim=d, rng=seed)
+    return model, ExampleOracle(lambda x: model.at_queries(x, x), GaussianInputs(k, d), rng=seed + 1, **noise)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("least_norm", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_keeps_the_contract_of_learners(kind, least_norm):
+    layer = make_nice_layer(heads=2, dim=4, rng=0)
+    fit = check_learner(LinearAttentionLearner(kind, least_norm=least_norm), layer, BooleanInputs(3, 4))
+    assert fit.layer is None
+    assert fit.outcome is Outcome.BEST_OF_CLASS
+
+
+@pytest.mark.bad_input
+def test_keeps_the_contract_with_fewer_equations_than_features():
+    layer = make_nice_layer(heads=2, dim=4, rng=0)
+    fit = check_learner(LinearAttentionLearner("aug", 9, least_norm=True), layer, BooleanInputs(2, 4))
+    assert fit.outcome is Outcome.OVERFITTED
+    assert fit.predict.regression.examples < softmax_feature_count("aug", 4)
+
+
+@pytest.mark.parametrize(("d", "k", "heads"), [(2, 3, 1), (4, 6, 3), (6, 4, 9)])
+def test_linear_attention_is_learned_exactly_from_as_many_equations_as_features(d, k, heads):
+    model, oracle = _oracle(heads, d, k)
+    learner = LinearAttentionLearner()
+    fit = LinearAttentionLearner(examples=learner.minimum_examples(k, d)).fit(oracle)
+    assert fit.outcome is Outcome.EXAMPLES_SPENT  # it is, but one example held out is no evidence
+    assert fit.examples_used == -(-feature_count(d) // min(k, d)) + 1
+    assert fit.predict.regression.rank == feature_count(d)
+    assert fit.trace[-1].measures["held_out_error"] < 1e-10
+    x = GaussianInputs(3 * k, d).sample(100, rng=9)
+    assert relative_error(fit.predict(x), model.at_queries(x, x)) < 1e-10  # of other lengths too
+
+
+@pytest.mark.parametrize("kind", ["plain", "aug"])
+def test_linear_attention_is_learned_to_rounding_with_a_few_more(kind):
+    model, oracle = _oracle(3, 5, 5)
+    fit = LinearAttentionLearner(kind).fit(oracle)
+    assert fit.outcome is Outcome.EXACT
+    assert fit.trace[-1].measures["held_out_error"] < 1e-12
+    tensor = model.tensor()
+    np.testing.assert_allclose(fit.predict.tensor, (tensor + tensor.swapaxes(1, 2)) / 2, atol=1e-11)
+    np.testing.assert_allclose([fit.predict.own, fit.predict.mean], 0, atol=1e-11)
+
+
+def test_given_examples_serve_as_well():
+    model, oracle = _oracle(2, 3, 4)
+    x, _ = oracle.draw(60)
+    fit = LinearAttentionLearner().fit(ExampleOracle.from_arrays(x, model.at_queries(x, x)))
+    assert fit.outcome is Outcome.EXACT
+    assert fit.examples_used == 40  # ceil(4 * 18 / 3), and sixteen held out
+
+
+def test_noise_leaves_the_variance_of_a_regression():
+    model, oracle = _oracle(2, 3, 3, noise=0.1)
+    excess = []
+    for _ in range(20):
+        fit = LinearAttentionLearner(examples=316).fit(oracle)
+        # on fresh inputs the excess is about noise^2 rank/rows, on those of the examples exactly so
+        assert fit.outcome is Outcome.BEST_OF_CLASS
+        x = GaussianInputs(3, 3).sample(500, rng=3)
+        excess.append(np.mean((fit.predict(x) - model.at_queries(x, x)) ** 2))
+    assert 0.5 < np.mean(excess) / (0.01 * 18 / 900) < 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_predictor_of_the_class_does_better_on_the_examples(kind):
+    layer, inputs = make_nice_layer(heads=2, dim=4, rng=0), BooleanInputs(3, 4)
+    learner = LinearAttentionLearner(kind, examples=120)
+    fit = learner.fit(ExampleOracle(layer, inputs, rng=1))
+    same = ExampleOracle(layer, inputs, rng=1)
+    same.draw(16)  # held out
+    x, y = same.draw(104)
+    phi = softmax_features(x, kind).reshape(-1, softmax_feature_count(kind, 4))
+    labels = y.reshape(-1, 4)
+    best = np.linalg.lstsq(phi, labels, rcond=1e-10)[0]
+    np.testing.assert_allclose(fit.predict.coefficients, best, atol=1e-9)  # of least norm too
+    left = np.linalg.norm(labels - phi @ best) / np.linalg.norm(labels)
+    assert fit.predict.regression.residual == pytest.approx(left, rel=1e-9)
+    assert fit.predict.regression.rank == np.linalg.matrix_rank(phi)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("inputs", [BooleanInputs(2, 4), GaussianInputs(3, 4)], ids=repr)
+def test_fewer_equations_than_features_give_the_least_norm(kind, inputs):
+    layer = make_nice_layer(heads=2, dim=4, rng=0)
+    fit = LinearAttentionLearner(kind, examples=12, least_norm=True).fit(ExampleOracle(layer, inputs, rng=1))
+    same = ExampleOracle(layer, inputs, rng=1)
+    same.draw(3)  # held out
+    x, y = same.draw(9)
+    phi = softmax_features(x, kind).reshape(9 * inputs.k, -1)
+    best = np.linalg.lstsq(phi, y.reshape(-1, 4), rcond=1e-8)[0]
+    assert fit.predict.regression.rank == np.linalg.matrix_rank(phi, rtol=1e-8)
+    np.testing.assert_allclose(fit.predict.coefficients, best, atol=1e-8)
+
+
+def _softmax_head(d, seed=0):
+    rng = np.random.default_rng(seed)
+    theta, w = 3 * rng.standard_normal((1, d, d)), rng.standard_normal((1, d, d))
+    return AttentionLayer(theta, w)
+
+
+@pytest.mark.parametrize(
+    ("k", "d", "kind", "examples", "least_norm"),
+    [(2, 3, "plain", 10, False), (2, 3, "aug", 12, False), (2, 3, "cent", 13, False)]
+    + [(2, 1, kind, n, True) for kind in KINDS for n in (2, 4)]
+    + [(3, 2, kind, n, True) for kind in KINDS for n in (2, 5)],
+)
+def test_signs_that_repeat_themselves_prove_nothing(k, d, kind, examples, least_norm):
+    # held-out examples were copies of fitted ones, and softmax attention was taken for linear attention
+    head, inputs = _softmax_head(d), BooleanInputs(k, d)
+    x = inputs.sample(500, rng=99)
+    tiny = 0
+    for seed in range(12):
+        learner = LinearAttentionLearner(kind, examples, least_norm)
+        fit = learner.fit(ExampleOracle(head, inputs, rng=seed))
+        assert fit.outcome is not Outcome.EXACT
+        tiny += (
+            fit.trace[-1].measures["held_out_error"] < 1e-10 and relative_error(fit.predict(x), head(x)) > 0.1
+        )
+    assert tiny > 0 or examples > 2  # of two examples one is often a copy of the other
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("d", "k"), [(1, 4), (2, 3), (4, 4), (6, 9)])
+def test_linear_attention_is_known_from_a_quarter_more_examples_than_are_needed(kind, d, k):
+    model = make_linear_attention(heads=2, dim=d, rng=0)
+
+    def target(x):
+        return model.at_queries(x - x.mean(axis=1, keepdims=True) if kind == "cent" else x, x)
+
+    oracle = ExampleOracle(target, GaussianInputs(k, d), rng=1)
+    least = LinearAttentionLearner(kind).minimum_examples(k, d)
+    fit = LinearAttentionLearner(kind, examples=-(-5 * least // 4) + 3).fit(oracle)
+    assert fit.outcome in (Outcome.EXACT, Outcome.PRECISION_FLOOR)
+    if kind == "plain":
+        assert fit.outcome is Outcome.EXACT
+        assert LinearAttentionLearner(examples=least).fit(oracle).outcome is Outcome.EXAMPLES_SPENT
+
+
+def test_a_tenth_more_rows_than_features_are_enough_and_given_examples_run_out():
+    model, oracle = _oracle(8, 8, 4)
+    x, _ = oracle.draw(80)  # 320 rows for 288 features
+    y = model.at_queries(x, x)
+    fit = LinearAttentionLearner().fit(ExampleOracle.from_arrays(x, y))
+    assert fit.outcome is Outcome.EXACT
+    few = LinearAttentionLearner().fit(ExampleOracle.from_arrays(x[:73], y[:73]))
+    assert few.outcome is Outcome.EXAMPLES_RAN_OUT
+    assert few.trace[-1].measures["held_out_error"] < 1e-8
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    n=st.integers(1, 6),
+    k=st.integers(1, 4),
+    d=st.integers(1, 3),
+    signs=st.booleans(),
+    seed=st.integers(0, 2**20),
+)
+def test_orders_and_signs_of_tokens_say_nothing_new(kind, n, k, d, signs, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, k, d))
+    x = np.sign(x) if signs else x
+    counted = IndependentQueries(kind, 1000)
+    counted.add(x)
+    phi = softmax_features(x, kind).reshape(n * k, -1)
+    assert np.linalg.matrix_rank(phi, rtol=1e-8) <= counted.count <= n * min(k, d + (kind != "plain"))
+    if n == 1:
+        assert counted.count == np.linalg.matrix_rank(phi, rtol=1e-8)
+    before = counted.count
+    counted.add(rng.choice([-1.0, 1.0], (n, 1, 1)) * x[rng.permutation(n)][:, rng.permutation(k)])
+    assert counted.count == before
+    if not signs and d > 1:
+        assert before == n * np.linalg.matrix_rank(phi[:k], rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_numbers_are_predicted_as_their_floats(kind):
+    _, oracle = _oracle(2, 3, 4)
+    predict = LinearAttentionLearner(kind).fit(oracle).predict
+    x = np.random.default_rng(0).integers(-3, 4, (5, 4, 3))
+    np.testing.assert_array_equal(predict(x), predict(x.astype(float)))
+    assert np.abs(predict(x)).max() > 0.01
+
+
+def test_on_softmax_attention_more_features_do_better_and_all_with_the_mean_beat_no_attention():
+    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(3, 8)
+    truth = GroundTruth.draw(layer, inputs, 1000, rng=2)
+    errors = [
+        learner.fit(ExampleOracle(layer, inputs, rng=1), truth=truth).trace[-1].measures["relative_error"]
+        for learner in (
+            LinearAttentionLearner("cent", examples=2000),
+            LinearAttentionLearner("aug", examples=2000),
+            LinearBaseline(examples=2000),
+            LinearAttentionLearner("plain", examples=2000),
+        )
+    ]
+    assert errors == sorted(errors)
+
+
+def test_few_examples_are_refused_before_any_is_drawn():
+    _, oracle = _oracle(2, 4, 3)
+    assert LinearAttentionLearner().minimum_examples(3, 4) == 15
+    with pytest.raises(
+        ValueError, match=r"14 examples of 3 tokens .* 39 equations .* 40 features.* at least 15"
+    ):
+        LinearAttentionLearner(examples=14).fit(oracle)
+    assert oracle.drawn == 0
+    assert LinearAttentionLearner(examples=16).fit(oracle).outcome is Outcome.EXACT
+    assert LinearAttentionLearner(examples=14, least_norm=True).fit(oracle).outcome is not Outcome.EXACT
+
+
+def test_what_does_not_fit_the_memory_is_refused_before_any_example_is_drawn():
+    oracle = ExampleOracle(make_nice_layer(heads=1, dim=32, rng=0), BooleanInputs(2, 32), rng=1)
+    with pytest.raises(ValueError, match=r"16896 features.* 2\.. GiB"):
+        LinearAttentionLearner().fit(oracle)
+    assert oracle.drawn == 0
+    few = LinearAttentionLearner(examples=20, least_norm=True).fit(oracle)
+    assert few.predict.regression.examples == 30
+
+
+def test_twenty_four_dimensions_fit():
+    module.require_memory(softmax_feature_count("cent", 24))
+
+
+def test_many_examples_are_drawn_in_blocks_and_only_their_moments_kept(monkeypatch):
+    model, _ = _oracle(2, 3, 3)
+    sizes = []
+
+    class Watched(ExampleOracle):
+        def draw(self, n):
+            sizes.append(n)
+            return super().draw(n)
+
+    def fit():
+        return LinearAttentionLearner(examples=200).fit(
+            Watched(lambda x: model.at_queries(x, x), GaussianInputs(3, 3), rng=1)
+        )
+
+    whole = fit()
+    monkeypatch.setattr(module, "_DRAWN_AT_ONCE", 9 * 50)
+    blocked = fit()
+    monkeypatch.setattr(module, "_KEPT", 0)
+    moments = fit()
+    assert sizes == [16, 184, *2 * [16, 50, 50, 50, 34]]
+    assert moments.predict.regression.method == "moments"
+    for other in (blocked, moments):
+        np.testing.assert_allclose(other.predict.coefficients, whole.predict.coefficients, atol=1e-11)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    rank=st.integers(1, 6), features=st.integers(1, 8), rows=st.integers(8, 15), seed=st.integers(0, 2**20)
+)
+def test_pivots_give_the_least_norm(rank, features, rows, seed):
+    rng = np.random.default_rng(seed)
+    # integers, so that the rank is plain
+    phi = (rng.integers(-2, 3, (rows, rank)) @ rng.integers(-2, 3, (rank, features))).astype(float)
+    assume(phi.any())
+    y = rng.standard_normal((rows, 2))
+    lower = np.asfortranarray(np.tril(phi.T @ phi))
+    found = least_norm_by_pivots(lower, phi.T @ y, lambda: [(phi, y)])
+    assert found is not None
+    coefficients, found_rank, _ = found
+    assert found_rank == np.linalg.matrix_rank(phi)
+    best = np.linalg.lstsq(phi, y, rcond=1e-9)[0]
+    np.testing.assert_allclose(coefficients, best, atol=1e-8 * (1 + np.abs(best).max()))
+
+
+def test_pivots_that_fade_out_do_not_tell_the_rank():
+    rng = np.random.default_rng(0)
+    phi = rng.standard_normal((30, 10)) * 10.0 ** -np.arange(10)
+    y = rng.standard_normal((30, 1))
+    assert least_norm_by_pivots(np.asfortranarray(phi.T @ phi), phi.T @ y) is None
+
+
+def test_zero_labels_and_zero_tokens_are_fitted_by_zero():
+    x = np.zeros((40, 3, 2))
+    fit = LinearAttentionLearner("cent").fit(ExampleOracle.from_arrays(x, x))
+    assert not np.any(fit.predict(np.ones((1, 3, 2))))
+    assert fit.predict.regression.rank == 0
+
+
+def test_the_predictor_takes_any_batch_and_torch():
+    _, oracle = _oracle(2, 3, 4)
+    predict = LinearAttentionLearner("cent").fit(oracle).predict
+    x = np.random.default_rng(3).standard_normal((2, 5, 4, 3))
+    whole = predict(x)
+    np.testing.assert_allclose(predict(x[1, 2]), whole[1, 2], atol=1e-12)
+    assert predict(x[:0]).shape == (0, 5, 4, 3)
+    torch = pytest.importorskip("torch")
+    np.testing.assert_allclose(predict(torch.from_numpy(x)).numpy(), whole, atol=1e-12)
+
+
+def test_it_says_what_it_is():
+    _, oracle = _oracle(2, 3, 4)
+    predict = LinearAttentionLearner().fit(oracle).predict
+    assert isinstance(predict, LinearAttentionPredictor)
+    assert repr(predict).startswith("<LinearAttentionPredictor: plain, 120 examples, rank 18 of 18 features")
+
+
+@pytest.mark.bad_input
+def test_bad_parameters_are_sentences():
+    for changes, said in (
+        ({"features": "tokens"}, "plain, aug or cent"),
+        ({"examples": -1}, "examples is -1"),
+        ({"least_norm": "yes"}, "True or False"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            LinearAttentionLearner(**changes)
+    with pytest.raises(ValueError, match="ExampleOracle"):
+        LinearAttentionLearner().fit(make_nice_layer(heads=1, dim=3, rng=0))
+    _, oracle = _oracle(1, 3, 4)
+    with pytest.raises(ValueError, match="a token a row"):
+        LinearAttentionLearner().fit(oracle).predict(np.ones((2, 4, 5)))
+
+
+def test_tokens_of_unlike_scales_are_learned_by_singular_values():
+    model = make_linear_attention(heads=2, dim=2, rng=0)
+    x = np.random.default_rng(1).standard_normal((60, 3, 2)) * [1.0, 1e-2]  # features down to 1e-6
+    fit = LinearAttentionLearner().fit(ExampleOracle.from_arrays(x, model.at_queries(x, x)))
+    assert fit.predict.regression.method == "svd"
+    assert fit.predict.regression.rank == 6
+    assert fit.outcome is Outcome.EXACT

@@ -1,0 +1,332 @@
+"""Regression in cubic features: exact at N = D, of least norm below, whatever the method."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from upper.linear_attention import (
+    FeatureMoments,
+    cubic_features,
+    cubic_kernel,
+    feature_count,
+    features_from_tensor,
+    make_linear_attention,
+    prefix_features,
+    regress,
+    regress_blocks,
+    regress_features,
+    regress_moments,
+    require_memory,
+)
+
+
+def examples(d, n_examples, *, heads=2, tokens=6, outputs=None, seed=0, boolean=False):
+    rng = np.random.default_rng([seed, d, n_examples])
+    model = make_linear_attention(heads=heads, dim=d, outputs=outputs, rng=rng)
+    x = rng.standard_normal((n_examples, tokens, d))
+    x = np.sign(x) if boolean else x
+    return model, x, model(x)
+
+
+def error(learned, model, *, tokens=6, seed=99):
+    x = np.random.default_rng(seed).standard_normal((200, tokens, model.dim))
+    return np.linalg.norm(learned(x) - model(x)) / np.linalg.norm(model(x))
+
+
+@pytest.mark.parametrize("method", ["auto", "svd", "cholesky"])
+@pytest.mark.parametrize(("d", "heads"), [(2, 1), (3, 9), (5, 4)])
+def test_twice_as_many_examples_as_features_determine_the_tensor(method, d, heads):
+    model, x, y = examples(d, 2 * feature_count(d), heads=heads)
+    learned = regress(x, y, method=method)
+    assert learned.unique
+    assert learned.residual < 1e-13
+    symmetric = (model.tensor() + model.tensor().transpose(0, 2, 1, 3)) / 2
+    np.testing.assert_allclose(learned.tensor, symmetric, atol=1e-11)
+    # whatever the length: G of other lengths lies in the same space
+    assert error(learned, model, tokens=23) < 1e-12
+
+
+@pytest.mark.parametrize("heads", [1, 8])
+def test_threshold_is_exactly_the_number_of_features_whatever_the_number_of_heads(heads):
+    """Acceptance figure 3 at d = 8: 287 examples leave a hundredth, 288 none, and 1152 less."""
+    d, d_features = 8, 288
+    assert feature_count(d) == d_features
+    errors = {}
+    for n in (d_features - 1, d_features, 4 * d_features):
+        model, x, y = examples(d, n, heads=heads, tokens=10)
+        errors[n] = error(regress(x, y, least_norm=True), model, tokens=10)
+    assert errors[287] > 1e-2
+    assert errors[288] < 1e-11
+    assert errors[1152] < 1e-13
+
+
+@settings(max_examples=15, deadline=None)
+@given(d=st.integers(1, 4), rows=st.integers(1, 60), seed=st.integers(0, 99))
+def test_every_method_finds_the_solution_of_least_norm(d, rows, seed):
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal((rows, 5, d)), rng.standard_normal((rows, 2))
+    phi = cubic_features(x)
+    least = np.linalg.lstsq(phi, y, rcond=1e-10)[0]
+    condition = np.linalg.cond(phi)
+    for method in ("auto", "svd"):
+        learned = regress(x, y, method=method, least_norm=True)
+        assert learned.rank == min(phi.shape)
+        np.testing.assert_allclose(
+            learned.coefficients, least, atol=1e-13 * condition**2 * np.abs(least).max() + 1e-12
+        )
+
+
+@pytest.mark.parametrize("method", ["auto", "cholesky", "svd"])
+def test_dependent_features_give_the_solution_of_least_norm(method):
+    """Signs at d = 4 span 28 of 40 dimensions: the rest of the coefficients is zero."""
+    model, x, y = examples(4, 300, boolean=True, tokens=5)
+    learned = regress(x, y, method=method)
+    assert (learned.rank, learned.unique) == (28, False)
+    least = np.linalg.lstsq(cubic_features(x), y, rcond=1e-10)[0]
+    np.testing.assert_allclose(learned.coefficients, least, atol=1e-12)
+    assert learned.residual < 1e-13
+    assert np.linalg.norm(learned.coefficients) < np.linalg.norm(features_from_tensor(model.tensor()))
+
+
+def test_the_rank_of_the_domain_is_enough_examples():
+    model, x, y = examples(4, 34, boolean=True, tokens=5)
+    learned = regress(x, y, rank=28)
+    assert learned.rank == 28
+    fresh = np.sign(np.random.default_rng(1).standard_normal((100, 5, 4)))
+    np.testing.assert_allclose(learned(fresh), model(fresh), atol=1e-11)
+
+
+def test_kernel_and_features_agree_below_the_number_of_features():
+    _, x, y = examples(5, 60)
+    by_kernel, by_values = (regress(x, y, method=m, least_norm=True) for m in ("kernel", "svd"))
+    np.testing.assert_allclose(by_kernel.tensor, by_values.tensor, atol=1e-11)
+    assert (by_kernel.method, by_values.method) == ("kernel", "svd")
+
+
+def test_least_norm_is_that_in_the_units_given():
+    """Signs, one coordinate a thousandth: the rank is 28 of 40, and what is left open is zero."""
+    _, x, y = examples(4, 300, boolean=True, tokens=5)
+    x = x * [1.0, 1.0, 1.0, 1e-3]
+    learned = regress(x, y)
+    assert learned.rank == 28
+    assert learned.residual < 1e-12
+    null = np.linalg.svd(cubic_features(x) / np.abs(cubic_features(x)).max(axis=0))[2][28:]
+    null = null / np.abs(cubic_features(x)).max(axis=0)
+    null = null / np.linalg.norm(null, axis=1, keepdims=True)
+    size = np.linalg.norm(learned.coefficients)
+    np.testing.assert_allclose(null @ learned.coefficients, 0, atol=1e-6 * size)
+
+
+@pytest.mark.parametrize("nearly", [1e-3, 1e-6, 1e-8])
+def test_nearly_dependent_features_have_the_rank_of_the_singular_values(nearly):
+    """What normal equations cannot tell, as they know squares, goes to the singular values."""
+    _, x, y = examples(2, 100)
+    x[:, :, 1] = x[:, :, 0] + nearly * x[:, :, 1]
+    values = np.linalg.svd(cubic_features(x), compute_uv=False)
+    assert regress(x, y).rank == np.sum(values > 1e-10 * values[0])
+
+
+def test_a_complete_orthogonal_factorisation_takes_the_place_of_many_singular_values(monkeypatch):
+    from upper.linear_attention import _factors
+
+    monkeypatch.setattr(_factors, "_MOST_SINGULAR", 5)
+    monkeypatch.setattr(_factors, "dtrcon", lambda triangle, uplo: (0.0, 0))
+    for boolean in (False, True):
+        _, x, y = examples(4, 60, boolean=boolean, tokens=5)
+        learned, least = regress(x, y, method="svd"), np.linalg.lstsq(cubic_features(x), y, rcond=1e-10)
+        assert learned.rank == least[2] == (28 if boolean else 40)
+        np.testing.assert_allclose(learned.coefficients, least[0], atol=1e-10)
+
+
+def test_whole_numbers_are_taken_as_they_are():
+    model, x, _ = examples(3, 60)
+    whole = np.rint(3 * x).astype(np.int64)
+    np.testing.assert_allclose(model(whole), model(whole.astype(float)))
+    learned = regress(whole, model(whole))
+    np.testing.assert_allclose(learned(whole), model(whole.astype(float)), rtol=1e-10)
+    for function in (cubic_features, prefix_features):
+        np.testing.assert_array_equal(function(whole), function(whole.astype(float)))
+    np.testing.assert_array_equal(cubic_kernel(whole, whole), cubic_kernel(*2 * [whole.astype(float)]))
+
+
+def test_moments_of_tokens_give_a_model_and_of_features_coefficients():
+    model, x, y = examples(3, 90)
+    moments = FeatureMoments(18, 3)
+    moments.add(x, y)
+    assert error(regress_moments(moments), model) < 1e-9
+    moments.add_features(cubic_features(x), y)
+    assert not hasattr(regress_moments(moments), "tensor")
+
+
+def test_repeated_examples_below_the_number_of_features_go_to_the_singular_values():
+    _, x, y = examples(3, 6)
+    twice = regress(np.concatenate([x, x]), np.concatenate([y, y]), least_norm=True)
+    once = regress(x, y, least_norm=True)
+    assert (twice.method, twice.rank, once.rank) == ("svd", 6, 6)
+    np.testing.assert_allclose(twice.tensor, once.tensor, atol=1e-12)
+
+
+def test_zero_labels_and_zero_tokens_give_zero():
+    x = np.random.default_rng(0).standard_normal((30, 4, 2))
+    assert not regress(x, np.zeros((30, 1))).tensor.any()
+    nothing = regress(np.zeros((30, 4, 2)), np.ones((30, 1)))
+    assert (nothing.rank, nothing.residual) == (0, 1.0)
+    assert not nothing.tensor.any()
+
+
+@pytest.mark.parametrize("scale", [1e-90, 1e-60, 1e40, 1e90])
+def test_units_of_the_tokens_do_not_matter(scale):
+    _model, x, y = examples(3, 50)
+    learned = regress(scale * x, y)
+    assert learned.rank == 18
+    np.testing.assert_allclose(learned(scale * x), y, rtol=1e-10)
+
+
+@pytest.mark.parametrize("number", [6, 100])
+@pytest.mark.parametrize("small", [1e-3, 1e-5, 1e-9])
+def test_units_of_a_coordinate_do_not_matter(small, number):
+    model, x, y = examples(2, number)
+    learned = regress(x * [1.0, small], y)
+    assert learned.rank == 6
+    assert learned.residual < 1e-12
+    symmetric = (model.tensor() + model.tensor().transpose(0, 2, 1, 3)) / 2
+    units = np.array([1.0, small])
+    in_units = symmetric / (units[:, None, None] * units[:, None] * units)
+    np.testing.assert_allclose(learned.tensor, in_units, rtol=1e-9)
+
+
+def test_mean_over_the_tokens_is_learned_as_such():
+    model = make_linear_attention(heads=2, dim=3, average=True, rng=0)
+    x = np.random.default_rng(1).standard_normal((60, 5, 3))
+    learned = regress(x, model(x), average=True)
+    assert error(learned, model, tokens=11) < 1e-12
+
+
+def test_blocks_moments_and_arrays_give_the_same():
+    _model, x, y = examples(3, 90)
+    whole = regress(x, y)
+    blocked = regress_blocks(
+        lambda: ((cubic_features(x[i : i + 7]), y[i : i + 7]) for i in range(0, 90, 7)),
+        features=18,
+        outputs=3,
+    )
+    moments = FeatureMoments(18, 3)
+    moments.add(x[:50], y[:50])
+    moments.add_features(cubic_features(x[50:]), y[50:])
+    np.testing.assert_allclose(moments.full_gram(), cubic_features(x).T @ cubic_features(x), rtol=1e-11)
+    for other in (blocked, regress_moments(moments), regress_features(cubic_features(x), y)):
+        np.testing.assert_allclose(other.coefficients, whole.coefficients, atol=1e-9)
+        assert other.rank == 18
+
+
+def test_sequences_with_a_label_at_every_position_are_a_row_each():
+    model = make_linear_attention(heads=2, dim=3, rng=0)
+    x = np.random.default_rng(1).standard_normal((8, 9, 3))
+    y = np.stack([model(x[:, : t + 1]) for t in range(9)], axis=1)
+    moments = FeatureMoments(18, 3)
+    moments.add_sequences(x, y)
+    assert moments.count == 72
+    np.testing.assert_allclose(
+        regress_moments(moments).coefficients, features_from_tensor(model.tensor()), atol=1e-8
+    )
+    np.testing.assert_allclose(prefix_features(x) @ features_from_tensor(model.tensor()), y, atol=1e-11)
+
+
+def test_outputs_share_one_matrix():
+    """Learning outputs together is learning each alone."""
+    _, x, y = examples(3, 60, outputs=4)
+    together = regress(x, y)
+    for a in range(4):
+        alone = regress(x, y[:, [a]])
+        np.testing.assert_allclose(alone.tensor[0], together.tensor[a], atol=1e-12)
+
+
+def test_noise_leaves_the_variance_of_least_squares():
+    """The excess is s^2 D/N times that of inverse Wishart matrices, within five deviations."""
+    d, n, s = 3, 900, 0.1
+    _model, x, y = examples(d, n, outputs=1)
+    errors = []
+    for seed in range(20):
+        learned = regress(x, y + s * np.random.default_rng(seed).standard_normal(y.shape))
+        errors.append(np.mean((learned(x) - y) ** 2))
+    expected = s**2 * feature_count(d) / n
+    deviation = expected * np.sqrt(2 / feature_count(d) / len(errors))
+    assert abs(np.mean(errors) - expected) < 5 * deviation
+
+
+def test_prints_itself():
+    _, x, y = examples(2, 12)
+    assert str(regress(x, y)).startswith(
+        "12 examples, rank 6 of 6 features: the only best, relative residual "
+    )
+
+
+@pytest.mark.bad_input
+class TestWrongInput:
+    def test_fewer_examples_than_features(self):
+        _, x, y = examples(3, 17)
+        with pytest.raises(ValueError, match=r"17 examples and 18 features.*least_norm=True"):
+            regress(x, y)
+        with pytest.raises(ValueError, match="Give at least 18"):
+            regress_features(cubic_features(x), y)
+        with pytest.raises(ValueError, match="18 dimensions that the features span"):
+            regress(x, y, rank=18)
+        with pytest.raises(ValueError, match="at most that"):
+            regress(x, y, rank=20)
+        with pytest.raises(ValueError, match="rank is 0"):
+            regress(x, y, rank=0)
+        with pytest.raises(ValueError, match="have rank 5, and that of the domain is said to be 6"):
+            regress(np.repeat(x[:5], 3, axis=0), np.repeat(y[:5], 3, axis=0), rank=6)
+
+    @pytest.mark.parametrize("where", ["x", "y"])
+    @pytest.mark.parametrize("value", [np.nan, np.inf])
+    def test_entries_that_are_not_finite(self, where, value):
+        _, x, y = examples(2, 20)
+        (x if where == "x" else y)[3, 0] = value
+        with pytest.raises(ValueError, match=f"{where} holds NaN or infinite"):
+            regress(x, y)
+
+    def test_memory_is_asked_before_any_work(self):
+        # 200000 examples would take minutes: the refusal looks at shapes alone
+        x = np.broadcast_to(np.nan, (200_000, 2, 40))
+        with pytest.raises(ValueError, match=r"32800 features.*8\.\d GiB, and 2\.0 GiB are allowed"):
+            regress(x, np.broadcast_to(np.nan, (200_000, 1)))
+        with pytest.raises(ValueError, match="GiB are allowed"):
+            FeatureMoments(feature_count(40), 1)
+        require_memory(feature_count(24))
+
+    def test_coefficients_beyond_the_numbers(self):
+        _, x, y = examples(2, 20)
+        for size in (1e-110, 1e-200):
+            with pytest.raises(ValueError, match="beyond the range of the numbers"):
+                regress(x * size, y)
+
+    def test_arrays_of_other_kinds(self):
+        _, x, y = examples(2, 20)
+        with pytest.raises(ValueError, match="real numbers are needed"):
+            regress(x + 1j, y)
+        with pytest.raises(ValueError, match=r"Expected an array .*got list"):
+            regress(x.tolist(), y)
+        moments = FeatureMoments(6, 2)
+        moments.add(x, y)
+        with pytest.raises(ValueError, match="mixed"):
+            moments.add(x, y, average=True)
+
+    def test_method_that_cannot(self):
+        _, x, y = examples(2, 100)
+        # the second coordinate is nearly the first: no choice of units helps
+        x[:, :, 1] = x[:, :, 0] + 1e-4 * x[:, :, 1]
+        with pytest.raises(ValueError, match='use the method "svd"'):
+            regress(x, y, method="cholesky")
+        with pytest.raises(ValueError, match="The method is 'lu'"):
+            regress(x, y, method="lu")
+
+    def test_tokens_of_another_dimension(self):
+        _, x, y = examples(2, 20)
+        with pytest.raises(ValueError, match="2 dimensions, hence 6 features: 18"):
+            FeatureMoments(18, 2).add(x, y)
+        with pytest.raises(ValueError, match=r"\(\.\.\., n, 2\) is needed"):
+            regress(x, y)(np.ones((1, 3, 3)))
+        with pytest.raises(ValueError, match="No rows"):
+            regress_moments(FeatureMoments(6, 1))

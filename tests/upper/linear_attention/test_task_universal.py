@@ -1,0 +1,111 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from upper.linear_attention.features import cubic_kernel
+from upper.linear_attention.tasks.closed_loop import agreement
+from upper.linear_attention.tasks.machines import Configurations, TuringMachine, random_machine
+from upper.linear_attention.tasks.tape_reader import TapeLayout, all_configurations
+from upper.linear_attention.tasks.universal import (
+    UniversalLayout,
+    simulate_universal,
+    universal_examples,
+    universal_model,
+)
+from upper.linear_attention.tasks.universal_runs import learned_universal_rows, universal_rows
+
+
+def every_machine(states, symbols):
+    rows = list(itertools.product(range(symbols), (-1, 0, 1), range(states)))
+    for table in itertools.product(rows, repeat=states * symbols):
+        write, move, following = np.array(table).T.reshape(3, states, symbols)
+        yield TuringMachine(write, move, following)
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1), (2, 2, 4), (3, 3, 6), (2, 3, 5)])
+def test_both_attention_steps_are_made_in_whole_numbers(size):
+    layout = UniversalLayout(*size)
+    model = universal_model(layout)
+    assert model.heads == size[2] * (size[0] + size[1])
+    x, y = universal_examples(layout, 60, rng=0)
+    assert np.array_equal(model(x), y)
+    assert np.all(np.abs(y).sum(axis=1) > 0)
+
+
+def test_one_model_runs_every_machine_with_one_state_and_two_symbols():
+    layout, machines = UniversalLayout(1, 2, 3), list(every_machine(1, 2))
+    starts = all_configurations(TapeLayout(1, 2, 3))
+    model = universal_model(layout)
+    for machine in machines:
+        found = simulate_universal(model, layout, [machine] * len(starts.tapes), starts, 8)
+        assert found.rounding == 0
+        assert agreement(*found.configurations.pairs_with(machine.run(starts, 8))) == 1
+
+
+def test_thousand_steps_of_random_machines_are_exact_in_whole_numbers():
+    for row in universal_rows(((2, 2, 4),), machines=2, steps=1000, rng=0):
+        assert (row.accuracy, row.rounding, row.heads, row.dim) == (1, 0, 16, 42)
+    (row,) = universal_rows(((3, 3, 6),), machines=2, steps=60, rng=0)
+    assert (row.accuracy, row.rounding) == (1, 0)
+
+
+def test_what_is_run_is_the_table_in_the_context():
+    layout = UniversalLayout(2, 2, 4)
+    machines = [random_machine(states=2, symbols=2, rng=seed) for seed in range(2)]
+    start = layout.tape.draw(1, rng=0)
+    both = Configurations.of_runs([start, start])
+    found = simulate_universal(universal_model(layout), layout, machines, both, 50).configurations
+    for run, machine in enumerate(machines):
+        assert agreement(*found.part(run).pairs_with(machine.run(start, 50))) == 1
+    assert agreement(*found.part(0).pairs_with(machines[1].run(start, 50))) < 1
+
+
+@pytest.mark.parametrize("size", [(1, 1, 2), (1, 2, 1), (1, 2, 2)])
+def test_rank_over_all_machines_and_tapes(size):
+    layout = UniversalLayout(*size)
+    machines, starts = list(every_machine(*size[:2])), all_configurations(layout.tape)
+    x = np.concatenate(
+        [
+            layout.contexts([machine] * len(starts.tapes), starts, look_up=look_up)
+            for machine in machines
+            for look_up in (False, True)
+        ]
+    )
+    assert np.linalg.matrix_rank(cubic_kernel(x, x), tol=1e-8) == layout.rank
+
+
+def test_learned_from_random_machines_it_runs_unseen_ones_at_the_exact_rank():
+    half, whole = learned_universal_rows(((2, 2, 2, 188), (2, 2, 2, 376)), machines=10, steps=40, rng=0)
+    assert (half.rank, whole.rank, whole.exact_rank) == (188, 376, 376)
+    assert whole.accuracy == 1
+    assert whole.rounding < 1e-12
+    assert half.accuracy < 0.9
+
+
+def test_one_step_of_attention_cannot_read_and_look_up():
+    # the output is a sum over tape and table at a given query, so over these four contexts it has no mixed difference
+    layout = UniversalLayout(2, 2, 2)
+    zero = np.zeros((2, 2), dtype=int)
+    tables = [TuringMachine(zero, zero, np.array([row, row])) for row in ([0, 1], [1, 0])]
+    starts = [Configurations(np.array([[x, x]]), np.array([0]), np.array([0])) for x in (0, 1)]
+    x = np.stack([[layout.contexts([table], start)[0] for start in starts] for table in tables])
+    gram = np.matrix_transpose(x) @ x
+    mixed = gram[0, 0] - gram[0, 1] - gram[1, 0] + gram[1, 1]
+    assert not np.any(mixed)
+    assert np.ptp(x[..., -1, :].reshape(4, -1), axis=0).max() == 0  # the same query
+    states = [[int(table.step(start).states[0]) for start in starts] for table in tables]
+    assert states[0][0] - states[0][1] - states[1][0] + states[1][1] != 0
+
+
+@pytest.mark.bad_input
+def test_bad_machines_are_refused_in_sentences():
+    layout = UniversalLayout(2, 2, 2)
+    start = layout.tape.draw(2, rng=0)
+    machine = random_machine(states=2, symbols=2, rng=0)
+    with pytest.raises(ValueError, match="1 machines and 2 runs"):
+        layout.contexts([machine], start)
+    with pytest.raises(ValueError, match="A machine has 3 states"):
+        layout.contexts([machine, random_machine(states=3, symbols=2, rng=0)], start)
+    with pytest.raises(ValueError, match="positions is 0"):
+        UniversalLayout(2, 2, 0)

@@ -1,0 +1,352 @@
+"""Whether examples determine linear attention on a domain, and by how much errors may grow there."""
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from scipy.linalg import eigh
+
+from attention._arrays import non_negative, require_shape
+from attention.inputs import Rng
+from upper.linear_attention._subspaces import in_own_units, largest_ratio, own_units, seen_by, spectrum
+from upper.linear_attention._verdict import Certificate
+from upper.linear_attention.features import feature_count, tensor_from_features
+from upper.linear_attention.fitted import CubicRegression, FeatureRegression
+from upper.linear_attention.moments import MEMORY, FeatureMoments
+
+__all__ = ["Certificate", "another_minimiser", "certify", "certify_examples", "feature_moment"]
+
+_COLUMNS = 256
+_MATRICES = 5  # of D x D numbers that `certify` holds at most, beside the two given
+
+Regression = TypeVar("Regression", bound=FeatureRegression)
+
+
+def feature_moment(
+    examples: Shaped[np.ndarray, "N *sizes"] | FeatureMoments, *, average: bool = False, memory: int = MEMORY
+) -> Float[np.ndarray, "D D"]:
+    """The moment Lambda = mean phi phi^T of cubic features on examples.
+
+    Parameters
+    ----------
+    examples : array (N, n, d) or (N, D), or FeatureMoments
+        Tokens, one a row, the last one the query; or features; or sums gathered of either, of several lengths, say.
+    average : bool
+        Whether G is the mean over the tokens; for tokens only.
+    memory : int
+        Most bytes for the matrix and what works on it.
+
+    Returns
+    -------
+    array (D, D)
+        The mean.
+
+    Raises
+    ------
+    ValueError
+        If the shape is another one, an entry is not finite, there are no examples, or the matrix does not fit the
+        memory.
+
+    Notes
+    -----
+    Block by block: O(N D^2) in D^2 numbers, and a few times as many while sums that were gathered before are copied.
+
+    References
+    ----------
+    Derived here.
+
+    Examples
+    --------
+    >>> feature_moment(np.ones((5, 3, 1)))
+    array([[9.]])
+    """
+    if isinstance(examples, FeatureMoments):
+        gathered = examples
+    elif examples.ndim == 3:
+        require_shape("The tokens", examples, ("N", "n", "d"))
+        gathered = FeatureMoments(feature_count(examples.shape[-1]), 1, memory=memory)
+        tokens = np.asarray(examples, dtype=float)
+        gathered.add(tokens, np.zeros((len(tokens), 1)), average=average)
+    elif examples.ndim == 2:
+        require_shape("The features", examples, ("N", "D"))
+        gathered = FeatureMoments(examples.shape[1], 1, memory=memory)
+        gathered.add_features(np.asarray(examples, dtype=float), np.zeros((len(examples), 1)))
+    else:
+        raise ValueError(
+            f"The examples have shape {examples.shape}: tokens (N, n, d) or features (N, D) are needed."
+        )
+    if gathered.count == 0:
+        raise ValueError("No rows were added to the moments: add examples first.")
+    if gathered is examples:
+        moment = gathered.full_gram()
+    else:  # the lower half, by columns, is ours: no second matrix
+        moment = gathered.take_lower()
+        for start in range(0, len(moment), _COLUMNS):
+            part = slice(start, start + _COLUMNS)
+            corner = np.tril(moment[part, part])
+            moment[part, part] = corner + np.tril(corner, -1).T
+            moment[part, start + _COLUMNS :] = moment[start + _COLUMNS :, part].T
+    moment /= gathered.count
+    return moment
+
+
+def certify(
+    data: Float[np.ndarray, "D D"], domain: Float[np.ndarray, "D D"], *, tolerance: float = 1e-10
+) -> Certificate:
+    """What examples determine on a domain, from the moments of the features on both.
+
+    Parameters
+    ----------
+    data : array (D, D)
+        Lambda_D, the mean of phi phi^T on the examples.
+    domain : array (D, D)
+        Lambda_X, the same on the inputs one cares about: exact, or on so many that they span what the domain does.
+    tolerance : float
+        Eigenvalues of at most that share of the largest are taken for zero, above 0 and below 1.
+
+    Returns
+    -------
+    Certificate
+        Ranks, deficit, factor, and the directions that the data do not see.
+
+    Raises
+    ------
+    ValueError
+        If the matrices are not square, of one size, finite, symmetric and positive semidefinite up to rounding, if the
+        tolerance is out of range, or, before any work, if D x D matrices do not fit 2 GiB.
+
+    Notes
+    -----
+    The deficit rank(Lambda_D + Lambda_X) - rank(Lambda_D) is the rank of Lambda_X on the null space of Lambda_D, and is
+    computed so. The null directions are the differences of empirical risk minimisers, whatever the labels, and one
+    shows on the domain if Lambda_X does not vanish on it. At deficit 0 tau is the largest generalised eigenvalue of
+    (Lambda_X, Lambda_D) on the range of Lambda_D. Lambda_D alone, of full rank, determines the coefficients, and so the
+    function on inputs of every length. Lambda_D may be positive on the range of Lambda_X and the deficit still not 0:
+    that is no test.
+
+    Units do not matter, neither the scale of a matrix nor those of the tokens' coordinates, which may differ between
+    the data and the domain: each matrix is measured with every feature in units of its own root mean square there,
+    against the largest eigenvalue in these units, and features that are 0 throughout are left out. The null directions
+    go from the ones into the others. So a feature counts however small it is, and its entries must be right to
+    rounding relative to themselves, as means of products are; a matrix that was turned into another basis has
+    rounding errors where there should be zeros, and they would count as features seen.
+
+    Ranks are numerical. Rounding leaves eigenvalues of some 1e-15 of the largest where exact ones vanish; true ones
+    between that and the tolerance are directions that the examples see 1e5 times less than others, taken for unseen
+    here although enough digits would reveal them. `gap` and `margin` tell how clear the cut is. The rank is
+    sufficient, and not necessary, when fewer than d^2 heads are assumed. O(D^3). Beside the
+    two moments, at most 5 D^2 numbers and some blocks of 256 D at once: 3 D^2 at full rank, 4 D^2 where the data see
+    half of the features, 5 D^2 where they see few.
+
+    References
+    ----------
+    Derived here.
+
+    Examples
+    --------
+    >>> from upper.linear_attention.populations import boolean_moment, gaussian_moment
+    >>> print(certify(boolean_moment(4, 3), boolean_moment(4, 7)))
+    The data span 28 of 40 directions, the domain 28, both together 28: deficit 0.
+    Every empirical risk minimiser agrees on the domain.
+    Two models' mean squared distance on the domain is at most 9.37 times that on the data, and that is attained.
+    >>> certify(boolean_moment(4, 3), gaussian_moment(4, 3)).deficit
+    12
+    """
+    tolerance = non_negative("The tolerance", tolerance, strictly=True)
+    if tolerance >= 1:
+        raise ValueError(
+            f"The tolerance is {tolerance}: a share of the largest eigenvalue below 1 is needed."
+        )
+    require_shape("The data's moment", data, ("D", "D"))
+    features = len(data)
+    for name, moment in (("The data's moment", data), ("The domain's moment", domain)):
+        require_shape(name, moment, (features, features))
+    _require_memory(features)
+    units, domain_units = own_units("The data's moment", data), own_units("The domain's moment", domain)
+    smallest = eigh(
+        np.array(data, dtype=float).T, eigvals_only=True, subset_by_index=(0, 0), overwrite_a=True
+    )[0]
+    domain_values, _ = spectrum("The domain's moment", in_own_units(domain, domain_units), vectors=False)
+    values, vectors = spectrum("The data's moment", in_own_units(data, units), vectors=True)
+    threshold = tolerance * float(values.max(initial=0.0))
+    domain_threshold = tolerance * float(domain_values.max(initial=0.0))
+    nullity = int(np.sum(values <= threshold))
+    kept, dropped = values[nullity:], float(values[:nullity].max(initial=0.0))
+    rank, seen, unseen = len(kept), np.flatnonzero(units), np.flatnonzero(units == 0)
+
+    hidden = [np.zeros((features, features - rank), order="F")]  # what the data do not see, in their units
+    hidden[0][seen, :nullity] = vectors[:, :nullity]
+    hidden[0][unseen, nullity + np.arange(len(unseen))] = 1.0
+    basis = vectors[:, nullity:].copy()
+    del vectors
+    noise = features * np.finfo(float).eps * (float(kept[-1] / kept[0]) if rank else 1.0)
+    shown = seen_by(
+        hidden.pop(), np.where(units > 0, units, 1.0), noise, domain, domain_units, domain_threshold
+    )
+    if shown.directions.shape[1]:
+        factor, worst = np.inf, shown.directions[:, 0]
+    else:
+        factor, worst = largest_ratio(domain, units, basis, kept)
+    spectra = ((values, threshold), (domain_values, domain_threshold), (shown.values, domain_threshold))
+    return Certificate(
+        rank=rank,
+        domain_rank=int(np.sum(domain_values > domain_threshold)),
+        joint_rank=rank + shown.directions.shape[1],
+        factor=factor,
+        smallest_eigenvalue=max(0.0, float(smallest)),
+        gap=float(kept[0]) / dropped if dropped > 0 and rank else np.inf,
+        margin=min(_margin(spectrum, cut) for spectrum, cut in spectra),
+        null_basis=shown.null_basis,
+        domain_directions=shown.directions,
+        worst_direction=worst,
+        tolerance=tolerance,
+    )
+
+
+def certify_examples(
+    x_data: Shaped[np.ndarray, "N n d"],
+    x_domain: Shaped[np.ndarray, "M l d"],
+    *,
+    tolerance: float = 1e-10,
+    average: bool = False,
+) -> Certificate:
+    """What examples determine on the inputs of another set, from the tokens of both.
+
+    Parameters
+    ----------
+    x_data : array (N, n, d)
+        The examples' tokens, one a row; labels do not matter.
+    x_domain : array (M, l, d)
+        Inputs one cares about, of any length l.
+    tolerance : float
+        As in `certify`.
+    average : bool
+        Whether G is the mean over the tokens.
+
+    Returns
+    -------
+    Certificate
+        As `certify` gives it.
+
+    Raises
+    ------
+    ValueError
+        As `certify` does, and if the tokens are of different dimensions.
+
+    Notes
+    -----
+    O((N + M) D^2 + D^3).
+
+    References
+    ----------
+    Derived here.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).standard_normal((30, 4, 2))
+    >>> certify_examples(x[:4], x).deficit, certify_examples(x, x[:, :1]).identified_everywhere
+    (2, True)
+    """
+    for name, x in (("The examples' tokens", x_data), ("The domain's tokens", x_domain)):
+        require_shape(name, x, ("N", "n", "d"))
+    if x_data.shape[-1] != x_domain.shape[-1]:
+        raise ValueError(
+            f"The examples' tokens have {x_data.shape[-1]} dimensions and the domain's {x_domain.shape[-1]}: the same "
+            "number is needed."
+        )
+    _require_memory(feature_count(x_data.shape[-1]))
+    data, domain = (feature_moment(x, average=average) for x in (x_data, x_domain))
+    return certify(data, domain, tolerance=tolerance)
+
+
+def another_minimiser(
+    regression: Regression,
+    certificate: Certificate,
+    *,
+    scale: float = 1.0,
+    on_domain: bool = True,
+    rng: Rng = None,
+) -> Regression:
+    """Another empirical risk minimiser: the regression, and a random direction that its examples do not see.
+
+    Parameters
+    ----------
+    regression : CubicRegression or FeatureRegression
+        A minimiser on the certificate's data.
+    certificate : Certificate
+        Of the same data.
+    scale : float
+        Norm of what is added to each output's coefficients, in units of the root mean square of the outputs' norms (of
+        1 if all of them are zero).
+    on_domain : bool
+        Whether to take a direction among those that show on the domain, instead of any that the data do not see.
+    rng : SPEC 7 generator or seed
+        Where randomness comes from.
+
+    Returns
+    -------
+    CubicRegression or FeatureRegression
+        With other coefficients and, but for rounding, the same errors on the examples; what it says of the fit is
+        that of the regression given.
+
+    Raises
+    ------
+    ValueError
+        If there is no such direction: the minimiser is the only one, on the domain or at all. Also if the features'
+        numbers differ or the scale is no finite number of at least 0.
+
+    Notes
+    -----
+    Directions are uniform on the sphere, independent for the outputs. O(D p (D - rank)).
+
+    References
+    ----------
+    Derived here.
+
+    Examples
+    --------
+    >>> from upper.linear_attention.regression import regress
+    >>> x = np.random.default_rng(0).standard_normal((30, 4, 2))
+    >>> one = regress(x[:4], x[:4, -1], least_norm=True)
+    >>> two = another_minimiser(one, certify_examples(x[:4], x), rng=1)
+    >>> bool(abs(two(x[:4]) - one(x[:4])).max() < 1e-12), bool(abs(two(x) - one(x)).max() > 0.1)
+    (True, True)
+    """
+    coefficients = regression.coefficients
+    require_shape("The regression's coefficients", coefficients, (certificate.features, "p"))
+    scale = non_negative("scale", scale)
+    basis = certificate.domain_directions if on_domain else certificate.null_basis
+    if basis.shape[1] == 0:
+        if certificate.null_basis.shape[1] == 0:
+            raise ValueError("The data leave no direction unseen: there is no other minimiser.")
+        raise ValueError(
+            "The deficit is 0, all minimisers agree on the domain: on_domain=False gives one that differs elsewhere."
+        )
+    outputs = coefficients.shape[1]
+    turns = np.random.default_rng(rng).standard_normal((basis.shape[1], outputs))
+    size = float(np.linalg.norm(coefficients)) / np.sqrt(outputs) or 1.0
+    moved = coefficients + scale * size * basis @ (turns / np.linalg.norm(turns, axis=0))
+    changes: dict[str, Any] = {"coefficients": moved}
+    if isinstance(regression, CubicRegression):
+        changes["tensor"] = tensor_from_features(moved, regression.dim)
+    return replace(regression, method="another", **changes)
+
+
+def _require_memory(features: int) -> None:
+    allowed = int((MEMORY / (8 * _MATRICES)) ** 0.5)
+    if features > allowed:
+        dim = next(d for d in range(allowed, 0, -1) if feature_count(d) <= allowed)
+        raise ValueError(
+            f"A certificate for {features} features takes {8 * _MATRICES * features**2 / 2**30:.1f} GiB beside the "
+            f"moments, and {MEMORY / 2**30:.1f} GiB are allowed: {allowed} features, those of tokens of {dim} "
+            "dimensions. Take tokens of fewer dimensions, or a subset of the features."
+        )
+
+
+def _margin(spectrum: np.ndarray, threshold: float) -> float:
+    """By how much the threshold may be multiplied or divided before it passes an eigenvalue."""
+    positive = spectrum[spectrum > 0]
+    if threshold <= 0 or not len(positive):
+        return np.inf
+    return float(np.exp(np.abs(np.log(positive / threshold)).min()))

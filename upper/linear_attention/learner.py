@@ -1,0 +1,287 @@
+"""The learner: cubic regression on the examples of an oracle, a linear attention of every row."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
+from attention._arrays import count, namespace
+from attention.inputs import Rng
+from attention.learning import Progress, require_oracle
+from attention.metrics import relative_error
+from upper._held_out import EXACT_ERROR, HELD_OUT_SHARE
+from upper.linear_attention._evidence import IndependentQueries
+from upper.linear_attention.features import blocks, feature_count, floating, tensor_from_features
+from upper.linear_attention.fitted import FeatureRegression
+from upper.linear_attention.moments import FeatureMoments, require_memory
+from upper.linear_attention.regression import regress_blocks, regress_features, regress_moments
+from upper.linear_attention.softmax_features import softmax_feature_count, softmax_features
+
+__all__ = ["LinearAttentionLearner", "LinearAttentionPredictor"]
+
+_Features = Literal["plain", "aug", "cent"]
+_EQUATIONS = 4  # an unknown of one output, by default
+_KEPT = 1 << 25  # numbers of examples that are kept to correct the solution with, 256 MiB
+_DRAWN_AT_ONCE = 1 << 21
+_MOST_HELD_OUT = 4096
+_LEAST_HELD_OUT = 16  # unless that is more than a quarter
+_SPARE = 2  # examples' worth of queries beyond the rank, at which labels that fit are no accident
+_NEARLY_EXACT = 1e-6  # what is left of the precision of moments alone, and of badly conditioned features
+
+Block = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearAttentionPredictor:
+    """Linear attention of every row of X as the query, as it was learned.
+
+    Attributes
+    ----------
+    features : {"plain", "aug", "cent"}
+        The set of features, as in `softmax_features`.
+    regression : FeatureRegression
+        The coefficients (F, d) on them, with their rank, condition and residual.
+    """
+
+    features: _Features
+    regression: FeatureRegression
+
+    @property
+    def coefficients(self) -> Float[np.ndarray, "F d"]:
+        """The coefficients on the features: the cubic ones, then those of the query and of the row mean."""
+        return self.regression.coefficients
+
+    @property
+    def dim(self) -> int:
+        """Dimension d of the tokens."""
+        return int(self.coefficients.shape[1])
+
+    @property
+    def tensor(self) -> Float[np.ndarray, "d d d d"]:
+        """M_abce on G_bc z_e, symmetric in b and c: what heads are taken from. G is the centred one for "cent"."""
+        return tensor_from_features(self.coefficients[: feature_count(self.dim)], self.dim)
+
+    @property
+    def own(self) -> Float[np.ndarray, "d d"]:
+        """The matrix that the query itself is multiplied by, zero but for "cent"."""
+        d = self.dim
+        return self.coefficients[-2 * d : -d] if self.features == "cent" else np.zeros((d, d))
+
+    @property
+    def mean(self) -> Float[np.ndarray, "d d"]:
+        """The matrix that the row mean is multiplied by, zero for "plain"."""
+        d = self.dim
+        return self.coefficients[-d:] if self.features != "plain" else np.zeros((d, d))
+
+    def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
+        """The predicted labels, in the array type of `x`; whole numbers count as their floats."""
+        xp = namespace(x)
+        if x.ndim < 2 or x.shape[-1] != self.dim:
+            raise ValueError(
+                f"The tokens have shape {tuple(x.shape)}: (..., k, {self.dim}) is needed, a token a row."
+            )
+        x = floating(x)
+        flat = xp.reshape(x, (-1, *x.shape[-2:]))
+        coefficients = xp.asarray(self.coefficients, dtype=x.dtype)
+        parts = [
+            xp.matmul(softmax_features(flat[part, ...], self.features), coefficients)
+            for part in blocks(flat.shape[0], x.shape[-2] * len(self.coefficients))
+        ]
+        return xp.reshape(xp.concat(parts) if parts else flat, x.shape)
+
+    def __repr__(self) -> str:
+        return f"<LinearAttentionPredictor: {self.features}, {self.regression}>"
+
+
+@dataclass(frozen=True)
+class LinearAttentionLearner:
+    """Linear attention learned exactly, by regression of the labels of every row on cubic features.
+
+    Parameters
+    ----------
+    features : {"plain", "aug", "cent"}
+        "plain" is linear attention itself, with G = X^T X and every row as the query in turn. For softmax targets "aug"
+        adds the row mean, and "cent" centres G and adds the query too; see `softmax_features`.
+    examples : int, optional
+        Budget in examples; by default four times as many equations as features, and a twentieth held out.
+    least_norm : bool
+        Whether fewer equations than features are welcome: the fit is then the one of least norm.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range; on `fit`, before an example is drawn, if the budget is below `minimum_examples`
+        or a matrix of features by features does not fit 2 GiB; and for malformed examples.
+
+    Notes
+    -----
+    A polynomial-time learner: of d outputs and k queries an example, all share one matrix of F x F, F about d^3/2,
+    gathered in blocks. O(n k F^2 + F^3) time, F^2 numbers. On targets that are linear attention it is exact as soon as
+    the features of the examples have the rank that they have on the domain; min(k, d) rows of an example are
+    independent. On softmax attention it is the best predictor of its class and no more. Beyond 2^25 numbers examples
+    are not kept but only their moments, and the solution is not corrected with the residuals. Features dependent on
+    the examples, as on Boolean tokens, give the solution of least norm. r < F rows take O(r^2 F).
+
+    EXACT is said where fitted and held-out labels are reproduced to 1e-10 (PRECISION_FLOOR where they are to 1e-6) and
+    two examples' worth of rows, 2 min(k, d) and three at least, were not needed for it: copies of an example, in any
+    order of the tokens, count once. Then a target outside the class would have to obey as many linear relations by
+    accident, which is evidence and no proof. Without it the outcome is EXAMPLES_SPENT or EXAMPLES_RAN_OUT, however
+    small the error is: at exactly as many equations as features, and where there are hardly more inputs than that.
+
+    References
+    ----------
+    Yau et al., arXiv 2410.10101, Algorithm 1 and Theorem 2.2, for "plain" with one query an example, agnostically;
+    the rest is derived here.
+
+    Examples
+    --------
+    >>> from attention import GaussianInputs
+    >>> from upper.linear_attention import make_linear_attention
+    >>> target = make_linear_attention(heads=2, dim=3, rng=0)
+    >>> oracle = ExampleOracle(lambda x: target.at_queries(x, x), GaussianInputs(k=4, d=3), rng=1)
+    >>> fit = LinearAttentionLearner().fit(oracle)
+    >>> fit.outcome.name, fit.predict.tensor.shape, fit.predict.regression.rank
+    ('EXACT', (3, 3, 3, 3), 18)
+    """
+
+    features: _Features = "plain"
+    examples: int | None = None
+    least_norm: bool = False
+
+    def __post_init__(self) -> None:
+        if self.features not in get_args(_Features):
+            raise ValueError(f"The features are {self.features!r}: plain, aug or cent is needed.")
+        if self.examples is not None:
+            object.__setattr__(self, "examples", count("examples", self.examples, least=0))
+        if not isinstance(self.least_norm, bool):
+            raise ValueError(f"least_norm is {self.least_norm!r}: True or False is needed.")
+
+    def minimum_examples(self, k: int, d: int) -> int:
+        """As many equations as features, min(k, d) an example, and one to hold out; two examples for the least norm."""
+        return 2 if self.least_norm else -(-softmax_feature_count(self.features, d) // min(k, d)) + 1
+
+    def fit(
+        self,
+        oracle: ExampleOracle,
+        *,
+        rng: Rng = None,
+        truth: GroundTruth | None = None,
+        progress: Progress | None = None,
+    ) -> Fit:
+        """Regress the labels of every row on the features; `rng` is not needed.
+
+        Raises
+        ------
+        ValueError
+            If the budget is below `minimum_examples`, the features do not fit the memory, or the oracle's examples are
+            malformed.
+        """
+        recorder = Recorder(oracle, truth=truth, progress=progress)
+        k, d = oracle.k, oracle.d
+        features = softmax_feature_count(self.features, d)
+        n = self._examples(oracle, features)
+        held_out = max(1, min(_LEAST_HELD_OUT, n // 4), min(_MOST_HELD_OUT, n // HELD_OUT_SHARE))
+        if not self.least_norm:
+            held_out = min(held_out, n - self.minimum_examples(k, d) + 1)
+        rows = (n - held_out) * k
+        few = rows < features  # and welcome
+        # r rows of F features hold no more than a matrix of sqrt(r F)
+        require_memory(math.isqrt(rows * features) if few else features)
+
+        x_held, y_held = draw_examples(oracle, held_out)
+        spare = max(3, _SPARE * min(k, d))
+        seen = IndependentQueries(self.features, features + spare)
+        seen.add(x_held)
+        if few:
+            x, y = draw_examples(oracle, n - held_out)
+            seen.add(x)
+            phi = softmax_features(x, self.features).reshape(rows, features)
+            regression = regress_features(phi, y.reshape(rows, d), least_norm=True)
+        else:
+            regression = _by_moments(self.features, oracle, n - held_out, seen)
+        predict = LinearAttentionPredictor(self.features, regression)
+        predicted = predict(x_held)
+        error = relative_error(predicted, y_held) if np.any(y_held) else float(np.linalg.norm(predicted))
+        recorder.step(
+            "Cubic regression",
+            predict=predict,
+            residual=regression.residual,
+            held_out_error=error,
+            features=features,
+            rank=regression.rank,
+        )
+        outcome = _outcome(regression, error, confirmed=seen.count >= regression.rank + spare)
+        if outcome is Outcome.EXAMPLES_SPENT and oracle.remaining == 0:
+            outcome = Outcome.EXAMPLES_RAN_OUT
+        return recorder.fit(outcome, predict=predict)
+
+    def _examples(self, oracle: ExampleOracle, features: int) -> int:
+        """How many examples to draw; too few are refused with both numbers."""
+        require_oracle(oracle)
+        k, d, least = oracle.k, oracle.d, self.minimum_examples(oracle.k, oracle.d)
+        given = [number for number in (self.examples, oracle.remaining) if number is not None]
+        if not self.least_norm and given and min(given) < least:
+            equations = max(0, min(given) - 1) * min(k, d)
+            raise ValueError(
+                f"There are {min(given)} examples of {k} tokens in {d} dimensions, {equations} equations with one "
+                f"example held out, and {features} features: the examples do not determine the fit. Give at least "
+                f"{least}, or ask for the solution of least norm (least_norm=True)."
+            )
+        budget = check_budget(self, oracle)
+        wanted = self.examples
+        if wanted is None:
+            equations = -(-_EQUATIONS * features // min(k, d))
+            wanted = equations + max(_LEAST_HELD_OUT, -(-equations // (HELD_OUT_SHARE - 1)))
+        return wanted if budget is None else min(wanted, budget)
+
+
+def _by_moments(
+    kind: _Features, oracle: ExampleOracle, n: int, seen: IndependentQueries
+) -> FeatureRegression:
+    """By normal equations, gathered while examples are drawn."""
+    k, d = oracle.k, oracle.d
+    features = softmax_feature_count(kind, d)
+    moments = FeatureMoments(features, d)
+    kept: list[Block] | None = [] if 2 * n * k * d <= _KEPT else None
+    at_once = max(1, _DRAWN_AT_ONCE // (k * d))
+    for first in range(0, n, at_once):
+        x, y = draw_examples(oracle, min(at_once, n - first))
+        seen.add(x)
+        for block in _feature_blocks(kind, x, y):
+            moments.add_features(*block)
+        if kept is not None:
+            kept.append((x, y))
+    if kept is None:
+        return regress_moments(moments)
+
+    def stream() -> Iterator[Block]:
+        for x, y in kept:
+            yield from _feature_blocks(kind, x, y)
+
+    return regress_blocks(stream, features=features, outputs=d, moments=moments)
+
+
+def _feature_blocks(
+    kind: _Features, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
+) -> Iterator[Block]:
+    _, k, d = x.shape
+    features = softmax_feature_count(kind, d)
+    for part in blocks(len(x), k * features):
+        yield softmax_features(x[part], kind).reshape(-1, features), y[part].reshape(-1, d)
+
+
+def _outcome(regression: FeatureRegression, held_out: float, *, confirmed: bool) -> Outcome:
+    fitted = regression.residual
+    reproduced = fitted < (_NEARLY_EXACT if regression.method == "moments" else EXACT_ERROR)
+    if reproduced and held_out < _NEARLY_EXACT:
+        if not confirmed:
+            return Outcome.EXAMPLES_SPENT
+        # next to as many equations as features their condition takes the last digits
+        return Outcome.EXACT if held_out < EXACT_ERROR else Outcome.PRECISION_FLOOR
+    # the ratio of least squares is 1 - rank/equations: below a half, what it cannot fit makes it worse than zero
+    overfitted = fitted < 0.1 * held_out or (held_out > 1 and fitted < 0.5 * held_out)
+    return Outcome.OVERFITTED if overfitted else Outcome.BEST_OF_CLASS

@@ -1,0 +1,324 @@
+"""Exact moments E phi phi^T of cubic features for tokens of known distributions, and their exact ranks."""
+
+from collections.abc import Callable, Sequence
+from math import comb
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import Float
+
+from attention._arrays import count
+from upper.linear_attention.features import feature_count, gram_pairs
+from upper.linear_attention.moments import MEMORY, require_memory
+
+__all__ = [
+    "POPULATIONS",
+    "Tokens",
+    "boolean_moment",
+    "exact_rank",
+    "gaussian_moment",
+    "gaussian_spectrum",
+    "population_moment",
+    "token_dimension",
+]
+
+Tokens = Literal["gaussian", "sphere", "boolean", "boolean-constant", "one-hot"]
+POPULATIONS: tuple[Tokens, ...] = get_args(Tokens)
+"""Distributions of tokens whose exact moments are known."""
+
+# E of a product of a token's coordinates, one array of coordinate numbers a factor, broadcast
+_Monomial = Callable[[Sequence[np.ndarray]], np.ndarray]
+
+
+def population_moment(tokens: Tokens, d: int, n: int) -> Float[np.ndarray, "D D"]:
+    """The exact moment Lambda = E phi phi^T of n independent tokens of one distribution, the last one the query.
+
+    Parameters
+    ----------
+    tokens : str
+        ``"gaussian"``: N(0, I). ``"sphere"``: uniform of norm sqrt d. ``"boolean"``: uniform in {±1}^d.
+        ``"boolean-constant"``: the same and a last coordinate that is always 1, so d + 1 dimensions.
+        ``"one-hot"``: uniform among the d unit vectors.
+    d : int
+        Dimension of the tokens, without the constant.
+    n : int
+        Number of tokens, with the query.
+
+    Returns
+    -------
+    array (D, D)
+        The moment, in the order of `cubic_features`; D is `feature_count` of the tokens' dimension.
+
+    Raises
+    ------
+    ValueError
+        If the distribution is unknown, a number is below 1, or the moment does not fit the memory budget.
+
+    Notes
+    -----
+    G = z z^T + S with S of the n - 1 other tokens, so that E G_bc z_e G_b'c' z_e' is a sum of five products of token
+    moments of orders 2, 4 and 6, by which two tokens (the query, another one, two others) the two entries of G come
+    from. The moments are closed forms: Isserlis' sum over pairings for Gaussian tokens, parity for ±1. Nothing is
+    sampled. O(D^2) a term, and a few arrays of D^2.
+
+    References
+    ----------
+    Derived here.
+
+    Examples
+    --------
+    >>> population_moment("one-hot", 2, 1).diagonal().tolist()
+    [0.5, 0.0, 0.0, 0.0, 0.0, 0.5]
+    """
+    width, n = token_dimension(tokens, d), count("n", n)
+    require_memory(feature_count(width), memory=MEMORY // 4)  # a few such arrays at once
+    moment = _monomial(tokens, count("d", d))
+    rows, columns = gram_pairs(width)
+    b, c = (index[:, None, None, None] for index in (rows, columns))
+    e = np.arange(width)[None, :, None, None]
+    b2, c2, e2 = (np.transpose(index, (2, 3, 0, 1)) for index in (b, c, e))
+    others = n - 1
+    total = moment((b, c, b2, c2, e, e2))  # both entries of G from the query
+    total = total + others * moment((b, c, e, e2)) * moment((b2, c2))
+    total += others * moment((b2, c2, e, e2)) * moment((b, c))
+    total += others * moment((b, c, b2, c2)) * moment((e, e2))  # both from one other token
+    total += others * (others - 1) * moment((b, c)) * moment((b2, c2)) * moment((e, e2))
+    weight = np.where(rows == columns, 1.0, np.sqrt(2.0))
+    total *= weight[:, None, None, None] * weight[None, None, :, None]
+    return total.reshape(2 * (feature_count(width),))
+
+
+def gaussian_moment(d: int, n: int) -> Float[np.ndarray, "D D"]:
+    """`population_moment` of n independent N(0, I) tokens.
+
+    Parameters
+    ----------
+    d, n : int
+        Dimension and number of tokens, with the query.
+
+    Returns
+    -------
+    array (D, D)
+        The exact moment.
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1, or the moment does not fit the memory budget.
+
+    Notes
+    -----
+    Lambda - 2 (n - 1) I is positive semidefinite, and singular for d >= 3: the least eigenvalue is 2 (n - 1).
+    O(D^2).
+
+    References
+    ----------
+    Derived here.
+
+    Examples
+    --------
+    >>> round(float(np.linalg.eigvalsh(gaussian_moment(4, 5))[0]), 9)
+    8.0
+    """
+    return population_moment("gaussian", d, n)
+
+
+def boolean_moment(d: int, n: int, constant: bool = False) -> Float[np.ndarray, "D D"]:
+    """`population_moment` of n independent tokens, uniform in {±1}^d.
+
+    Parameters
+    ----------
+    d, n : int
+        Dimension, without the constant, and number of tokens, with the query.
+    constant : bool
+        Whether a last coordinate is always 1; the moment is that of d + 1 signs, see `exact_rank`.
+
+    Returns
+    -------
+    array (D, D)
+        The exact moment.
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1, or the moment does not fit the memory budget.
+
+    Notes
+    -----
+    For n >= 2 and without the constant its null space is that of the symmetric tensors t_bce with t_bce = 0 for
+    b != c and sum_b t_bbe = 0 for each e: the diagonal of G is always n. O(D^2).
+
+    References
+    ----------
+    Derived here.
+
+    Examples
+    --------
+    >>> np.linalg.matrix_rank(boolean_moment(4, 3)), np.linalg.matrix_rank(boolean_moment(4, 3, constant=True))
+    (np.int64(28), np.int64(55))
+    """
+    return population_moment("boolean-constant" if constant else "boolean", d, n)
+
+
+def gaussian_spectrum(d: int, n: int) -> tuple[tuple[float, int], ...]:
+    """The eigenvalues of `gaussian_moment`, ascending, with their multiplicities.
+
+    Parameters
+    ----------
+    d, n : int
+        Dimension, at least 3, and number of tokens, with the query.
+
+    Returns
+    -------
+    tuple of (eigenvalue, multiplicity)
+        Four of them, in ascending order; two may be equal.
+
+    Raises
+    ------
+    ValueError
+        If d is below 3, where the first is absent, or n is below 1.
+
+    Notes
+    -----
+    Lambda commutes with rotations, and Sym^2 R^d ⊗ R^d is, over the orthogonal group, the traceless tensors of mixed
+    symmetry (eigenvalue 2 (n - 1)), the symmetric traceless ones (2 (n - 1) + 6), and the vectors twice, on which a
+    2 x 2 problem is left. O(1).
+
+    References
+    ----------
+    Derived here.
+
+    Examples
+    --------
+    >>> [multiplicity for _, multiplicity in gaussian_spectrum(4, 5)]
+    [16, 4, 16, 4]
+    """
+    d, n = count("d", d, least=3), count("n", n)
+    others = n - 1
+    # For a unit u, t = delta_bc u_e gives tr(G) u . z, and t = (delta_be u_c + delta_ce u_b) / 2 gives u . G z; their
+    # squared norms are d and (d + 1) / 2, their inner product 1. Means of the products of the two outputs:
+    trace_trace = (
+        (d + 2) * (d + 4) + 2 * others * d * (d + 2) + others * d * (d + 2) + others * (others - 1) * d * d
+    )
+    trace_gram = (d + 2) * (d + 4) + others * (d + 1) * (d + 2) + others * (d + 2) + others * (others - 1) * d
+    gram_gram = (d + 2) * (d + 4) + 2 * others * (d + 2) + others * (d + 2) + others * (others - 1)
+    moment = np.array([[trace_trace, trace_gram], [trace_gram, gram_gram]], dtype=float)
+    norms = np.array([[d, 1.0], [1.0, (d + 1) / 2]])
+    vectors = np.sort(np.linalg.eigvals(np.linalg.solve(norms, moment)).real)
+    mixed = (2.0 * others, d * (d * d - 4) // 3)
+    symmetric = (2.0 * others + 6, d * (d + 4) * (d - 1) // 6)
+    return tuple(sorted((mixed, symmetric, *((float(value), d) for value in vectors))))
+
+
+def exact_rank(tokens: Tokens, d: int, n: int) -> int:
+    """The rank of `population_moment`: at least so many examples identify the function on these tokens.
+
+    Parameters
+    ----------
+    tokens : str
+        Distribution of the tokens, as in `population_moment`.
+    d, n : int
+        Dimension, without the constant, and number of tokens, with the query.
+
+    Returns
+    -------
+    int
+        The rank; for more than one length or for data that are no product it is no answer.
+
+    Raises
+    ------
+    ValueError
+        If the distribution is unknown or a number is below 1.
+
+    Notes
+    -----
+    A tensor is in the null space exactly if t(G, z) vanishes for every input, and for n >= 2 then t(x x^T, z) does
+    not depend on the other token x. Gaussian tokens leave t = 0. So does the sphere, where t(x x^T, z) could be u . z
+    times |x|^2 but then t(G, z) = n d u . z. A constant coordinate is worth a sign: turning the signs of whole tokens
+    leaves phi phi^T as it is and makes the constant a random sign. So ±1 in d dimensions with a constant has the rank
+    of ±1 in d + 1, which is 1 + 2 d + d^2 + d (d - 1)/2 + d^2 (d - 1)/2 for n >= 2. O(1).
+
+    So many independent examples are enough almost surely for Gaussian tokens and on the sphere, where features that
+    are dependent have measure 0. Tokens of finitely many values repeat: there so many are needed, and more may be.
+
+    References
+    ----------
+    Derived here. The sphere is not in it.
+
+    Examples
+    --------
+    >>> [exact_rank("gaussian", 4, 5), exact_rank("gaussian", 4, 1), exact_rank("boolean", 4, 3)]
+    [40, 20, 28]
+    >>> [exact_rank("boolean", 4, 1), exact_rank("boolean-constant", 4, 3), exact_rank("one-hot", 4, 3)]
+    [8, 55, 16]
+    """
+    width, alone = token_dimension(tokens, d), count("n", n) == 1
+    if tokens in ("gaussian", "sphere"):
+        return comb(width + 2, 3) if alone else feature_count(width)
+    if tokens in ("boolean", "boolean-constant"):
+        return width + (comb(width, 3) if alone else width * comb(width, 2))
+    return d if alone else d * d
+
+
+def token_dimension(tokens: Tokens, d: int) -> int:
+    """The dimension of the tokens: d, and one more with the constant coordinate.
+
+    Raises
+    ------
+    ValueError
+        If the distribution is unknown or d is below 1.
+
+    Notes
+    -----
+    O(1). References: derived here.
+
+    Examples
+    --------
+    >>> token_dimension("boolean-constant", 4)
+    5
+    """
+    if tokens not in get_args(Tokens):
+        raise ValueError(f"The tokens are {tokens!r}: {', '.join(get_args(Tokens))} are known.")
+    return count("d", d) + (tokens == "boolean-constant")
+
+
+def _monomial(tokens: Tokens, d: int) -> _Monomial:
+    """E of a product of an even number of coordinates of one token."""
+    if tokens == "gaussian":
+        return _pairings
+    if tokens == "sphere":
+        return lambda factors: _pairings(factors) / _radial(len(factors) // 2, d)
+    if tokens == "one-hot":
+        return lambda factors: _all_equal(factors) / d
+    return _even  # the constant occurs an even number of times too if the signs do
+
+
+def _pairings(factors: Sequence[np.ndarray]) -> np.ndarray:
+    """Isserlis: the number of pairings of the factors in which every pair is of one coordinate."""
+    if not factors:
+        return np.ones(())
+    first, *rest = factors
+    total = np.zeros(())
+    for i, partner in enumerate(rest):
+        total = total + (first == partner) * _pairings([*rest[:i], *rest[i + 1 :]])
+    return total
+
+
+def _radial(pairs: int, d: int) -> float:
+    """E |g|^2m / d^m for g ~ N(0, I): how much larger Gaussian moments of order 2 m are than the sphere's."""
+    return float(np.prod([(d + 2 * i) / d for i in range(pairs)]))
+
+
+def _even(factors: Sequence[np.ndarray]) -> np.ndarray:
+    """1 where every coordinate occurs an even number of times."""
+    parity = np.zeros((), dtype=np.int64)
+    for factor in factors:
+        parity = parity ^ (np.int64(1) << factor)
+    return (parity == 0).astype(np.float64)
+
+
+def _all_equal(factors: Sequence[np.ndarray]) -> np.ndarray:
+    equal = np.ones((), dtype=bool)
+    for factor in factors[1:]:
+        equal = equal & (factors[0] == factor)
+    return equal.astype(np.float64)
