@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from arena._write_ahead import write_ahead
 from arena.store import StoreError
 from attention.errors import FileFormatError
 
@@ -107,7 +108,7 @@ class CurveStore:
         database = self._database
         if not self._is_empty():
             self._require_ours()  # before anything is written: it may be another program's
-        database.execute("PRAGMA journal_mode = WAL")
+        write_ahead(database)
         database.execute("PRAGMA synchronous = FULL")
         database.execute("BEGIN IMMEDIATE")
         try:

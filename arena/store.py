@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from arena._stored import StoredCell, read_row
+from arena._write_ahead import write_ahead
 from arena.records import STATUSES, Cell, LearnerRecord, TargetRecord
 from attention.errors import FileFormatError
 
@@ -264,7 +265,7 @@ class RunStore:
             if not _is_empty(database):
                 self._require_store(database)  # before anything is written: it may be another program's
             # the default of SQLite waits for the disk at every commit; so does this, log or not
-            database.execute("PRAGMA journal_mode = WAL")
+            write_ahead(database)
             database.execute("PRAGMA synchronous = FULL")
             database.execute("BEGIN IMMEDIATE")
             if _is_empty(database):

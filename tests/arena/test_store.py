@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from arena import Cell, LearnerRecord, RunStore, StoreError, TargetRecord, TracePoint
 from arena import store as module
+from arena._write_ahead import write_ahead
 from attention.errors import FileFormatError
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and permissions of POSIX")
@@ -131,7 +132,7 @@ def _said(script):
     timeout=real,
     versions=st.dictionaries(text, text, max_size=2),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_cell_comes_back_bit_for_bit(store, cell, target, learner, timeout, versions):
     cell = Cell(**{**cell, "trace": tuple(TracePoint(**point) for point in cell["trace"])})
     target, learner = TargetRecord(**target), LearnerRecord(**learner)
@@ -668,15 +669,15 @@ def test_damage_is_an_error_of_its_own(sound, tmp_path):
     """Bytes changed at random: an error that names the file, or cells; never another exception."""
     rng = np.random.default_rng(0)
     endings = collections.Counter()
-    for number in range(200):
+    for number in range(80):
         path = tmp_path / f"{number}.sqlite"
         damaged = bytearray(sound)
         for place in rng.integers(len(sound), size=rng.integers(1, 30)):
             damaged[place] = rng.integers(256)
         path.write_bytes(damaged)
         endings.update(_use(path) or ["fine"])
-    assert endings["FileFormatError"] > 20
-    assert endings["fine"] > 5
+    assert endings["FileFormatError"] > 8
+    assert endings["fine"] > 2
 
 
 def test_a_truncated_store_is_an_error_of_its_own(sound, tmp_path):
@@ -727,3 +728,22 @@ def test_what_is_stored_goes_into_json(store):
     assert stored.to_json()["key"] == "key"
     with pytest.raises(dataclasses.FrozenInstanceError):
         stored.key = "other"
+
+
+def test_switching_the_log_on_waits_for_another_process(tmp_path):
+    """SQLite refuses that lock at once, whatever its timeout."""
+    path = tmp_path / "waits.sqlite"
+    settings = {"isolation_level": None, "check_same_thread": False, "timeout": 0}
+    with (
+        contextlib.closing(sqlite3.connect(path, **settings)) as first,
+        contextlib.closing(sqlite3.connect(path, **settings)) as second,
+    ):
+        first.execute("CREATE TABLE one (a)")
+        first.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            second.execute("PRAGMA journal_mode = WAL")
+        release = threading.Timer(0.2, first.execute, ["COMMIT"])
+        release.start()
+        write_ahead(second)
+        release.join()
+        assert second.execute("PRAGMA journal_mode").fetchone() == ("wal",)
