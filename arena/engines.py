@@ -21,11 +21,12 @@ from upper import (
     TunedAdam,
 )
 from upper.engine import Engine, choose_engine
+from upper.linear_attention.learner import LinearAttentionLearner
 
 __all__ = ["asked_settings", "engine_used", "on_engine", "placed", "require_engine", "require_known_engine"]
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
-_OF_NUMPY = (LBFGS, SGD, FrozenAttention, LinearBaseline, OneGradientStep, SixPhase)
+_OF_NUMPY = (LBFGS, SGD, FrozenAttention, LinearAttentionLearner, LinearBaseline, OneGradientStep, SixPhase)
 
 
 def engine_used(learner: Learner, target: Target) -> str:

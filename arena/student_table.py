@@ -23,6 +23,9 @@ from upper import (
     OneGradientStep,
     TunedAdam,
 )
+from upper.linear_attention.learner import LinearAttentionLearner
+from upper.linear_attention.moments import require_memory
+from upper.linear_attention.softmax_features import softmax_feature_count
 from upper.six_phase import SixPhase
 
 __all__ = ["STUDENTS", "DoesNotApplyError", "Student"]
@@ -135,6 +138,17 @@ def _six_phase_paper(target: Target, effort: Effort) -> Learner:
 
 def _accept(target: Target, effort: Effort) -> float | None:
     return effort.six_phase_accept_hard if target.record.hard else effort.six_phase_accept
+
+
+def _linear_attention(target: Target, effort: Effort) -> Learner:
+    # the best of the three sets on softmax targets
+    try:
+        require_memory(softmax_feature_count("cent", target.layer.dim))
+    except ValueError as error:
+        raise DoesNotApplyError(
+            f"Regression on cubic features is for tokens of some two dozen dimensions at most. {error}"
+        ) from None
+    return LinearAttentionLearner("cent")
 
 
 def _linear(target: Target, effort: Effort) -> Learner:
@@ -270,6 +284,15 @@ STUDENTS: Mapping[str, Student] = {
             "Phase 1 of Chen and Li as the first step of training: an estimate of the sum of the projections, with a "
             "bias that stays.",
             _one_step,
+            by_default=False,
+        ),
+        Student(
+            "linear-attention",
+            "Linear attention",
+            "Exact least squares on cubic features, with tokens centred: no linear attention of that form does better "
+            "on the examples. On softmax attention that is no claim to learn it.",
+            _linear_attention,
+            proper=False,
             by_default=False,
         ),
     )

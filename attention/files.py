@@ -210,7 +210,8 @@ def load_layer(path: FilePath) -> StoredLayer:
     if missing:
         raise wrong(
             path,
-            f"the file holds no {' and no '.join(missing)}, so it is no layer (a checkpoint needs a layer's number)",
+            f"the file holds no {' and no '.join(missing)}, so it is no layer (a checkpoint needs a layer's number; a "
+            "model of linear attention is for `linear learn`)",
         )
     theta, w = tensors["theta"], tensors["w"]
     for name, array in (("theta", theta), ("w", w)):

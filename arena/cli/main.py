@@ -21,6 +21,7 @@ from arena.cli.families import families_command
 from arena.cli.generate import generate_app
 from arena.cli.inspect import inspect_command
 from arena.cli.learn import learn_command
+from arena.cli.linear import linear_app
 from arena.cli.runs import runs_command
 
 __all__ = ["app", "run"]
@@ -53,6 +54,7 @@ app.command("explain")(explain_command)
 app.command("compare")(compare_command)
 app.command("runs")(runs_command)
 app.add_typer(curves_app, name="curves")
+app.add_typer(linear_app, name="linear")
 
 
 def _show_version(wanted: bool | None) -> None:

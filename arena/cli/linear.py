@@ -1,0 +1,413 @@
+"""``attention-bounds linear``: linear attention learned exactly, certified, and the experiments on it."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from arena._phrases import plural
+from arena.cli.console import (
+    JsonOption,
+    SeedOption,
+    WorkFailedError,
+    print_json,
+    progress_bar,
+    require_counts,
+    require_writable,
+    say,
+)
+from arena.linear_certify import certify_linear, token_source
+from arena.linear_figures import draw_plot
+from arena.linear_learn import LinearLearned, learn_linear, model_examples
+from arena.linear_runs import choose_experiments, run_experiments
+from arena.linear_words import experiment_text
+from attention import BooleanInputs, GaussianInputs, Inputs, SphereInputs
+from attention._arrays import non_negative
+from attention.errors import FileFormatError
+from attention.files import read_arrays, write_whole
+from paper_checks.linear_attention import EXPERIMENTS, Plot
+from upper.linear_attention import (
+    MEMORY,
+    POPULATIONS,
+    LinearAttention,
+    feature_count,
+    load_linear_attention,
+    make_linear_attention,
+    require_memory,
+    save_linear_attention,
+)
+
+__all__ = ["linear_app"]
+
+_INPUTS = {"gaussian": GaussianInputs, "boolean": BooleanInputs, "sphere": SphereInputs}
+_UNSEEN = 1000
+
+linear_app = typer.Typer(
+    help=(
+        "Linear attention: learned exactly by regression, certified, and the experiments on it.\n\n"
+        "Example: attention-bounds linear learn --dim 8 --heads 4 --adam 2000 --out learned"
+    ),
+    rich_markup_mode=None,
+)
+
+
+@linear_app.callback()
+def _linear() -> None:
+    pass
+
+
+@linear_app.command("learn")
+def linear_learn_command(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A model of linear attention to learn; without one a random model is made."),
+    ] = None,
+    examples_from: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            metavar="X Y",
+            help="Instead of a model: examples, the tokens (N, n, d) and the labels (N, p), as .npy or safetensors "
+            "files. A tenth is held out.",
+        ),
+    ] = None,
+    dim: Annotated[int | None, typer.Option(help="Dimension d of the random model; by default 8.")] = None,
+    heads: Annotated[int | None, typer.Option(help="Heads H of the random model; by default 4.")] = None,
+    outputs: Annotated[int | None, typer.Option(help="Outputs p of the random model; by default d.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Tokens a sequence; by default 10.")] = None,
+    inputs: Annotated[
+        str | None, typer.Option(help=f"Tokens drawn: {', '.join(_INPUTS)}; by default gaussian.")
+    ] = None,
+    examples: Annotated[
+        int | None, typer.Option(help="Examples; by default 2 D, twice the number of features.")
+    ] = None,
+    noise: Annotated[
+        float | None,
+        typer.Option(
+            help="Standard deviation of Gaussian noise on the labels, relative to the labels' own size."
+        ),
+    ] = None,
+    average: Annotated[
+        bool, typer.Option("--average", help="G is the mean over the tokens instead of their sum.")
+    ] = False,
+    method: Annotated[str, typer.Option(help="auto, cholesky, svd or kernel.")] = "auto",
+    least_norm: Annotated[
+        bool,
+        typer.Option("--least-norm", help="Fewer examples than features are welcome: take the least norm."),
+    ] = False,
+    find_heads: Annotated[
+        bool,
+        typer.Option("--find-heads/--no-heads", help="Turn the coefficients into as few heads as are found."),
+    ] = True,
+    fit_heads: Annotated[
+        int | None, typer.Option(help="How many heads to find, instead of as few as are found.")
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            help="Relative distance of coefficients within which heads count as found; by default 1e-7, or under noise "
+            "a quarter more than the coefficients' standard error."
+        ),
+    ] = None,
+    adam: Annotated[
+        int,
+        typer.Option(
+            metavar="STEPS",
+            help="Also train heads by Adam on the same examples, in so many steps: as many as the model has, and twice "
+            "as many.",
+        ),
+    ] = 0,
+    adam_heads: Annotated[
+        int | None, typer.Option(help="Heads that Adam trains, instead; needed with --examples-from.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder for the figures, learned.json and the heads, model.safetensors."
+        ),
+    ] = None,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn linear attention from examples by regression; say what they determine, and find its heads.
+
+    Example: attention-bounds linear learn --dim 8 --heads 4 --adam 2000 --out learned
+
+    From examples of one's own: attention-bounds linear learn --examples-from X.npy Y.npy
+    """
+    require_counts(
+        dim=dim,
+        heads=heads,
+        outputs=outputs,
+        tokens=tokens,
+        examples=examples,
+        fit_heads=fit_heads,
+        adam_heads=adam_heads,
+    )
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise ValueError(f"--tolerance is {tolerance}: a number above 0 and below 1 is needed.")
+    if not find_heads and (fit_heads is not None or tolerance is not None):
+        raise ValueError("--no-heads leaves nothing for --fit-heads and --tolerance: leave them out.")
+    if adam < 0:
+        raise ValueError(f"--adam is {adam}: a number of steps, 0 for none, is needed.")
+    if adam_heads is not None and not adam:
+        raise ValueError("--adam-heads is for --adam: give it a number of steps, too.")
+    relative_noise = 0.0 if noise is None else non_negative("--noise", noise)
+    _check_sources(
+        file,
+        examples_from,
+        made={"--dim": dim, "--heads": heads, "--outputs": outputs},
+        drawn={"--tokens": tokens, "--inputs": inputs, "--examples": examples, "--noise": noise},
+    )
+    if out is not None:
+        require_writable(out, directory=True)
+    settings: dict[str, Any] = {
+        "method": method,
+        "least_norm": least_norm,
+        "heads": find_heads,
+        "number_of_heads": fit_heads,
+        "tolerance": tolerance,
+        "adam_steps": adam,
+        "seed": seed,
+    }
+    number: int | None
+    if examples_from is not None:
+        x, y = (_only_array(path) for path in examples_from)
+        y = y[:, None] if y.ndim == 1 else y  # one output
+        if x.ndim != 3 or y.ndim != 2 or len(x) < 2:
+            raise ValueError(
+                f"{examples_from[0]} has shape {x.shape} and {examples_from[1]} {y.shape}: (N, n, d) and (N, p) are "
+                "needed, with at least two examples."
+            )
+        if len(x) != len(y):
+            raise ValueError(
+                f"{examples_from[0]} holds {len(x)} sequences and {examples_from[1]} {len(y)} labels: give as many."
+            )
+        settings |= {"source": f"{len(x)} examples from {examples_from[0]}", "average": average}
+        number = adam_heads
+        if adam and number is None:
+            raise ValueError(
+                "Examples do not say how many heads Adam is to train: give --adam-heads a number."
+            )
+    else:
+        rng = np.random.default_rng([seed, 0])
+        if file is None:
+            require_memory(feature_count(8 if dim is None else dim))
+            _require_room("--heads, --outputs and --dim", (heads or 4) * (outputs or dim or 8) * (dim or 8))
+        model = _model(file, dim, heads, outputs, average, rng)
+        features = feature_count(model.dim)
+        require_memory(features)
+        number = model.heads
+        _require_room("--examples and --tokens", (examples or 2 * features) * (tokens or 10) * model.dim)
+        _require_room("--examples", (examples or 2 * features) * model.outputs)
+        if (examples or features) < features and not least_norm:
+            raise ValueError(
+                f"There are {examples} examples and {features} features: give at least {features}, or ask for the "
+                "solution of least norm (--least-norm)."
+            )
+        drawn = _inputs(inputs, 10 if tokens is None else tokens, model.dim)
+        x = drawn.sample(2 * feature_count(model.dim) if examples is None else examples, rng=rng)
+        y = model_examples(model, x, noise=relative_noise, rng=rng)
+        unseen = drawn.sample(_UNSEEN, rng=rng)
+        settings |= {"unseen": (unseen, model(unseen)), "average": model.average, "noise": relative_noise}
+        settings["source"] = f"{model!r} on {inputs or 'gaussian'} tokens" + (
+            f", noise {relative_noise:g}" if relative_noise else ""
+        )
+    if adam and number is not None:
+        settings["adam_heads"] = (adam_heads,) if adam_heads is not None else (number, 2 * number)
+    with progress_bar("linear attention", None, quiet=as_json) as tick:
+        learned = learn_linear(x, y, on_step=tick, **settings)
+    _show_learned(learned, out, as_json)
+
+
+def _show_learned(learned: LinearLearned, out: Path | None, as_json: bool) -> None:
+    told = learned.to_json()
+    if out is not None:
+        _write(out, "learned", told, learned.plots())
+        made = {"generator": "linear learn", "seed": learned.seed}
+        save_linear_attention(out / "model.safetensors", learned.model, made=made)
+    if as_json:
+        print_json(told)
+        return
+    say(str(learned))
+    if out is not None:
+        say(f"  {'written':<28} {out / 'learned.json'} and the figures beside it")
+        say(f"  {'model':<28} {out / 'model.safetensors'}, {plural(learned.model.heads, 'head')}")
+
+
+@linear_app.command("certify")
+def linear_certify_command(
+    data: Annotated[
+        str,
+        typer.Option(
+            help=f"What is learned from: {', '.join(POPULATIONS)}, or a file of tokens (N, n, d), .npy or safetensors."
+        ),
+    ],
+    domain: Annotated[str, typer.Option(help="What one cares about: the same choices.")],
+    dim: Annotated[
+        int | None,
+        typer.Option(
+            help="Dimension of populations, a constant coordinate counted; by default that of the file beside."
+        ),
+    ] = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option(help="Tokens a sequence of the data, if they are a population; by default 5."),
+    ] = None,
+    domain_tokens: Annotated[
+        int | None,
+        typer.Option(help="Tokens a sequence of the domain, if it is a population; by default as many."),
+    ] = None,
+    average: Annotated[
+        bool, typer.Option("--average", help="G is the mean over the tokens instead of their sum.")
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option(help="Eigenvalues below that share of the largest are taken for zero.")
+    ] = 1e-10,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the figure and certified.json.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether examples determine linear attention on a domain, and by how much errors may grow there.
+
+    Example: attention-bounds linear certify --data boolean --domain gaussian --dim 4
+
+    Of tokens of one's own: attention-bounds linear certify --data X.npy --domain gaussian --dim 4
+    """
+    if out is not None:
+        require_writable(out, directory=True)
+    require_counts(dim=dim, tokens=tokens, domain_tokens=domain_tokens)
+    cared = None
+    if data in POPULATIONS and domain not in POPULATIONS:
+        # a file says its dimension and its length, and with them those of the population beside it
+        cared = token_source(domain, dim=None, tokens=domain_tokens)
+        dim, tokens = (cared.dim if dim is None else dim), (cared.tokens if tokens is None else tokens)
+    learned = token_source(data, dim=dim, tokens=tokens)
+    if cared is None:
+        beside = learned.tokens if domain in POPULATIONS and domain_tokens is None else domain_tokens
+        cared = token_source(domain, dim=learned.dim if dim is None else dim, tokens=beside)
+    with progress_bar("certificate", 1, quiet=as_json) as tick:
+        certified = certify_linear(learned, cared, tolerance=tolerance, average=average)
+        tick("done")
+    told = certified.to_json()
+    if out is not None:
+        _write(out, "certified", told, certified.plots())
+    if as_json:
+        print_json(told)
+        return
+    say(str(certified))
+    if out is not None:
+        say(f"{out / 'certified.json'} and the figure beside it")
+
+
+@linear_app.command("experiment")
+def linear_experiment_command(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help=f"One of {', '.join(EXPERIMENTS)}, several with commas, or all."),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for tables, figures, JSON and the page.")
+    ] = Path("linear"),
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repetitions.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Run again also what is in the folder already.")
+    ] = False,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Run an experiment on linear attention: its tables, figures and checks, and one page for all.
+
+    Writes NAME.json and NAME.txt, a .csv and .txt for each table, an .svg and .pdf for each figure, and index.html into
+    the folder of --out. Each is kept as it is done: the same command goes on where it was interrupted.
+
+    Example: attention-bounds linear experiment key-value --out linear
+    """
+    names = choose_experiments(name)
+    require_writable(out, directory=True)
+    with progress_bar("experiments", None, quiet=as_json) as tick:
+        runs = run_experiments(names, out, seed=seed, quick=quick, fresh=fresh, on_step=tick)
+    if as_json:
+        told = {"experiments": [one.to_json() for one in runs.experiments]}
+        print_json({**told, "missing": list(runs.missing), "kept": list(runs.kept)})
+    else:
+        for one in runs.experiments:
+            said = (
+                " It was there from an earlier run: --fresh runs it again." if one.name in runs.kept else ""
+            )
+            say(experiment_text(one) + said + "\n")
+        if runs.page is not None:
+            say(str(runs.page))
+    if runs.missing:
+        raise WorkFailedError(
+            f"Interrupted: {len(runs.experiments)} of {len(names)} experiments are done and kept in {out}; the same "
+            f"command{' without --fresh' if fresh else ''} goes on."
+        )
+    wrong = [one.name for one in runs.experiments if not one.holds]
+    if wrong:
+        raise WorkFailedError(f"Not every check holds: see {', '.join(wrong)}.")
+
+
+def _write(out: Path, name: str, told: dict[str, Any], plots: tuple[Plot, ...]) -> None:
+    for plot in plots:
+        figure = draw_plot(plot)
+        for ending in ("svg", "pdf"):
+            figure.save(out / f"{plot.name}.{ending}")
+    text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(out / f"{name}.json", text.encode())
+
+
+def _require_room(options: str, numbers: int) -> None:
+    if 8 * numbers > MEMORY:
+        raise ValueError(
+            f"{options} ask for {numbers:.1e} numbers, {8 * numbers / 2**30:.1f} GiB: {MEMORY / 2**30:.0f} GiB are "
+            "allowed."
+        )
+
+
+def _check_sources(
+    file: Path | None, given: tuple[Path, Path] | None, *, made: dict[str, Any], drawn: dict[str, Any]
+) -> None:
+    """Options that would not be used are told."""
+    if file is not None and given is not None:
+        raise ValueError(f"{file} and --examples-from are two things to learn from: leave one out.")
+    for option, value in made.items():
+        if value is not None and (file is not None or given is not None):
+            raise ValueError(f"{option} is for a random model: leave it out, or leave out what is given.")
+    for option, value in drawn.items():
+        if value is not None and given is not None:
+            raise ValueError(
+                f"{option} is for examples that are drawn: leave it out, given ones are as they are."
+            )
+
+
+def _model(
+    file: Path | None,
+    dim: int | None,
+    heads: int | None,
+    outputs: int | None,
+    average: bool,
+    rng: np.random.Generator,
+) -> LinearAttention:
+    if file is not None:
+        if average:
+            raise ValueError(f"--average is for a random model: {file} says itself whether G is a mean.")
+        return load_linear_attention(file)
+    dim, heads = (default if value is None else value for value, default in ((dim, 8), (heads, 4)))
+    return make_linear_attention(heads=heads, dim=dim, outputs=outputs, average=average, rng=rng)
+
+
+def _inputs(name: str | None, tokens: int, dim: int) -> Inputs:
+    if name is not None and name not in _INPUTS:
+        raise ValueError(f"--inputs is {name!r}: {', '.join(_INPUTS)} are there.")
+    kind: Any = _INPUTS[name or "gaussian"]
+    return kind(k=tokens, d=dim)
+
+
+def _only_array(path: Path) -> np.ndarray:
+    arrays = read_arrays(path)
+    if len(arrays) != 1:
+        raise FileFormatError(f"{path}: the file holds {len(arrays)} arrays where one is needed.")
+    return np.asarray(next(iter(arrays.values())), dtype=float)

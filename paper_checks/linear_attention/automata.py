@@ -1,0 +1,203 @@
+"""Finite automata: a fixed one, one that is given in the context, and a reader of tapes."""
+
+import numpy as np
+
+from paper_checks.linear_attention.record import Check, Curve, Experiment, Plot, Report, Table
+from upper.linear_attention.tasks import automaton_in_context_rows, fixed_automaton_rows, tape_reader_rows
+
+__all__ = ["automata_experiment"]
+
+_FIXED_REFERENCE = {(3, 2, 4): 0.50, (5, 3, 3): 0.26, (8, 4, 1): 0.20}
+_ENOUGH = {2: 50, 3: 200, 4: 1000}
+# states, symbols, examples
+_CONTEXTS = (
+    *((2, 2, n) for n in (6, 10, 16, 50)),
+    *((3, 2, n) for n in (30, 50, 70, 200)),
+    *((4, 2, n) for n in (80, 150, 190, 1000)),
+)
+
+
+def automata_experiment(*, seed: int = 0, quick: bool = False, progress: Report | None = None) -> Experiment:
+    """Automata learned from examples and run in closed loops.
+
+    Parameters
+    ----------
+    seed, quick, progress
+        As for `random_experiment`; `quick` runs fewer and shorter strings.
+
+    Returns
+    -------
+    Experiment
+        Tables, curves and checks.
+
+    Notes
+    -----
+    Seconds.
+
+    References
+    ----------
+    Yau et al., arXiv 2410.10101, for the question; the encodings are derived here.
+    """
+    tell = progress or (lambda words: None)
+    fixed = fixed_automaton_rows(
+        draws=4 if quick else 20,
+        strings=10 if quick else 50,
+        steps=100 if quick else 1000,
+        rng=np.random.default_rng([seed, 0]),
+        progress=tell,
+    )
+    context = automaton_in_context_rows(
+        _CONTEXTS, automata=20 if quick else 50, rng=np.random.default_rng([seed, 1]), progress=tell
+    )
+    tape = tape_reader_rows(rng=np.random.default_rng([seed, 2]), progress=tell)
+    tables = (
+        Table(
+            name="fixed",
+            title="A fixed automaton, one token [state; symbol; 1]: steps right in closed loops of 1000"
+            if not quick
+            else "A fixed automaton, one token [state; symbol; 1]: steps right in closed loops of 100",
+            columns=(
+                "states",
+                "symbols",
+                "pairs seen",
+                "of",
+                "rank",
+                "median",
+                "least",
+                "largest",
+                "(reference)",
+            ),
+            rows=tuple(
+                (
+                    row.states,
+                    row.symbols,
+                    row.seen,
+                    row.states * row.symbols,
+                    row.rank,
+                    row.accuracy,
+                    row.lowest,
+                    row.highest,
+                    1.0
+                    if row.seen == row.states * row.symbols
+                    else _FIXED_REFERENCE.get((row.states, row.symbols, row.seen)),
+                )
+                for row in fixed
+            ),
+            note="The rank is the number of pairs of a state and a symbol that were seen. Where some were not, the "
+            "share depends on the automaton: the range is over draws, and the reference is of others.",
+        ),
+        Table(
+            name="in-context",
+            title="An automaton given in the context: unseen automata, closed loops of 100 steps",
+            columns=("states", "symbols", "examples", "rank", "full rank", "steps right", "(reference)"),
+            rows=tuple(
+                (
+                    row.states,
+                    row.symbols,
+                    row.examples,
+                    row.rank,
+                    row.exact_rank,
+                    row.accuracy,
+                    1.0 if row.examples >= _ENOUGH[row.states] else None,
+                )
+                for row in context
+            ),
+        ),
+        Table(
+            name="tape",
+            title="A tape reader, tokens [symbol | position | position⊗state]",
+            columns=(
+                "states",
+                "symbols",
+                "positions",
+                "dimension",
+                "examples",
+                "rank",
+                "full rank",
+                "error, constructed",
+                "error, learned",
+                "(reference)",
+            ),
+            rows=tuple(
+                (
+                    row.states,
+                    row.symbols,
+                    row.positions,
+                    row.dim,
+                    row.examples,
+                    row.rank,
+                    row.exact_rank,
+                    row.constructed_error,
+                    row.learned_error,
+                    6e-15 if row.dim == 14 else None,
+                )
+                for row in tape
+            ),
+        ),
+    )
+    seen_all = [row for row in fixed if row.seen == row.states * row.symbols]
+    enough = [row for row in context if row.examples >= _ENOUGH[row.states]]
+    ranks = {row.states: row.exact_rank for row in context}
+    checks = (
+        Check(
+            "fixed automaton: the rank is the number of pairs seen",
+            "every row",
+            ", ".join(f"{row.rank} of {row.seen}" for row in fixed),
+            all(row.rank == row.seen for row in fixed),
+        ),
+        Check(
+            "fixed automaton, all pairs seen: every step right",
+            "1.00",
+            f"{min(row.lowest for row in seen_all):.2f}",
+            all(row.lowest == 1 for row in seen_all),
+        ),
+        Check(
+            "in context: ranks SA(1 + SA(S - 1))",
+            "20, 78, 200 for S = 2, 3, 4",
+            ", ".join(str(rank) for rank in ranks.values()),
+            ranks == {2: 20, 3: 78, 4: 200} and all(row.rank == row.exact_rank for row in enough),
+        ),
+        Check(
+            "in context, rank reached: unseen automata run right",
+            "1.00",
+            f"{min(row.accuracy for row in enough):.2f}",
+            all(row.accuracy == 1 for row in enough),
+        ),
+        Check(
+            "tape reader: exact",
+            "below 1e-12",
+            f"{max(row.learned_error for row in tape):.1e}",
+            max(row.learned_error for row in tape) < 1e-12,
+        ),
+    )
+    return Experiment(
+        name="automata",
+        title="Finite automata, run by what was learned",
+        question="Next states are learned by regression, and the model runs on by itself: each output is rounded to "
+        "the nearest state and becomes part of the next query.",
+        findings=(
+            "An automaton is learned as soon as the rank of the examples is that of the domain, and then it runs on "
+            "without an error; short of the rank it fails within a few steps.",
+        ),
+        checks=checks,
+        tables=tables,
+        plots=(
+            Plot(
+                name="in-context",
+                words="Unseen automata given in the context: share of right steps against the rank reached",
+                x_label="rank / full rank",
+                y_label="steps right",
+                curves=tuple(
+                    Curve(
+                        f"{states} states",
+                        tuple(row.rank / row.exact_rank for row in context if row.states == states),
+                        tuple(row.accuracy for row in context if row.states == states),
+                        marks_only=False,
+                    )
+                    for states in sorted(ranks)
+                ),
+                log_y=False,
+            ),
+        ),
+        seed=seed,
+    )
