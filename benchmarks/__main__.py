@@ -9,6 +9,7 @@ from benchmarks.kernels import run_kernels
 from benchmarks.kills import run_kills
 from benchmarks.lattice import lattice_complaint, run_lattice, run_reach
 from benchmarks.learners import learners_complaint, run_learners, show_learners
+from benchmarks.linear_attention import linear_complaint, run_linear
 from benchmarks.linearisation import run_linearisation
 from benchmarks.lwr_attacks import run_searches, searches_complaint
 from benchmarks.overhead import complaint, run_overhead
@@ -117,6 +118,13 @@ def main() -> None:
     )
     linearisation.add_argument("--json", type=Path, help="where to write the figures")
     linearisation.set_defaults(run=lambda given: run_linearisation(given.json))
+    linear = commands.add_parser(
+        "linear", help="linear attention by regression, beside plain least squares; memory at d = 24"
+    )
+    linear.add_argument("--turns", type=int, default=3, help="runs of each kind, in turn")
+    linear.add_argument("--threads", type=int, default=2, help="threads of BLAS")
+    linear.add_argument("--json", type=Path, help="where to write the figures")
+    linear.set_defaults(run=_run_linear)
     lattice = commands.add_parser(
         "lattice", help="what the lattice attack adds to fpylll's own time, and how far it reaches"
     )
@@ -203,6 +211,11 @@ def _run_overhead(given: argparse.Namespace) -> None:
 def _run_lattice(given: argparse.Namespace) -> None:
     reached = run_reach(given.secrets, given.reach_json)
     if said := lattice_complaint(run_lattice(given.turns, given.json), reached):
+        sys.exit(said)
+
+
+def _run_linear(given: argparse.Namespace) -> None:
+    if said := linear_complaint(run_linear(given.json, turns=given.turns, threads=given.threads)):
         sys.exit(said)
 
 

@@ -1,0 +1,162 @@
+"""Linear attention by shared, symmetric normal equations, beside plain least squares; and the memory of d = 24."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lstsq
+from threadpoolctl import threadpool_limits
+
+from arena.compare import versions
+from upper.linear_attention import cubic_features, feature_count, make_linear_attention, regress
+
+__all__ = ["ENOUGH_BYTES", "ENOUGH_SECONDS", "linear_complaint", "run_linear"]
+
+ENOUGH_SECONDS = 4.0
+"""What d = 16 may take at N = 2 D on two cores."""
+ENOUGH_BYTES = 2 << 30
+"""What d = 24 may take at N = 2 D, the whole process with its libraries and examples."""
+
+_TOKENS = 10
+_LARGE = """
+import resource, sys, time
+import numpy as np
+from threadpoolctl import threadpool_limits
+from upper.linear_attention import feature_count, make_linear_attention, regress
+d, threads = int(sys.argv[1]), int(sys.argv[2])
+n = 2 * feature_count(d)
+x = np.random.default_rng(0).standard_normal((n, 10, d))
+model = make_linear_attention(heads=4, dim=d, rng=1)
+y = model(x)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+began = time.perf_counter()
+with threadpool_limits(threads):
+    found = regress(x, y)
+took = time.perf_counter() - began
+fresh = np.random.default_rng(2).standard_normal((200, 10, d))
+error = float(np.linalg.norm(found(fresh) - model(fresh)) / np.linalg.norm(model(fresh)))
+print(took, before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, error)
+"""
+
+
+def run_linear(
+    out: Path | None = None,
+    *,
+    dims: Sequence[int] = (8, 12, 16),
+    large: int | None = 24,
+    turns: int = 3,
+    threads: int = 2,
+) -> dict[str, Any]:
+    """Time the regression and what one would run instead, in turn; measure the memory of a large one.
+
+    Parameters
+    ----------
+    out : Path, optional
+        Where to write the figures.
+    dims : sequence of int
+        Dimensions to time at N = 2 D.
+    large : int, optional
+        The dimension whose memory is measured, in a process of its own.
+    turns : int
+        Times each is run; the median counts.
+    threads : int
+        Threads of BLAS.
+
+    Returns
+    -------
+    dict
+        ``rows``, one a dimension, and ``large``.
+    """
+    rows = []
+    print(f"{threads} threads, N = 2 D, n = {_TOKENS}, medians of {turns} turns")
+    print("  d     D      N  regress s  plain lstsq s  symmetric lstsq s  ratio to plain  error")
+    with threadpool_limits(threads):
+        for d in dims:
+            row = _measure(d, turns)
+            rows.append(row)
+            print(
+                f"{d:3} {row['features']:5} {row['examples']:6}  {row['seconds']:9.3f}  {row['plain seconds']:13.3f}"
+                f"  {row['symmetric seconds']:17.3f}  {row['ratio']:14.3f}  {row['error']:.1e}"
+            )
+    found: dict[str, Any] = {"threads": threads, "turns": turns, "versions": versions(), "rows": rows}
+    if large is not None:
+        found["large"] = _measure_large(large, threads)
+        told = found["large"]
+        print(
+            f"d = {large}, D = {told['features']}, N = {told['examples']}: {told['seconds']:.1f} s, peak "
+            f"{told['bytes'] / 2**30:.2f} GiB, error {told['error']:.1e}"
+        )
+    if out is not None:
+        out.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return found
+
+
+def linear_complaint(found: dict[str, Any]) -> str:
+    """What falls short of the bounds, in a sentence; empty where nothing does."""
+    slow = [row for row in found["rows"] if row["d"] == 16 and row["seconds"] > ENOUGH_SECONDS]
+    said = [f"d = 16 took {row['seconds']:.1f} s: {ENOUGH_SECONDS:g} are allowed." for row in slow]
+    large = found.get("large")
+    if large is not None and large["bytes"] > ENOUGH_BYTES:
+        said.append(
+            f"d = {large['d']} took {large['bytes'] / 2**30:.2f} GiB: {ENOUGH_BYTES / 2**30:g} are allowed."
+        )
+    return " ".join(said)
+
+
+def _measure(d: int, turns: int) -> dict[str, Any]:
+    features = feature_count(d)
+    rng = np.random.default_rng(d)
+    model = make_linear_attention(heads=d, dim=d, rng=rng)
+    x, fresh = (rng.standard_normal((n, _TOKENS, d)) for n in (2 * features, 500))
+    y = model(x)
+    ways: dict[str, Callable[[], Any]] = {
+        "seconds": lambda: regress(x, y),
+        "plain seconds": lambda: _plain(x, y),
+        "symmetric seconds": lambda: lstsq(cubic_features(x), y, lapack_driver="gelsd"),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    # plain least squares on all d^3 products has its turns counted: it takes most of the time
+    for turn in range(turns):
+        for name, way in ways.items():
+            if name != "seconds" and (turn > 0 and d > 12):
+                continue
+            began = time.perf_counter()
+            way()
+            times[name].append(time.perf_counter() - began)
+    found = regress(x, y)
+    error = float(np.linalg.norm(found(fresh) - model(fresh)) / np.linalg.norm(model(fresh)))
+    row: dict[str, Any] = {"d": d, "features": features, "examples": len(x), "error": error}
+    row |= {name: median(taken) for name, taken in times.items()}
+    return row | {"ratio": row["seconds"] / row["plain seconds"]}
+
+
+def _plain(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Least squares on all d^3 products G_bc z_e, as the paper writes them down."""
+    gram = np.matmul(x.transpose(0, 2, 1), x)
+    phi = np.einsum("nbc,ne->nbce", gram, x[:, -1]).reshape(len(x), -1)
+    return np.asarray(lstsq(phi, y, lapack_driver="gelsd")[0])
+
+
+def _measure_large(d: int, threads: int) -> dict[str, Any]:
+    """In a process of its own, so that the peak is its own."""
+    run = subprocess.run(
+        [sys.executable, "-c", _LARGE, str(d), str(threads)], check=True, capture_output=True, text=True
+    )
+    seconds, before, peak, error = map(float, run.stdout.split())
+    unit = 1 if sys.platform == "darwin" else 1024
+    features = feature_count(d)
+    return {
+        "d": d,
+        "features": features,
+        "examples": 2 * features,
+        "seconds": seconds,
+        "bytes before": before * unit,
+        "bytes": peak * unit,
+        "error": error,
+    }
