@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import brentq
 
 from attention._arrays import count, non_negative
 from attention._head_measures import HeadMeasures
@@ -112,6 +111,8 @@ def _alike(
 
     if heads == 1 or excess(0.0) >= 0:
         return at(0.0)
+    from scipy.optimize import brentq  # slow to import, and seldom needed
+
     return at(brentq(excess, 0.0, 1.0, xtol=1e-12))
 
 

@@ -6,7 +6,6 @@ from decimal import Context, Decimal, localcontext
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
-from scipy.special import expit
 
 from attention import AttentionLayer
 from attention._arrays import count, require_finite, to_numpy
@@ -308,6 +307,8 @@ def _vector(name: str, values: object) -> np.ndarray:
 
 def _tanh_deficit(z: np.ndarray) -> np.ndarray:
     # 1 - tanh|z|, without the cancellation of subtracting
+    from scipy.special import expit  # slow to import, and not needed by every process
+
     return 2.0 * expit(-2.0 * np.abs(z))
 
 

@@ -1,15 +1,21 @@
 """Shapes in annotations are enforced at run time here, and only here; and every process computes in one thread."""
 
 import os
+from pathlib import Path
 
 import jaxtyping
 import pytest
+from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 # there are as many processes as cores: more threads would only wait for one another
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 threadpool_limits(limits=1)  # of libraries that are loaded already
+
+# of properties that name no number of their own; a busy machine is no failure
+settings.register_profile("suite", max_examples=40, deadline=None)
+settings.load_profile("suite")
 
 PACKAGES = ["attention", "upper", "lower", "sq", "lwe", "paper_checks", "arena"]
 # importlib-style collection may import a package before this file's imports below it: the hook comes first
@@ -25,3 +31,22 @@ def _shape_checks_step_aside(request):
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+# the longest tests, which say little that shorter ones do not: a line each, as pytest names them
+_SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--slow", action="store_true", help="run also the longest tests, those in tests/slow.txt"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--slow"):
+        return
+    skip = pytest.mark.skip(reason="one of the longest tests: pytest --slow runs it, too")
+    for item in items:
+        if item.nodeid in _SLOW:
+            item.add_marker(skip)

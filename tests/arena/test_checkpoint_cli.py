@@ -123,15 +123,14 @@ def test_names_are_made_of_the_file_and_the_layer(folders):
     assert checkpoint_target(folders["bert"], layer=2, name="mine").name == "mine"
 
 
-@both
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("model", "seed"), [("bert", 0), ("gpt2", 1)])
 def test_newton_learns_a_layer_of_a_checkpoint_exactly(tmp_path, model, seed):
     target = checkpoint_target(write(tmp_path / model, model, seed), layer=seed)
     assert (target.layer.heads, target.inputs) == (HEADS, BooleanInputs(TOKENS, DIM))
     learned_exactly(target, seed)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0])
 def test_newton_learns_a_layer_of_torch_exactly(tmp_path, cli, seed):
     torch = pytest.importorskip("torch", reason="the layer is PyTorch's")
     torch.manual_seed(seed)

@@ -33,7 +33,7 @@ def test_explain_walks_through_the_phases(cli, mode):
 
 
 def test_explain_as_json_and_as_a_page(cli, tmp_path):
-    said = cli("explain", "--heads", 1, "--json", "--out", tmp_path / "page")
+    said = cli("explain", "--heads", 1, "--dim", 12, "--json", "--out", tmp_path / "page")
     assert said.err == ""
     told = json.loads(said.out)
     assert [phase["number"] for phase in told["phases"]] == [1, 2, 3, 4, 5, 6]
@@ -97,7 +97,7 @@ def test_both_run_in_a_comparison_beside_others(cli, nice, tmp_path):
     parity, rounding = tmp_path / "parity.safetensors", tmp_path / "rounding.safetensors"
     cli("generate", "sq-parity", "--heads", 2, "--dim", 16, "--seed", 1, "-o", parity)
     cli("generate", "lwr", "--secret-dim", 5, "--modulus", 8, "-o", rounding)
-    names = "six-phase,six-phase-paper,newton"
+    names = "six-phase,six-phase-paper,linear"
     options = ["--learners", names, "--jobs", 1, "--seeds", 1, "--out", tmp_path / "r", "--json"]
     cells = json.loads(cli("compare", nice, parity, rounding, *options).out)["cells"]
     assert {cell["status"] for cell in cells} == {"done"}

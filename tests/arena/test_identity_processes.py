@@ -163,8 +163,8 @@ def _key_in_a_process(folder, text, seed):
 
 def test_every_process_gives_the_same_key_whatever_the_learner_uses(tmp_path):
     text = _exotic_text(EXOTIC_NAMES)
-    first, second, third = (_key_in_a_process(tmp_path, text, seed) for seed in ("1", "2", "3"))
-    assert first == second == third
+    first, second = (_key_in_a_process(tmp_path, text, seed) for seed in ("1", "2"))
+    assert first == second
     assert len(first) == 64
     assert _key_in_a_process(tmp_path, text.replace("x + 1", "x + 2"), "1") != first
 

@@ -12,6 +12,8 @@ from arena.store import StoreError
 from arena.students import PRESETS, STUDENTS
 from upper import KnownPart
 
+# what is kept does not depend on processes
+HERE = {"isolated": False, "jobs": 1}
 STUDENT, EFFORT = STUDENTS["known-part"], PRESETS["quick"]
 
 
@@ -109,24 +111,24 @@ def test_claims_that_could_not_be_given_back_are_free_for_their_owner(store, tar
 
 def test_one_content_under_two_names_is_computed_once(store, target):
     other = replace(target, record=replace(target.record, name="another name"))
-    first = compare([target], KnownPart(), store=store)
-    again = compare([other], KnownPart(), store=store)
+    first = compare([target], KnownPart(), store=store, **HERE)
+    again = compare([other], KnownPart(), store=store, **HERE)
     assert again.made["reused"] == 1
     assert again.cells == (replace(first.cells[0], target="another name"),)
-    both = compare([target, other], KnownPart(), store=store, fresh=True)
+    both = compare([target, other], KnownPart(), store=store, fresh=True, **HERE)
     assert both.cells[1] == replace(both.cells[0], target="another name")
 
 
 def test_an_interruption_of_a_fresh_run_loses_nothing(store, target):
-    compare([target], "known-part,linear", seeds=3, store=store)
+    compare([target], "known-part,linear", seeds=3, store=store, **HERE)
     before = {stored.key: stored.finished for stored in store.cells()}
 
     def stop(cell):
         raise KeyboardInterrupt
 
-    cut = compare([target], "known-part,linear", seeds=3, store=store, fresh=True, on_cell=stop)
+    cut = compare([target], "known-part,linear", seeds=3, store=store, fresh=True, on_cell=stop, **HERE)
     assert cut.made["interrupted"] == "by hand"
     assert len(cut.cells) < 6
     after = {stored.key: stored.finished for stored in store.cells()}
     assert set(after) == set(before)
-    assert compare([target], "known-part,linear", seeds=3, store=store).made["reused"] == 6
+    assert compare([target], "known-part,linear", seeds=3, store=store, **HERE).made["reused"] == 6

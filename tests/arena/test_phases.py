@@ -92,11 +92,10 @@ def timeless(said):
 
 
 def test_the_numbers_are_those_of_learn_and_compare(nice, paper, practical):
-    again = learn(nice, "six-phase-paper", seed=0, preset="quick")
-    assert timeless(paper.learned.to_json()) == timeless(again.to_json())
-    results = compare([nice], "six-phase,six-phase-paper", seeds=1, isolated=False, jobs=1)
-    for cell, told in zip(results.cells, (practical, paper), strict=True):
-        assert (cell.unknown_part_error, cell.examples_used) == (told.error, told.fit.examples_used)
+    again = learn(nice, "six-phase", seed=0, preset="quick")
+    assert timeless(practical.learned.to_json()) == timeless(again.to_json())
+    (cell,) = compare([nice], "six-phase-paper", seeds=1, isolated=False, jobs=1).cells
+    assert (cell.unknown_part_error, cell.examples_used) == (paper.error, paper.fit.examples_used)
 
 
 def test_a_nice_layer_is_learned_in_all_phases(paper, practical):

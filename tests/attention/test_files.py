@@ -88,7 +88,7 @@ class TestRoundTrip:
             max_size=3,
         ),
     )
-    @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
     def test_tensors_and_metadata_bit_for_bit(self, tmp_path, tensors, metadata):
         path = tmp_path / "some.safetensors"
         write_tensors(path, "some", tensors, metadata)

@@ -47,7 +47,7 @@ def staircases(draw):
 
 
 @given(stairs=staircases(), seed=st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_layer_is_sum_c_tanh_beta_times_form_minus_threshold_on_the_gate_and_sum_c_off_it(stairs, seed):
     x = 2.0 * np.random.default_rng(seed).integers(2, size=(40, 2, stairs.dim)) - 1
     expected = brute_force(
@@ -57,14 +57,14 @@ def test_the_layer_is_sum_c_tanh_beta_times_form_minus_threshold_on_the_gate_and
 
 
 @given(stairs=staircases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_reachable_values_are_the_subset_sums(stairs):
     sums = {sum(own) for own in itertools.product(*[(0, int(v)) for v in stairs.form])}
     np.testing.assert_array_equal(stairs.reachable(), sorted(sums))
 
 
 @given(stairs=staircases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_error_is_the_supremum_over_reachable_values_and_below_its_bound(stairs):
     t = stairs.reachable()
     direct = np.abs(stairs.values(t) - stairs.limit(t)).max()
@@ -77,7 +77,7 @@ def test_error_is_the_supremum_over_reachable_values_and_below_its_bound(stairs)
     seed=st.integers(0, 2**32),
     beta=st.floats(0.1, 60),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_closed_bound_holds_and_is_nearly_attained_by_alternating_steps(thresholds, seed, beta):
     coefficients = np.random.default_rng(seed).uniform(-2, 2, len(thresholds))
     stairs = Staircase(

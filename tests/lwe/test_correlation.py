@@ -17,7 +17,7 @@ from lwe.parameters import LWRParameters, centred, rounded
     ternary=st.booleans(),
     data=st.data(),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_correlations_agree_with_enumeration(pairs, modulus, ternary, data):
     levels = data.draw(st.integers(2, modulus))
     matrix = "ternary" if ternary else "binary"
@@ -67,7 +67,7 @@ def test_the_closed_form_takes_no_time_at_a_modulus_of_2_to_the_31():
         root_mean_square_correlation(LWRParameters(4, q, q - 1))
 
 
-@pytest.mark.parametrize("n", [4, 8])
+@pytest.mark.parametrize("n", [8])
 def test_sampled_pairs_correlate_as_much(n):
     parameters = LWRParameters(secret_dim=n, modulus=16, levels=2)
     found = sampled_correlations(parameters, 600, rng=n)

@@ -68,7 +68,7 @@ def test_every_input_of_small_instances():
     matrix=st.sampled_from(["binary", "ternary"]),
     data=st.data(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_staircase_with_pads_is_the_centred_label_at_every_value_and_zero_off_the_gate(
     form, modulus, matrix, data
 ):

@@ -33,7 +33,7 @@ def enumerated(form, parameters):
 
 
 @given(problem=problems())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_weights_of_degree_1_and_2_are_those_of_the_enumerated_coefficients(problem):
     form, parameters = problem
     _, chances, label, columns = enumerated(form, parameters)
@@ -54,7 +54,7 @@ def test_weights_of_degree_1_and_2_are_those_of_the_enumerated_coefficients(prob
 
 
 @given(problem=problems())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_characters_and_moments_agree_with_enumeration(problem):
     form, parameters = problem
     a, chances, label, _ = enumerated(form, parameters)

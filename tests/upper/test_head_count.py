@@ -47,8 +47,7 @@ def _guess(monkeypatch, heads):
 
 @pytest.mark.parametrize(
     ("m", "k", "d", "seed"),
-    [(m, k, 16, seed) for m, k in ((2, 2), (3, 3), (4, 4)) for seed in range(2)]
-    + [(4, 4, 32, 0), (6, 4, 32, 0), (8, 4, 32, 0)],
+    [(2, 2, 16, 0), (2, 2, 16, 1), (3, 3, 16, 0), (4, 4, 16, 1), (6, 4, 32, 0)],
 )
 def test_the_heads_of_nice_layers_are_counted(m, k, d, seed):
     layer, inputs = make_nice_layer(heads=m, dim=d, rng=[seed, 100]), BooleanInputs(k, d)
@@ -60,8 +59,7 @@ def test_the_heads_of_nice_layers_are_counted(m, k, d, seed):
     assert errors["theta_error"] <= 1e-10
 
 
-@pytest.mark.parametrize("guess", [1, 3, 7])
-@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize(("guess", "noise"), [(1, 0.0), (3, 0.1), (7, 0.0)])
 def test_a_wrong_guess_costs_time_and_not_the_answer(monkeypatch, guess, noise):
     _guess(monkeypatch, guess)
     for m, k in ((2, 2), (4, 4)):
@@ -72,9 +70,7 @@ def test_a_wrong_guess_costs_time_and_not_the_answer(monkeypatch, guess, noise):
         assert _tried(fit)[0] == guess
 
 
-@pytest.mark.parametrize(
-    ("m", "k", "noise"), [(2, 2, 0.02), (2, 2, 0.2), (3, 3, 0.1), (4, 4, 0.05), (4, 4, 0.2)]
-)
+@pytest.mark.parametrize(("m", "k", "noise"), [(2, 2, 0.02), (3, 3, 0.1), (4, 4, 0.2)])
 def test_the_heads_are_counted_under_noise_and_growing_ends(m, k, noise):
     layer, inputs = make_nice_layer(heads=m, dim=16, rng=[1, 100]), BooleanInputs(k, 16)
     fit, heads = _find(layer, inputs, noise=noise, seed=1)

@@ -37,7 +37,7 @@ def _jacobian(layer, x):
 
 @pytest.mark.parametrize(
     ("m", "k", "d", "relative"),
-    [(2, 2, 8, 0.01), (3, 3, 8, 0.1), (4, 4, 8, 0.5), (2, 2, 16, 0.1)],
+    [(2, 2, 8, 0.01), (3, 3, 8, 0.1), (4, 4, 8, 0.5)],
 )
 def test_excess_error_is_that_of_least_squares_with_many_examples(m, k, d, relative):
     excess, levels = [], []
@@ -57,7 +57,7 @@ def test_excess_error_is_that_of_least_squares_with_many_examples(m, k, d, relat
     assert np.abs(np.array(levels) - 1).max() < 5 / np.sqrt(2 * x.size) + 0.01
 
 
-@pytest.mark.parametrize(("m", "k", "d"), [(2, 2, 8), (3, 3, 6)])
+@pytest.mark.parametrize(("m", "k", "d"), [(2, 2, 8)])
 def test_excess_error_is_the_covariance_of_least_squares_with_few_examples(m, k, d):
     ratios, inflation = [], []
     for seed in range(6):
@@ -73,7 +73,7 @@ def test_excess_error_is_the_covariance_of_least_squares_with_few_examples(m, k,
     assert np.mean(inflation) > 1.25  # so few examples cost more than s^2 p / (N k d), whoever fits them
 
 
-@pytest.mark.parametrize("relative", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("relative", [0.01, 0.5])
 def test_a_descent_ends_promptly_at_the_level_of_the_noise(relative):
     m, k, d = 4, 4, 16
     _, _, (x, y), _ = _noisy(m, k, d, floors=8, relative=relative, seed=3)

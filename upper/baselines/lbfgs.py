@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import minimize
 
 from attention import (
     AttentionLayer,
@@ -219,6 +218,8 @@ class _Descent:
         self, *, history: int, tolerance: float, tell: Callable[..., None]
     ) -> tuple[AttentionLayer, float]:
         flat = np.concatenate([part.reshape(-1) for part in self.start])
+        from scipy.optimize import minimize  # slow to import, and seldom needed
+
         self._best, self._least = flat, np.inf
         residuals: list[float] = []
 

@@ -45,7 +45,7 @@ def test_labels_without_a_secret_are_distinguished_no_more_often_than_the_level_
 
     monkeypatch.setattr("lwe.attacks.dual._short_vectors", shortest)
     monkeypatch.setattr("lwe.attacks.dual.fpylll_installed", lambda: True)
-    runs, attack, reached = 500, DualAttack(samples=24), []
+    runs, attack, reached = 250, DualAttack(samples=24), []
     for run in range(runs):
         labels = (rng.random(60) < share).astype(np.int64)
         samples = LWRSamples(rng.integers(16, size=(60, 4)), labels)

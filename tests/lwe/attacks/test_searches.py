@@ -97,7 +97,7 @@ def test_windows_of_labels_are_exact(q, p, noise):
 
 
 @given(st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_all_searches_find_a_secret_with_all_labels(data):
     q = data.draw(st.sampled_from([4, 7, 8, 17, 64, 251, 1 << 20]))
     p = data.draw(st.integers(2, min(q, 40)))
@@ -195,17 +195,17 @@ def test_more_candidates_than_the_work_or_the_seconds_allow_are_refused_with_num
     result = ExhaustiveAttack()(samples, made)
     assert result.outcome is AttackOutcome.BUDGET_SPENT
     assert "There are 2^63.4 candidates" in result.explanation
-    assert result.seconds < 1
+    assert "tried" not in result.details
     slow = parameters(22, 64, 2, secret=TernaryLaw())
     samples, _ = make_samples(slow, 400, rng=0)
-    result = ExhaustiveAttack()(samples, slow, budget=Budget(seconds=1.0))
+    result = ExhaustiveAttack()(samples, slow, budget=Budget(seconds=20.0))
     assert result.outcome is AttackOutcome.BUDGET_SPENT
     assert "more seconds are needed" in result.explanation
-    assert result.seconds < 1
+    assert 0 < result.details["tried"] < 3**22 / 100  # it is said soon, and not when they are spent
     lists = MeetInTheMiddleAttack()(samples, slow, budget=Budget(memory=1 << 20))
     assert lists.outcome is AttackOutcome.BUDGET_SPENT
     assert "Both lists" in lists.explanation
-    assert lists.seconds < 1
+    assert "tried" not in lists.details
 
 
 def test_errors_that_reach_everything_and_secrets_of_too_many_values_are_not_for_searches():

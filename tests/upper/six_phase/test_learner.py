@@ -33,9 +33,10 @@ from upper.six_phase import (
 
 MODES = ("practical", "paper")
 
-SPANS_AT_1_PERCENT = {(2, 2): 0.003, (2, 3): 0.045, (3, 2): 0.044, (3, 3): 0.26, (4, 2): 0.18, (4, 3): 0.45}
-REFINED = {(2, 2): 0.0024, (2, 3): 0.0095, (3, 2): 0.0053, (3, 3): 0.018, (4, 2): 0.012, (4, 3): 0.037}
-CRUDE = {(2, 2): 0.088, (2, 3): 0.13, (3, 2): 0.082, (3, 3): 0.12, (4, 2): 0.084, (4, 3): 0.12}
+# the fewest and the most heads and tokens of the table; those in between run through the same code
+SPANS_AT_1_PERCENT = {(2, 2): 0.003, (4, 3): 0.45}
+REFINED = {(2, 2): 0.0024, (4, 3): 0.037}
+CRUDE = {(2, 2): 0.088, (4, 3): 0.12}
 
 
 def run(learner, heads, k, d, *, seed=0, inputs=BooleanInputs):
@@ -70,18 +71,28 @@ def test_other_inputs_run_through_the_same_code(inputs, mode):
     assert errors["relative_error"] < {"practical": 1e-10, "paper": 1 / 32}[mode]
 
 
-@pytest.mark.parametrize("m", [1, 2])
-@pytest.mark.parametrize("d", [16, 32])
-def test_paper_mode_reaches_a_squared_error_of_kd_to_the_minus_m_from_the_phases_alone(m, d):
-    phases, errors = run(SixPhase(m=m, mode="paper"), m, 2, d)
+@pytest.fixture(scope="module")
+def paper_32():
+    return run(SixPhase(m=2, mode="paper"), 2, 2, 32)
+
+
+@pytest.mark.parametrize(("m", "d"), [(1, 16), (2, 16), (2, 32)])
+def test_paper_mode_reaches_a_squared_error_of_kd_to_the_minus_m_from_the_phases_alone(m, d, request):
+    if d == 32:
+        phases, errors = request.getfixturevalue("paper_32")
+    else:
+        phases, errors = run(SixPhase(m=m, mode="paper"), m, 2, d)
     assert phases.fit.outcome is Outcome.REACHED_TOLERANCE
     assert errors["relative_error"] ** 2 <= (2 * d) ** -m
     assert phases.findings.net.error <= (2 * d) ** -m
 
 
 @pytest.mark.parametrize("over", ["proxy", "body"])
-def test_phases_3_and_4_lower_the_error_of_the_span(over):
-    phases, _ = run(SixPhase(m=2, mode="paper", margin_over=over), 2, 2, 32)
+def test_phases_3_and_4_lower_the_error_of_the_span(over, request):
+    if over == "body":  # as it is by default
+        phases, _ = request.getfixturevalue("paper_32")
+    else:
+        phases, _ = run(SixPhase(m=2, mode="paper", margin_over=over), 2, 2, 32)
     before, after = (measure(phases, "span_error", start) for start in ("Phase 2", "Phase 4"))
     assert after < {"proxy": before / 2, "body": before / 10}[over]
 
@@ -194,7 +205,7 @@ def test_one_token_or_as_many_as_coordinates_is_not_its_kind(k, d, why):
 @pytest.mark.parametrize("mode", ["paper", "practical"])
 def test_a_budget_too_small_for_the_phases_is_said(mode):
     layer, inputs = make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(k=2, d=16)
-    learner = SixPhase(m=2, mode=mode, examples=2000)
+    learner = SixPhase(m=2, mode=mode, examples=2000, work=1000)
     phases = learner.run(ExampleOracle(layer, inputs, rng=1), rng=2)
     assert phases.fit.examples_used <= 2000
     assert not phases.fit.outcome.succeeded or mode == "practical"

@@ -30,7 +30,7 @@ from upper.six_phase.query_learner import learn_by_queries, span_change_bound
 from upper.six_phase.query_plan import QueryCount, QueryPlan, six_phase_queries
 from upper.six_phase.statistical_query import StatisticalQuery
 
-EXAMPLES = 100_000
+EXAMPLES = 50_000
 SEED = 1
 
 
