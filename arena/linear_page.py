@@ -3,18 +3,15 @@
 import base64
 import json
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from arena._inline import dark_colours, inline_figure
+from arena._templates import templates
 from arena.linear_figures import draw_plot
 from arena.linear_words import cell_text
 from paper_checks.linear_attention import Experiment, Table
 
 __all__ = ["render_experiments"]
-
-_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render_experiments(experiments: Sequence[Experiment], *, command: str, missing: str = "") -> str:
@@ -62,7 +59,7 @@ def render_experiments(experiments: Sequence[Experiment], *, command: str, missi
             }
         )
     page = (
-        _environment()
+        templates()
         .get_template("linear.html.j2")
         .render(
             experiments=shown,
@@ -87,16 +84,3 @@ def _shown(table: Table) -> dict[str, Any]:
         ],
         "rows": [[cell_text(value) for value in row] for row in table.rows],
     }
-
-
-@cache
-def _environment() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )

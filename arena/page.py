@@ -5,11 +5,11 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from arena._inline import dark_colours, heat_variable, inline_figure, learner_variable
 from arena._phrases import plural
+from arena._templates import TEMPLATES, templates
 from arena.figures import heat_map, learning_curve
 from arena.palette import heat_level, is_strong
 from arena.results import LearnerRecord, Results, TargetRecord
@@ -30,8 +30,6 @@ from arena.words import (
 
 __all__ = ["render_page"]
 
-_TEMPLATES = Path(__file__).parent / "templates"
-
 
 def render_page(results: Results) -> str:
     """The page of a comparison.
@@ -51,18 +49,11 @@ def render_page(results: Results) -> str:
     Its content-security policy lets nothing in but the page's own script, by hash: a name that a shared
     file brings along is text, and would not run even if it were not escaped.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     environment.filters["family"] = family
-    script = (_TEMPLATES / "script.js").read_text(encoding="utf-8")
+    script = (TEMPLATES / "script.js").read_text(encoding="utf-8")
     targets = in_order(results)
     pairs = [
         _pair(results, target, learner, target_place, learner_place)

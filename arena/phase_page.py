@@ -2,11 +2,9 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
-from typing import Any
 
 from arena._inline import dark_colours, inline_figure
+from arena._templates import templates
 from arena.drawing import Drawing
 from arena.learned import Learned
 from arena.phase_words import PhaseStory, digits
@@ -14,8 +12,6 @@ from arena.results import TargetRecord
 from arena.words import family, short_seconds
 
 __all__ = ["render_phases"]
-
-_TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render_phases(
@@ -74,7 +70,7 @@ def render_phases(
         for story in stories
     ]
     page = (
-        _environment()
+        templates()
         .get_template("phases.html.j2")
         .render(
             target=target,
@@ -115,16 +111,3 @@ def _short_error(story: PhaseStory) -> tuple[str, str]:
     names = {"sum_error": "of the sum", "span_error": "of the span", "unknown_part_error": "on fresh inputs"}
     wanted = {1: "sum_error", 3: "sum_error", 6: "unknown_part_error"}.get(story.number, "span_error")
     return (digits(story.measures[wanted]), names[wanted]) if wanted in story.measures else ("–", "")
-
-
-@cache
-def _environment() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
