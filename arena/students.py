@@ -82,20 +82,32 @@ def as_students(
 
 
 def set_up_for(student: Student, targets: Iterable[Target], effort: Effort) -> list[Learner]:
-    """The student set up for each target that it can be set up for; of the others, the cell says why."""
-    learners = []
+    """The student set up for each target that it can be set up for; of the others, the cell says why.
+
+    Raises
+    ------
+    ValueError
+        If its build function returns something that is no learner.
+    """
+    learners: list[Learner] = []
     for target in targets:
         try:
-            learners.append(student.build(target, effort))
+            learner = student.build(target, effort)
         except Exception:  # a caller's own may raise anything
             continue
+        if not _is_learner(learner) or not dataclasses.is_dataclass(learner):
+            raise ValueError(
+                f"The build function of {student.name!r} returned {learner!r:.80} for {target.name!r}: a learner is "
+                "needed, a frozen dataclass with a fit as attention.Learner says."
+            )
+        learners.append(learner)
     return learners
 
 
 def _student_of(learner: Learner, *, taken: set[str]) -> Student:
     """A learner that the caller has set up, the same for every target."""
     kind = type(learner)
-    if isinstance(learner, type) or not callable(getattr(learner, "fit", None)):
+    if not _is_learner(learner):
         raise ValueError(
             f"{learner!r:.80} is no learner: a name, or an object with a fit as attention.Learner says, is needed."
         )
@@ -112,6 +124,10 @@ def _student_of(learner: Learner, *, taken: set[str]) -> Student:
         build=_Always(learner),
         extra="torch" if isinstance(learner, Adam | TunedAdam) else "",
     )
+
+
+def _is_learner(given: Any) -> bool:
+    return not isinstance(given, type) and callable(getattr(given, "fit", None))
 
 
 def _numbered(name: str, number: int, mark: str) -> str:

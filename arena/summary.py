@@ -1,6 +1,7 @@
 """One learner on one target over all seeds, in a few numbers and one word."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any
 
 from arena._fields import finite_or_none
 
-__all__ = ["BROKEN", "LEARNED", "NOTHING", "Summary", "summarise"]
+__all__ = ["BROKEN", "LEARNED", "NOTHING", "NOT_INSTALLED", "Summary", "package_missing", "summarise"]
 
 LEARNED = 1e-3
 """At or below this error on the unknown part the short word is "learned"."""
@@ -18,6 +19,12 @@ NOTHING = 0.9
 
 BROKEN = ("failed", "timed out")
 """What becomes of a cell that did not come back, the graver first."""
+
+NOT_INSTALLED = "not installed"
+"""The short word where nothing but an optional package stands in the way."""
+
+# the stored reason is all there is to tell by, so that results written earlier are told rightly too
+_INSTALL = re.compile(r"pip install \S*attention-bounds\[")
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,9 @@ class Summary:
     def verdict(self) -> str:
         """A short word: "learned", "partly", "nothing", or else what stands in the way of a number."""
         if self.status != "done":
-            return {"not applicable": "does not apply", "missing": "not run"}.get(self.status, self.status)
+            if self.status == "not applicable":
+                return NOT_INSTALLED if package_missing(self.message) else "does not apply"
+            return "not run" if self.status == "missing" else self.status
         if self.error is None or self.error >= NOTHING:
             return "nothing"
         return "learned" if self.error <= LEARNED else "partly"
@@ -66,6 +75,19 @@ class Summary:
     def outcome(self) -> str:
         """The most frequent outcome; empty when no fit came back."""
         return next(iter(self.outcomes), "")
+
+
+def package_missing(reason: str) -> bool:
+    """Whether the reason of a cell that does not apply is that an optional package is not installed.
+
+    Examples
+    --------
+    >>> package_missing("Adam needs PyTorch: install the extra, pip install 'attention-bounds[torch]'.")
+    True
+    >>> package_missing("This is an attack on learning with rounding only.")
+    False
+    """
+    return _INSTALL.search(reason) is not None
 
 
 def summarise(cells: Sequence[Any]) -> Summary:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from arena.results import Results, TargetRecord
-from arena.summary import BROKEN, LEARNED, NOTHING, Summary
+from arena.summary import BROKEN, LEARNED, NOT_INSTALLED, NOTHING, Summary, package_missing
 
 __all__ = [
     "LEGEND",
@@ -216,10 +216,12 @@ def findings(results: Results) -> list[str]:
             said.append(f"{easy[0].title} is learned by {_join(full)}.")
         elif some:
             of = f"all {len(easy)} {kind} targets"
-            said.append(f"None of these learners learns {of}; some of them are learned by {_join(some)}.")
+            said.append(
+                f"None of {_these(results, easy)} learns {of}; some of them are learned by {_join(some)}."
+            )
         else:
             of = f"the {kind} target" if len(easy) == 1 else f"any of the {len(easy)} {kind} targets"
-            said.append(f"None of these learners learns {of}.")
+            said.append(f"None of {_these(results, easy)} learns {of}.")
     for target in (target for target in results.targets if target.hard):
         if _unfinished(results, target):
             continue
@@ -230,7 +232,7 @@ def findings(results: Results) -> list[str]:
             [one.title for one in results.learners if _with_verdict(results, one.name, [target], verdict)]
             for verdict in ("learned", "partly")
         )
-        by = f"only by {_join(full)}" if full else "by none of these learners"
+        by = f"only by {_join(full)}" if full else f"by none of {_these(results, [target])}"
         end = f"; in part by {_join(some)}" if some else "" if full else f": no error is below {NOTHING:g}"
         said.append(f"{target.title} is learned {by}{end}{_lost(results, target)}.")
     return said + _idle(results)
@@ -242,16 +244,29 @@ def _idle(results: Results) -> list[str]:
     for learner in results.learners:
         cells = [cell for cell in results.cells if cell.learner == learner.name]
         if cells and all(cell.status == "not applicable" for cell in cells):
-            said.append(f"{learner.title} ran on no target: {cells[0].message.rstrip('.')}.")
+            # a package can be installed: that it is missing is the reason to tell, whatever the first target says
+            reasons = sorted((cell.message for cell in cells), key=package_missing, reverse=True)
+            said.append(f"{learner.title} ran on no target: {reasons[0].rstrip('.')}.")
     return said
 
 
+def _these(results: Results, targets: Sequence[TargetRecord]) -> str:
+    """Of whom a sentence speaks that says none: not of learners that could not run for want of a package."""
+    absent = any(_with_verdict(results, one.name, targets, NOT_INSTALLED) for one in results.learners)
+    return "the learners that ran" if absent else "these learners"
+
+
 def _lost(results: Results, target: TargetRecord) -> str:
-    """Of which learners a sentence about a target knows nothing, because they never came back."""
+    """Of which learners a sentence about a target knows nothing, because they never came back or could not run."""
     said = ""
     for verdict in BROKEN:
         names = [one.title for one in results.learners if _with_verdict(results, one.name, [target], verdict)]
         said += f"; {_join(names)} {verdict}" if names else ""
+    absent = [
+        one.title for one in results.learners if _with_verdict(results, one.name, [target], NOT_INSTALLED)
+    ]
+    if absent:
+        said += f"; {_join(absent)} {'is' if len(absent) == 1 else 'are'} {NOT_INSTALLED}"
     return said
 
 

@@ -87,9 +87,9 @@ class ConditionReport:
         rows = [("condition", "on", "measured", "wanted", "verdict")]
         for one in self.conditions:
             bound = "<=" if one.better == "small" else ">="
-            measured = "-" if one.measured is None else f"{one.measured + 0.0:.3g}"  # no minus zero
+            measured, wanted = _told_apart(one.measured, one.threshold)
             verdict = "nothing to measure" if one.measured is None else "holds" if one.verdict else "VIOLATED"
-            rows.append((one.name, one.applies_to, measured, f"{bound} {one.threshold:.3g}", verdict))
+            rows.append((one.name, one.applies_to, measured, f"{bound} {wanted}", verdict))
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
@@ -264,6 +264,17 @@ def _condition(
 
 def _holds(measured: float | None, better: str, threshold: float) -> bool:
     return measured is None or (measured <= threshold if better == "small" else measured >= threshold)
+
+
+def _told_apart(measured: float | None, threshold: float) -> tuple[str, str]:
+    """Both numbers to three digits, or to as many as it takes to read that they differ."""
+    if measured is None:
+        return "-", f"{threshold:.3g}"
+    digits = 3
+    # 17 digits tell any two floats apart
+    while digits < 17 and measured != threshold and f"{measured:.{digits}g}" == f"{threshold:.{digits}g}":
+        digits += 1
+    return f"{measured + 0.0:.{digits}g}", f"{threshold:.{digits}g}"  # no minus zero
 
 
 def _with_thresholds(conditions: list[Condition], thresholds: dict[str, float]) -> list[Condition]:

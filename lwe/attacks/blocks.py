@@ -21,8 +21,8 @@ __all__ = [
 ]
 
 FPYLLL_MISSING = (
-    "It needs fpylll, which is not installed: install it with `pip install attention-bounds[lattice]` (fpylll and "
-    "cysignals)."
+    "It needs fpylll, which is not installed: install it with `pip install 'attention-bounds[lattice]'` (fpylll "
+    "and cysignals)."
 )
 """What attacks say that need fpylll and have none."""
 

@@ -5,6 +5,7 @@ import sys
 import time
 import warnings
 from dataclasses import dataclass, replace
+from html import unescape
 from importlib.util import find_spec
 
 import cloudpickle
@@ -13,8 +14,19 @@ import pytest
 from joblib import parallel_config
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from arena import Results, RunStore, choose_students, compare, nice_target, parity_target, save_target
+from arena import (
+    Results,
+    RunStore,
+    choose_students,
+    compare,
+    lwr_target,
+    nice_target,
+    parity_target,
+    save_target,
+)
+from arena.page import render_page
 from arena.students import PRESETS, STUDENTS, DoesNotApplyError, Student
+from arena.table import table_text
 from arena.words import findings
 from upper import KnownPart, Newton
 
@@ -186,6 +198,32 @@ def test_an_absent_extra_is_no_failure(targets, monkeypatch):
     assert "attention-bounds[torch]" in cell.message
     assert findings(results)[-1].startswith("Adam ran on no target: ")
     assert "attention-bounds[torch]" in findings(results)[-1]
+    assert results.summary(targets[0].name, "adam").verdict == "not installed"
+
+
+def test_a_missing_package_is_told_as_missing_wherever_results_are_shown(monkeypatch):
+    monkeypatch.setattr("lwe.attacks.lattice.fpylll_installed", lambda: False)
+    monkeypatch.setattr("arena.cells.find_spec", lambda name: None)
+    targets = [
+        nice_target(heads=1, tokens=2, dim=4),
+        lwr_target(secret_dim=6, modulus=16, levels=2, gadget=True),
+    ]
+    results = compare(targets, ["known-part", "lattice"], isolated=False)
+    nice, rounding = (results.summary(target.name, "lattice").verdict for target in targets)
+    assert (nice, rounding) == ("does not apply", "not installed")
+    install = "pip install 'attention-bounds[lattice]'"
+    *_, hard, idle = findings(results)
+    assert "learned by none of the learners that ran" in hard
+    assert hard.endswith("; Lattice is not installed.")
+    assert idle.startswith("Lattice ran on no target: It needs fpylll, which is not installed")
+    assert install in idle
+    text = " ".join(table_text(results).split())
+    assert "not installed" in text
+    assert install in text
+    page = unescape(render_page(results))
+    assert '<td role="cell" class="said">It needs fpylll' in page
+    assert "attack on learning with rounding only" in page  # on the nice target, where that is the reason
+    assert Results.from_json(results.to_json()) == results
 
 
 class _BrokenImport(KnownPart):

@@ -156,6 +156,14 @@ def test_a_learner_that_is_no_dataclass_is_a_sentence():
             as_students(given)
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize("returned", [None, KnownPart, 3, object()], ids=repr)
+def test_a_build_function_that_returns_no_learner_is_a_sentence(returned):
+    student = Student("mine", "Mine", "None.", lambda target, effort: returned)
+    with pytest.raises(ValueError, match=r"^The build function of 'mine' returned .*: a learner is needed"):
+        compare([nice_target(heads=1, tokens=2, dim=4)], [student], isolated=False)
+
+
 def test_presets_by_name():
     assert choose_effort("quick") is PRESETS["quick"]
     with pytest.raises(ValueError, match="'slow': quick or full is needed"):

@@ -399,6 +399,21 @@ class TestReport:
         assert "not known to us" in lines[-1]
         assert all(line == line.rstrip() for line in lines)
 
+    @pytest.mark.parametrize("by", [1e-4, 1e-6, 1e-14])
+    def test_a_verdict_by_little_is_printed_with_digits_that_show_it(self, by):
+        layer = make_diagonal_layer(heads=2, dim=32, rng=0)
+        name = "theta_norms_comparable"
+        measured = check_conditions(layer)[name].measured
+        for threshold, word in ((measured * (1 - by), "VIOLATED"), (measured * (1 + by), "holds")):
+            report = check_conditions(layer, thresholds={name: threshold})
+            row = next(line for line in str(report).splitlines() if line.startswith(name)).split()
+            _, _, shown, bound, wanted, verdict = row
+            assert (bound, verdict) == ("<=", word)
+            assert (float(shown) > float(wanted)) == (word == "VIOLATED")
+        equal = str(check_conditions(layer, thresholds={name: measured}))
+        row = next(line for line in equal.splitlines() if line.startswith(name)).split()
+        assert row[2] == row[4] == f"{measured:.3g}"
+
     def test_json_is_json_and_says_the_same(self):
         report = check_conditions(make_nice_layer(heads=2, dim=32, rng=0))
         data = json.loads(json.dumps(report.to_json(), allow_nan=False))

@@ -133,8 +133,9 @@ def certify_agreement(
     of W^. The converse, small residual implies agreement, holds because k and m are much smaller than d: the m k
     vectors x_b W_i are in general position, so that no other combination of patterns lands in the span of X W^.
     That is an argument about generic W_i, not a theorem here; projections of rank one break it. The constraint
-    matters: without it the scale of W^ is free. Examples with two equal or opposite tokens make the regression
-    (nearly) singular and get an infinite residual. Patterns and residuals do not depend on the unit that labels and W^
+    matters: without it the scale of W^ is free. Two equal tokens make the regression singular, and with two
+    opposite ones 0 is among the mixtures of tokens, so that the scale is free again: such examples get an
+    infinite residual. Patterns and residuals do not depend on the unit that labels and W^
     are measured in, however large or small it is. O(n k^2 d + n k d^2) for least squares.
 
     References
