@@ -1,1 +1,60 @@
-"""One executable check per claim of the papers; imports every package below it, holds no check yet."""
+"""What the papers claim, claim by claim: each a check that can be run, and that can fail."""
+
+from paper_checks.check import Basis, Check, Constants, Run, Scale, check
+from paper_checks.comparison import (
+    Comparison,
+    Kind,
+    at_least,
+    at_most,
+    close,
+    covers,
+    equal,
+    may_be_at_least,
+    may_be_at_most,
+    surely_above,
+    surely_below,
+)
+from paper_checks.intervals import (
+    Interval,
+    bounded_mean_interval,
+    mean_interval,
+    median_interval,
+    proportion_interval,
+    slope_interval,
+)
+from paper_checks.registry import GROUPS, all_checks, find_checks
+from paper_checks.running import CheckResult, Verdict, result_from_json, run_check, run_checks
+
+__all__ = [
+    "GROUPS",
+    "Basis",
+    "Check",
+    "CheckResult",
+    "Comparison",
+    "Constants",
+    "Interval",
+    "Kind",
+    "Run",
+    "Scale",
+    "Verdict",
+    "all_checks",
+    "at_least",
+    "at_most",
+    "bounded_mean_interval",
+    "check",
+    "close",
+    "covers",
+    "equal",
+    "find_checks",
+    "may_be_at_least",
+    "may_be_at_most",
+    "mean_interval",
+    "median_interval",
+    "proportion_interval",
+    "result_from_json",
+    "run_check",
+    "run_checks",
+    "slope_interval",
+    "surely_above",
+    "surely_below",
+]

@@ -1,4 +1,4 @@
-"""The command line ``attention-bounds``: generate, inspect, learn, compare."""
+"""The command line ``attention-bounds``."""
 
 import sys
 

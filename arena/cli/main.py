@@ -13,6 +13,7 @@ import numpy as np
 import typer
 
 from arena.cli.attack import attack_command
+from arena.cli.check import check_command
 from arena.cli.compare import compare_command
 from arena.cli.console import WorkFailedError
 from arena.cli.curves import curves_app
@@ -53,6 +54,7 @@ app.command("attack")(attack_command)
 app.command("explain")(explain_command)
 app.command("compare")(compare_command)
 app.command("runs")(runs_command)
+app.command("check")(check_command)
 app.add_typer(curves_app, name="curves")
 app.add_typer(linear_app, name="linear")
 

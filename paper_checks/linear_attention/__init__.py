@@ -10,9 +10,9 @@ from paper_checks.linear_attention.random_networks import random_experiment
 from paper_checks.linear_attention.ranks import ranks_experiment
 from paper_checks.linear_attention.record import (
     Cell,
-    Check,
     Curve,
     Experiment,
+    HeldFigure,
     Plot,
     Report,
     Table,
@@ -24,9 +24,9 @@ from paper_checks.linear_attention.turing import turing_experiment
 __all__ = [
     "EXPERIMENTS",
     "Cell",
-    "Check",
     "Curve",
     "Experiment",
+    "HeldFigure",
     "Plot",
     "Report",
     "Table",

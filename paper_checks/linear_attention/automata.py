@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paper_checks.linear_attention.record import Check, Curve, Experiment, Plot, Report, Table
+from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
 from upper.linear_attention.tasks import automaton_in_context_rows, fixed_automaton_rows, tape_reader_rows
 
 __all__ = ["automata_experiment"]
@@ -139,31 +139,31 @@ def automata_experiment(*, seed: int = 0, quick: bool = False, progress: Report 
     enough = [row for row in context if row.examples >= _ENOUGH[row.states]]
     ranks = {row.states: row.exact_rank for row in context}
     checks = (
-        Check(
+        HeldFigure(
             "fixed automaton: the rank is the number of pairs seen",
             "every row",
             ", ".join(f"{row.rank} of {row.seen}" for row in fixed),
             all(row.rank == row.seen for row in fixed),
         ),
-        Check(
+        HeldFigure(
             "fixed automaton, all pairs seen: every step right",
             "1.00",
             f"{min(row.lowest for row in seen_all):.2f}",
             all(row.lowest == 1 for row in seen_all),
         ),
-        Check(
+        HeldFigure(
             "in context: ranks SA(1 + SA(S - 1))",
             "20, 78, 200 for S = 2, 3, 4",
             ", ".join(str(rank) for rank in ranks.values()),
             ranks == {2: 20, 3: 78, 4: 200} and all(row.rank == row.exact_rank for row in enough),
         ),
-        Check(
+        HeldFigure(
             "in context, rank reached: unseen automata run right",
             "1.00",
             f"{min(row.accuracy for row in enough):.2f}",
             all(row.accuracy == 1 for row in enough),
         ),
-        Check(
+        HeldFigure(
             "tape reader: exact",
             "below 1e-12",
             f"{max(row.learned_error for row in tape):.1e}",

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from paper_checks.linear_attention.record import Check, Curve, Experiment, Plot, Report, Table
+from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
 from upper.linear_attention import Comparison, compare_with_exact
 
 __all__ = ["gradient_experiment"]
@@ -70,19 +70,19 @@ def gradient_experiment(*, seed: int = 0, quick: bool = False, progress: Report 
     fewer = [row for row in rows if row.student_heads is not None and row.student_heads < row.heads]
     exact = [row.relative_error for row in rows if row.student_heads is None]
     checks = (
-        Check(
+        HeldFigure(
             "the regression is exact",
             "below 1e-12",
             f"{max(exact):.1e} at most",
             max(exact) < 1e-12,
         ),
-        Check(
+        HeldFigure(
             "Adam with H known gets there too",
             "below 1e-6",
             ", ".join(f"{row.relative_error:.1e}" for row in known),
             max(row.relative_error for row in known) < 1e-6,
         ),
-        Check(
+        HeldFigure(
             "Adam with H known takes more than ten times the regression's time",
             "ratios above 10",
             ", ".join(f"{row.ratio:.0f}" for row in known),

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from paper_checks.linear_attention.record import Check, Curve, Experiment, Plot, Report, Table
+from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
 from upper.linear_attention import (
     alternate,
     features_from_tensor,
@@ -112,13 +112,13 @@ def heads_experiment(*, seed: int = 0, quick: bool = False, progress: Report | N
     tell("learned")
     easy = [case for case in found_all if case[0] <= 5 and case[1] <= 4]
     checks = (
-        Check(
+        HeldFigure(
             "d = 8, H = 4, learned by regression: symmetric rank 64, 4 heads returned",
             "64, 4, error below 1e-9",
             f"{learned[0]}, {learned[1]}, {learned[2]:.1e}",
             learned[0] == 64 and learned[1] == 4 and learned[2] < 1e-9,
         ),
-        Check(
+        HeldFigure(
             "every planted case with d up to 5 and H up to 4 is found",
             "all",
             ", ".join(f"({d}, {planted})" for d, planted in easy if found_all[d, planted] == 1),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paper_checks.linear_attention.record import Check, Curve, Experiment, Plot, Report, Table
+from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
 from upper.linear_attention.tasks import key_value_rank, key_value_rows, rank_of_a_key, rare_key_rows
 
 __all__ = ["key_value_experiment"]
@@ -113,38 +113,38 @@ def key_value_experiment(*, seed: int = 0, quick: bool = False, progress: Report
     by_queries = {row.queries: row for row in rare}
     domains = {name: key_value_rank(name) for name in ("gaussian", "haar", "fixed")}
     checks = (
-        Check(
+        HeldFigure(
             "ranks on the domains: Gaussian keys, Haar keys, fixed basis",
             "112, 92, 76",
             ", ".join(f"{rows[name].rank}" for name in domains),
             [rows[name].rank for name in domains] == [112, 92, 76] == list(domains.values()),
         ),
-        Check(
+        HeldFigure(
             "half the keys queried: rank 38",
             "38",
             str(rows["half-queried"].rank),
             rows["half-queried"].rank == 38,
         ),
-        Check(
+        HeldFigure(
             "deficits on Haar keys: fixed basis, two keys, half queried, plane",
             "16, 4, 54, 40",
             ", ".join(str(rows[name].deficit) for name in ("fixed", "two-keys", "half-queried", "plane")),
             [rows[name].deficit for name in ("fixed", "two-keys", "half-queried", "plane")]
             == [16, 4, 54, 40],
         ),
-        Check(
+        HeldFigure(
             "deficit 0: all minimisers agree on Haar keys",
             "errors below 1e-25",
             ", ".join(f"{rows[name].another_error:.0e}" for name in ("haar", "gaussian")),
             max(rows[name].another_error for name in ("haar", "gaussian")) < 1e-25,
         ),
-        Check(
+        HeldFigure(
             "deficit above 0: another minimiser is wrong there",
             "errors above 1e-3",
             f"{min(row.another_error for row in rows.values() if row.deficit):.1e} at least",
             min(row.another_error for row in rows.values() if row.deficit) > 1e-3,
         ),
-        Check(
+        HeldFigure(
             f"a rare key needs exactly {needed} queries",
             "19: 18 leave an error above 1e-3, 19 one below 1e-20",
             f"{by_queries[18].error:.1e}, {by_queries[19].error:.1e}",

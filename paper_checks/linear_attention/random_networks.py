@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paper_checks.linear_attention.record import Check, Curve, Experiment, Plot, Report, Table
+from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
 from upper.linear_attention import feature_count
 from upper.linear_attention.tasks import (
     RandomNetworkRow,
@@ -102,25 +102,25 @@ def random_experiment(*, seed: int = 0, quick: bool = False, progress: Report | 
         rows=((noisy.d, noisy.features, noisy.examples, noisy.noise, noisy.excess, noisy.predicted, 1.0e-4),),
     )
     checks = [
-        Check(
+        HeldFigure(
             "one example fewer than features leaves an error",
             "above 1e-3; at d = 8 above 1e-2",
             ", ".join(f"{error:.1e} (d = {d})" for d, error in below.items()),
             min(below.values()) > 1e-3 and below.get(8, np.inf) > 1e-2,
         ),
-        Check(
+        HeldFigure(
             "as many examples as features leave none",
             "below 1e-11",
             f"{max(at):.1e} at most",
             max(at) < 1e-11,
         ),
-        Check(
+        HeldFigure(
             "four times as many leave none to the last digit",
             "below 1e-13",
             f"{max(above):.1e} at most",
             max(above) < 1e-13,
         ),
-        Check(
+        HeldFigure(
             "the excess under noise is s² D/N",
             f"{noisy.predicted:.2e} within a third",
             f"{noisy.excess:.2e}",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paper_checks.linear_attention.record import Check, Curve, Experiment, Plot, Report, Table
+from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
 from upper.linear_attention import (
     LinearAttention,
     certify,
@@ -87,43 +87,43 @@ def ranks_experiment(*, seed: int = 0, quick: bool = False, progress: Report | N
     pair = _silent_pair()
     silent = not features_from_tensor(pair.tensor()).any()
     checks = (
-        Check(
+        HeldFigure(
             "ranks of exact moments, formulas and reference agree",
             "all of them",
             "all" if right else "not all",
             right,
         ),
-        Check(
+        HeldFigure(
             "Gaussian tokens, d = 4, n = 5: the smallest eigenvalue is 2 (n - 1)",
             "8",
             f"{smallest:.12g} exactly, {sampled:.3g} from samples",
             abs(smallest - 8) < 1e-9 and abs(sampled - 8) < 0.8,
         ),
-        Check(
+        HeldFigure(
             "Boolean tokens, d = 4, n = 3: the spectrum",
             ", ".join(f"{value:g}" for value in _BOOLEAN_SPECTRUM),
             ", ".join(f"{value:.6g}" for value in spectrum),
             len(spectrum) == 5 and bool(np.allclose(spectrum, _BOOLEAN_SPECTRUM, atol=5e-5)),
         ),
-        Check(
+        HeldFigure(
             "Boolean tokens, d = 5: learned at one length, exact at others",
             "below 1e-13",
             f"{transfer[0]:.1e}",
             transfer[0] < 1e-13,
         ),
-        Check(
+        HeldFigure(
             "Boolean tokens, d = 5: what was learned is wrong on Gaussian ones",
             "above .1",
             f"{transfer[1]:.2f}",
             transfer[1] > 0.1,
         ),
-        Check(
+        HeldFigure(
             "Boolean tokens, d = 5: 20 Gaussian examples more, and it is right there, too",
             "below 1e-11, rank 75",
             f"{transfer[2]:.1e}, rank {transfer[3]}",
             transfer[2] < 1e-11 and transfer[3] == 75,
         ),
-        Check(
+        HeldFigure(
             "the antisymmetric pair of heads (V = E01, Q = E23; V = -E02, Q = E13) outputs nothing",
             "exactly 0",
             "exactly 0" if silent else "not 0",

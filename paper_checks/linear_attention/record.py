@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Cell", "Check", "Curve", "Experiment", "Plot", "Report", "Table", "experiment_from_json"]
+__all__ = ["Cell", "Curve", "Experiment", "HeldFigure", "Plot", "Report", "Table", "experiment_from_json"]
 
 Cell: TypeAlias = "str | int | float | bool | None"
 Report = Callable[[str], None]
@@ -15,7 +15,7 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Check:
+class HeldFigure:
     """A figure that was measured, what it is to be, and whether it is.
 
     Attributes
@@ -124,7 +124,7 @@ class Experiment:
         What is asked and how it is set up, in a paragraph.
     findings : tuple of str
         What was found: sentences.
-    checks : tuple of Check
+    checks : tuple of HeldFigure
         Figures held against those they are to be.
     tables : tuple of Table
         The tables.
@@ -138,7 +138,7 @@ class Experiment:
     title: str
     question: str
     findings: tuple[str, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[HeldFigure, ...]
     tables: tuple[Table, ...]
     plots: tuple[Plot, ...] = ()
     seed: int = 0
@@ -216,7 +216,7 @@ def experiment_from_json(data: Mapping[str, Any]) -> Experiment:
             title=data["title"],
             question=data["question"],
             findings=tuple(data["findings"]),
-            checks=tuple(Check(**check) for check in data["checks"]),
+            checks=tuple(HeldFigure(**check) for check in data["checks"]),
             tables=tuple(
                 Table(
                     name=one["name"],

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paper_checks.linear_attention.record import Check, Curve, Experiment, Plot, Report, Table
+from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
 from upper.linear_attention import SoftmaxRow, softmax_rows
 
 __all__ = ["softmax_experiment"]
@@ -85,7 +85,7 @@ def softmax_experiment(*, seed: int = 0, quick: bool = False, progress: Report |
         _near(found[4, 0.03, "plain"], 0.23, 0.03),
         _near(found[4, 1.0, "aug"], 0.87, 0.03),
         _near(found[4, 1.0, "cent"], 0.95, 0.02),
-        Check(
+        HeldFigure(
             "centred features have the first order of softmax: far better than no attention at small |Theta|",
             "a hundredth at most, |Theta| = .1",
             ", ".join(
@@ -127,9 +127,9 @@ def softmax_experiment(*, seed: int = 0, quick: bool = False, progress: Report |
     )
 
 
-def _near(row: SoftmaxRow, wanted: float, within: float) -> Check:
+def _near(row: SoftmaxRow, wanted: float, within: float) -> HeldFigure:
     explained = 1 - row.missed
-    return Check(
+    return HeldFigure(
         f"R² of features, {_WORDS[row.kind]}, k = {row.k}, |Theta| = {row.theta_norm:g}",
         f"{wanted} ± {within}",
         f"{explained:.3f}",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paper_checks.linear_attention.record import Check, Curve, Experiment, Plot, Report, Table
+from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
 from upper.linear_attention.tasks import (
     Training,
     TuringRow,
@@ -146,31 +146,31 @@ def turing_experiment(*, seed: int = 0, quick: bool = False, progress: Report | 
     constructed = [row for row in universal if row.training == "constructed"]
     taught = [row for row in universal if row.rank is not None and row.rank == row.exact_rank]
     checks = (
-        Check(
+        HeldFigure(
             f"constructed machines are exact in whole numbers for {steps} steps",
             "every step, nothing to round",
             f"{min(row.lowest for row in made):.2f}, rounded by {max(row.rounding for row in made):g}",
             all(row.lowest == 1 and row.rounding == 0 for row in made),
         ),
-        Check(
+        HeldFigure(
             "learned from runs, (2, 2, 4): rank 40, then 100 steps right",
             "1.00",
             ", ".join(f"{row.lowest:.2f}" for row in small) or "not there",
             bool(small) and all(row.lowest == 1 for row in small),
         ),
-        Check(
+        HeldFigure(
             "learned from runs: full ranks of (2, 2, 4) and (3, 2, 5)",
             "40, 90",
             ", ".join(str(rank) for rank, _ in full.values()),
             all(full[size] == (rank, 1) for size, rank in _FULL.items()),
         ),
-        Check(
+        HeldFigure(
             "the universal machine is exact in whole numbers",
             "every step, nothing to round",
             f"{min(row.accuracy for row in constructed):.2f}",
             all(row.accuracy == 1 and row.rounding == 0 for row in constructed),
         ),
-        Check(
+        HeldFigure(
             "the universal machine, learned to its full rank, runs unseen machines",
             "1.00",
             ", ".join(f"{row.accuracy:.2f}" for row in taught) or "not there",

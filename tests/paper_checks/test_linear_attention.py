@@ -7,8 +7,8 @@ import pytest
 
 from paper_checks.linear_attention import (
     EXPERIMENTS,
-    Check,
     Curve,
+    HeldFigure,
     Table,
     experiment_from_json,
     run_experiment,
@@ -29,7 +29,7 @@ def test_every_check_of_the_experiment_holds(name):
     # JSON gives back the same, to the last bit
     text = json.dumps(experiment.to_json(), allow_nan=False)
     assert experiment_from_json(json.loads(text)).to_json() == experiment.to_json()
-    assert not replace(experiment, checks=(Check("c", "1", "2", False),)).holds
+    assert not replace(experiment, checks=(HeldFigure("c", "1", "2", False),)).holds
 
 
 def test_without_torch_adam_says_so(monkeypatch):

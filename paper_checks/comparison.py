@@ -1,0 +1,233 @@
+"""What was measured beside what was expected, and by which rule they are held against each other."""
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paper_checks.intervals import Interval
+
+__all__ = [
+    "Comparison",
+    "Kind",
+    "at_least",
+    "at_most",
+    "close",
+    "covers",
+    "equal",
+    "may_be_at_least",
+    "may_be_at_most",
+    "surely_above",
+    "surely_below",
+]
+
+
+class Kind(enum.Enum):
+    """How sure a check is of what it compares."""
+
+    EXACT = "exact"
+    """Enumeration, symbols or whole and rational numbers: equal or not."""
+    NUMERIC = "numeric"
+    """Floating-point numbers, within a tolerance that is stated."""
+    STATISTICAL = "statistical"
+    """Random draws: an interval, and the chance that a true claim is refused."""
+
+    @property
+    def rank(self) -> int:
+        """From 0, the surest, on."""
+        return list(Kind).index(self)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One figure held against what the claim says of it.
+
+    Attributes
+    ----------
+    what : str
+        What was measured, in words.
+    measured, expected : str
+        The two, as they are shown.
+    rule : str
+        How they are held against each other, such as "within 1e-12" or "99.9 % interval".
+    holds : bool
+        Whether they agree.
+    kind : Kind
+        What kind of rule it is.
+    false_alarm : float
+        The chance that the rule refuses a true claim; 0 unless it is statistical.
+    """
+
+    what: str
+    measured: str
+    expected: str
+    rule: str
+    holds: bool
+    kind: Kind
+    false_alarm: float = 0.0
+
+
+def equal(what: str, measured: Any, expected: Any) -> Comparison:
+    """Hold whole or rational numbers, symbols, truth values or lists of them to be equal.
+
+    Parameters
+    ----------
+    what : str
+        What was measured.
+    measured, expected
+        Anything with ``==``; floating-point numbers belong into `close`.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    TypeError
+        If one of them holds floating-point numbers that are not whole.
+    """
+    measured, expected = _plain(measured), _plain(expected)
+    for value in (measured, expected):
+        if _has_fraction(value):
+            raise TypeError(f"{what}: {value!r} is a floating-point number; compare it by close().")
+    return Comparison(what, _shown(measured), _shown(expected), "equal", measured == expected, Kind.EXACT)
+
+
+def close(
+    what: str, measured: float, expected: float, *, absolute: float = 0.0, relative: float = 0.0
+) -> Comparison:
+    """Hold a number to another within a tolerance, ``absolute + relative * |expected|``.
+
+    Parameters
+    ----------
+    what : str
+        What was measured.
+    measured, expected : float
+        The two numbers.
+    absolute, relative : float
+        The tolerance; one of them is positive.
+
+    Returns
+    -------
+    Comparison
+        One with a number that is not finite does not hold.
+
+    Raises
+    ------
+    ValueError
+        If there is no tolerance.
+    """
+    if not (absolute > 0 or relative > 0):
+        raise ValueError(f"{what}: close() needs a tolerance; give absolute or relative above 0.")
+    parts = [f"{absolute:.3g}"] if absolute else []
+    parts += [f"{100 * relative:.3g} %"] if relative else []
+    difference = abs(float(measured) - float(expected))
+    holds = math.isfinite(difference) and difference <= absolute + relative * abs(float(expected))
+    return Comparison(
+        what, _shown(measured), _shown(expected), f"within {' + '.join(parts)}", holds, Kind.NUMERIC
+    )
+
+
+def at_most(what: str, measured: float, bound: float) -> Comparison:
+    """Hold a number to be at most a bound; one that is not a number is not."""
+    return Comparison(
+        what, _shown(measured), f"<= {_shown(bound)}", "bound", bool(measured <= bound), Kind.NUMERIC
+    )
+
+
+def at_least(what: str, measured: float, bound: float) -> Comparison:
+    """Hold a number to be at least a bound; one that is not a number is not."""
+    return Comparison(
+        what, _shown(measured), f">= {_shown(bound)}", "bound", bool(measured >= bound), Kind.NUMERIC
+    )
+
+
+def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.0) -> Comparison:
+    """Hold an interval to contain the expected number.
+
+    Parameters
+    ----------
+    what : str
+        What was measured.
+    interval : Interval
+        From `paper_checks.intervals`.
+    expected : float
+        The claim's number.
+    margin : float
+        How much the expected number itself is uncertain by, such as half its last digit.
+
+    Returns
+    -------
+    Comparison
+    """
+    holds = bool(interval.low - margin <= expected <= interval.high + margin)
+    shown = _shown(expected) + (f" ± {margin:.2g}" if margin else "")
+    return _statistical(what, interval, shown, "covered by the interval", holds)
+
+
+def may_be_at_most(what: str, interval: Interval, bound: float) -> Comparison:
+    """Hold an interval to allow a number of at most the bound: its low end is not above."""
+    return _statistical(what, interval, f"<= {_shown(bound)}", "not refuted", bool(interval.low <= bound))
+
+
+def may_be_at_least(what: str, interval: Interval, bound: float) -> Comparison:
+    """Hold an interval to allow a number of at least the bound: its high end is not below."""
+    return _statistical(what, interval, f">= {_shown(bound)}", "not refuted", bool(interval.high >= bound))
+
+
+def surely_below(what: str, interval: Interval, bound: float) -> Comparison:
+    """Hold the whole of an interval to be below the bound.
+
+    Refuses claims that are true by little, more often than the interval's confidence says: for figures that are
+    far from the bound.
+    """
+    return _statistical(what, interval, f"< {_shown(bound)}", "the whole interval", interval.high < bound)
+
+
+def surely_above(what: str, interval: Interval, bound: float) -> Comparison:
+    """Hold the whole of an interval to be above the bound; see `surely_below`."""
+    return _statistical(what, interval, f"> {_shown(bound)}", "the whole interval", interval.low > bound)
+
+
+def _statistical(what: str, interval: Interval, expected: str, rule: str, holds: bool) -> Comparison:
+    alarm = 1 - interval.confidence
+    return Comparison(
+        what,
+        f"{_shown(interval.estimate)} [{_shown(interval.low)}, {_shown(interval.high)}]",
+        expected,
+        f"{rule}, {100 * interval.confidence:.6g} %, {interval.method}",
+        bool(holds),
+        Kind.STATISTICAL,
+        alarm,
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _has_fraction(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(_has_fraction(one) for one in value)
+    return isinstance(value, float) and not value.is_integer()
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, np.generic):
+        return _shown(value.item())
+    if isinstance(value, float):
+        if math.isfinite(value) and value == round(value) and abs(value) < 1e6:
+            return str(int(value))
+        return f"{value:.4g}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(_shown(one) for one in value)
+    return str(value)

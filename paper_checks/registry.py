@@ -1,0 +1,86 @@
+"""Every check of the project, by group."""
+
+import difflib
+import fnmatch
+import importlib
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from paper_checks.check import Check
+
+__all__ = ["GROUPS", "all_checks", "find_checks"]
+
+GROUPS: Mapping[str, str] = MappingProxyType(
+    {
+        "layer": "The attention layer",
+        "identifiability": "What examples determine",
+        "conditions": "Conditions on the heads",
+        "concentration": "Softmax and concentration",
+        "crude-sum": "Phase 1: the crude sum of projections",
+        "agreement": "Phase 2: agreement and the convex body",
+        "refinement": "Phases 3 and 4: refinement",
+        "span-and-net": "Phases 5 and 6: span and net",
+        "learners": "The whole learner, and Newton",
+        "parities": "Parities hidden by heads",
+        "families": "Other hard families",
+        "queries": "Statistical queries: bounds and counts",
+        "outside-queries": "Outside statistical queries: elimination and gradient descent",
+        "rounding": "Learning with rounding, realised by heads",
+        "secrets": "Rounding: secrets and certificates",
+        "attacks": "Rounding: attacks",
+        "linear-features": "Linear attention: features and ranks",
+        "linear-certificate": "Linear attention: regression, heads and certificate",
+        "linear-machines": "Linear attention: memories, automata and machines",
+    }
+)
+"""The groups in the order of the page: the name, which is that of the module in `paper_checks.claims` with hyphens
+for underscores, and the heading."""
+
+
+def all_checks() -> tuple[Check, ...]:
+    """Every check, in the order of the page.
+
+    Raises
+    ------
+    ValueError
+        If two have the same identifier, or one is in another group's module.
+    """
+    found: dict[str, Check] = {}
+    for group in GROUPS:
+        module = importlib.import_module(f"paper_checks.claims.{group.replace('-', '_')}")
+        for one in vars(module).values():
+            if not isinstance(one, Check):
+                continue
+            if one.group != group or one.id in found:
+                raise ValueError(f"{one.id} is in the module of {group}, or there twice.")
+            found[one.id] = one
+    return tuple(found.values())
+
+
+def find_checks(names: Sequence[str]) -> tuple[Check, ...]:
+    """The checks of these names, each an identifier, a group or a pattern with ``*``; all of them for no name.
+
+    Raises
+    ------
+    ValueError
+        If a name fits no check; the nearest is suggested.
+
+    Examples
+    --------
+    >>> {one.group for one in find_checks(["layer"])}
+    {'layer'}
+    """
+    checks = all_checks()
+    if not names:
+        return checks
+    wanted: set[str] = set()
+    for name in names:
+        hits = {one.id for one in checks if name in (one.id, one.group) or fnmatch.fnmatchcase(one.id, name)}
+        if not hits:
+            near = difflib.get_close_matches(name, [*GROUPS, *(one.id for one in checks)], n=1, cutoff=0.4)
+            raise ValueError(
+                f"No check is called {name!r}{f'; the nearest is {near[0]!r}' if near else ''}. "
+                f"Give an identifier, a group ({', '.join(GROUPS)}) or a pattern such as 'layer/*'."
+            )
+        wanted |= hits
+    return tuple(one for one in checks if one.id in wanted)

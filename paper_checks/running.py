@@ -1,0 +1,247 @@
+"""Checks run: one by one or side by side, each with a verdict, whatever happens in it."""
+
+import enum
+import signal
+import time
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from paper_checks.check import Check, Constants, Scale
+from paper_checks.comparison import Comparison, Kind
+
+__all__ = ["CheckResult", "Verdict", "result_from_json", "run_check", "run_checks"]
+
+
+class Verdict(enum.Enum):
+    """What came of a check."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    BROKEN = "could not be run"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What came of one check.
+
+    Attributes
+    ----------
+    id : str
+        The check's identifier.
+    verdict : Verdict
+        It holds if every comparison does.
+    comparisons : tuple of Comparison
+        What was measured beside what was expected.
+    scale : Scale
+        How much work was done.
+    seed : int
+        Where its randomness came from.
+    seconds : float
+        How long it took.
+    fingerprint : str
+        `Check.fingerprint` of the code that ran.
+    reason : str
+        Why it could not be run or was skipped.
+    injected : Verdict or None
+        What came of it on its injected error, where it is to fail; None if that was not tried.
+    """
+
+    id: str
+    verdict: Verdict
+    comparisons: tuple[Comparison, ...]
+    scale: Scale
+    seed: int
+    seconds: float
+    fingerprint: str
+    reason: str = ""
+    injected: Verdict | None = None
+
+    @property
+    def as_it_must(self) -> bool:
+        """Whether nothing is wrong: it holds or was skipped, and failed on its injected error if that was tried."""
+        return self.verdict in (Verdict.HOLDS, Verdict.SKIPPED) and self.injected in (
+            None,
+            Verdict.FAILS,
+            Verdict.SKIPPED,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "id": self.id,
+            "verdict": self.verdict.value,
+            "scale": self.scale.value,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 2),
+            "fingerprint": self.fingerprint,
+            "reason": self.reason,
+            "injected": None if self.injected is None else self.injected.value,
+            "comparisons": [{**vars(one), "kind": one.kind.value} for one in self.comparisons],
+        }
+
+
+def result_from_json(data: Mapping[str, Any]) -> CheckResult:
+    """The result that `CheckResult.to_json` wrote.
+
+    Raises
+    ------
+    ValueError
+        If something else is there.
+    """
+    try:
+        return CheckResult(
+            id=data["id"],
+            verdict=Verdict(data["verdict"]),
+            comparisons=tuple(
+                Comparison(**{**one, "kind": Kind(one["kind"])}) for one in data["comparisons"]
+            ),
+            scale=Scale(data["scale"]),
+            seed=data["seed"],
+            seconds=data["seconds"],
+            fingerprint=data["fingerprint"],
+            reason=data["reason"],
+            injected=None if data["injected"] is None else Verdict(data["injected"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"This is no result of a check as it was written: {error}.") from None
+
+
+def run_check(
+    check: Check, *, scale: Scale = Scale.QUICK, seed: int = 0, constants: Constants | None = None
+) -> CheckResult:
+    """Run one check.
+
+    Parameters
+    ----------
+    check : Check
+        The check.
+    scale : Scale
+        How much work to do.
+    seed : int
+        Seed of its randomness, which does not depend on what else is run.
+    constants : mapping, optional
+        Other values of some of its constants, as `Check.wrong` has.
+
+    Returns
+    -------
+    CheckResult
+        An exception inside the check is a verdict, too, with the exception's words as its reason.
+
+    Raises
+    ------
+    ValueError
+        If constants are given that the check does not have.
+    """
+    unknown = sorted(set(constants or {}) - set(check.constants))
+    if unknown:
+        raise ValueError(
+            f"{check.id} has no constant {', '.join(unknown)}: it has {', '.join(check.constants)}."
+        )
+    comparisons: tuple[Comparison, ...] = ()
+    started, reason = time.perf_counter(), ""
+    if check.missing:
+        verdict, reason = Verdict.SKIPPED, f"{' and '.join(check.missing)} is not installed"
+    else:
+        try:
+            rng = np.random.default_rng([seed, zlib.crc32(check.id.encode())])
+            comparisons = tuple(check.run({**check.constants, **(constants or {})}, scale, rng))
+            _keeps_its_word(check, comparisons)
+            verdict = Verdict.HOLDS if all(one.holds for one in comparisons) else Verdict.FAILS
+        except Exception as error:  # one check's crash must not lose the others
+            verdict, reason = Verdict.BROKEN, f"{type(error).__name__}: {error}"
+    seconds = time.perf_counter() - started
+    return CheckResult(check.id, verdict, comparisons, scale, seed, seconds, check.fingerprint, reason)
+
+
+def run_checks(
+    checks: Sequence[Check],
+    *,
+    scale: Scale = Scale.QUICK,
+    seed: int = 0,
+    jobs: int = 1,
+    inject: bool = False,
+) -> Iterator[CheckResult]:
+    """Run checks, each result as soon as it is there.
+
+    Parameters
+    ----------
+    checks : sequence of Check
+        The checks.
+    scale, seed
+        As of `run_check`.
+    jobs : int
+        How many processes share the work; each computes in one thread.
+    inject : bool
+        Whether each is run again on its injected error, at the quick scale, where it is to fail.
+
+    Yields
+    ------
+    CheckResult
+        With several jobs in the order in which they end.
+
+    Raises
+    ------
+    ValueError
+        If jobs is below 1.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs = {jobs} was given: 1 or more are needed.")
+    if jobs == 1:
+        for one in checks:
+            yield _run_twice(one, scale, seed, inject)
+        return
+    import joblib
+
+    with (
+        warnings.catch_warnings(),
+        joblib.parallel_config(backend="loky", inner_max_num_threads=1, initializer=_leave_interruptions),
+    ):
+        # processes that have grown are replaced by fresh ones, and nothing is lost by it
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
+        left = {one.id: one for one in checks}
+        work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+        try:
+            for result in work(joblib.delayed(_run_twice)(one, scale, seed, inject) for one in checks):
+                # of the code as it is here: there it was sent without its module
+                yield replace(result, fingerprint=left.pop(result.id).fingerprint)
+        except BrokenProcessPool:
+            reason = (
+                "a process died, for want of memory perhaps, while this or another check ran: run it alone"
+            )
+            for one in left.values():
+                yield CheckResult(one.id, Verdict.BROKEN, (), scale, seed, 0.0, one.fingerprint, reason)
+
+
+def _leave_interruptions() -> None:
+    """Ctrl-C is for the process that waits: a worker that it reached would print a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _run_twice(check: Check, scale: Scale, seed: int, inject: bool) -> CheckResult:
+    result = run_check(check, scale=scale, seed=seed)
+    if not inject:
+        return result
+    return replace(result, injected=run_check(check, seed=seed, constants=check.wrong).verdict)
+
+
+def _keeps_its_word(check: Check, comparisons: Sequence[Comparison]) -> None:
+    """Hold the comparisons to the kind and to the rate of false alarms that the check states."""
+    if not comparisons:
+        raise ValueError("nothing was compared")
+    for one in comparisons:
+        if one.kind.rank > check.kind.rank:
+            raise ValueError(f"{one.what!r} is {one.kind.value}, the check says {check.kind.value}")
+    if check.kind is Kind.STATISTICAL and not any(one.kind is Kind.STATISTICAL for one in comparisons):
+        raise ValueError("it says statistical and has no interval")
+    alarms = sum(one.false_alarm for one in comparisons)
+    if alarms > check.false_alarm * (1 + 1e-9):
+        raise ValueError(
+            f"its intervals fail a true claim with chance {alarms:.3g}, it states {check.false_alarm:.3g}"
+        )

@@ -1,0 +1,74 @@
+"""``attention-bounds check``: claims checked, kept, and shown on a page."""
+
+import json
+
+import pytest
+
+from arena.cli.main import run
+
+
+def test_it_prints_each_claim_with_its_figures_and_writes_the_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["check", "layer/row-form", "--inject"]) == 0
+    said = capsys.readouterr().out
+    for word in ("holds", "claim", "source", "measured", "expected", "1 of 1 fail on their injected errors"):
+        assert word in said
+    page = (tmp_path / "docs" / "claims" / "index.rst").read_text()
+    assert "Row a of F(X)" in page
+    kept = json.loads((tmp_path / "docs" / "claims" / "claims.json").read_text())
+    assert [(one["id"], one["verdict"], one["injected"]) for one in kept["results"]] == [
+        ("layer/row-form", "holds", "fails")
+    ]
+
+
+def test_no_write_writes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["check", "layer/row-form", "--no-write", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["result"]["verdict"] == "holds"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_says_what_there_is(capsys):
+    assert run(["check", "--list", "layer/*"]) == 0
+    assert "layer/row-form: Row a" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (["nonsense"], "No check is called 'nonsense'"),
+        (["layer/row-from"], "the nearest is 'layer/row-form'"),
+        (["--scale", "huge"], "quick or full is needed"),
+        (["--jobs", "0"], "--jobs"),
+    ],
+)
+def test_wrong_use_is_one_line_and_status_two(wrong, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["check", *wrong]) == 2
+    captured = capsys.readouterr()
+    assert sentence in captured.err
+    assert captured.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_something_else_is_refused_before_any_work(capsys, tmp_path):
+    (tmp_path / "claims.json").write_text("mine")
+    assert run(["check", "layer/row-form", "--out", str(tmp_path)]) == 2
+    assert "give another folder" in capsys.readouterr().err
+    assert (tmp_path / "claims.json").read_text() == "mine"
+
+
+def test_a_claim_that_fails_is_status_one(capsys, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    import arena.cli.check as command
+    from paper_checks import find_checks
+
+    (one,) = find_checks(["layer/row-form"])
+    right = {name: one.constants[name] for name in one.wrong}
+    broken = replace(one, constants={**one.constants, **one.wrong}, wrong=right)
+    monkeypatch.setattr(command, "find_checks", lambda names: (broken,))
+    assert run(["check", "--out", str(tmp_path)]) == 1
+    captured = capsys.readouterr()
+    assert "does not hold" in captured.out
+    assert "see layer/row-form" in captured.err

@@ -1,0 +1,304 @@
+"""Checks run: verdicts, kept words, and files that outlive an interruption."""
+
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attention.errors import FileFormatError
+from paper_checks import (
+    GROUPS,
+    Basis,
+    Kind,
+    Scale,
+    Verdict,
+    all_checks,
+    check,
+    close,
+    covers,
+    equal,
+    find_checks,
+    mean_interval,
+    result_from_json,
+    run_check,
+    run_checks,
+)
+from paper_checks.__main__ import main
+from paper_checks.claims_folder import ClaimsFolder
+from paper_checks.session import run_session
+
+WORDS = {"claim": "One and one is two.", "source": "a book", "basis": Basis.PROVED, "how": "By adding."}
+
+
+@check("sums/two", kind=Kind.EXACT, constants={"sum": 2}, wrong={"sum": 3}, **WORDS)
+def two(constants, scale, rng):
+    return [equal("one and one", 1 + 1, constants["sum"])]
+
+
+@check(
+    "sums/mean",
+    kind=Kind.STATISTICAL,
+    constants={"mean": 0.0},
+    wrong={"mean": 1.0},
+    false_alarm=1e-3,
+    **WORDS,
+)
+def mean(constants, scale, rng):
+    return [covers("the mean", mean_interval(rng.normal(size=400), confidence=0.999), constants["mean"])]
+
+
+@check("sums/crash", kind=Kind.EXACT, constants={"sum": 2}, wrong={"sum": 3}, **WORDS)
+def crash(constants, scale, rng):
+    raise RuntimeError("no sums today")
+
+
+@check("sums/blind", kind=Kind.EXACT, constants={"sum": 2}, wrong={"sum": 3}, **WORDS)
+def blind(constants, scale, rng):
+    return [equal("two", 2, 2)]
+
+
+@check(
+    "sums/absent", kind=Kind.EXACT, constants={"sum": 2}, wrong={"sum": 3}, needs=("no_such_module",), **WORDS
+)
+def absent(constants, scale, rng):
+    raise AssertionError
+
+
+def test_a_check_holds_and_fails_on_its_injected_error():
+    assert run_check(two).verdict is Verdict.HOLDS
+    assert run_check(two, constants=two.wrong).verdict is Verdict.FAILS
+    assert run_check(mean).verdict is Verdict.HOLDS
+    assert run_check(mean, constants=mean.wrong).verdict is Verdict.FAILS
+
+
+def test_randomness_depends_on_the_seed_and_the_check_alone():
+    alone, again = run_check(mean, seed=3), list(run_checks([two, mean], seed=3))[1]
+    assert alone.comparisons == again.comparisons
+    assert run_check(mean, seed=4).comparisons != alone.comparisons
+
+
+def test_a_crash_is_a_verdict_and_loses_nothing():
+    results = list(run_checks([crash, two]))
+    assert [one.verdict for one in results] == [Verdict.BROKEN, Verdict.HOLDS]
+    assert results[0].reason == "RuntimeError: no sums today"
+
+
+def test_what_is_not_installed_is_skipped_with_its_reason():
+    result = run_check(absent)
+    assert (result.verdict, result.reason) == (Verdict.SKIPPED, "no_such_module is not installed")
+    assert result.as_it_must
+
+
+def test_a_check_that_does_not_see_its_injected_error_is_not_as_it_must():
+    (result,) = run_checks([blind], inject=True)
+    assert result.verdict is Verdict.HOLDS
+    assert result.injected is Verdict.HOLDS
+    assert not result.as_it_must
+
+
+def test_several_processes_give_the_same_figures_and_fingerprints():
+    checks = [two, mean, replace(crash, run=calls_helper)]
+    here = {one.id: (one.comparisons, one.fingerprint) for one in run_checks(checks)}
+    there = {one.id: (one.comparisons, one.fingerprint) for one in run_checks(checks, jobs=2)}
+    assert here == there
+
+
+def test_a_kind_surer_than_its_comparisons_is_refused():
+    vague = replace(two, run=lambda constants, scale, rng: [close("x", 1.0, 1.0, absolute=0.1)])
+    assert "is numeric, the check says exact" in run_check(vague).reason
+    silent = replace(two, run=lambda constants, scale, rng: [])
+    assert "nothing was compared" in run_check(silent).reason
+
+
+def test_false_alarms_beyond_those_stated_are_refused():
+    loose = replace(
+        mean, run=lambda constants, scale, rng: [covers("x", mean_interval([1.0, 2.0], confidence=0.9), 1.5)]
+    )
+    assert "it states 0.001" in run_check(loose).reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "Sums"},
+        {"wrong": {}},
+        {"wrong": {"sum": 2}},
+        {"wrong": {"other": 2}},
+        {"false_alarm": 0.1},
+        {"kind": Kind.STATISTICAL},
+    ],
+)
+def test_checks_that_could_not_fail_are_refused(change):
+    with pytest.raises(ValueError, match=r"sums|called"):
+        replace(two, **change)
+
+
+def test_unknown_constants_are_refused():
+    with pytest.raises(ValueError, match="it has sum"):
+        run_check(two, constants={"total": 3})
+
+
+def test_the_fingerprint_changes_with_the_code_and_the_constants():
+    assert two.fingerprint != blind.fingerprint
+    assert replace(two, constants={"sum": 4}).fingerprint != two.fingerprint
+
+
+def test_results_survive_json():
+    for result in run_checks([two, mean, crash, absent], inject=True):
+        assert result_from_json(json.loads(json.dumps(result.to_json()))) == replace(
+            result, seconds=round(result.seconds, 2)
+        )
+
+
+class TestRegistry:
+    def test_there_are_forty_checks_or_more_and_every_group_has_some(self):
+        checks = all_checks()
+        assert len(checks) >= 40
+        assert [group for group in GROUPS if not any(one.group == group for one in checks)] == []
+
+    def test_every_check_says_everything(self):
+        for one in all_checks():
+            for text in (one.claim, one.source, one.how):
+                assert len(text) > 10, one.id
+                assert text == text.strip()
+            assert one.claim.endswith("."), one.id
+            assert one.how.endswith("."), one.id
+            assert one.run.__module__.startswith("paper_checks.claims."), one.id
+
+    def test_names_groups_and_patterns_find_checks(self):
+        (one,) = find_checks(["layer/row-form"])
+        assert one.id == "layer/row-form"
+        assert find_checks(["layer"]) == find_checks(["layer/*"])
+        assert find_checks([]) == all_checks()
+
+    def test_an_unknown_name_is_told_with_the_nearest(self):
+        with pytest.raises(ValueError, match="nearest is 'layer/row-form'"):
+            find_checks(["layer/row-from"])
+
+
+class TestFolder:
+    def test_results_are_kept_as_they_come_and_others_stay(self, tmp_path):
+        checks = find_checks(["layer/row-form"])
+        run_session(checks, folder=tmp_path)
+        folder = ClaimsFolder(tmp_path)
+        assert set(folder.shown(all_checks())) == {"layer/row-form"}
+        run_session([two], folder=tmp_path)
+        assert set(ClaimsFolder(tmp_path).shown([*checks, two])) == {"layer/row-form", "sums/two"}
+
+    def test_an_interruption_keeps_what_is_done(self, tmp_path):
+        def interrupt(constants, scale, rng):
+            raise KeyboardInterrupt
+
+        session = run_session([two, replace(mean, run=interrupt), blind], folder=tmp_path)
+        assert session.interrupted
+        assert [one.id for one in session.results] == ["sums/two"]
+        assert set(ClaimsFolder(tmp_path).shown([two])) == {"sums/two"}
+        assert (tmp_path / "index.rst").is_file()
+
+    def test_a_result_of_other_code_is_not_shown(self, tmp_path):
+        run_session([two], folder=tmp_path)
+        assert ClaimsFolder(tmp_path).shown([replace(two, run=blind.run)]) == {}
+
+    def test_the_full_scale_is_shown_before_the_quick_one(self, tmp_path):
+        for scale in (Scale.FULL, Scale.QUICK):
+            run_session([two], folder=tmp_path, scale=scale)
+        assert ClaimsFolder(tmp_path).shown([two])["sums/two"].scale is Scale.FULL
+
+    @pytest.mark.parametrize("text", ["", "[]", '{"version": 7}', '{"version": 1, "results": [{}]}'])
+    def test_another_programs_file_is_refused(self, tmp_path, text):
+        (tmp_path / "claims.json").write_text(text)
+        with pytest.raises(FileFormatError, match="give another folder"):
+            ClaimsFolder(tmp_path)
+
+    def test_every_word_of_a_claim_stays_a_word(self, tmp_path):
+        from docutils.core import publish_doctree
+
+        odd = replace(two, id="layer/odd", claim="*a* |b| `c` d_ :math:`e` <f>.", run=np.sum)
+        folder = ClaimsFolder(tmp_path)
+        text = dict(folder.pages([odd]))[tmp_path / "layer.rst"].replace(".. literalinclude:: ", "..\n   ")
+        tree = publish_doctree(text, settings_overrides={"report_level": 5})
+        assert "*a* |b| `c` d_ :math:`e` <f>." in tree.astext()
+
+
+class TestCommand:
+    def test_it_prints_claim_source_measured_expected_and_verdict(self, capsys, tmp_path):
+        assert main(["layer/row-form", "--out", str(tmp_path), "--inject"]) == 0
+        said = capsys.readouterr().out
+        for word in ("holds", "claim", "source", "measured", "expected", "as they must"):
+            assert word in said
+        assert (tmp_path / "layer.rst").is_file()
+
+    def test_json_is_all_that_json_prints(self, capsys):
+        assert main(["layer/row-form", "--json"]) == 0
+        (told,) = json.loads(capsys.readouterr().out)
+        assert told["id"] == "layer/row-form"
+        assert told["result"]["verdict"] == "holds"
+
+    def test_list_runs_nothing(self, capsys):
+        assert main(["--list", "layer"]) == 0
+        assert "layer/row-form: Row a" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("wrong", [["nonsense"], ["--jobs", "0"], ["--seed", "-1"]])
+    def test_wrong_use_is_a_sentence_and_status_two(self, wrong, capsys):
+        assert main(wrong) == 2
+        assert capsys.readouterr().err.startswith("paper_checks: ")
+
+
+def test_an_expected_value_that_is_not_finite_never_holds():
+    assert not close("x", 1.0, float("inf"), relative=0.1).holds
+
+
+def test_a_statistical_check_without_an_interval_is_refused():
+    bare = replace(mean, run=lambda constants, scale, rng: [equal("x", 1, 1)])
+    assert "has no interval" in run_check(bare).reason
+
+
+def helper(value):
+    return value + 1
+
+
+def calls_helper(constants, scale, rng):
+    return [equal("two", helper(1), constants["sum"])]
+
+
+def test_the_fingerprint_changes_with_a_helper_and_not_with_words(monkeypatch):
+    one = replace(two, run=calls_helper)
+    before = one.fingerprint
+    assert replace(one, claim="Two is one and one.").fingerprint == before
+    monkeypatch.setattr(sys.modules[__name__], "helper", find_checks)  # other code by the same name
+    assert one.fingerprint != before
+
+
+def test_a_process_that_dies_breaks_its_check_and_loses_no_other(monkeypatch):
+    def die(constants, scale, rng):
+        import os
+
+        os._exit(1)
+
+    results = {one.id: one for one in run_checks([replace(crash, run=die), two, mean], jobs=2)}
+    assert len(results) == 3
+    assert results["sums/crash"].verdict is Verdict.BROKEN
+    assert "run it alone" in results["sums/crash"].reason
+
+
+class TestKept:
+    def test_two_runs_at_once_lose_none_of_each_others_results(self, tmp_path):
+        first, second = ClaimsFolder(tmp_path), ClaimsFolder(tmp_path)
+        first.keep(run_check(two))
+        second.keep(run_check(mean))
+        assert set(ClaimsFolder(tmp_path).shown([two, mean])) == {"sums/two", "sums/mean"}
+
+    def test_a_newer_failure_is_not_hidden_by_an_older_full_run(self, tmp_path):
+        folder = ClaimsFolder(tmp_path)
+        folder.keep(run_check(two, scale=Scale.FULL))
+        folder.keep(replace(run_check(two), verdict=Verdict.FAILS))
+        assert folder.shown([two])["sums/two"].verdict is Verdict.FAILS
+        folder.keep(run_check(two, scale=Scale.FULL))
+        assert folder.shown([two])["sums/two"].verdict is Verdict.HOLDS
+
+    def test_an_injected_error_that_was_seen_stays_seen(self, tmp_path):
+        run_session([two], folder=tmp_path, inject=True)
+        run_session([two], folder=tmp_path)
+        assert ClaimsFolder(tmp_path).shown([two])["sums/two"].injected is Verdict.FAILS
