@@ -2,6 +2,7 @@
 
 import sys
 from importlib.metadata import version as installed_version
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # for drawings.py
@@ -12,11 +13,14 @@ version = release = installed_version("attention-bounds")
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.mathjax", "numpydoc", "sphinx_gallery.gen_gallery"]
 exclude_patterns = ["_build", "tutorials"]
+# formulas are typeset without a network where the extra copy of MathJax is installed
+if find_spec("sphinx-mathjax-offline") is not None:
+    extensions.append("sphinx-mathjax-offline")
 html_theme = "pydata_sphinx_theme"
 html_title = "attention-bounds"
 html_show_sourcelink = False
 html_static_path = ["_static"]
-html_css_files = ["wide.css"]
+html_css_files = ["wide.css", "pages.css"]
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

@@ -1,9 +1,10 @@
 r"""
-A first comparison
-==================
+3. A first comparison
+=====================
 
 A multi-head attention layer :math:`F(X) = \sum_i \mathrm{softmax}(X \Theta_i X^\top) X W_i` is hidden. A learner
-sees random examples :math:`(X, F(X))` and has to predict :math:`F` on fresh ones. Which learner learns which layer?
+sees random examples :math:`(X, F(X))` and has to predict :math:`F` on fresh ones. Which learner learns which layer, and
+which layer is learned by none but an attack made for it? Runs in about fifteen seconds.
 """
 
 # %%

@@ -1,9 +1,9 @@
 r"""
-Your own learner
-================
+4. Your own learner
+===================
 
 A learner is a frozen dataclass of its parameters with a ``fit``. This page writes one, holds it to the contract that
-every learner here passes, and puts it beside the built-in ones.
+every learner here passes, and puts it beside the built-in ones. Runs in about half a minute.
 """
 
 # %%

@@ -1,0 +1,211 @@
+"""Make the figures and tables of the explanations: ``python docs/figures.py [NAMES] [--out FOLDER]``.
+
+The same versions make the same files. Names: phases, degrees, families and rounding (seconds each on one core),
+agreement (a minute) and broken (some minutes; needs PyTorch for Adam, and its lattice attacks stop after seconds, so
+that they depend on the machine). All of them without a name.
+"""
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for the benchmarks, which are not installed
+
+from arena import Drawing, Target, compare, family_target, learn_phases, lwr_target, nice_target
+from arena._canvas import canvas, svg_text
+from arena.palette import learner_look
+from arena.phase_axes import axes_in, legend_above, name_axes
+from arena.summary import Summary
+from attention.files import write_whole
+from lwe import LWRParameters, lwr_instance
+from sq import (
+    BumpFamily,
+    CentreThresholdFamily,
+    DesignedStepsFamily,
+    HiddenGateFamily,
+    PairFamily,
+    ParityFamily,
+    SymmetricFamily,
+    TargetFamily,
+    TokenParityFamily,
+    TwoSlopeFamily,
+)
+
+__all__ = ["MAKERS", "OUT", "hard_families", "main"]
+
+OUT = Path(__file__).parent / "explanations"
+_DIM = 40
+
+
+def hard_families(dim: int) -> Mapping[str, TargetFamily]:
+    """The hard families of the page, by what the command line calls them and how large they are."""
+    return {
+        "sq-parity, l = 3": ParityFamily(dim=dim, bits=3),
+        "sq-pair": PairFamily(dim=dim),
+        "sq-hidden-gate, l = 3": HiddenGateFamily(base=ParityFamily(dim=dim, bits=3)),
+        "sq-token-parity, l = 2, k = 3": TokenParityFamily(dim=dim, bits=2, tokens=3),
+        "sq-two-slope, l = 8": TwoSlopeFamily(dim=dim, bits=8),
+        "sq-designed-steps, l = 6": DesignedStepsFamily(dim=dim, bits=6, heads_count=4),
+        "sq-bump, l = 8": BumpFamily(dim=dim, bits=8),
+        "sq-centre-threshold, l = 16": CentreThresholdFamily(dim=dim, bits=16, heads_count=4),
+    }
+
+
+def make_phases(out: Path) -> None:
+    """The figures of ``attention-bounds explain``, and those of practical mode that it alone has."""
+    target = nice_target(heads=2, tokens=2, dim=16)
+    for mode in ("paper", "practical"):
+        told = learn_phases(target, "six-phase-paper" if mode == "paper" else "six-phase", preset="quick")
+        for name, drawing in told.drawings.items():
+            if mode == "paper" or name in ("phase-2-thresholds", "phase-6-residual"):
+                drawing.save(out / f"{mode}-{name}.svg")
+
+
+def make_agreement(out: Path) -> None:
+    """How often all heads agree: the figure of ``python -m benchmarks agreement``."""
+    from benchmarks.six_phase import run_agreement
+
+    run_agreement(out / "agreement.svg")
+
+
+def make_degrees(out: Path) -> None:
+    """At which degree in the differences of the tokens the secret shows, family by family."""
+    shown = {name: one for name, one in hard_families(_DIM).items() if isinstance(one, SymmetricFamily)}
+    with canvas(6.4, 3.9) as figure:
+        axes = axes_in(figure, (0.085, 0.13, 0.895, 0.62))
+        for place, (name, family) in enumerate(shown.items()):
+            weights = np.asarray(family.weights, dtype=float)[:9]
+            look = learner_look(place) | {"linestyle": "none"}
+            held = np.flatnonzero(weights > 1e-9)
+            at = held + 0.13 * (place - (len(shown) - 1) / 2)  # side by side
+            axes.vlines(at, 0, weights[held], color=look["color"], linewidth=1.6, alpha=0.7)
+            axes.plot(at, weights[held], **look, markersize=5.5, label=name)
+        axes.set(xlim=(0.4, 8.6), ylim=(0, 1.08), xticks=range(1, 9))
+        name_axes(axes, "number r of differences that a query multiplies", "share W_r of the hidden part")
+        legend_above(figure, columns=2)
+        svg = svg_text(figure)
+    Drawing(svg, "Shares of the hidden part by degree, for five families.").save(out / "degrees.svg")
+
+
+def make_families(out: Path) -> None:
+    """The table of the families, out of one certificate each."""
+    rows = []
+    for name, family in hard_families(_DIM).items():
+        instance = family.instance(0)
+        values = {one.name: one.value for one in instance.certificate}
+        rows.append(
+            [
+                _as_code(name),
+                instance.layer.heads,
+                f"{values['targets']:,}",
+                values.get("lowest degree of the unknown part", "not stated"),
+                "yes" if family.orthonormal else "no",
+                f"{values['queries at tolerance 0.1']:,}",
+                values["who breaks it"],
+            ]
+        )
+    heads = ["family", "heads", "targets", "lowest degree", "orthogonal", "queries, tau = .1", "broken by"]
+    _write_table(out / "families.csv", heads, rows)
+
+
+def make_rounding(out: Path) -> None:
+    """The table of the instances of learning with rounding, out of one certificate each."""
+    shapes = {
+        "plain": LWRParameters(secret_dim=24, modulus=64, levels=2),
+        "gadget": LWRParameters(secret_dim=6, modulus=16, levels=2, matrix="gadget"),
+        "plain, larger": LWRParameters(secret_dim=128, modulus=64, levels=2),
+        "gadget, larger": LWRParameters(secret_dim=16, modulus=256, levels=2, matrix="gadget"),
+    }
+    rows = []
+    for name, parameters in shapes.items():
+        instance = lwr_instance(parameters, rng=1)
+        values = {one.name: one.value for one in instance.certificate}
+        said = {one.name: one.meaning for one in instance.certificate}
+        rows.append(
+            [
+                name,
+                f"n = {parameters.secret_dim}, q = {parameters.modulus}, p = {parameters.levels}",
+                instance.layer.dim,
+                instance.layer.heads,
+                f"{values['rho']:.2f}",
+                _small(values["distance from uniform"]),
+                _small(values["weight of degree 1"]),
+                said["verdict"],
+            ]
+        )
+    heads = ["family", "sizes", "d", "heads", "rho", "from uniform", "degree 1", "verdict"]
+    _write_table(out / "rounding.csv", heads, rows)
+
+
+def make_broken(out: Path) -> None:
+    """Learners and attacks on one small target of each family: the table of ``compare``."""
+    targets: list[Target] = [family_target(family, seed=1) for family in hard_families(24).values()]
+    targets += [
+        lwr_target(secret_dim=24, modulus=64, levels=2, seed=1),
+        lwr_target(secret_dim=6, modulus=16, levels=2, gadget=True, seed=1),
+    ]
+    results = compare(targets, "newton,adam,six-phase,elimination,linearisation,lattice")
+    titles = [results.learner(one.name).title for one in results.learners]
+    rows = []
+    for target in results.targets:
+        cells = [results.summary(target.name, one.name) for one in results.learners]
+        rows.append([target.title, *(_in_words(one) for one in cells)])
+    _write_table(out / "broken.csv", ["target", *titles], rows)
+
+
+MAKERS: Mapping[str, Callable[[Path], None]] = {
+    "phases": make_phases,
+    "degrees": make_degrees,
+    "families": make_families,
+    "rounding": make_rounding,
+    "agreement": make_agreement,
+    "broken": make_broken,
+}
+"""What there is to make, the quick ones first."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"among {', '.join(MAKERS)}")
+    parser.add_argument("--out", type=Path, default=OUT, help="the folder (docs/explanations)")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.names if name not in MAKERS]
+    if unknown:
+        parser.error(f"there is no {unknown[0]}: choose among {', '.join(MAKERS)}")
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name in given.names or MAKERS:
+        MAKERS[name](given.out)
+    return 0
+
+
+def _as_code(name: str) -> str:
+    """The command's word as code, what follows the comma as it is."""
+    word, comma, rest = name.partition(",")
+    return f"``{word}``{comma}{rest}"
+
+
+def _in_words(cell: Summary) -> str:
+    """What a learner reached, without its seconds."""
+    if cell.error is None:
+        return cell.verdict
+    return f"{cell.verdict} ({cell.error:.2f})" if cell.error > 0.01 else f"{cell.verdict}"
+
+
+def _small(value: float | int | str | bool) -> str:
+    return "0" if value == 0 else f"{float(value):.1e}"
+
+
+def _write_table(path: Path, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([heads, *rows])
+    write_whole(path, text.getvalue().encode())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
