@@ -157,7 +157,9 @@ def test_a_learner_that_is_no_dataclass_is_a_sentence():
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("returned", [None, KnownPart, 3, object()], ids=repr)
+@pytest.mark.parametrize(
+    "returned", [None, KnownPart, 3, object()], ids=["none", "a-class", "a-number", "an-object"]
+)
 def test_a_build_function_that_returns_no_learner_is_a_sentence(returned):
     student = Student("mine", "Mine", "None.", lambda target, effort: returned)
     with pytest.raises(ValueError, match=r"^The build function of 'mine' returned .*: a learner is needed"):
