@@ -102,7 +102,10 @@ class ExampleOracle:
         ValueError
             If something else than a path is given, such as an array.
         """
-        from attention.files import read_arrays  # files know about layers; examples do not need to
+        from attention.files import (
+            read_array,
+            read_arrays,
+        )  # files know about layers; examples do not need to
 
         for path in (x_path,) if y_path is None else (x_path, y_path):
             if not isinstance(path, str | os.PathLike):
@@ -115,7 +118,7 @@ class ExampleOracle:
             if y_path is None:
                 arrays = read_arrays(x_path, names=("x", "y"))
                 return cls.from_arrays(arrays["x"], arrays["y"])
-            return cls.from_arrays(*(_only_array(path, read_arrays(path)) for path in (x_path, y_path)))
+            return cls.from_arrays(*(read_array(path) for path in (x_path, y_path)))
         except FileFormatError:
             raise
         except ValueError as error:
@@ -187,9 +190,3 @@ class ExampleOracle:
             ]
         self._streams.extend(streams)
         return streams
-
-
-def _only_array(path: str | Path, arrays: dict[str, np.ndarray]) -> np.ndarray:
-    if len(arrays) != 1:
-        raise FileFormatError(f"{path}: the file holds {len(arrays)} arrays where one is needed.")
-    return next(iter(arrays.values()))

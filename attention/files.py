@@ -30,6 +30,7 @@ __all__ = [
     "StoredLayer",
     "StoredTensors",
     "load_layer",
+    "read_array",
     "read_arrays",
     "read_tensors",
     "save_layer",
@@ -259,6 +260,25 @@ def read_arrays(path: FilePath, names: Sequence[str] | None = None) -> dict[str,
     if missing:
         raise wrong(path, f"the file holds no array named {' and none named '.join(missing)}")
     return {name: arrays[name] for name in names}
+
+
+def read_array(path: FilePath) -> np.ndarray:
+    """Read the one array of a file that `read_arrays` reads.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Raises
+    ------
+    FileFormatError
+        If it cannot be read or holds another number of arrays.
+    """
+    arrays = read_arrays(path)
+    if len(arrays) != 1:
+        raise wrong(Path(path), f"the file holds {len(arrays)} arrays where one is needed")
+    return next(iter(arrays.values()))
 
 
 def write_examples(path: FilePath, x: ArrayLike, y: ArrayLike) -> None:

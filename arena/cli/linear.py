@@ -25,8 +25,7 @@ from arena.linear_runs import choose_experiments, run_experiments
 from arena.linear_words import experiment_text
 from attention import BooleanInputs, GaussianInputs, Inputs, SphereInputs
 from attention._arrays import non_negative
-from attention.errors import FileFormatError
-from attention.files import read_arrays, write_whole
+from attention.files import read_array, write_whole
 from paper_checks.linear_attention import EXPERIMENTS, Plot
 from upper.linear_attention import (
     MEMORY,
@@ -173,7 +172,7 @@ def linear_learn_command(
     }
     number: int | None
     if examples_from is not None:
-        x, y = (_only_array(path) for path in examples_from)
+        x, y = (np.asarray(read_array(path), dtype=float) for path in examples_from)
         y = y[:, None] if y.ndim == 1 else y  # one output
         if x.ndim != 3 or y.ndim != 2 or len(x) < 2:
             raise ValueError(
@@ -404,10 +403,3 @@ def _inputs(name: str | None, tokens: int, dim: int) -> Inputs:
         raise ValueError(f"--inputs is {name!r}: {', '.join(_INPUTS)} are there.")
     kind: Any = _INPUTS[name or "gaussian"]
     return kind(k=tokens, d=dim)
-
-
-def _only_array(path: Path) -> np.ndarray:
-    arrays = read_arrays(path)
-    if len(arrays) != 1:
-        raise FileFormatError(f"{path}: the file holds {len(arrays)} arrays where one is needed.")
-    return np.asarray(next(iter(arrays.values())), dtype=float)
