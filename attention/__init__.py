@@ -3,7 +3,7 @@
 from attention.checkpoints import read_checkpoint_layer
 from attention.conditions import Condition, ConditionReport, check_conditions
 from attention.conversion import ImportedLayer, Projections, convert_projections, convert_torch_module
-from attention.errors import ExamplesExhaustedError, FileFormatError, MixedArraysError
+from attention.errors import ExamplesExhaustedError, FileFormatError, MixedArraysError, NotEnoughMemoryError
 from attention.examples import ExampleOracle
 from attention.files import (
     StoredLayer,
@@ -49,6 +49,15 @@ from attention.structured import (
     make_repeated_singular_values_layer,
 )
 from attention.transformer_shaped import make_transformer_shaped_layer
+from attention.weightings import (
+    LogitEquation,
+    NormalisedPower,
+    NormalisedSigmoid,
+    Softmax,
+    Sparsemax,
+    WeightedLayer,
+    Weighting,
+)
 
 __all__ = [
     "AttentionLayer",
@@ -65,17 +74,25 @@ __all__ = [
     "ImportedLayer",
     "Inputs",
     "Learner",
+    "LogitEquation",
     "MixedArraysError",
+    "NormalisedPower",
+    "NormalisedSigmoid",
+    "NotEnoughMemoryError",
     "Outcome",
     "ParameterErrors",
     "PositionedInputs",
     "Projections",
     "Recorder",
     "SliceInputs",
+    "Softmax",
+    "Sparsemax",
     "SphereInputs",
     "Step",
     "StoredLayer",
     "StoredTensors",
+    "WeightedLayer",
+    "Weighting",
     "attention_pattern",
     "check_budget",
     "check_conditions",

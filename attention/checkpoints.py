@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attention._arrays import count
+from attention._arrays import as_path, count
 from attention._containers import TensorEntry, read_entries, read_floats, read_json, wrong
 from attention.conversion import Biases, ImportedLayer, Projections, convert_projections
 
@@ -70,7 +70,7 @@ def read_checkpoint_layer(
     The names, layouts and options are those of the Hugging Face implementations of BERT and GPT-2.
     """
     number = count("layer", layer, least=0)
-    checkpoint = _locate(Path(path))
+    checkpoint = _locate(as_path(path))
     naming, prefix = _choose(checkpoint, prefix, number)
     stem = f"{prefix}{naming.layers}.{number}."
     tensors = _needed(checkpoint, naming, stem)

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from attention._arrays import count, non_negative, to_numpy
+from attention._arrays import count, non_negative, require_mapping, to_numpy
 from attention._head_measures import HeadMeasures
-from attention.layer import AttentionLayer
+from attention.layer import AttentionLayer, require_layer
 
 __all__ = ["Condition", "ConditionReport", "check_conditions"]
 
@@ -79,7 +79,7 @@ class ConditionReport:
 
     def __getitem__(self, name: str) -> Condition:
         for condition in self.conditions:
-            if condition.name == name:
+            if isinstance(name, str) and condition.name == name:
                 return condition
         raise KeyError(name)
 
@@ -189,7 +189,10 @@ def check_conditions(
     >>> report["heads_against_dimension"].measured
     0.03125
     """
-    tokens = None if tokens is None else count("tokens", tokens)
+    require_layer("layer", layer)
+    if thresholds is not None:
+        require_mapping("thresholds", thresholds)
+    tokens = None if tokens is None else count("tokens", tokens, most=2**53)
     m, d = layer.heads, layer.dim
     theta, w = HeadMeasures(to_numpy(layer.theta)), HeadMeasures(to_numpy(layer.w))
     rank = float(max(m, tokens or 1, math.log(d)))

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, require_finite, require_shape
+from attention._arrays import count, finite_number, one_of, real_array, require_instance, shown
 from attention.layer import AttentionLayer
 
 __all__ = ["Biases", "ImportedLayer", "Projections", "convert_projections", "convert_torch_module"]
@@ -94,8 +94,7 @@ class Projections:
         return cls(**weights, **{f"{name}_bias": bias for name, (_, bias) in maps.items()})
 
     def __post_init__(self) -> None:
-        require_shape("query", self.query, ("p", "d"))
-        p, d = self.query.shape
+        p, d = real_array("query", self.query, ("p", "d")).shape
         shapes: dict[str, tuple[int, ...]] = {
             "query": (p, d),
             "key": (p, d),
@@ -105,9 +104,8 @@ class Projections:
         shapes |= {"query_bias": (p,), "key_bias": (p,), "value_bias": (p,), "output_bias": (d,)}
         for name, shape in shapes.items():
             given = getattr(self, name)
-            array = np.zeros(shape) if given is None else np.asarray(given, dtype=np.float64)
-            require_shape(name, array, shape)
-            require_finite(name, array)
+            without = given is None and name.endswith("_bias")
+            array = np.zeros(shape) if without else real_array(name, given, shape)
             object.__setattr__(self, name, array)
 
 
@@ -166,12 +164,15 @@ def convert_projections(
     >>> one.layer.w[0].tolist()
     [[2.0, 2.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 0.0]]
     """
+    require_instance("projections", projections, Projections, needed="a Projections")
     p, d = projections.query.shape
     m = count("heads", heads)
     if p % m:
         raise ValueError(f"heads is {m}: a divisor of {p}, the rows of the query map, is needed.")
-    if biases not in ("dropped", "absorbed"):
-        raise ValueError(f"biases is {biases!r}: dropped or absorbed is needed.")
+    one_of("biases", biases, ("dropped", "absorbed"))
+    scale = None if scale is None else finite_number("scale", scale)
+    if not isinstance(notes, tuple | list) or not all(isinstance(note, str) for note in notes):
+        raise ValueError(f"notes is {shown(notes)}: a tuple of texts is needed.")
     kept = d if coordinates is None else count("coordinates", coordinates)
     if kept > d:
         raise ValueError(f"coordinates is {kept}: at most {d} is possible, as many as a token has.")

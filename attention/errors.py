@@ -1,6 +1,6 @@
 """The errors of the toolkit: each is a ``ValueError`` whose message is a sentence a user can act on."""
 
-__all__ = ["ExamplesExhaustedError", "FileFormatError", "MixedArraysError"]
+__all__ = ["ExamplesExhaustedError", "FileFormatError", "MixedArraysError", "NotEnoughMemoryError"]
 
 
 class ExamplesExhaustedError(ValueError):
@@ -13,3 +13,7 @@ class FileFormatError(ValueError):
 
 class MixedArraysError(ValueError):
     """Arrays of two libraries (say NumPy and torch) met in one call."""
+
+
+class NotEnoughMemoryError(ValueError):
+    """What was asked for does not fit into the memory there is; nothing was begun."""

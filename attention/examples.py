@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from attention._arrays import count, non_negative, require_finite, to_numpy
+from attention._arrays import count, non_negative, random_generator, real_array, require_callable, shown
 from attention.errors import ExamplesExhaustedError, FileFormatError
-from attention.inputs import Inputs, Rng
+from attention.inputs import Inputs, Rng, require_inputs
 
 __all__ = ["ExampleOracle"]
 
@@ -51,10 +51,12 @@ class ExampleOracle:
     def __init__(
         self, target: Target, inputs: Inputs, *, noise: float | Noise = 0.0, rng: Rng = None
     ) -> None:
+        require_callable("target", target, needed="an AttentionLayer, or a function of token matrices,")
+        require_inputs("inputs", inputs)
         self._target: Target | None = target
         self._inputs: Inputs | None = inputs
         self._noise = noise if callable(noise) else non_negative("noise", noise)
-        self._rng = np.random.default_rng(rng)
+        self._rng = random_generator(rng)
         self._x = self._y = np.empty((0, 0, 0))
         self._shape = (inputs.k, inputs.d)
         self._next = 0
@@ -74,14 +76,10 @@ class ExampleOracle:
         ValueError
             If the shapes differ or are not (n, k, d), or an entry is not finite.
         """
-        x, y = (to_numpy(array) for array in (x, y))
-        if x.dtype.kind not in "fiu" or y.dtype.kind not in "fiu":
-            raise ValueError(f"x is of {x.dtype} and y of {y.dtype}: real numbers are needed.")
-        x, y = (np.array(array, dtype=np.float64) for array in (x, y))
+        # copies: what becomes of the arrays later is no concern of the oracle's
+        x, y = (np.array(real_array(name, array)) for name, array in (("x", x), ("y", y)))
         if x.ndim != 3 or x.shape != y.shape or 0 in x.shape:
             raise ValueError(f"x has shape {x.shape} and y {y.shape}: both must be (n, k, d), and not empty.")
-        require_finite("x", x)
-        require_finite("y", y)
         oracle = cls.__new__(cls)
         oracle._target = oracle._inputs = None
         oracle._noise = 0.0
@@ -177,7 +175,9 @@ class ExampleOracle:
         if self._target is None or self._inputs is None:
             x, y = self._x[self._next :], self._y[self._next :]
             if len(x) < workers:
-                raise ExamplesExhaustedError(f"{len(x)} examples are left: too few for {workers} workers.")
+                raise ExamplesExhaustedError(
+                    f"{len(x)} examples are left: too few for {shown(workers)} workers, who need at least one each."
+                )
             self._x, self._y = self._x[: self._next], self._y[: self._next]
             streams = [
                 ExampleOracle.from_arrays(*part)

@@ -12,7 +12,7 @@ import numpy as np
 import safetensors.numpy
 from numpy.typing import ArrayLike
 
-from attention._arrays import require_finite, to_numpy
+from attention._arrays import as_path, require_finite, require_instance, require_mapping, shown, to_numpy
 from attention._containers import (
     ALLOWED,
     DTYPES,
@@ -115,6 +115,9 @@ def write_tensors(
     """
     if not isinstance(kind, str) or not kind:
         raise ValueError(f"kind is {kind!r}: a word that says what the tensors are is needed.")
+    path = as_path(path)
+    require_mapping("tensors", tensors)
+    require_mapping("metadata", metadata)
     arrays = {name: _writable_array(name, tensors[name]) for name in sorted(tensors)}
     reserved = {"format", "kind"} & set(metadata)
     if reserved:
@@ -131,7 +134,7 @@ def write_tensors(
     # each quote and backslash of the text is escaped once more in the header
     if 2 * len(text) + sum(100 + 6 * len(name) + 24 * a.ndim for name, a in arrays.items()) > HEADER_LIMIT:
         raise ValueError(f"The metadata take {len(text)} characters: put what is large into the tensors.")
-    write_whole(Path(path), safetensors.numpy.save(arrays, metadata={_METADATA_KEY: text}))
+    write_whole(path, safetensors.numpy.save(arrays, metadata={_METADATA_KEY: text}))
 
 
 def read_tensors(path: FilePath, *, kind: str | None = None) -> StoredTensors:
@@ -149,10 +152,12 @@ def read_tensors(path: FilePath, *, kind: str | None = None) -> StoredTensors:
     FileFormatError
         If the file is missing, damaged, of another kind, or holds an entry that is not finite.
     """
-    path = Path(path)
+    path = as_path(path)
     tensors, about = _read(path)
     if about is None:
         raise wrong(path, "the file has no metadata of this toolkit; give one that the toolkit wrote")
+    if kind is not None:
+        require_instance("kind", kind, str, needed="a word, or None for any,")
     if kind is not None and about["kind"] != kind:
         raise wrong(path, f"the file is of kind {about['kind']!r:.100} where {kind!r} is needed")
     metadata = {name: value for name, value in about.items() if name not in ("format", "kind")}
@@ -191,7 +196,9 @@ def save_layer(
             f"The path is a {type(path).__name__}: save_layer takes the path first, then the layer."
         )
     if not isinstance(layer, AttentionLayer):
-        raise ValueError(f"The layer is a {type(layer).__name__}: save_layer writes an AttentionLayer.")
+        raise ValueError(f"The layer is a {type(layer).__name__}: save_layer writes an AttentionLayer only.")
+    if made is not None:
+        require_mapping("made", made)
     tensors = {"theta": to_numpy(layer.theta), "w": to_numpy(layer.w)}
     described = None if inputs is None else inputs_to_json(inputs)
     write_tensors(path, "layer", tensors, {"inputs": described, "made": dict(made or {})})
@@ -205,7 +212,7 @@ def load_layer(path: FilePath) -> StoredLayer:
     FileFormatError
         If the file is missing or damaged, or theta and w are not finite floats of one shape (m, d, d).
     """
-    path = Path(path)
+    path = as_path(path)
     tensors, about = _read(path)
     missing = [name for name in ("theta", "w") if name not in tensors]
     if missing:
@@ -252,10 +259,16 @@ def read_arrays(path: FilePath, names: Sequence[str] | None = None) -> dict[str,
     FileFormatError
         If the file is missing or damaged, lacks a name, or holds an entry that is not finite.
     """
-    path = Path(path)
+    path = as_path(path)
     arrays = {"array": read_npy(path)} if path.suffix.lower() == ".npy" else read_safetensors(path)[0]
     if names is None:
         return arrays
+    if (
+        isinstance(names, str)
+        or not isinstance(names, Sequence)
+        or not all(isinstance(one, str) for one in names)
+    ):
+        raise ValueError(f"names is {shown(names)}: a list of texts is needed.")
     missing = [name for name in names if name not in arrays]
     if missing:
         raise wrong(path, f"the file holds no array named {' and none named '.join(missing)}")
@@ -296,7 +309,7 @@ def write_examples(path: FilePath, x: ArrayLike, y: ArrayLike) -> None:
     ValueError
         If the shapes differ or are not (n, k, d), or an entry is not finite.
     """
-    x, y = (np.asarray(to_numpy(array)) for array in (x, y))
+    x, y = (_writable_array(name, array) for name, array in (("x", x), ("y", y)))
     if x.ndim != 3 or x.shape != y.shape or 0 in x.shape:
         raise ValueError(f"x has shape {x.shape} and y {y.shape}: both must be (n, k, d), and not empty.")
     write_tensors(path, "examples", {"x": x, "y": y}, {})
@@ -305,7 +318,10 @@ def write_examples(path: FilePath, x: ArrayLike, y: ArrayLike) -> None:
 def _writable_array(name: str, array: Any) -> np.ndarray:
     if not isinstance(name, str) or not name or name == "__metadata__" or not name.isprintable():
         raise ValueError(f"A tensor is named {name!r}: a printable name other than __metadata__ is needed.")
-    array = np.asarray(array)
+    try:
+        array = np.asarray(to_numpy(array))
+    except ValueError:
+        raise ValueError(f"{name} is a {type(array).__name__} that makes no array: {ALLOWED}.") from None
     array = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
     if array.dtype not in DTYPES.values():
         raise ValueError(f"{name} is an array of {array.dtype}: {ALLOWED}.")
@@ -315,6 +331,8 @@ def _writable_array(name: str, array: Any) -> np.ndarray:
 
 def write_whole(path: FilePath, data: bytes) -> None:
     """Write a whole file or leave the one that is there; OSError if it cannot be written."""
+    if "\0" in str(path):
+        raise ValueError(f"The path is {shown(str(path))}: one without a NUL character is needed.")
     path = Path(os.path.realpath(path))  # a link keeps pointing at what is replaced
     if path.exists() and not path.is_file():  # a device or a pipe takes the bytes and stays what it is
         path.write_bytes(data)

@@ -1,5 +1,6 @@
 """Where the token matrices X come from: Boolean, Gaussian, sphere, slice tokens, positions and constants."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, cast, runtime_checkable
@@ -7,7 +8,8 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, require_finite
+from attention._arrays import count, finite_number, random_generator, real_array, require_instance, shown
+from attention.memory import require_memory
 
 __all__ = [
     "BooleanInputs",
@@ -22,6 +24,8 @@ __all__ = [
     "sinusoidal_positions",
 ]
 
+# bytes a number while matrices are drawn: itself, and what it is made from
+_DRAWING = 40
 Rng = Any  # whatever numpy.random.default_rng accepts (SPEC 7)
 
 
@@ -51,7 +55,7 @@ class _TokenShape:
         object.__setattr__(self, "d", count("d", self.d))
 
     def _size(self, n: int) -> tuple[int, int, int]:
-        return count("n", n, least=0), self.k, self.d
+        return _size_of(cast(Inputs, self), n)
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,9 @@ class BooleanInputs(_TokenShape):
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` matrices of independent signs; O(n k d)."""
         size = self._size(n)
-        total = n * self.k * self.d
+        total = math.prod(size)
         bits = np.unpackbits(
-            np.frombuffer(np.random.default_rng(rng).bytes(-(-total // 8)), np.uint8), count=total
+            np.frombuffer(random_generator(rng).bytes(-(-total // 8)), np.uint8), count=total
         )
         return (2.0 * bits - 1.0).reshape(size)
 
@@ -80,7 +84,7 @@ class GaussianInputs(_TokenShape):
 
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` matrices of independent N(0, 1) entries; O(n k d)."""
-        return np.random.default_rng(rng).standard_normal(self._size(n))
+        return random_generator(rng).standard_normal(self._size(n))
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class SphereInputs(_TokenShape):
 
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` matrices whose rows are uniform of norm sqrt(d); O(n k d)."""
-        x = np.random.default_rng(rng).standard_normal(self._size(n))
+        x = random_generator(rng).standard_normal(self._size(n))
         return x * (np.sqrt(self.d) / np.linalg.norm(x, axis=-1, keepdims=True))
 
 
@@ -109,8 +113,11 @@ class SliceInputs:
     weights: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        blocks = tuple(count("A block", size) for size in self.blocks)
-        weights = tuple(tuple(count("A weight", one, least=0) for one in row) for row in self.weights)
+        blocks = tuple(count("A block", size) for size in _listed("blocks", self.blocks))
+        weights = tuple(
+            tuple(count("A weight", one, least=0) for one in _listed("A row of weights", row))
+            for row in _listed("weights", self.weights)
+        )
         if not blocks or not weights:
             raise ValueError("blocks and weights are empty: at least one substring and one token are needed.")
         for row in weights:
@@ -133,9 +140,9 @@ class SliceInputs:
 
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` matrices, every substring uniform given its weight; O(n k d log d)."""
-        rng = np.random.default_rng(rng)
-        n = count("n", n, least=0)
-        x = np.empty((n, self.k, self.d))
+        rng = random_generator(rng)
+        n, _, _ = size = _size_of(self, n)
+        x = np.empty(size)
         start = 0
         for size, *ones in zip(self.blocks, *self.weights, strict=True):
             order = rng.random((n, self.k, size)).argsort(axis=-1)
@@ -160,12 +167,12 @@ class PositionedInputs:
     positions: np.ndarray
 
     def __post_init__(self) -> None:
-        positions = np.array(self.positions, dtype=np.float64)
+        require_inputs("inputs", self.inputs)
+        positions = real_array("positions", self.positions).copy()
         if positions.shape != (self.inputs.k, self.inputs.d):
             raise ValueError(
                 f"positions has shape {positions.shape}: (k, d) = {(self.inputs.k, self.inputs.d)} is needed."
             )
-        require_finite("positions", positions)
         positions.flags.writeable = False
         object.__setattr__(self, "positions", positions)
 
@@ -209,6 +216,9 @@ class ConstantCoordinateInputs:
 
     inputs: Inputs
 
+    def __post_init__(self) -> None:
+        require_inputs("inputs", self.inputs)
+
     @property
     def k(self) -> int:
         """The number of tokens."""
@@ -227,7 +237,8 @@ class ConstantCoordinateInputs:
 
 def sinusoidal_positions(k: int, d: int, *, scale: float = 1.0) -> Float[np.ndarray, "k d"]:
     """The sinusoidal positional encodings of Vaswani et al. (arXiv 1706.03762, Section 3.5), times `scale`."""
-    k, d = count("k", k), count("d", d)
+    k, d, scale = count("k", k), count("d", d), finite_number("scale", scale)
+    require_memory(f"Positions of {shown(k)} tokens in {shown(d)} dimensions", 40 * k * d + 32 * (k + d))
     angle = np.arange(k)[:, None] / 10000.0 ** (2 * (np.arange(d) // 2) / d)
     return scale * np.where(np.arange(d) % 2 == 0, np.sin(angle), np.cos(angle))
 
@@ -277,7 +288,7 @@ def inputs_from_json(data: Mapping[str, Any]) -> Inputs:
     name = kwargs.pop("name", None)
     try:
         if name == "positioned":
-            positions = np.asarray(kwargs.pop("positions"), dtype=np.float64)
+            positions = _positions(kwargs.pop("positions"))
             return PositionedInputs(inputs_from_json(kwargs.pop("inputs")), positions, **kwargs)
         if name == "constant-coordinate":
             return ConstantCoordinateInputs(inputs_from_json(kwargs.pop("inputs")), **kwargs)
@@ -287,7 +298,43 @@ def inputs_from_json(data: Mapping[str, Any]) -> Inputs:
             )
         return _BY_NAME[name](**{key: _tuples(value) for key, value in kwargs.items()})
     except (KeyError, TypeError, OverflowError) as error:
-        raise ValueError(f"The description of the {name} inputs does not fit them: {error}.") from None
+        raise ValueError(
+            f"The description of the {name} inputs does not fit them ({error}): it needs what inputs_to_json writes."
+        ) from None
+
+
+def require_inputs(name: str, value: Any) -> None:
+    """Raise when `value` is no distribution of token matrices."""
+    require_instance(
+        name, value, Inputs, needed="a distribution of token matrices such as BooleanInputs(k, d)"
+    )
+
+
+def _size_of(inputs: Inputs, n: Any) -> tuple[int, int, int]:
+    """The shape of `n` matrices, once there is the memory to draw them in."""
+    n, k, d = count("n", n, least=0), inputs.k, inputs.d
+    require_memory(
+        f"Drawing {shown(n)} matrices of {shown(k)} tokens in {shown(d)} dimensions",
+        _DRAWING * max(n, 1) * k * d,
+        advice="draw fewer at a time",
+    )
+    return n, k, d
+
+
+def _positions(values: Any) -> np.ndarray:
+    try:
+        return real_array("positions", values)
+    except ValueError as error:
+        raise ValueError(f"The positions of the inputs do not fit: {error}") from None
+
+
+def _listed(name: str, values: Any) -> tuple[Any, ...]:
+    try:
+        return tuple(values)
+    except TypeError:
+        raise ValueError(
+            f"{name} does not fit: it is {shown(values)}, and a sequence of whole numbers is needed."
+        ) from None
 
 
 def _tuples(value: Any) -> Any:

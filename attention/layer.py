@@ -1,5 +1,6 @@
 """The target class: F(X) = sum_i softmax(X Theta_i X^T) X W_i, on the arrays of any array-API library."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -7,10 +8,19 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import as_floating, is_numpy, namespace, require_finite
+from attention._arrays import (
+    as_floating,
+    is_numpy,
+    namespace,
+    require_callable,
+    require_finite,
+    require_instance,
+    shown,
+)
 from attention._kernels import contract, mix, softmax
+from attention.memory import require_memory
 
-__all__ = ["AttentionLayer", "attention_pattern"]
+__all__ = ["AttentionLayer", "attention_pattern", "require_layer", "require_layer_memory"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,17 +135,23 @@ class AttentionLayer:
         Raises
         ------
         ValueError
-            If `x` is not (..., k, d), or an array of another library than the parameters.
+            If `x` is not (..., k, d), or an array of another library than the parameters, the products overflow, or
+            the logits do not fit into memory.
         """
         x, xp = self._tokens(x)
-        read = mix(attention_pattern(contract(x, xp.astype(self.theta, x.dtype), xp)), x, xp)
-        w = xp.reshape(xp.astype(self.w, x.dtype), (-1, self.dim))
-        return xp.reshape(xp.matmul(read, w), tuple(x.shape))
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
+            read = mix(attention_pattern(contract(x, xp.astype(self.theta, x.dtype), xp)), x, xp)
+            w = xp.reshape(xp.astype(self.w, x.dtype), (-1, self.dim))
+            output = xp.reshape(xp.matmul(read, w), tuple(x.shape))
+        _require_no_overflow("output", output, xp)
+        return output
 
     def logits(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
         """The attention logits x_a Theta_i x_b of every head."""
         x, xp = self._tokens(x)
-        return self._logits(x, xp)
+        logits = self._logits(x, xp)
+        _require_no_overflow("logits", logits, xp)
+        return logits
 
     def patterns(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
         """The attention patterns of every head: rows are probability vectors over the tokens."""
@@ -144,6 +160,7 @@ class AttentionLayer:
 
     def map(self, convert: Callable[[Any], Any]) -> "AttentionLayer":
         """The same layer with `convert` applied to both parameters, for example ``torch.from_numpy``."""
+        require_callable("convert", convert)
         return AttentionLayer(theta=convert(_writeable(self.theta)), w=convert(_writeable(self.w)))
 
     def _tokens(self, x: Any) -> tuple[Any, Any]:
@@ -152,10 +169,19 @@ class AttentionLayer:
             raise ValueError(
                 f"x has shape {tuple(x.shape)}: (..., k, {self.dim}) with k >= 1 tokens is needed."
             )
+        if is_numpy(x):
+            *batch, k, d = x.shape
+            # twice, of what is held and what it is made into; the entries of small integers become 8 bytes each
+            require_memory(
+                f"A layer of {self.heads} heads on an array of shape {x.shape}",
+                16 * math.prod(batch) * k * (self.heads * (k + d) + d),
+                advice="give fewer examples at a time, or fewer tokens",
+            )
         return as_floating(x, self.theta.dtype, xp), xp
 
     def _logits(self, x: Any, xp: Any) -> Any:
-        return xp.moveaxis(contract(x, xp.astype(self.theta, x.dtype), xp), -2, -3)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
+            return xp.moveaxis(contract(x, xp.astype(self.theta, x.dtype), xp), -2, -3)
 
 
 def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
@@ -164,7 +190,7 @@ def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"
     Raises
     ------
     ValueError
-        If a logit is infinite or NaN (the products overflowed: scale theta or x down).
+        If a logit is infinite or NaN (the products overflowed: scale theta or x down), or there is none.
 
     Examples
     --------
@@ -173,8 +199,37 @@ def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"
     array([1., 0.])
     """
     xp = namespace(logits)
-    require_finite("The logits", logits, xp)
+    if logits.ndim < 1 or logits.shape[-1] < 1:
+        raise ValueError(f"The logits have shape {tuple(logits.shape)}: (..., k) with k >= 1 is needed.")
+    if not xp.isdtype(logits.dtype, "real floating"):
+        logits = as_floating(logits, xp.asarray(0.0).dtype, xp)
+    if not bool(xp.all(xp.isfinite(logits))):
+        raise ValueError(
+            "The logits holds NaN or infinite entries: every entry must be finite. Where the products overflowed, "
+            "scale theta or x down."
+        )
     return softmax(logits, xp)
+
+
+def require_layer(name: str, value: Any) -> None:
+    """Raise when `value` is no `AttentionLayer`."""
+    require_instance(name, value, AttentionLayer, needed="an AttentionLayer")
+
+
+def require_layer_memory(heads: int, dim: int, *, arrays: int = 4) -> None:
+    """Refuse a layer that does not fit into memory while it is made: so many arrays of m d^2 numbers."""
+    require_memory(
+        f"A layer of {shown(heads)} heads in {shown(dim)} dimensions",
+        8 * arrays * heads * dim**2,
+        advice="take fewer heads or fewer dimensions",
+    )
+
+
+def _require_no_overflow(what: str, array: Any, xp: Any) -> None:
+    if not bool(xp.all(xp.isfinite(array))):
+        raise ValueError(
+            f"The {what} of the layer overflowed in {array.dtype}: scale theta, w or x down, or use a wider type."
+        )
 
 
 def _writeable(array: Any) -> Any:

@@ -10,10 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, require_finite, require_shape
+from attention._arrays import count, require_callable, require_finite, require_instance, require_shape
 from attention.examples import ExampleOracle
-from attention.inputs import Inputs, Rng
-from attention.layer import AttentionLayer
+from attention.inputs import Inputs, Rng, require_inputs
+from attention.layer import AttentionLayer, require_layer
 from attention.metrics import parameter_errors, relative_error, unknown_part_error
 
 __all__ = [
@@ -231,6 +231,13 @@ class GroundTruth:
     x: Float[np.ndarray, "n k d"]
     known: Predictor | None = None
 
+    def __post_init__(self) -> None:
+        require_layer("layer", self.layer)
+        require_shape("x", self.x, ("n", "k", self.layer.dim))
+        require_finite("x", self.x)
+        if self.known is not None:
+            require_callable("known", self.known)
+
     @classmethod
     def draw(
         cls,
@@ -242,6 +249,7 @@ class GroundTruth:
         rng: Rng = None,
     ) -> "GroundTruth":
         """Ground truth on `n` fresh inputs."""
+        require_inputs("inputs", inputs)
         return cls(layer=layer, x=inputs.sample(count("n", n), rng=rng), known=known)
 
     @cached_property
@@ -261,9 +269,12 @@ class GroundTruth:
 
         ``theta_error`` and ``w_error`` are the worst head's, heads matched by the Hungarian algorithm.
         """
+        if layer is not None:
+            require_layer("layer", layer)
         predict = layer if predict is None else predict
         measures: dict[str, float] = {}
         if predict is not None:
+            require_callable("predict", predict)
             predicted = np.asarray(predict(self.x), dtype=np.float64)
             measures["relative_error"] = relative_error(predicted, self.y)
             measures["unknown_part_error"] = unknown_part_error(predicted, self.y, self.y_known)
@@ -295,6 +306,10 @@ class Recorder:
         self, oracle: ExampleOracle, *, truth: GroundTruth | None = None, progress: Progress | None = None
     ) -> None:
         require_oracle(oracle)
+        if truth is not None:
+            require_instance("truth", truth, GroundTruth, needed="a GroundTruth")
+        if progress is not None:
+            require_callable("progress", progress, needed="a function of a Step")
         self._oracle, self._truth, self._progress = oracle, truth, progress
         self._drawn_before = oracle.drawn
         self._trace: list[Step] = []
@@ -371,6 +386,8 @@ def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:
         If that is fewer than the learner's minimum for the oracle's k and d, or the oracle is none.
     """
     require_oracle(oracle)
+    if not all(hasattr(learner, name) for name in ("examples", "minimum_examples")):
+        raise ValueError(f"learner is of the type {type(learner).__name__}: an attention.Learner is needed.")
     budgets = [budget for budget in (learner.examples, oracle.remaining) if budget is not None]
     if not budgets:
         return None
@@ -409,6 +426,8 @@ def draw_examples(
     ValueError
         If the oracle's examples have wrong shapes or entries that are not finite.
     """
+    if not hasattr(oracle, "draw"):
+        require_oracle(oracle)  # for its words
     x, y = oracle.draw(n)
     for name, array in (("x", x), ("y", y)):
         require_shape(f"The oracle's {name}", array, (n, oracle.k, oracle.d))

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from attention._arrays import namespace, to_numpy
-from attention.layer import AttentionLayer
+from attention.layer import AttentionLayer, require_layer
 
 __all__ = ["ParameterErrors", "parameter_errors", "relative_error", "unknown_part_error"]
 
@@ -39,6 +39,11 @@ def unknown_part_error(
     shapes = {tuple(array.shape) for array in (predicted, target, known) if array is not None}
     if len(shapes) != 1:
         raise ValueError(f"The outputs have shapes {sorted(shapes)}: they must be equal.")
+    for name, array in (("predicted", predicted), ("target", target), ("known", known)):
+        if array is not None and not xp.isdtype(array.dtype, ("real floating", "integral")):
+            raise ValueError(f"{name} is an array of {array.dtype}: real numbers are needed.")
+    if not all(next(iter(shapes))):
+        raise ValueError(f"The outputs have shape {next(iter(shapes))}: at least one entry is needed.")
     missed, unknown = predicted - target, target if known is None else target - known
     missed_unit, unit = (float(xp.max(xp.abs(part))) for part in (missed, unknown))
     if unit == 0:
@@ -85,6 +90,8 @@ def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> Parameter
     """
     from scipy.optimize import linear_sum_assignment
 
+    require_layer("fitted", fitted)
+    require_layer("truth", truth)
     if (fitted.heads, fitted.dim) != (truth.heads, truth.dim):
         raise ValueError(
             f"The layers have {fitted.heads} and {truth.heads} heads in {fitted.dim} and {truth.dim} dimensions: "
@@ -100,6 +107,7 @@ def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> Parameter
 
 
 def _pairwise_relative(fitted: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    fitted, truth = (np.asarray(array, dtype=np.float64) for array in (fitted, truth))
     unit = float(np.abs(truth).max()) or 1.0
     with np.errstate(over="ignore"):
         fitted, truth = fitted / unit, truth / unit

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
-from attention.layer import AttentionLayer
+from attention.layer import AttentionLayer, require_layer_memory
 
 __all__ = ["make_nice_layer"]
 
@@ -41,7 +41,8 @@ def make_nice_layer(*, heads: int, dim: int, sigma: float = 2.0, rng: Rng = None
     AttentionLayer(heads=2, dim=8, dtype=float64)
     """
     heads, dim, sigma = count("heads", heads), count("dim", dim), non_negative("sigma", sigma)
-    rng = np.random.default_rng(rng)
+    require_layer_memory(heads, dim)
+    rng = random_generator(rng)
     shape = (heads, dim, dim)
     return AttentionLayer(
         theta=rng.standard_normal(shape) * (sigma / dim),

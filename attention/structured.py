@@ -5,9 +5,9 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
-from attention.layer import AttentionLayer
+from attention.layer import AttentionLayer, require_layer_memory
 
 __all__ = [
     "make_affinely_dependent_layer",
@@ -86,7 +86,7 @@ def make_block_diagonal_layer(
     """
     heads, dim, sigma = _sizes(heads, dim, sigma)
     block = _at_most("block", block, least=1, most=dim, why="the dimension")
-    rng = np.random.default_rng(rng)
+    rng = random_generator(rng)
     part = np.arange(dim) // block
     mask = part[:, None] == part
     theta = rng.standard_normal((heads, dim, dim)) * (sigma / math.sqrt(mask.sum())) * mask
@@ -127,7 +127,7 @@ def make_low_rank_layer(
     """
     heads, dim, sigma = _sizes(heads, dim, sigma)
     rank = _at_most("rank", rank, least=1, most=dim, why="the dimension")
-    rng = np.random.default_rng(rng)
+    rng = random_generator(rng)
     theta = _product(heads, dim, rank, rng) * (sigma / dim)
     if w_rank is None:
         return AttentionLayer(theta=theta, w=_nice_w(heads, dim, rng))
@@ -173,7 +173,7 @@ def make_close_heads_layer(
         raise ValueError(f"gap is {gap}: at most sqrt(2), that of orthogonal heads, is allowed.")
     if heads >= dim**2:
         raise ValueError(f"heads is {heads} and dim {dim}: fewer than dim^2 = {dim**2} heads are needed.")
-    rng = np.random.default_rng(rng)
+    rng = random_generator(rng)
     common, *own = np.linalg.qr(rng.standard_normal((dim**2, heads + 1)))[0].T.reshape(-1, dim, dim)
     sine = min(gap / math.sqrt(2), 1.0)
     theta = sigma * (math.sqrt((1 - sine) * (1 + sine)) * common + sine * np.stack(own))
@@ -213,7 +213,7 @@ def make_repeated_singular_values_layer(
     """
     heads, dim, sigma = _sizes(heads, dim, sigma)
     multiplicity = _at_most("multiplicity", multiplicity, least=2, most=dim, why="the dimension")
-    rng = np.random.default_rng(rng)
+    rng = random_generator(rng)
     left, values, right = np.linalg.svd(rng.standard_normal((heads, dim, dim)) * (sigma / dim))
     for first in range(0, dim, multiplicity):
         run = values[:, first : first + multiplicity]
@@ -261,7 +261,7 @@ def make_affinely_dependent_layer(
         raise ValueError(
             f"heads is {heads}: from 3, fewer being always independent or equal, to dim^2 = {dim**2} are needed."
         )
-    rng = np.random.default_rng(rng)
+    rng = random_generator(rng)
     halves = np.where(np.arange(heads) < (heads + 1) // 2, 1 / ((heads + 1) // 2), -1 / (heads // 2))
     relation = halves / np.linalg.norm(halves)
     theta = rng.standard_normal((heads, dim, dim)) * (sigma / dim)
@@ -270,7 +270,10 @@ def make_affinely_dependent_layer(
 
 
 def _sizes(heads: int, dim: int, sigma: float) -> tuple[int, int, float]:
-    return count("heads", heads), count("dim", dim), non_negative("sigma", sigma)
+    heads, dim, sigma = count("heads", heads), count("dim", dim), non_negative("sigma", sigma)
+    # with what factors, singular vectors and products take
+    require_layer_memory(heads, dim, arrays=6)
+    return heads, dim, sigma
 
 
 def _at_most(name: str, value: int, *, least: int, most: int, why: str) -> int:

@@ -5,10 +5,10 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator, shown
 from attention._head_measures import HeadMeasures
 from attention.inputs import Rng
-from attention.layer import AttentionLayer
+from attention.layer import AttentionLayer, require_layer_memory
 
 __all__ = ["make_transformer_shaped_layer"]
 
@@ -74,8 +74,10 @@ def make_transformer_shaped_layer(
     """
     heads, dim, rank = count("heads", heads), count("dim", dim), count("rank", rank)
     exponent, incoherence = non_negative("exponent", exponent), non_negative("incoherence", incoherence)
-    if len(strengths) != 2:
-        raise ValueError(f"strengths are {strengths}: two numbers are needed, the least and the largest.")
+    if not isinstance(strengths, tuple | list | np.ndarray) or np.shape(strengths)[:1] != (2,):
+        raise ValueError(
+            f"strengths are {shown(strengths)}: two numbers are needed, the least and the largest."
+        )
     weakest, strongest = (non_negative("strengths", one, strictly=True) for one in strengths)
     if rank > dim:
         raise ValueError(f"rank is {rank}: at most the dimension, {dim}, is allowed.")
@@ -83,7 +85,8 @@ def make_transformer_shaped_layer(
         raise ValueError(f"incoherence is {incoherence}: below 1, that of parallel heads, is needed.")
     if weakest > strongest:
         raise ValueError(f"strengths are {strengths}: the least comes first, then the largest.")
-    rng = np.random.default_rng(rng)
+    require_layer_memory(heads, dim, arrays=8)
+    rng = random_generator(rng)
     sizes = np.geomspace(weakest, strongest, heads)
     theta = _alike(heads, dim, rank, exponent, incoherence, rng) * rng.permutation(sizes)[:, None, None]
     w = _alike(heads, dim, rank, exponent, incoherence, rng) * rng.permutation(sizes)[:, None, None]

@@ -5,7 +5,9 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from attention._arrays import count
+import numpy as np
+
+from attention._arrays import count, shown
 
 if TYPE_CHECKING:
     import sympy
@@ -23,6 +25,11 @@ __all__ = [
 ]
 
 Number = float | Fraction | str
+
+# bits of the largest number that is computed exactly: one of some million digits
+_MOST_BITS = 1 << 24
+# heads whose polynomial is expanded, and whose factorial can still be printed
+_MOST_EXPANDED, _MOST_PRINTED = 60, 700
 
 
 def exact_fraction(name: str, value: Number | int) -> Fraction:
@@ -117,7 +124,9 @@ def query_lower_bound(targets: int, tolerance: Number, *, success: Number | int 
 
 def number_of_parities(dim: int, bits: int) -> int:
     """C(d - 1, l): the parities of `bits` coordinates that leave one of `dim` out for the gate."""
-    return math.comb(count("dim", dim) - 1, count("bits", bits, least=0))
+    among, chosen = count("dim", dim) - 1, count("bits", bits, least=0)
+    _require_writable(among, chosen)
+    return math.comb(among, chosen)
 
 
 def parity_exponent(heads: int) -> int:
@@ -157,6 +166,9 @@ def parity_targets(heads: int, *, symbol: Any = None) -> "sympy.Poly":
     """
     import sympy  # half a second to import, and nothing else here needs it
 
+    count("heads", heads, most=_MOST_EXPANDED)
+    if symbol is not None and not isinstance(symbol, sympy.Symbol):
+        raise ValueError(f"symbol is {shown(symbol)}: a sympy.Symbol is needed.")
     d = sympy.Symbol("d", integer=True, positive=True) if symbol is None else symbol
     bits = parity_exponent(heads)
     falling = sympy.prod([d - 1 - step for step in range(bits)])
@@ -200,6 +212,8 @@ def symbolic_query_bound(
     import sympy
 
     m, d = _symbol_or("heads", "m", heads), _symbol_or("dim", "d", dim)
+    if targets is None and m.is_number and d.is_number:
+        _require_writable(int(d) - 1, 2 * int(m) - 1)
     number = sympy.binomial(d - 1, 2 * m - 1) if targets is None else _symbol_or("targets", "N", targets)
     if tolerance is None:
         tolerance = sympy.Symbol("tau", positive=True)
@@ -220,10 +234,23 @@ def _symbol_or(name: str, letter: str, value: Any) -> "sympy.Expr":
 
     if value is None:
         return sympy.Symbol(letter, integer=True, positive=True)
+    # a text would be evaluated
+    if isinstance(value, bool) or not isinstance(value, int | np.integer | sympy.Expr):
+        raise ValueError(f"{name} is {shown(value)}: a whole number or a sympy expression is needed.")
     given = sympy.sympify(value)
     if given.is_number and not (given.is_integer and given >= 1):
         raise ValueError(f"{name} is {value}: a whole number of at least 1 is needed.")
     return given
+
+
+def _require_writable(among: int, chosen: int) -> None:
+    """Refuse binomial coefficients that would take minutes to write out."""
+    chosen = min(chosen, among - chosen)
+    if chosen > 0 and chosen * (among // chosen).bit_length() > _MOST_BITS:
+        raise ValueError(
+            f"C(dim - 1, bits) with dim {shown(among + 1)} is a number of more than {_MOST_BITS} bits: fewer bits or "
+            "dimensions are needed."
+        )
 
 
 def query_bound_growth(heads: int) -> "sympy.Expr":
@@ -246,5 +273,5 @@ def query_bound_growth(heads: int) -> "sympy.Expr":
     import sympy
 
     d, tau = sympy.Symbol("d", integer=True, positive=True), sympy.Symbol("tau", positive=True)
-    degree = parity_exponent(heads)
+    degree = parity_exponent(count("heads", heads, most=_MOST_PRINTED))
     return d**degree * tau**2 / sympy.factorial(degree)

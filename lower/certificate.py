@@ -43,7 +43,7 @@ class Statement:
                 raise ValueError(
                     f"The {field} of a statement is {text!r}: a text that is not empty is needed."
                 )
-        if self.status not in get_args(Status):
+        if not isinstance(self.status, str) or self.status not in get_args(Status):
             raise ValueError(
                 f"The status of {self.name!r} is {self.status!r}: {', '.join(get_args(Status))} are allowed."
             )
@@ -87,7 +87,16 @@ class Certificate:
     def __post_init__(self) -> None:
         if not isinstance(self.family, str) or not self.family:
             raise ValueError(f"The family of a certificate is {self.family!r}: a name is needed.")
-        statements = tuple(self.statements)
+        statements: tuple[Statement, ...] | None
+        try:
+            statements = tuple(self.statements)
+        except TypeError:
+            statements = None
+        if statements is None or not all(isinstance(one, Statement) for one in statements):
+            raise ValueError(
+                f"The statements of a certificate are of the type {type(self.statements).__name__}: a tuple of "
+                "Statement is needed."
+            )
         names = [one.name for one in statements]
         if len(set(names)) != len(names):
             raise ValueError("Two statements of the certificate have one name: names must be distinct.")
@@ -98,7 +107,7 @@ class Certificate:
 
     def __getitem__(self, name: str) -> Statement:
         for one in self.statements:
-            if one.name == name:
+            if isinstance(name, str) and one.name == name:
                 return one
         raise KeyError(name)
 

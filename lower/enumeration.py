@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention._arrays import count
+from attention.memory import require_memory
 
 __all__ = ["all_sign_matrices"]
 
@@ -17,6 +18,11 @@ def all_sign_matrices(k: int, d: int, start: int = 0, stop: int | None = None) -
         The numbers of tokens and of coordinates; k d at most 62.
     start, stop : int
         Which of them, as in a slice; to the end when `stop` is left out.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the matrices do not fit into memory.
 
     Notes
     -----
@@ -32,6 +38,13 @@ def all_sign_matrices(k: int, d: int, start: int = 0, stop: int | None = None) -
     if k * d > 62:
         raise ValueError(f"k is {k} and d {d}: enumeration of matrices of more than 62 entries is hopeless.")
     total = 1 << (k * d)
-    numbers = np.arange(start, total if stop is None else min(stop, total), dtype=np.int64)
+    first = count("start", start, least=0)
+    last = total if stop is None else min(count("stop", stop, least=0), total)
+    require_memory(
+        f"Enumerating {max(last - first, 0)} matrices of {k} tokens in {d} dimensions",
+        24 * k * d * max(last - first, 0),
+        advice="take them in blocks by start and stop",
+    )
+    numbers = np.arange(min(first, last), last, dtype=np.int64)
     bits = (numbers[:, None] >> np.arange(k * d)) & 1
     return (1.0 - 2.0 * bits).reshape(len(numbers), k, d)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["ExponentComparison", "compare_exponents"]
 
 
+# a line is printed for each
+_MOST_HEADS = 10_000
+
+
 @dataclass(frozen=True)
 class ExponentComparison:
     """The powers of d in a running time (dk)^(c m^3) and in a query bound, side by side.
@@ -40,7 +44,7 @@ class ExponentComparison:
 
     def upper(self, heads: int) -> Fraction:
         """The exponent of the running time: c (1 + kappa) m^3."""
-        return self.constant * (1 + self.tokens_exponent) * heads**3
+        return self.constant * (1 + self.tokens_exponent) * count("heads", heads) ** 3
 
     def lower(self, heads: int) -> Fraction:
         """The exponent of the query bound: 2m - 1 - 2t, or m - 2t where k grows, and not below 0."""
@@ -170,7 +174,9 @@ def compare_exponents(
     for name, value in (("tokens_exponent", kappa), ("tolerance_exponent", t)):
         if value < 0:
             raise ValueError(f"{name} is {float(value):.6g}: a number of at least 0 is needed.")
-    return ExponentComparison(c, kappa, t, tuple(range(1, count("most_heads", most_heads) + 1)))
+    return ExponentComparison(
+        c, kappa, t, tuple(range(1, count("most_heads", most_heads, most=_MOST_HEADS) + 1))
+    )
 
 
 def _decimal(value: Fraction) -> str:

@@ -259,5 +259,7 @@ def _substitute_back(system: np.ndarray, pivots: list[int], columns: int) -> np.
 
 
 def _require_bits(name: str, array: np.ndarray) -> None:
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} is an array of {array.dtype}: bits are needed, 0 and 1.")
     if array.dtype != bool and not np.all((array == 0) | (array == 1)):
         raise ValueError(f"{name} has entries other than 0 and 1: bits are needed.")

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from attention import AttentionLayer, FileFormatError, Inputs, inputs_from_json, inputs_to_json
-from attention._arrays import is_numpy, non_negative, to_numpy
+from attention._arrays import as_path, is_numpy, non_negative, require_instance, require_mapping, to_numpy
 from attention._containers import guarded
 from attention.files import read_tensors, write_tensors
 from lower.certificate import Certificate
@@ -68,6 +68,13 @@ class HardInstance:
     def __post_init__(self) -> None:
         if not isinstance(self.family, str) or not self.family:
             raise ValueError(f"The family is {self.family!r}: a name is needed.")
+        for name, kinds, needed in (
+            ("certificate", Certificate, "a Certificate"),
+            ("layer", AttentionLayer, "an AttentionLayer"),
+            ("inputs", Inputs, "a distribution of token matrices"),
+            ("known", KnownPart, "a LinearKnownPart or a GatedKnownPart"),
+        ):
+            require_instance(name, getattr(self, name), kinds, needed=needed)
         if self.certificate.family != self.family:
             raise ValueError(
                 f"The certificate is of the family {self.certificate.family!r} and the instance of "
@@ -88,6 +95,7 @@ class HardInstance:
             )
         secret = np.array(secret, dtype=np.int64)
         secret.flags.writeable = False
+        require_mapping("parameters", self.parameters)
         try:
             parameters = json.loads(json.dumps(dict(self.parameters), allow_nan=False))
         except (TypeError, ValueError) as error:
@@ -133,6 +141,10 @@ def save_instance(path: str | Path, instance: HardInstance, *, made: Mapping[str
     The file holds theta and w under the names of a layer file, so whatever reads layers reads the target too. A
     known part with a gate has its two parts under names of their own, and its gate among the metadata.
     """
+    path = as_path(path)
+    require_instance("instance", instance, HardInstance, needed="a HardInstance")
+    if made is not None:
+        require_mapping("made", made)
     tensors = {
         "theta": instance.layer.theta,
         "w": instance.layer.w,
@@ -165,6 +177,7 @@ def load_instance(path: str | Path) -> HardInstance:
     FileFormatError
         If the file is missing, truncated, of another kind, or its parts do not make an instance.
     """
+    path = as_path(path)
     stored = read_tensors(path, kind=_KIND)
     tensors, metadata = stored.tensors, stored.metadata
     known = _GATED if "known_gate" in metadata else _LINEAR
@@ -172,7 +185,7 @@ def load_instance(path: str | Path) -> HardInstance:
     missing += [name for name in _METADATA if name not in metadata]
     if missing:
         raise FileFormatError(f"{path}: the file holds no {', no '.join(missing)}, so it is no instance.")
-    return guarded(Path(path), "its parts make no instance", lambda: _assembled(tensors, metadata))
+    return guarded(path, "its parts make no instance", lambda: _assembled(tensors, metadata))
 
 
 def _assembled(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:

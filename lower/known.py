@@ -8,7 +8,17 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike
 
-from attention._arrays import as_floating, count, namespace, require_finite, to_numpy
+from attention._arrays import (
+    as_floating,
+    count,
+    finite_number,
+    namespace,
+    real_array,
+    require_finite,
+    require_instance,
+    shown,
+)
+from attention.memory import require_memory
 
 __all__ = ["GatedKnownPart", "KnownPart", "LinearKnownPart"]
 
@@ -49,10 +59,9 @@ class LinearKnownPart:
 
     def __post_init__(self) -> None:
         for name in ("mixing", "projection"):
-            array = np.array(to_numpy(getattr(self, name)), dtype=np.float64)
+            array = np.array(real_array(name, getattr(self, name)))
             if array.ndim != 2 or array.shape[0] < 1 or array.shape[0] != array.shape[1]:
                 raise ValueError(f"{name} has shape {array.shape}: a square matrix is needed.")
-            require_finite(name, array)
             array.flags.writeable = False
             object.__setattr__(self, name, array)
 
@@ -60,6 +69,11 @@ class LinearKnownPart:
     def zero(cls, k: int, d: int) -> "LinearKnownPart":
         """Nothing known in advance about a target on `k` tokens in `d` coordinates."""
         k, d = count("k", k), count("d", d)
+        require_memory(
+            f"A known part of {shown(k)} tokens in {shown(d)} dimensions",
+            16 * (k**2 + d**2),
+            advice="take fewer tokens or fewer dimensions",
+        )
         return cls(mixing=np.zeros((k, k)), projection=np.zeros((d, d)))
 
     @classmethod
@@ -77,12 +91,13 @@ class LinearKnownPart:
         direction : array (d,)
             The output direction w.
         """
-        w = np.asarray(direction, dtype=np.float64)
-        if w.ndim != 1 or not 0 <= gate < len(w):
+        c, c0, gate = finite_number("c", c), finite_number("c0", c0), count("gate", gate, least=0)
+        w = real_array("direction", direction)
+        if w.ndim != 1 or gate >= len(w):
             raise ValueError(
                 f"gate is {gate} and direction has shape {w.shape}: a coordinate of a vector is needed."
             )
-        own, other = (c + c0) / 2, (c - c0) / 2
+        own, other = c / 2 + c0 / 2, c / 2 - c0 / 2
         return cls(
             mixing=np.array([[own, other], [other, own]]), projection=np.outer(np.eye(len(w))[gate], w)
         )
@@ -119,7 +134,10 @@ class LinearKnownPart:
             xp.asarray(np.array(array), dtype=x.dtype, device=array_api_compat.device(x))
             for array in (self.mixing, self.projection)
         )
-        return xp.matmul(mixing, xp.matmul(x, projection))
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the check
+            known = xp.matmul(mixing, xp.matmul(x, projection))
+        require_finite("The known part of x", known, xp)
+        return known
 
     def describe(self) -> str:
         """What is known, as a sentence."""
@@ -168,6 +186,8 @@ class GatedKnownPart:
     off: LinearKnownPart
 
     def __post_init__(self) -> None:
+        for name in ("on", "off"):
+            require_instance(name, getattr(self, name), LinearKnownPart, needed="a LinearKnownPart")
         sizes = (self.on.k, self.on.d), (self.off.k, self.off.d)
         if sizes[0] != sizes[1]:
             raise ValueError(

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from attention import AttentionLayer
-from attention._arrays import count, require_finite, to_numpy
+from attention._arrays import count, real_array, to_numpy
+from attention.memory import require_memory
 from lower.rounding import outward_context, rounded_up
 
 __all__ = ["SATURATED_SLOPE", "ErrorBound", "Staircase"]
@@ -17,6 +18,7 @@ SATURATED_SLOPE = 40.0
 """A slope at which the float64 softmax is exactly 0 or 1 half a unit off a threshold (38 already is)."""
 
 _UNIT = 2.0**-53  # the most that rounding changes a float64 number, relatively
+_MOST_FORM = 1 << 52  # half-integers up to here are exact in float64
 _TINY = float(np.finfo(np.float64).smallest_subnormal)
 
 
@@ -111,6 +113,8 @@ class Staircase:
         if form.ndim != 1 or len(form) < 1 or form.dtype.kind not in "iu":
             raise ValueError(f"form has shape {form.shape} of {form.dtype}: (d,) whole numbers are needed.")
         d = len(form)
+        if (total := sum(abs(int(one)) for one in form)) > _MOST_FORM:
+            raise ValueError(f"form has absolute values that sum to {total}: at most 2^52 is needed.")
         gate = count("gate", self.gate, least=0)
         if gate >= d:
             raise ValueError(f"gate is {gate}: a coordinate from 0 to {d - 1} is needed.")
@@ -186,7 +190,10 @@ class Staircase:
             tuple(Decimal(float(one)) for one in head)
             for head in zip(self.coefficients, np.asarray(self.slopes), self.thresholds, strict=True)
         ]
-        with localcontext(Context(prec=count("digits", digits))):
+        t = real_array("t", t, ("n",))
+        if np.any(np.mod(t, 1.0) != 0):
+            raise ValueError("t holds fractions: whole numbers are needed.")
+        with localcontext(Context(prec=count("digits", digits, most=10_000))):
             return [
                 sum(
                     (c * _decimal_tanh(beta * (Decimal(int(one)) - own)) for c, beta, own in heads),
@@ -199,6 +206,11 @@ class Staircase:
         """Every value the form T takes, in increasing order: the subset sums of v; O(d sum|v|)."""
         form = self.form
         least, most = int(form[form < 0].sum()), int(form[form > 0].sum())
+        require_memory(
+            f"Enumerating the values of a form of {self.dim} coordinates from {least} to {most}",
+            (10 + 48 * self.heads) * (most - least + 1),
+            advice="take smaller coefficients",
+        )
         reached = np.zeros(most - least + 1, dtype=bool)
         reached[-least] = True
         for step in form[form != 0]:
@@ -291,17 +303,13 @@ class Staircase:
         return rounded_up(bound, positive=bool(largest))
 
     def _distances(self, t: np.ndarray) -> np.ndarray:
-        return np.asarray(t, dtype=np.float64)[..., None] - self.thresholds
+        return real_array("t", t)[..., None] - self.thresholds
 
 
 def _vector(name: str, values: object) -> np.ndarray:
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} is not an array of numbers: one number a head is needed.") from None
+    array = np.array(real_array(name, values))
     if array.ndim != 1 or len(array) < 1:
         raise ValueError(f"{name} has shape {array.shape}: a vector of at least one entry is needed.")
-    require_finite(name, array)
     return array
 
 

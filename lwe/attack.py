@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator, require_instance
 from attention.inputs import Rng
-from lwe.parameters import LWRParameters, centred
+from lwe.parameters import LWRParameters, centred, require_parameters
 from lwe.samples import LWRSamples
 
 __all__ = [
@@ -158,17 +158,23 @@ class Attack(Protocol):
         """Attack the samples. What goes wrong is in the result; only wrong arguments raise ValueError."""
 
 
-def require_samples(samples: LWRSamples, parameters: LWRParameters) -> None:
+def require_samples(samples: LWRSamples, parameters: LWRParameters, *, least: int = 5) -> None:
     """Raise unless the samples are such as the parameters describe.
 
     Raises
     ------
     ValueError
         If the columns are too many or few, a label is out of range, an entry is none of the matrix's, or there are
-        fewer than five.
+        fewer than `least`, of which one is held out.
     """
-    if len(samples) < 5:
-        raise ValueError(f"There are {len(samples)} samples: at least 5 are needed, one of them held out.")
+    require_instance(
+        "samples", samples, LWRSamples, needed="LWRSamples, as make_samples or read_samples give them,"
+    )
+    require_parameters(parameters)
+    if len(samples) < least:
+        raise ValueError(
+            f"There are {len(samples)} samples: at least {least} are needed, one of them held out."
+        )
     if samples.secret_dim != parameters.secret_dim:
         raise ValueError(
             f"The samples have {samples.secret_dim} columns and the parameters {parameters.secret_dim} secret entries: "
@@ -240,11 +246,17 @@ def run_attacks(
     >>> [result.outcome.name for result in run_attacks(attacks, samples, parameters, rng=0)]
     ['BROKEN', 'BUDGET_SPENT']
     """
+    if budget is not None:
+        require_instance("budget", budget, Budget, needed="a Budget")
+    require_instance(
+        "samples", samples, LWRSamples, needed="LWRSamples, as make_samples or read_samples give them,"
+    )
+    require_parameters(parameters)
     require_samples(samples, parameters)
     attacks = list(attacks)
     results: list[AttackResult] = []
     interrupted = False
-    for attack, stream in zip(attacks, np.random.default_rng(rng).spawn(len(attacks)), strict=True):
+    for attack, stream in zip(attacks, random_generator(rng).spawn(len(attacks)), strict=True):
         if interrupted:
             result = _unfinished(
                 attack, AttackOutcome.INTERRUPTED, "It was not begun: the run was interrupted."

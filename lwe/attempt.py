@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from attention._arrays import random_generator
 from attention.inputs import Rng
 from lwe.attack import (
     AttackOutcome,
@@ -19,7 +20,7 @@ from lwe.attack import (
     require_samples,
 )
 from lwe.evidence import accuracy_bar, as_likely_as_own, fits_in_order, surpasses
-from lwe.parameters import LWRParameters, centred, rounded
+from lwe.parameters import LWRParameters, centred, require_parameters, rounded
 from lwe.samples import LWRSamples, inner_products
 
 __all__ = ["LEVEL", "Attempt", "BaseAttack", "secret_predictor", "share_right"]
@@ -242,7 +243,7 @@ class BaseAttack(ABC):
         attempt = Attempt(self.name, samples, parameters, budget)
         try:
             attempt.check()
-            return self.run(attempt, np.random.default_rng(rng))
+            return self.run(attempt, random_generator(rng))
         except BudgetSpentError as spent:
             return attempt.ended(AttackOutcome.BUDGET_SPENT, str(spent))
 
@@ -253,6 +254,7 @@ class BaseAttack(ABC):
 
 def secret_predictor(secret: np.ndarray, parameters: LWRParameters) -> LabelPredictor:
     """What a secret predicts on rows of a public matrix."""
+    require_parameters(parameters)
     q, p = parameters.modulus, parameters.levels
     return lambda public: rounded(inner_products(public, secret, q), q, p)
 

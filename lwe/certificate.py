@@ -5,12 +5,13 @@ import math
 import numpy as np
 from jaxtyping import Int
 
+from attention._arrays import finite_number
 from lower import Certificate, ErrorBound, Staircase, Statement
 from lwe.correlation import root_mean_square_correlation
 from lwe.description import FAMILY
 from lwe.heads import kept_range, truncation_failure, value_range
 from lwe.laws import UniformLaw
-from lwe.parameters import LWRParameters, require_form
+from lwe.parameters import LWRParameters, require_form, require_parameters
 from lwe.uniformity import total_variation_from_uniform
 from lwe.verdict import LEAST_WRAP, Verdict
 
@@ -50,6 +51,9 @@ def lwr_certificate(
     ValueError
         If the form is not one whole number for each covariate.
     """
+    require_parameters(parameters)
+    if deviations is not None:
+        deviations = finite_number("deviations", deviations)
     form = require_form(form, parameters.covariates, parameters.matrix)
     statements = [
         Statement(

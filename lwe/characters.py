@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Complex, Float, Int
 
 from attention._arrays import count
-from lwe.parameters import LWRParameters, Matrix, require_form, rounded
+from lwe.parameters import LWRParameters, Matrix, require_form, require_matrix, require_parameters, rounded
+from lwe.residues import LARGEST_MODULUS
 from lwe.uniformity import require_residues, require_small
 
 __all__ = [
@@ -78,6 +79,8 @@ def characters(form: Int[np.ndarray, " n"], modulus: int, matrix: Matrix = "bina
     ----------
     Derived here.
     """
+    modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
+    require_matrix(matrix)
     form, q = require_small(form, modulus, matrix)
     log_cosines, half = _log_cosines(q), q // 2
     logs, turns, zeros = np.zeros(half), np.zeros(half, dtype=np.int64), np.zeros(half, dtype=np.int64)
@@ -114,6 +117,8 @@ def residue_deviations(
     their sum of squares: one that is far smaller than the others has fewer digits, and where characters cancel it
     comes out as such a rounding error and not as 0.
     """
+    modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
+    require_matrix(matrix)
     own = characters(form, modulus, matrix)
     if not own.nonzero.any():
         return np.zeros(modulus), -math.inf
@@ -157,6 +162,8 @@ def log2_distance_from_uniform(form: Int[np.ndarray, " n"], modulus: int, matrix
     >>> log2_distance_from_uniform(np.array([1, 2]), 4), round(log2_distance_from_uniform(np.array([1]), 4), 12)
     (-inf, -1.0)
     """
+    modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
+    require_matrix(matrix)
     if matrix == "uniform":
         form = require_form(form, matrix=matrix)
         divisor = math.gcd(count("modulus", modulus, least=2), *(int(one) for one in form))
@@ -177,6 +184,8 @@ def distance_from_uniform(form: Int[np.ndarray, " n"], modulus: int, matrix: Mat
     >>> round(distance_from_uniform(np.array([1]), 4), 12)
     0.5
     """
+    modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
+    require_matrix(matrix)
     return float(2.0 ** log2_distance_from_uniform(form, modulus, matrix))
 
 
@@ -195,6 +204,7 @@ def label_coefficients(parameters: LWRParameters) -> Complex[np.ndarray, " h"]:
     exactly p, the coefficient is exactly 0. A transform of f itself would put 1e-17 there, and characters of even
     frequencies can be large.
     """
+    require_parameters(parameters)
     q, p = require_residues(parameters.modulus), parameters.levels
     g = math.gcd(p, q)
     steps = np.zeros(q // g)

@@ -3,11 +3,12 @@
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count
+from attention._arrays import count, random_generator, shown
 from attention.inputs import Rng
+from attention.memory import require_memory
 from lwe.characters import label_coefficients, label_moments
 from lwe.laws import UniformLaw
-from lwe.parameters import LWRParameters, centred, covariate_form, require_form
+from lwe.parameters import LWRParameters, centred, covariate_form, require_form, require_parameters
 
 __all__ = ["label_correlation", "root_mean_square_correlation", "sampled_correlations"]
 
@@ -54,6 +55,7 @@ def label_correlation(
     >>> round(label_correlation(same, same, parameters), 12), round(label_correlation(same, apart, parameters), 12)
     (1.0, -0.333333333333)
     """
+    require_parameters(parameters)
     q = parameters.modulus
     form, other = (centred(require_form(one, parameters.covariates), q) for one in (form, other))
     if len(form) * q * q > _MOST_OPERATIONS:
@@ -128,6 +130,7 @@ def root_mean_square_correlation(parameters: LWRParameters) -> float:
     >>> root_mean_square_correlation(LWRParameters(secret_dim=24, modulus=64, levels=2)) * 2**12
     1.0
     """
+    require_parameters(parameters)
     if parameters.matrix != "binary" or not isinstance(parameters.secret, UniformLaw):
         raise ValueError(
             f"{parameters} has another matrix or secrets that are not uniform: the closed form is for uniform secrets "
@@ -159,7 +162,10 @@ def sampled_correlations(
     ValueError
         See `label_correlation`.
     """
-    pairs, generator = count("pairs", pairs), np.random.default_rng(rng)
+    require_parameters(parameters)
+    pairs = count("pairs", pairs, least=1)
+    require_memory(f"pairs is {shown(pairs)}: their correlations", 64 * pairs, advice="draw fewer")
+    generator = random_generator(rng)
     n, q = parameters.secret_dim, parameters.modulus
     found = np.empty(pairs)
     for index in range(pairs):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, require_instance
 from lower import HardInstance
 from lwe.heads import require_deviations
 from lwe.parameters import LWRParameters
@@ -52,6 +52,7 @@ def describe_instance(instance: HardInstance) -> PublicDescription:
     >>> described.gate, described.beta, described.deviations
     (0, 40.0, None)
     """
+    require_instance("instance", instance, HardInstance, needed="a HardInstance, as lwr_instance gives it,")
     if instance.family != FAMILY:
         raise ValueError(f"The instance is of the family {instance.family!r}: one of lwr is needed.")
     public = instance.parameters

@@ -7,12 +7,12 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from attention import AttentionLayer, ExampleOracle
-from attention._arrays import count, non_negative, to_numpy
+from attention._arrays import count, finite_number, non_negative, real_array, require_instance, to_numpy
 from attention.inputs import Rng
 from lower import HardInstance
 from lwe.description import PublicDescription, describe_instance
 from lwe.heads import kept_range
-from lwe.parameters import LWRParameters, covariate_form, rounded
+from lwe.parameters import LWRParameters, covariate_form, require_parameters, rounded
 from lwe.samples import LWRSamples
 
 __all__ = ["covariates_of", "noisy_examples", "samples_from_examples"]
@@ -60,6 +60,7 @@ def noisy_examples(instance: HardInstance, *, rng: Rng = None) -> ExampleOracle:
     >>> round(float(np.mean((y != parity.layer(x)).any(axis=(1, 2))[gate])), 2)
     0.12
     """
+    require_instance("instance", instance, HardInstance, needed="a HardInstance, as lwr_instance gives it,")
     described = describe_instance(instance)
     if not described.parameters.noisy:
         return ExampleOracle(instance.layer, instance.inputs, rng=rng)
@@ -114,6 +115,9 @@ def samples_from_examples(
     >>> samples.public.shape[1], bool(np.all(2 * (samples.public @ instance.secret % 16) // 16 == samples.labels))
     (6, True)
     """
+    require_parameters(parameters)
+    gate = count("gate", gate, least=0)
+    allowed_error = finite_number("allowed_error", allowed_error)
     tokens, outputs = to_numpy(x), to_numpy(y)
     d, gate = parameters.dim, count("gate", gate, least=0)
     if non_negative("allowed_error", allowed_error) >= 0.5:
@@ -157,6 +161,12 @@ def covariates_of(
     A bit is 1 where the tokens differ; a ternary covariate is 0 where they agree, else the first token's sign times
     its sign in the gate: what it is on the gate. O(N d).
     """
+    require_parameters(parameters)
+    x = real_array("x", x)
+    if x.ndim != 3 or x.shape[1] != 2 or x.shape[2] != parameters.dim:
+        raise ValueError(f"x has shape {x.shape}: (N, 2, {parameters.dim}) is needed.")
+    gate = count("gate", gate, least=0, most=parameters.covariates)
+    gate = count("gate", gate, least=0)
     differ = np.delete(x[:, 0] != x[:, 1], gate, axis=1).astype(np.int64)
     if parameters.matrix != "ternary":
         return differ
@@ -173,7 +183,7 @@ def _labels(
         place = int(np.argmax(np.where(np.isnan(off), np.inf, off).max(axis=1)))
         raise ValueError(
             f"An example on the gate has the labels {values[place, 0]:g} and {values[place, 1]:g} in its two rows: "
-            f"whole numbers up to {allowed_error:g} are needed. Are these the outputs of a layer of {parameters}?"
+            f"whole numbers up to {allowed_error:g} are needed, as a layer of {parameters} gives them."
         )
     if np.any(nearest[:, 0] != nearest[:, 1]):
         place = int(np.argmax(nearest[:, 0] != nearest[:, 1]))

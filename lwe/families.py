@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attention import BooleanInputs
+from attention._arrays import count, finite_number
 from attention.inputs import Rng
 from lower import SATURATED_SLOPE, HardInstance, LinearKnownPart, Staircase
 from lwe.certificate import lwr_certificate
 from lwe.description import FAMILY
 from lwe.heads import kept_range, lwr_layer, lwr_staircase, value_range
 from lwe.laws import NO_NOISE, UNIFORM, IntegerLaw
-from lwe.parameters import LWRParameters, Matrix, centred, covariate_form
+from lwe.parameters import LWRParameters, Matrix, centred, covariate_form, require_matrix, require_parameters
 from lwe.verdict import judge_secret
 
 __all__ = ["lwr_instance", "make_lwr_instance"]
@@ -71,6 +72,13 @@ def make_lwr_instance(
     >>> instance.layer.dim, instance.known.is_zero
     (9, True)
     """
+    secret_dim = count("secret_dim", secret_dim, least=1)
+    modulus = count("modulus", modulus, least=2)
+    levels = count("levels", levels, least=1)
+    require_matrix(matrix)
+    beta = finite_number("beta", beta)
+    if deviations is not None:
+        deviations = finite_number("deviations", deviations)
     parameters = LWRParameters(
         secret_dim=secret_dim, modulus=modulus, levels=levels, matrix=matrix, secret=secret_law, noise=noise
     )
@@ -145,6 +153,10 @@ def lwr_instance(
     >>> lwr_instance(parameters, rng=0).layer.heads, lwr_instance(parameters, rng=0, deviations=6.0).layer.heads
     (126, 56)
     """
+    require_parameters(parameters)
+    beta = finite_number("beta", beta)
+    if deviations is not None:
+        deviations = finite_number("deviations", deviations)
     if parameters.matrix == "uniform":
         raise ValueError(
             f"{parameters} has a uniform public matrix, which no heads realise: take matrix='gadget' with q a power "

@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Int
 
 from attention import AttentionLayer
-from attention._arrays import non_negative
+from attention._arrays import finite_number, non_negative, require_instance
 from lower import SATURATED_SLOPE, Staircase
-from lwe.parameters import LWRParameters, Matrix, require_form, rounded
+from lwe.parameters import LWRParameters, Matrix, require_form, require_matrix, require_parameters, rounded
 
 __all__ = [
     "kept_range",
@@ -66,6 +66,10 @@ def lwr_staircase(
     ----------
     Derived here.
     """
+    require_parameters(parameters)
+    beta = finite_number("beta", beta)
+    if deviations is not None:
+        deviations = finite_number("deviations", deviations)
     q, p = parameters.modulus, parameters.levels
     form = require_form(form, parameters.covariates, parameters.matrix)
     least, most = value_range(form, parameters.matrix)
@@ -114,6 +118,8 @@ def lwr_layer(stairs: Staircase, matrix: Matrix) -> AttentionLayer:
     ----------
     Derived here.
     """
+    require_instance("stairs", stairs, Staircase, needed="a Staircase, as lwr_staircase gives it,")
+    require_matrix(matrix)
     require_form(stairs.form, matrix=matrix)
     if matrix == "uniform":
         raise ValueError("No heads realise a uniform public matrix: take the gadget, with q a power of two.")
@@ -141,6 +147,7 @@ def value_range(form: Int[np.ndarray, " n"], matrix: Matrix) -> tuple[int, int]:
     >>> value_range(np.array([3, -1]), "binary"), value_range(np.array([3, -1]), "ternary")
     ((-1, 3), (-4, 4))
     """
+    require_matrix(matrix)
     form = require_form(form, matrix=matrix)
     if matrix == "uniform":
         raise ValueError("The matrix is uniform mod q: <v, a> is a residue and has no range of its own.")
@@ -170,6 +177,9 @@ def kept_range(form: Int[np.ndarray, " n"], matrix: Matrix, deviations: float) -
     >>> kept_range(np.full(100, 2), "binary", 6.0)  # mean 100, deviation 10
     (40, 160)
     """
+    require_matrix(matrix)
+    if deviations is not None:
+        deviations = finite_number("deviations", deviations)
     form = require_form(form, matrix=matrix)
     numerator, denominator = require_deviations(deviations).as_integer_ratio()
     squares = sum(int(one) ** 2 for one in form) * numerator**2
@@ -199,6 +209,8 @@ def truncation_failure(deviations: float) -> float:
     >>> f"{truncation_failure(6.0):.3g}"
     '3.05e-08'
     """
+    if deviations is not None:
+        deviations = finite_number("deviations", deviations)
     deviations = require_deviations(deviations)
     return math.nextafter(2 * math.exp(-deviations * deviations / 2) * (1 + 1e-13), math.inf)
 

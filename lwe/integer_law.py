@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count
+from attention._arrays import count, random_generator, shown
 from attention.inputs import Rng
-from lwe.residues import centred
+from attention.memory import require_memory
+from lwe.residues import LARGEST_MODULUS, centred, whole_array
 
 __all__ = ["MOST_VALUES", "BaseLaw", "IntegerLaw", "require_listable"]
 
@@ -17,6 +18,7 @@ MOST_VALUES = 1 << 24
 """How many values of a law are listed one by one."""
 
 _MOST_COMPARED = 1 << 12
+_LONGEST = 2**62  # of a vector: its numbers are counted in float64
 
 
 @runtime_checkable
@@ -68,8 +70,11 @@ class BaseLaw:
 
     def draw(self, size: int, modulus: int, *, rng: Rng = None) -> Int[np.ndarray, " size"]:
         """That many numbers, centred mod q."""
+        size = count("size", size, least=0)
+        require_memory(f"size is {shown(size)}: a draw", 24 * size, advice="draw fewer numbers")
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         values, weights = self.support(modulus)
-        return np.random.default_rng(rng).choice(values, size=size, p=weights)
+        return random_generator(rng).choice(values, size=size, p=weights)
 
     def support(self, modulus: int) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
         """The values, centred mod q and in increasing order, that one number can have, and their probabilities.
@@ -109,6 +114,7 @@ class BaseLaw:
         ValueError
             If q is above 2^24: `support` lists the values of narrow laws at any q.
         """
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         require_listable(self, modulus, modulus)
         values, weights = self.support(modulus)
         found = np.zeros(modulus)
@@ -120,6 +126,7 @@ class BaseLaw:
 
         Decided by the probabilities up to q = 2^12; beyond, a law that can be uniform has to say so itself.
         """
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         if modulus > _MOST_COMPARED:
             return False
         values, weights = self.support(modulus)
@@ -127,11 +134,13 @@ class BaseLaw:
 
     def error_rate(self, modulus: int) -> float:
         """The probability that one number is not 0 mod q."""
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         values, weights = self.support(modulus)
         return float(weights[values != 0].sum())
 
     def deviation(self, modulus: int) -> float:
         """sqrt(E v^2) of one number, centred mod q."""
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         if self.is_uniform(modulus):
             return math.sqrt((modulus**2 + (-1 if modulus % 2 else 2)) / 12)
         values, weights = self.support(modulus)
@@ -139,11 +148,14 @@ class BaseLaw:
 
     def secrets(self, size: int, modulus: int) -> float:
         """log2 of how many vectors of that size it can draw."""
+        size = count("size", size, least=0, most=_LONGEST)
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         values = modulus if self.is_uniform(modulus) else len(self.support(modulus)[0])
         return size * math.log2(values)
 
     def allows(self, vector: Int[np.ndarray, " size"], modulus: int) -> bool:
         """Whether it can draw this vector, mod q."""
+        vector = whole_array("vector", vector)
         if self.is_uniform(modulus):
             return True
         return bool(np.isin(centred(vector, modulus), self.support(modulus)[0]).all())

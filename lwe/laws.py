@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator, shown
 from attention.inputs import Rng
+from attention.memory import require_memory
 from lwe.integer_law import MOST_VALUES, BaseLaw, IntegerLaw, require_listable
-from lwe.residues import centred
+from lwe.residues import LARGEST_MODULUS, centred, whole_array
 
 __all__ = [
     "NO_NOISE",
@@ -41,7 +42,10 @@ class UniformLaw(BaseLaw):
 
     def draw(self, size: int, modulus: int, *, rng: Rng = None) -> Int[np.ndarray, " size"]:
         """That many numbers, centred mod q."""
-        return centred(np.random.default_rng(rng).integers(modulus, size=size), modulus)
+        size = count("size", size, least=0)
+        require_memory(f"size is {shown(size)}: a draw", 24 * size, advice="draw fewer numbers")
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
+        return centred(random_generator(rng).integers(modulus, size=size), modulus)
 
     def support(self, modulus: int) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
         """All residues, centred, and 1/q for each."""
@@ -55,6 +59,7 @@ class UniformLaw(BaseLaw):
 
     def error_rate(self, modulus: int) -> float:
         """1 - 1/q."""
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         return 1 - 1 / modulus
 
     def __str__(self) -> str:
@@ -114,6 +119,7 @@ class BinomialLaw(BaseLaw):
 
     def is_uniform(self, modulus: int) -> bool:
         """Whether all characters are below 1e-16: cos(pi/q)^(2 eta) is the largest, and 0 for q = 2."""
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         return modulus == 2 or math.cos(math.pi / modulus) ** (2 * self.eta) <= _LEAST_CHARACTER
 
     def _values(self) -> tuple[np.ndarray, np.ndarray]:
@@ -152,9 +158,12 @@ class GaussianLaw(BaseLaw):
 
     def draw(self, size: int, modulus: int, *, rng: Rng = None) -> Int[np.ndarray, " size"]:
         """That many numbers, centred mod q."""
+        size = count("size", size, least=0)
+        require_memory(f"size is {shown(size)}: a draw", 24 * size, advice="draw fewer numbers")
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         if self.is_uniform(modulus):
             return UNIFORM.draw(size, modulus, rng=rng)
-        numbers = np.rint(np.random.default_rng(rng).normal(scale=self.sigma, size=size)).astype(np.int64)
+        numbers = np.rint(random_generator(rng).normal(scale=self.sigma, size=size)).astype(np.int64)
         return centred(numbers, modulus)
 
     def support(self, modulus: int) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
@@ -179,6 +188,7 @@ class GaussianLaw(BaseLaw):
 
     def is_uniform(self, modulus: int) -> bool:
         """Whether all characters are below 1e-16: e^(-2 (pi sigma/q)^2) is the largest."""
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         return self.sigma / modulus >= math.sqrt(-math.log(_LEAST_CHARACTER) / 2) / math.pi
 
     def chances(self, values: Int[np.ndarray, " s"], modulus: int) -> Float[np.ndarray, " s"]:
@@ -201,6 +211,8 @@ class GaussianLaw(BaseLaw):
 
     def secrets(self, size: int, modulus: int) -> float:
         """log2 of how many vectors of that size it can draw; within 12 sigma, where the values are too many to list."""
+        size = count("size", size, least=0, most=2**62)
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         values = min(2 * math.ceil(12 * self.sigma) + 3, modulus)
         return size * math.log2(values) if values > MOST_VALUES else super().secrets(size, modulus)
 
@@ -262,8 +274,11 @@ class SparseLaw(BaseLaw):
 
     def draw(self, size: int, modulus: int, *, rng: Rng = None) -> Int[np.ndarray, " size"]:
         """That many numbers, centred mod q."""
+        size = count("size", size, least=0)
+        require_memory(f"size is {shown(size)}: a draw", 24 * size, advice="draw fewer numbers")
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         self._require(size)
-        generator, vector = np.random.default_rng(rng), np.zeros(size, dtype=np.int64)
+        generator, vector = random_generator(rng), np.zeros(size, dtype=np.int64)
         places = generator.choice(size, size=self.weight, replace=False)
         vector[places] = generator.choice([-1, 1], size=self.weight)
         return centred(vector, modulus)
@@ -274,12 +289,18 @@ class SparseLaw(BaseLaw):
 
     def secrets(self, size: int, modulus: int) -> float:
         """log2 of how many vectors of that size it can draw."""
+        size = count("size", size, least=0)
+        modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         self._require(size)
         signs = 0 if modulus == 2 else self.weight
         return math.log2(math.comb(size, self.weight)) + signs
 
     def allows(self, vector: Int[np.ndarray, " size"], modulus: int) -> bool:
         """Whether it can draw this vector, mod q."""
+        vector, modulus = (
+            whole_array("vector", vector),
+            count("modulus", modulus, least=2, most=LARGEST_MODULUS),
+        )
         residues = np.mod(vector, modulus)
         used = residues[residues != 0]
         return len(used) == self.weight and bool(np.isin(used, (1, modulus - 1)).all())
@@ -346,24 +367,24 @@ def law_from_json(value: Mapping[str, Any] | str) -> IntegerLaw:
         names = [name for name in names if name != "kind"]
         if law is not None and bool(number) != bool(names):
             raise ValueError(
-                f"The law is {value!r}: {kind} needs {'a number after a colon' if names else 'no number'}."
+                f"The law is {shown(value)}: {kind} needs {'a number after a colon' if names else 'no number'}."
             )
         if number:
             try:
                 options = {names[0]: float(number) if names[0] in ("sigma", "rate") else int(number)}
             except ValueError:
-                raise ValueError(f"The law is {value!r}: a number is needed after the colon.") from None
+                raise ValueError(f"The law is {shown(value)}: a number is needed after the colon.") from None
     elif isinstance(value, Mapping):
         options = {str(name): one for name, one in value.items() if name != "kind"}
         kind = str(value.get("kind"))
     else:
         raise ValueError(
-            f"The law is {value!r}: words such as 'binomial:2' or an object with a kind are needed."
+            f"The law is {shown(value)}: words such as 'binomial:2' or an object with a kind are needed."
         )
     if kind not in _LAWS:
-        raise ValueError(f"The law is {kind!r}: one of {', '.join(_LAWS)} is needed.")
+        raise ValueError(f"The law is {shown(kind)}: one of {', '.join(_LAWS)} is needed.")
     try:
         found: IntegerLaw = _LAWS[kind](**options)
     except TypeError as error:
-        raise ValueError(f"The law {kind!r} has other numbers: {error}.") from None
+        raise ValueError(f"The law {kind!r} has other numbers ({error}): just its own are needed.") from None
     return found

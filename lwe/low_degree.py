@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from lwe.characters import characters, label_coefficients, label_moments, residue_blocks
-from lwe.parameters import LWRParameters, require_form
+from lwe.parameters import LWRParameters, require_form, require_parameters
 
 __all__ = ["LowDegreeWeights", "low_degree_weights"]
 
@@ -86,6 +86,7 @@ def low_degree_weights(form: Int[np.ndarray, " n"], parameters: LWRParameters) -
     >>> print(low_degree_weights(np.array([1, 1]), parameters), low_degree_weights(np.array([1, 0]), parameters))
     W_1 = 0, W_2 = 1 W_1 = 1, W_2 = 0
     """
+    require_parameters(parameters)
     form = require_form(form, parameters.covariates)
     q, n, ternary = parameters.modulus, len(form), parameters.matrix == "ternary"
     if n * n * q > _MOST_OPERATIONS:

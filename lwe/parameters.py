@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention._arrays import count
+from attention._arrays import count, require_instance, require_mapping, shown
 from lwe.integer_law import MOST_VALUES
 from lwe.laws import NO_NOISE, UNIFORM, GaussianLaw, IntegerLaw, SparseLaw, law_from_json
 from lwe.residues import LARGEST_MODULUS, centred, rounded
@@ -20,6 +20,8 @@ __all__ = [
     "centred",
     "covariate_form",
     "require_form",
+    "require_matrix",
+    "require_parameters",
     "rounded",
 ]
 
@@ -90,8 +92,7 @@ class LWRParameters:
     def __post_init__(self) -> None:
         for name, least in (("secret_dim", 1), ("modulus", 2), ("levels", 2)):
             object.__setattr__(self, name, count(name, getattr(self, name), least=least))
-        if self.matrix not in get_args(Matrix):
-            raise ValueError(f"matrix is {self.matrix!r}: one of {', '.join(get_args(Matrix))} is needed.")
+        require_matrix(self.matrix)
         for name in ("secret", "noise"):
             if not isinstance(getattr(self, name), IntegerLaw):
                 raise ValueError(
@@ -156,6 +157,7 @@ class LWRParameters:
         ValueError
             If an entry is missing or wrong.
         """
+        require_mapping("The parameters", data)
         missing = [name for name in ("secret_dim", "modulus", "levels") if name not in data]
         if missing or not {"matrix", "gadget"} & set(data):
             raise ValueError(
@@ -326,6 +328,7 @@ def covariate_form(secret: ArrayLike, parameters: LWRParameters) -> Int[np.ndarr
     >>> covariate_form([3, 1], LWRParameters(secret_dim=2, modulus=8, levels=2, matrix="gadget"))
     array([ 3, -2,  4,  1,  2,  4])
     """
+    require_parameters(parameters)
     s = np.asarray(secret)
     if s.shape != (parameters.secret_dim,) or s.dtype.kind not in "iu":
         raise ValueError(
@@ -350,7 +353,10 @@ def require_form(
     """
     if matrix not in get_args(Matrix):
         raise ValueError(f"matrix is {matrix!r}: one of {', '.join(get_args(Matrix))} is needed.")
-    found = np.asarray(form)
+    try:
+        found = np.asarray(form)
+    except ValueError:  # ragged
+        found = np.zeros(0)
     if found.ndim != 1 or not len(found) or found.dtype.kind not in "iu":
         raise ValueError(
             f"The form has shape {found.shape} of {found.dtype}: one whole number for each covariate is needed."
@@ -364,3 +370,31 @@ def require_form(
             "The form has an entry of 2^62 or beyond: take representatives mod q, as centred gives."
         )
     return found.astype(np.int64)
+
+
+def require_parameters(parameters: object) -> None:
+    """Raise where something else than parameters is given.
+
+    Raises
+    ------
+    ValueError
+        If it is no `LWRParameters`.
+    """
+    require_instance(
+        "parameters",
+        parameters,
+        LWRParameters,
+        needed="an LWRParameters, such as lwe.PRESETS['kyber512'],",
+    )
+
+
+def require_matrix(matrix: object) -> None:
+    """Raise where something else than the name of a kind of matrix is given.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+    """
+    if not isinstance(matrix, str) or matrix not in get_args(Matrix):
+        raise ValueError(f"matrix is {shown(matrix)}: one of {', '.join(get_args(Matrix))} is needed.")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from attention._arrays import shown
 from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw, SparseLaw, TernaryLaw
 from lwe.parameters import LWRParameters
 
@@ -118,6 +119,8 @@ def preset(name: str) -> LWRParameters:
     >>> print(preset("kyber768"))
     LWE n=768 q=3329 p=3329 uniform secret=binomial(2) noise=binomial(2)
     """
-    if name not in PRESETS:
-        raise ValueError(f"There are no parameters named {name!r}: there are {', '.join(PRESETS)}.")
+    if not isinstance(name, str) or name not in PRESETS:
+        raise ValueError(
+            f"There is no preset {shown(name)}: there are {', '.join(PRESETS)}, and one of them is needed."
+        )
     return PRESETS[name]

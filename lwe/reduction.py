@@ -11,13 +11,13 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from attention import Learner
-from attention._arrays import count, non_negative
+from attention._arrays import count, finite_number, non_negative, random_generator
 from attention.inputs import Rng
 from lwe.attack import Attack, AttackOutcome, Budget
 from lwe.attacks.learner import LabelReader
 from lwe.attacks.sample_oracle import SampleOracle
 from lwe.attacks.tokens import realised
-from lwe.parameters import LWRParameters, rounded
+from lwe.parameters import LWRParameters, require_parameters, rounded
 from lwe.samples import LWRSamples, make_samples
 
 __all__ = ["Distinguishing", "distinguish", "sufficient_examples"]
@@ -248,9 +248,12 @@ def distinguish(
     >>> found.real_detected, found.random_detected, found.interval[0] > 0
     (10, 0, True)
     """
-    runs, examples, fresh = (
-        count(name, value) for name, value in (("runs", runs), ("examples", examples), ("fresh", fresh))
-    )
+    require_parameters(parameters)
+    runs = count("runs", runs, most=10**6)
+    examples = count("examples", examples, least=1)
+    fresh = count("fresh", fresh, least=1)
+    false_alarm = finite_number("false_alarm", false_alarm)
+    confidence = finite_number("confidence", confidence)
     for name, share in (("false_alarm", false_alarm), ("confidence", confidence)):
         if not 0 < non_negative(name, share) < 1:
             raise ValueError(f"{name} is {share}: a number between 0 and 1 is needed.")
@@ -274,7 +277,7 @@ def distinguish(
     mean, _ = _scale(parameters)
     began = time.perf_counter()
     gains, detected = np.zeros((2, runs)), [0, 0]
-    for run, stream in enumerate(np.random.default_rng(rng).spawn(runs)):
+    for run, stream in enumerate(random_generator(rng).spawn(runs)):
         for kind, generator in enumerate(stream.spawn(2)):
             samples, _ = make_samples(parameters, examples + fresh, secret=secret, rng=generator)
             if kind == 1:
@@ -329,6 +332,8 @@ def sufficient_examples(gain: float, error: float) -> int:
     >>> sufficient_examples(0.5, 0.01)
     590
     """
+    gain = finite_number("gain", gain)
+    error = finite_number("error", error)
     for name, value, most in (("gain", gain, 1.0), ("error", error, math.nextafter(1.0, 0.0))):
         if not 0 < non_negative(name, value) <= most:
             raise ValueError(

@@ -1,10 +1,14 @@
 """Whole numbers mod q: their centred representatives, and their rounding to labels."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Int, Shaped
 from numpy.typing import ArrayLike
 
-__all__ = ["LARGEST_MODULUS", "centred", "is_prime", "rounded"]
+from attention._arrays import count, shown
+
+__all__ = ["LARGEST_MODULUS", "centred", "is_prime", "rounded", "whole_array"]
 
 LARGEST_MODULUS = 1 << 31
 """The largest modulus q: products p (T mod q) with p at most q then fit into 64-bit integers."""
@@ -18,13 +22,37 @@ def centred(values: ArrayLike, modulus: int) -> Int[np.ndarray, "..."]:
     >>> centred([0, 3, 4, 5, 7], 8)
     array([ 0,  3,  4, -3, -1])
     """
-    residues = np.mod(np.asarray(values, dtype=np.int64), modulus)
+    modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
+    residues = np.mod(whole_array("values", values), modulus)
     return np.where(2 * residues > modulus, residues - modulus, residues)
 
 
 def rounded(t: Shaped[np.ndarray, "*n"], modulus: int, levels: int) -> Int[np.ndarray, "*n"]:
     """f(T) = floor(p (T mod q) / q), the label of the inner product T."""
-    return levels * np.mod(np.asarray(t, dtype=np.int64), modulus) // modulus
+    modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
+    levels = count("levels", levels, most=modulus)
+    return levels * np.mod(whole_array("t", t), modulus) // modulus
+
+
+def whole_array(name: str, values: ArrayLike | Sequence[int]) -> Int[np.ndarray, "..."]:
+    """Whole numbers as an array of 64-bit integers.
+
+    Raises
+    ------
+    ValueError
+        If one is no whole number, or takes more than 64 bits.
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "iuf" and array.size:
+            raise ValueError
+        with np.errstate(invalid="ignore"):
+            found = array.astype(np.int64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} is {shown(values)}: whole numbers of at most 64 bits are needed.") from None
+    if array.dtype.kind in "uf" and not np.array_equal(found, array):
+        raise ValueError(f"{name} is {shown(values)}: whole numbers of at most 64 bits are needed.")
+    return found
 
 
 def is_prime(number: int) -> bool:

@@ -8,9 +8,10 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from attention import FileFormatError
+from attention._arrays import as_path, require_instance
 from attention._containers import read_npy
 from attention.files import write_whole
-from lwe.parameters import LWRParameters, centred
+from lwe.parameters import LWRParameters, centred, require_parameters
 from lwe.samples import LWRSamples
 
 __all__ = ["read_samples", "write_samples"]
@@ -64,8 +65,9 @@ def read_samples(
     >>> samples.public.tolist(), samples.labels.tolist(), secret
     ([[1, 5], [3, 0], [0, 1]], [6, 3, 1], None)
     """
+    require_parameters(parameters)
     q, n = parameters.modulus, parameters.secret_dim
-    public_path, labels_path = Path(public_path), Path(labels_path)
+    public_path, labels_path = as_path(public_path), as_path(labels_path)
     public = _whole_numbers(public_path, "A")
     if public.ndim != 2 or public.shape[1] != n or not len(public):
         transposed = (
@@ -117,11 +119,17 @@ def write_samples(
     ValueError
         If of a secret and its path only one is given, or the secret is not n whole numbers, or two paths are one.
     """
+    require_instance(
+        "samples", samples, LWRSamples, needed="LWRSamples, as make_samples or read_samples give them,"
+    )
     if (secret is None) != (secret_path is None):
         raise ValueError(
             "Of secret and secret_path one is given: both are needed to write a secret, or neither."
         )
-    arrays: dict[Path, np.ndarray] = {Path(public_path): samples.public, Path(labels_path): samples.labels}
+    arrays: dict[Path, np.ndarray] = {
+        as_path(public_path): samples.public,
+        as_path(labels_path): samples.labels,
+    }
     if secret is not None and secret_path is not None:
         own = np.asarray(secret)
         if own.shape != (samples.secret_dim,) or own.dtype.kind not in "iu":

@@ -6,9 +6,11 @@ import numpy as np
 from jaxtyping import Int
 from numpy.typing import ArrayLike
 
-from attention._arrays import count
+from attention._arrays import count, random_generator, shown
 from attention.inputs import Rng
-from lwe.parameters import LWRParameters, centred, rounded
+from attention.memory import require_memory
+from lwe.parameters import LWRParameters, centred, require_parameters, rounded
+from lwe.residues import LARGEST_MODULUS, whole_array
 
 __all__ = ["LWRSamples", "inner_products", "make_samples"]
 
@@ -66,7 +68,7 @@ class LWRSamples:
         """
         number = count("number", number)
         if number > len(self):
-            raise ValueError(f"number is {number}: there are {len(self)} samples.")
+            raise ValueError(f"number is {number}: there are {len(self)} samples, take at most as many.")
         return LWRSamples(self.public[:number], self.labels[:number])
 
     def held_out(self, number: int) -> "tuple[LWRSamples, LWRSamples]":
@@ -124,7 +126,14 @@ def make_samples(
     >>> samples.public.shape, len(secret), np.unique(samples.labels).tolist()
     ((100, 8), 8, [0, 1])
     """
-    number, generator = count("number", number), np.random.default_rng(rng)
+    require_parameters(parameters)
+    number = count("number", number, least=1)
+    require_memory(
+        f"number is {shown(number)}: such samples",
+        8 * number * (3 * parameters.secret_dim + 4),
+        advice="take fewer",
+    )
+    generator = random_generator(rng)
     n, q, p = parameters.secret_dim, parameters.modulus, parameters.levels
     if secret is None:
         own = parameters.secret.draw(n, q, rng=generator)
@@ -146,6 +155,12 @@ def inner_products(
     public: Int[np.ndarray, "N n"], secret: Int[np.ndarray, " n"], modulus: int
 ) -> Int[np.ndarray, " N"]:
     """<a, s> mod q for every row a, without overflow for q up to 2^31."""
+    public, secret = whole_array("public", public), whole_array("secret", secret)
+    if public.ndim != 2 or secret.shape != public.shape[1:]:
+        raise ValueError(
+            f"public has shape {public.shape} and secret {secret.shape}: (N, n) and (n,) are needed."
+        )
+    modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
     public, secret = np.mod(public, modulus), np.mod(secret, modulus)
     if public.shape[1] * modulus**2 < 2**62:
         return np.mod(public @ secret, modulus)

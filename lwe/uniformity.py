@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from attention._arrays import count
-from lwe.parameters import Matrix, centred, require_form
+from lwe.parameters import Matrix, centred, require_form, require_matrix
+from lwe.residues import LARGEST_MODULUS
 
 __all__ = [
     "require_residues",
@@ -52,6 +53,8 @@ def residue_counts(
     >>> residue_counts(np.array([1, 1, 2]), 4), residue_counts(np.array([1]), 4, "ternary")
     (array([2, 2, 2, 2]), array([2, 1, 0, 1]))
     """
+    modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
+    require_matrix(matrix)
     form, q = require_small(form, modulus, matrix)
     # Python's own integers where int64 could overflow: an exact answer of 2^-n and below needs them
     bits = len(form) * (2 if matrix == "ternary" else 1)
@@ -100,6 +103,8 @@ def total_variation_from_uniform(
     >>> total_variation_from_uniform(np.array([2, 4]), 8, "uniform")
     Fraction(1, 2)
     """
+    modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
+    require_matrix(matrix)
     form = require_form(form, matrix=matrix)
     if matrix == "uniform":
         return 1 - Fraction(1, gcd(count("modulus", modulus, least=2), *(int(one) for one in form)))
@@ -120,6 +125,8 @@ def wrap_ratio(form: Int[np.ndarray, " n"], modulus: int, matrix: Matrix = "bina
         If the matrix is uniform, where the sum has no deviation apart from the modulus, or the form holds no whole
         numbers.
     """
+    modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
+    require_matrix(matrix)
     form, q = require_form(form, matrix=matrix), count("modulus", modulus, least=2)
     if matrix == "uniform":
         raise ValueError(

@@ -11,7 +11,7 @@ from lwe.attacks.linearisation import label_degree, label_monomials
 from lwe.characters import log2_distance_from_uniform
 from lwe.costs import estimate
 from lwe.low_degree import LowDegreeWeights, low_degree_weights
-from lwe.parameters import LWRParameters, covariate_form
+from lwe.parameters import LWRParameters, covariate_form, require_parameters
 from lwe.uniformity import wrap_ratio
 
 __all__ = ["LEAST_WRAP", "Verdict", "judge_secret"]
@@ -113,6 +113,7 @@ def judge_secret(secret: ArrayLike, parameters: LWRParameters) -> Verdict:
     >>> print(judge_secret([1, -1, 0, 1] * 10, small).objections[0])
     wrap too weak: rho = 0.16 < 0.5
     """
+    require_parameters(parameters)
     form = covariate_form(secret, parameters)
     q, matrix = parameters.modulus, parameters.matrix
     objections = []

@@ -10,11 +10,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer
-from attention._arrays import count
+from attention._arrays import count, one_of, random_generator, require_instance
 from attention.inputs import Rng
 from lower import HardInstance, all_sign_matrices
 from lwe.description import PublicDescription, describe_instance
 from lwe.parameters import covariate_form, require_form
+from lwe.residues import LARGEST_MODULUS, whole_array
+
+_MOST_SAMPLES = 10**9  # beyond, it would not end in a day
 
 __all__ = ["LWRVerification", "attaining_covariates", "gadget_residues", "verify_lwr_instance"]
 
@@ -137,7 +140,8 @@ def verify_lwr_instance(instance: HardInstance, *, rng: Rng = None, samples: int
     >>> checked.holds, checked.max_error, checked.covers_all_inputs
     (True, 0.0, True)
     """
-    samples, rng = count("samples", samples, least=0), np.random.default_rng(rng)
+    require_instance("instance", instance, HardInstance, needed="a HardInstance, as lwr_instance gives it,")
+    samples, rng = count("samples", samples, least=0, most=_MOST_SAMPLES), random_generator(rng)
     described = describe_instance(instance)
     parameters = described.parameters
     ternary = parameters.matrix == "ternary"
@@ -198,6 +202,7 @@ def attaining_covariates(
            [1, 1],
            [1, 0]])
     """
+    one_of("ternary", ternary, (True, False))
     form = require_form(form)
     reach = int(np.abs(form).sum())
     if reach > _MOST_REACH:
@@ -238,7 +243,8 @@ def gadget_residues(
     ValueError
         If the modulus is no power of two, or there are not log2 q bits a row for each entry of the secret.
     """
-    secret, q = require_form(secret), count("modulus", modulus, least=2)
+    modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
+    secret, q = require_form(whole_array("secret", secret)), modulus
     digits = q.bit_length() - 1
     if q != 1 << digits or np.ndim(bits) != 2 or np.shape(bits)[1] != len(secret) * digits:
         raise ValueError(

@@ -1,20 +1,17 @@
 """A check: one claim, where it comes from, how sure a check of it can be, and the code that checks it."""
 
-import ast
 import enum
-import hashlib
 import importlib.util
-import inspect
 import re
-import sys
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from numpy.random import Generator
 
+from attention._arrays import non_negative, require_callable, require_instance, require_mapping
 from paper_checks.comparison import Comparison, Kind
+from paper_checks.fingerprint import fingerprint
 
 __all__ = ["Basis", "Check", "Constants", "Run", "Scale", "check"]
 
@@ -98,6 +95,14 @@ class Check:
     needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("id", "claim", "source", "how"):
+            require_instance(name, getattr(self, name), str, needed="a text")
+        require_instance("kind", self.kind, Kind, needed="a Kind")
+        require_instance("basis", self.basis, Basis, needed="a Basis")
+        require_callable("run", self.run)
+        require_mapping("constants", self.constants)
+        require_mapping("wrong", self.wrong)
+        non_negative("false_alarm", self.false_alarm)
         if not _ID.fullmatch(self.id):
             raise ValueError(
                 f"A check is called group/name in lower-case words joined by hyphens: {self.id!r} was given."
@@ -133,8 +138,9 @@ class Check:
 
         A result of other code shows by it. What the library does is no part of it.
         """
-        parts = [*_code(self.run, set()), repr(sorted(self.constants.items()))]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+        return fingerprint(
+            self.run, extra=(repr(sorted(self.constants.items())),), within="paper_checks.claims"
+        )
 
 
 def check(
@@ -188,38 +194,3 @@ def check(
         )
 
     return wrapped
-
-
-def _code(function: Any, seen: set[int]) -> Iterator[str]:
-    """The code of a function and of what it names in its own module and in `paper_checks.claims`."""
-    if id(function) in seen:
-        return
-    seen.add(id(function))
-    try:
-        (node,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    except (OSError, TypeError, SyntaxError, ValueError):  # typed in, not read from a file
-        yield function.__code__.co_code.hex() if inspect.isfunction(function) else repr(type(function))
-        return
-    if isinstance(node, ast.FunctionDef):
-        node.decorator_list = []
-    yield ast.unparse(node)
-    module = sys.modules.get(function.__module__)
-    known = {} if module is None else vars(module)
-    for name in sorted({one.id for one in ast.walk(node) if isinstance(one, ast.Name)}):
-        value = known.get(name)
-        home = getattr(value, "__module__", "")
-        if (inspect.isfunction(value) or inspect.isclass(value)) and (
-            home == function.__module__ or home.startswith("paper_checks.claims")
-        ):
-            yield from _code(value, seen)
-        elif _is_plain(value):
-            yield f"{name} = {value!r}"
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a value reads the same in every process."""
-    if isinstance(value, tuple | list):
-        return all(_is_plain(one) for one in value)
-    if isinstance(value, dict):
-        return all(_is_plain(one) for pair in value.items() for one in pair)
-    return isinstance(value, str | int | float | None)

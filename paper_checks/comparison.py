@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attention._arrays import non_negative, require_instance, shown
 from paper_checks.intervals import Interval
 
 __all__ = [
@@ -120,6 +121,8 @@ def close(
     ValueError
         If there is no tolerance.
     """
+    measured, expected = _number("measured", measured), _number("expected", expected)
+    absolute, relative = non_negative("absolute", absolute), non_negative("relative", relative)
     if not (absolute > 0 or relative > 0):
         raise ValueError(f"{what}: close() needs a tolerance; give absolute or relative above 0.")
     parts = [f"{absolute:.3g}"] if absolute else []
@@ -133,6 +136,8 @@ def close(
 
 def at_most(what: str, measured: float, bound: float) -> Comparison:
     """Hold a number to be at most a bound; one that is not a number is not."""
+    measured = _number("measured", measured)
+    bound = _number("bound", bound)
     return Comparison(
         what, _shown(measured), f"<= {_shown(bound)}", "bound", bool(measured <= bound), Kind.NUMERIC
     )
@@ -140,6 +145,8 @@ def at_most(what: str, measured: float, bound: float) -> Comparison:
 
 def at_least(what: str, measured: float, bound: float) -> Comparison:
     """Hold a number to be at least a bound; one that is not a number is not."""
+    measured = _number("measured", measured)
+    bound = _number("bound", bound)
     return Comparison(
         what, _shown(measured), f">= {_shown(bound)}", "bound", bool(measured >= bound), Kind.NUMERIC
     )
@@ -163,6 +170,9 @@ def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.
     -------
     Comparison
     """
+    require_instance("interval", interval, Interval, needed="an Interval, such as mean_interval gives,")
+    expected = _number("expected", expected)
+    margin = non_negative("margin", margin)
     holds = bool(interval.low - margin <= expected <= interval.high + margin)
     shown = _shown(expected) + (f" ± {margin:.2g}" if margin else "")
     return _statistical(what, interval, shown, "covered by the interval", holds)
@@ -170,11 +180,15 @@ def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.
 
 def may_be_at_most(what: str, interval: Interval, bound: float) -> Comparison:
     """Hold an interval to allow a number of at most the bound: its low end is not above."""
+    require_instance("interval", interval, Interval, needed="an Interval, such as mean_interval gives,")
+    bound = _number("bound", bound)
     return _statistical(what, interval, f"<= {_shown(bound)}", "not refuted", bool(interval.low <= bound))
 
 
 def may_be_at_least(what: str, interval: Interval, bound: float) -> Comparison:
     """Hold an interval to allow a number of at least the bound: its high end is not below."""
+    require_instance("interval", interval, Interval, needed="an Interval, such as mean_interval gives,")
+    bound = _number("bound", bound)
     return _statistical(what, interval, f">= {_shown(bound)}", "not refuted", bool(interval.high >= bound))
 
 
@@ -184,11 +198,15 @@ def surely_below(what: str, interval: Interval, bound: float) -> Comparison:
     Refuses claims that are true by little, more often than the interval's confidence says: for figures that are
     far from the bound.
     """
+    require_instance("interval", interval, Interval, needed="an Interval, such as mean_interval gives,")
+    bound = _number("bound", bound)
     return _statistical(what, interval, f"< {_shown(bound)}", "the whole interval", interval.high < bound)
 
 
 def surely_above(what: str, interval: Interval, bound: float) -> Comparison:
     """Hold the whole of an interval to be above the bound; see `surely_below`."""
+    require_instance("interval", interval, Interval, needed="an Interval, such as mean_interval gives,")
+    bound = _number("bound", bound)
     return _statistical(what, interval, f"> {_shown(bound)}", "the whole interval", interval.low > bound)
 
 
@@ -203,6 +221,21 @@ def _statistical(what: str, interval: Interval, expected: str, rule: str, holds:
         Kind.STATISTICAL,
         alarm,
     )
+
+
+def _number(name: str, value: Any) -> Any:
+    """A real number as it is, also one that is no number or infinite: a comparison with those does not hold."""
+    if isinstance(value, bool | np.bool_ | complex) or np.ndim(value):
+        raise ValueError(f"{name} is {shown(value)}: a number is needed.")
+    try:
+        float(value)
+    except OverflowError:
+        pass
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is {shown(value)}: a number is needed.") from None
+    if isinstance(value, str | bytes):
+        raise ValueError(f"{name} is {shown(value)}: a number is needed.")
+    return value
 
 
 def _plain(value: Any) -> Any:

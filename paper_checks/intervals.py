@@ -8,6 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from attention._arrays import count, finite_number, real_array, shown
+
 __all__ = [
     "Interval",
     "bounded_mean_interval",
@@ -39,8 +41,7 @@ class Interval:
     method: str
 
     def __post_init__(self) -> None:
-        if not 0 < self.confidence < 1:
-            raise ValueError(f"A confidence of {self.confidence} was given: it is between 0 and 1.")
+        _share("confidence", self.confidence)
 
 
 def mean_interval(values: Sequence[float] | Float[ndarray, "n"], *, confidence: float = 0.999) -> Interval:
@@ -62,6 +63,7 @@ def mean_interval(values: Sequence[float] | Float[ndarray, "n"], *, confidence: 
     ValueError
         If there are fewer than two values or one is not finite.
     """
+    confidence = _share("confidence", confidence)
     from scipy.special import stdtrit
 
     array = _checked(values, 2)
@@ -93,10 +95,13 @@ def bounded_mean_interval(
     ValueError
         If there are no values, one is not finite, or one is out of the range.
     """
+    confidence = _share("confidence", confidence)
+    low, high = finite_number("low", low), finite_number("high", high)
     array = _checked(values, 1)
     if array.min() < low or array.max() > high:
         raise ValueError(
-            f"A value lies in [{array.min():.4g}, {array.max():.4g}]: [{low:.4g}, {high:.4g}] was stated."
+            f"values lie in [{array.min():.4g}, {array.max():.4g}]: those stated, in [{low:.4g}, {high:.4g}], are "
+            "needed."
         )
     half = (high - low) * math.sqrt(math.log(2 / (1 - confidence)) / (2 * array.size))
     mean = float(array.mean())
@@ -111,11 +116,13 @@ def proportion_interval(successes: int, trials: int, *, confidence: float = 0.99
     ValueError
         If there are no trials, or more successes than trials.
     """
+    confidence = _share("confidence", confidence)
+    successes, trials = count("successes", successes, least=0), count("trials", trials)
     from scipy.special import betaincinv
 
     if not 0 <= successes <= trials or trials == 0:
         raise ValueError(
-            f"{successes} of {trials} was given: successes are 0 to the number of trials, which is 1 or more."
+            f"{successes} of {trials} was given: successes from 0 to the number of trials are needed."
         )
     tail = (1 - confidence) / 2
     low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, tail))
@@ -131,6 +138,7 @@ def median_interval(values: Sequence[float] | Float[ndarray, "n"], *, confidence
     ValueError
         If there are too few values for the confidence, or one is not finite.
     """
+    confidence = _share("confidence", confidence)
     from scipy.special import bdtr
 
     array = np.sort(_checked(values, 1))
@@ -166,11 +174,12 @@ def slope_interval(
     ValueError
         If there are fewer than three places or one is not finite.
     """
+    confidence = _share("confidence", confidence)
     from scipy.special import stdtrit
 
-    places, heights = _checked(x, 3), _checked(y, 3)
+    places, heights = _checked(x, 3, "x"), _checked(y, 3, "y")
     if places.size != heights.size or np.ptp(places) == 0:
-        raise ValueError("A slope needs as many heights as places, and places that differ.")
+        raise ValueError("A slope of y over x needs as many y as x, and x that differ.")
     centred = places - places.mean()
     slope = float(centred @ heights / (centred @ centred))
     left = heights - heights.mean() - slope * centred
@@ -179,10 +188,19 @@ def slope_interval(
     return Interval(slope - half, slope, slope + half, confidence, "least-squares line, Student's t")
 
 
-def _checked(values: Sequence[float] | Float[ndarray, "n"], fewest: int) -> Float[ndarray, "n"]:
-    array = np.asarray(values, dtype=float)
-    if array.ndim != 1 or array.size < fewest or not np.isfinite(array).all():
+def _checked(
+    values: Sequence[float] | Float[ndarray, "n"], fewest: int, name: str = "values"
+) -> Float[ndarray, "n"]:
+    array = real_array(name, values)
+    if array.ndim != 1 or array.size < fewest:
         raise ValueError(
-            f"{array.size} values were given: an interval needs {fewest} or more, all of them finite."
+            f"{name} has shape {array.shape}: an interval needs {fewest} numbers or more, in one row."
         )
     return array
+
+
+def _share(name: str, value: float) -> float:
+    share = finite_number(name, value)
+    if not 0 < share < 1:
+        raise ValueError(f"{name} is {shown(value)}: a number above 0 and below 1 is needed.")
+    return share

@@ -3,9 +3,10 @@
 import difflib
 import fnmatch
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from attention._arrays import shown
 from paper_checks.check import Check
 
 __all__ = ["GROUPS", "all_checks", "find_checks"]
@@ -70,7 +71,14 @@ def find_checks(names: Sequence[str]) -> tuple[Check, ...]:
     >>> {one.group for one in find_checks(["layer"])}
     {'layer'}
     """
-    checks = all_checks()
+    if (
+        isinstance(names, str)
+        or not getattr(names, "ndim", 1)
+        or not isinstance(names, Iterable)
+        or not all(isinstance(one, str) for one in names)
+    ):
+        raise ValueError(f"names is {shown(names)}: a list of identifiers, groups or patterns is needed.")
+    names, checks = list(names), all_checks()
     if not names:
         return checks
     wanted: set[str] = set()
@@ -79,7 +87,7 @@ def find_checks(names: Sequence[str]) -> tuple[Check, ...]:
         if not hits:
             near = difflib.get_close_matches(name, [*GROUPS, *(one.id for one in checks)], n=1, cutoff=0.4)
             raise ValueError(
-                f"No check is called {name!r}{f'; the nearest is {near[0]!r}' if near else ''}. "
+                f"No check is called {shown(name)}{f'; the nearest is {near[0]!r}' if near else ''}. "
                 f"Give an identifier, a group ({', '.join(GROUPS)}) or a pattern such as 'layer/*'."
             )
         wanted |= hits

@@ -5,13 +5,14 @@ import signal
 import time
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from attention._arrays import count, one_of, require_instance, require_mapping, shown
 from paper_checks.check import Check, Constants, Scale
 from paper_checks.comparison import Comparison, Kind
 
@@ -109,8 +110,10 @@ def result_from_json(data: Mapping[str, Any]) -> CheckResult:
             reason=data["reason"],
             injected=None if data["injected"] is None else Verdict(data["injected"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"This is no result of a check as it was written: {error}.") from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"This is no result of a check: one as it was written is needed ({error})."
+        ) from None
 
 
 def run_check(
@@ -139,6 +142,11 @@ def run_check(
     ValueError
         If constants are given that the check does not have.
     """
+    require_instance("check", check, Check, needed="a Check")
+    require_instance("scale", scale, Scale, needed="a Scale")
+    seed = count("seed", seed, least=0)
+    if constants is not None:
+        require_mapping("constants", constants)
     unknown = sorted(set(constants or {}) - set(check.constants))
     if unknown:
         raise ValueError(
@@ -191,8 +199,15 @@ def run_checks(
     ValueError
         If jobs is below 1.
     """
-    if jobs < 1:
-        raise ValueError(f"jobs = {jobs} was given: 1 or more are needed.")
+    if isinstance(checks, Check) or not isinstance(checks, Iterable):
+        raise ValueError(f"checks is {shown(checks)}: a sequence of checks is needed.")
+    checks = list(checks)
+    for one in checks:
+        require_instance("checks", one, Check, needed="a sequence of Check")
+    require_instance("scale", scale, Scale, needed="a Scale")
+    seed = count("seed", seed, least=0)
+    one_of("inject", inject, (True, False))
+    jobs = min(count("jobs", jobs), max(len(checks), 1))
     if jobs == 1:
         for one in checks:
             yield _run_twice(one, scale, seed, inject)

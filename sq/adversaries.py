@@ -13,7 +13,7 @@ from sq.group_answers import Answers, GroupAnswers
 from sq.models import ROUNDING, QueryModel
 from sq.oracles import SQOracle
 from sq.queries import BoundedQuery, CorrelationalQueries, GroupQuery
-from sq.target_family import TargetFamily
+from sq.target_family import TargetFamily, require_family
 
 __all__ = ["MostPreservingAdversary", "ReferenceAdversary"]
 
@@ -22,6 +22,7 @@ class _Adversary(SQOracle):
     """Keeps the candidates for which all its replies were valid; there is always one."""
 
     def __init__(self, model: QueryModel, family: TargetFamily) -> None:
+        require_family(family)
         super().__init__(model, family)
         self._candidates = family
         self._left = Candidates(family.secrets.size, model)

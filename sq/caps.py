@@ -5,11 +5,11 @@ from decimal import Decimal
 from fractions import Fraction
 from math import ceil
 
-from attention._arrays import count
+from attention._arrays import count, require_instance
 from lower import eliminated_per_query, exact_fraction
 from lower.bounds import Number
 from sq.gram import GramMatrix
-from sq.johnson import OverlapGram
+from sq.johnson import OverlapGram, require_gram
 
 __all__ = [
     "Bound",
@@ -224,6 +224,7 @@ def spectral_cap(gram: GramMatrix | OverlapGram, tolerance: Number | int) -> Bou
     ----------
     Derived here.
     """
+    require_gram(gram)
     tau = _tolerance(tolerance)
     if isinstance(gram, OverlapGram):
         largest = gram.largest_eigenvalue()
@@ -263,6 +264,7 @@ def queries_needed(targets: int, cap: Bound, *, success: Number | int = 1) -> Bo
     >>> print(queries_needed(9139, orthogonal_cap(0.1)).inequality)
     at least (N-1)/M = (9139-1)/99 = 92.303, so at least 93
     """
+    require_instance("cap", cap, Bound, needed="what orthogonal_cap or spectral_cap gives")
     targets = count("targets", targets)
     share = exact_fraction("success", success)
     if not 0 < share <= 1:

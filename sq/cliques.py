@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, require_instance, shown
 from sq.gram import MOST_DENSE, GramMatrix
-from sq.johnson import OverlapGram
+from sq.johnson import OverlapGram, require_gram
 from sq.secret_set import SecretSet
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def correlation_clique(
     >>> len(correlation_clique(OverlapGram(SecretSet(dim=21, bits=3), (0, 0, 0, 1)), 0))
     1140
     """
+    require_gram(gram)
     joined = _joined(gram, correlation)
     if isinstance(gram, OverlapGram):
         return _largest(_bit_rows(joined), _packing(gram, correlation), nodes, transitive=True)
@@ -117,6 +118,7 @@ def correlation_graph(gram: GramMatrix | OverlapGram, correlation: float | int) 
     -----
     For graphs as networkx keeps them, to look at or draw. `correlation_clique` finds cliques of larger ones, too.
     """
+    require_gram(gram)
     return _graph(_joined(gram, correlation), "clique_dimension finds its cliques without")
 
 
@@ -131,6 +133,7 @@ def overlap_graph(secrets: SecretSet, overlap: int) -> "networkx.Graph":
     ValueError
         If there are more than 4096 secrets, or more than 500000 edges.
     """
+    require_instance("secrets", secrets, SecretSet, needed="a SecretSet, such as a family's `secrets`,")
     overlap = count("overlap", overlap, least=0)
     joins = np.arange(secrets.bits + 1) <= overlap
     return _graph(
@@ -219,8 +222,13 @@ def maximum_clique(
     >>> print(maximum_clique(fano, transitive=True, at_most=packing_bound(7, 3, 1)))
     Maximum clique of 7 vertices, 10 branches searched.
     """
+    import networkx
+
+    require_instance("graph", graph, networkx.Graph, needed="a networkx.Graph")
     if not len(graph):
         raise ValueError("The graph has no vertices: at least one is needed.")
+    if not isinstance(transitive, bool | np.bool_):
+        raise ValueError(f"transitive is {shown(transitive)}: True or False is needed.")
     known = len(graph) if at_most is None else count("at_most", at_most)
     names = sorted(graph.nodes)
     # vertices of few neighbours first: they end up in the early colours and are branched on last

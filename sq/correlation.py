@@ -10,11 +10,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import BooleanInputs
-from attention._arrays import count, non_negative
+from attention._arrays import count, finite_number, non_negative, random_generator, shown
 from attention.inputs import Rng
 from sq.gram import MOST_DENSE, GramMatrix
-from sq.johnson import OverlapGram
-from sq.target_family import TargetFamily
+from sq.johnson import OverlapGram, require_gram
+from sq.realisation import MOST_SAMPLES
+from sq.target_family import TargetFamily, require_family
 from sq.walsh import fourier_spectrum, target_numbers
 
 __all__ = [
@@ -56,6 +57,7 @@ def closed_form_gram(family: TargetFamily, numbers: Numbers | None = None) -> Gr
     -----
     For larger families take `sq.johnson.overlap_gram`, which never writes the matrix out.
     """
+    require_family(family)
     chosen = _few_targets(family, numbers)
     matrix = np.stack([family.correlations(int(number))[chosen] for number in chosen])
     return GramMatrix(matrix, chosen, "closed form")
@@ -81,6 +83,7 @@ def enumerated_gram(family: TargetFamily, numbers: Numbers | None = None) -> Gra
     Exact but for float64 rounding, which `GramMatrix.rounding` allows for: what is left out of the coefficients
     as zero is measured, not assumed. Cost as in `sq.walsh.fourier_spectrum`.
     """
+    require_family(family)
     chosen = _few_targets(family, numbers)
     spectrum = fourier_spectrum(family, chosen)
     matrix = spectrum.gram()
@@ -133,11 +136,13 @@ def sampled_gram(
     ----------
     Hoeffding 1963, Theorem 2, for the intervals with `bound`.
     """
-    chosen, samples = _few_targets(family, numbers), count("samples", samples, least=2)
+    require_family(family)
+    confidence = finite_number("confidence", confidence)
+    chosen, samples = _few_targets(family, numbers), count("samples", samples, least=2, most=MOST_SAMPLES)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is {confidence}: a number above 0 and below 1 is needed.")
     bound = None if bound is None else non_negative("bound", bound, strictly=True)
-    rng = np.random.default_rng(rng)
+    rng = random_generator(rng)
     k, size = family.tokens, len(chosen)
     inputs = BooleanInputs(k, family.dim)
     batch = max(1, min(samples, _BATCH // (k * max(k * size, family.dim))))
@@ -201,15 +206,18 @@ def average_correlation(gram: GramMatrix | OverlapGram, subset: Numbers | None =
     Feldman, Grigorescu, Reyzin, Vempala, Xiao 2017, "Statistical algorithms and a lower bound for detecting
     planted cliques", the definition of average correlation.
     """
+    require_gram(gram)
     if subset is None:
         if isinstance(gram, OverlapGram):
             total = sum(abs(v) * many for v, many in zip(gram.values, gram.overlap_counts, strict=True))
             return float(Fraction(total) / gram.size)
         return float(np.abs(gram.matrix).mean())
-    rows = np.asarray(subset)
+    rows = np.asarray(subset) if np.ndim(np.asarray(subset, dtype=object)) == 1 else np.zeros(0)
     distinct = rows.ndim == 1 and len(rows) and len(np.unique(rows)) == len(rows)
     if not distinct or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= gram.size:
-        raise ValueError(f"The subset is {subset!r}: distinct rows from 0 to {gram.size - 1}, at least one.")
+        raise ValueError(
+            f"The subset is {subset!r}: distinct rows from 0 to {gram.size - 1}, at least one, are needed."
+        )
     if isinstance(gram, OverlapGram):
         return float(np.mean([np.abs(gram.row(int(row))[rows]).mean() for row in rows]))
     return float(np.abs(gram.matrix[np.ix_(rows, rows)]).mean())
@@ -271,9 +279,10 @@ def largest_average_correlation(gram: GramMatrix | OverlapGram, size: int) -> La
     ----------
     Derived here.
     """
+    require_gram(gram)
     size = count("size", size)
     if size > gram.size:
-        raise ValueError(f"size is {size}: there are {gram.size} targets.")
+        raise ValueError(f"size is {shown(size)}: at most {gram.size}, the number of targets, is needed.")
     if gram.size > _MOST_LISTED:
         raise ValueError(
             f"There are {gram.size} targets: subsets of at most {_MOST_LISTED} are searched; statistical_dimension "
@@ -303,6 +312,7 @@ def top_averages(gram: GramMatrix | OverlapGram) -> Float[np.ndarray, " N"]:
     ValueError
         If there are more than twenty million targets: those are as many numbers.
     """
+    require_gram(gram)
     if gram.size > _MOST_LISTED:
         raise ValueError(
             f"There are {gram.size} targets: an average for each number of them is listed for at most {_MOST_LISTED}; "
@@ -345,7 +355,7 @@ def _greedy(gram: GramMatrix | OverlapGram, size: int) -> np.ndarray:
 
 
 def _few_targets(family: TargetFamily, numbers: Numbers | None) -> np.ndarray:
-    many = family.secrets.size if numbers is None else len(numbers)
+    many = family.secrets.size if numbers is None else np.size(np.asarray(numbers, dtype=object))
     if many > MOST_DENSE:
         raise ValueError(
             f"There are {many} targets: matrices are written out for at most {MOST_DENSE}; name fewer of them, or take "

@@ -1,12 +1,14 @@
 """The cells of a query-count curve: what is measured, and what came of it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from attention._arrays import count
+import numpy as np
+
+from attention._arrays import count, finite_number, shown
 from lower import exact_fraction, number_of_parities, query_lower_bound
 from sq.descent import DescentLearner
 from sq.groups import GroupLearner, SignedGroupLearner, group_learner_bound
@@ -106,7 +108,9 @@ class CurveCell:
             batch = _enough_examples(self) if self.batch is None else count("batch", self.batch)
             object.__setattr__(self, "batch", batch)
         elif self.batch is not None:
-            raise ValueError(f"batch is for the honest oracle: the oracle {self.oracle!r} draws no examples.")
+            raise ValueError(
+                f"batch is for the honest oracle: the oracle {self.oracle!r} draws no examples, leave it out instead."
+            )
 
     @property
     def targets(self) -> int:
@@ -240,8 +244,17 @@ def curve_cells(
     [36, 105]
     """
     for name, values in (("dims", dims), ("bits", bits), ("tolerances", tolerances), ("learners", learners)):
-        if not len(values):
+        if (
+            isinstance(values, str)
+            or not isinstance(values, Iterable)
+            or np.ndim(values) > 1
+            or not getattr(values, "ndim", 1)
+        ):
+            raise ValueError(f"{name} is {shown(values)}: a list of them is needed.")
+        if not len(list(values)):
             raise ValueError(f"{name} is empty: at least one is needed.")
+    dims, bits = [count("dims", one, least=2) for one in dims], [count("bits", one) for one in bits]
+    tolerances = [finite_number("tolerances", float(exact_fraction("tolerances", one))) for one in tolerances]
     for name in learners:
         _require_name("learner", name, CURVE_LEARNERS)
     named = sorted(set(learners), key=CURVE_LEARNERS.index)
@@ -255,8 +268,8 @@ def curve_cells(
 
 
 def _require_name(what: str, name: str, allowed: Sequence[str]) -> None:
-    if name not in allowed:
-        raise ValueError(f"The {what} is {name!r}: {', '.join(allowed)} are the ones there are.")
+    if not isinstance(name, str) or name not in allowed:
+        raise ValueError(f"The {what} is {shown(name)}: one of {', '.join(allowed)} is needed.")
 
 
 def _enough_examples(cell: CurveCell) -> int:

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from attention._arrays import count
+from attention._arrays import count, one_of
 from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
 from sq.curve_cells import CurveCell, CurvePoint, learner_of
 from sq.low_degree import LowDegreeLearner
@@ -108,6 +108,7 @@ def visible_below(targets: int, queries: int, *, full: bool = False) -> float:
     >>> visible_below(401, 4), visible_below(401, 4, full=True), visible_below(455, 454)
     (0.1, 0.05, 1.0)
     """
+    one_of("full", full, (True, False))
     share = math.ceil(Fraction(count("targets", targets) - 1, count("queries", queries)))
     # 1/share underflows long before its root does: take off a power of 4 first
     shift = max(0, share.bit_length() - 1000) // 2

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from attention import AttentionLayer, BooleanInputs
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
 from lower import all_sign_matrices
 from sq.confirm import confirmed, nearest_candidate
 from sq.oracles import SQOracle
 from sq.queries import CorrelationalQueries
 from sq.sq_result import Account, SQResult, require_correlational_oracle
-from sq.target_family import TargetFamily
+from sq.target_family import TargetFamily, require_family
 
 __all__ = ["DescentLearner"]
 
@@ -96,9 +96,10 @@ class DescentLearner:
         ValueError
             If the oracle is not correlational, or a step takes more than 10^8 derivatives.
         """
+        require_family(family)
         require_correlational_oracle(oracle, "descent learner")
         account = Account("descent learner", oracle, family)
-        rng = np.random.default_rng(rng)
+        rng = random_generator(rng)
         k, d, m = family.tokens, family.dim, self.heads
         every = k * d <= _MOST_BITS
         self._require_reach(2 ** (k * d) if every else self.samples, k, d)

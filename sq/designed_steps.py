@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, real_array, shown
 from lower import SATURATED_SLOPE
+from sq.realisation import require_realisable
 from sq.symmetric import ProfileHeads, SymmetricFamily, staircase_profile
 
 __all__ = ["DesignedStepsFamily", "designed_coefficients"]
@@ -69,8 +70,13 @@ class DesignedStepsFamily(SymmetricFamily):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "beta", non_negative("beta", self.beta, strictly=True))
-        if self.thresholds is not None and np.ndim(self.thresholds) != 1:
-            raise ValueError(f"thresholds is {self.thresholds!r}: a sequence of half-integers is needed.")
+        if self.thresholds is not None:
+            given = real_array("thresholds", self.thresholds)
+            if given.ndim != 1:
+                raise ValueError(
+                    f"thresholds is {shown(self.thresholds)}: a sequence of half-integers is needed."
+                )
+            object.__setattr__(self, "thresholds", tuple(map(float, given)))
         m = self.heads_count
         if m is None:
             m = 2 if self.thresholds is None else len(self.thresholds)
@@ -135,7 +141,8 @@ def designed_coefficients(
     ['-1', '1/2', '-1/2', '1']
     """
     bits = count("bits", bits)
-    own = np.asarray(thresholds, dtype=np.float64)
+    require_realisable(bits)
+    own = real_array("thresholds", thresholds)
     fits = (
         own.ndim == 1 and len(own) > 0 and np.all(np.mod(own, 1) == 0.5) and len(np.unique(own)) == len(own)
     )

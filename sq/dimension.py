@@ -6,14 +6,14 @@ from math import ceil
 
 import numpy as np
 
-from attention._arrays import count
+from attention._arrays import count, require_instance
 from lower import exact_fraction
 from lower.bounds import Number
 from sq.caps import Bound, shown
 from sq.cliques import Clique, correlation_clique
 from sq.correlation import top_averages
 from sq.gram import GramMatrix
-from sq.johnson import OverlapGram
+from sq.johnson import OverlapGram, require_gram
 from sq.secret_set import SecretSet
 
 __all__ = [
@@ -94,6 +94,7 @@ def clique_dimension(
     >>> print(clique_dimension(fano, 0).inequality)
     at least 7 of 35 targets have pairwise |correlations| <= 0, and no larger set has
     """
+    require_gram(gram)
     gamma = exact_fraction("correlation", correlation)
     if gamma < 0:
         raise ValueError(f"correlation is {correlation}: a number of at least 0 is needed.")
@@ -159,6 +160,7 @@ def statistical_dimension(gram: GramMatrix | OverlapGram, correlation: Number | 
     >>> found.value, found.whole
     (Fraction(7, 1), 8)
     """
+    require_gram(gram)
     gamma = exact_fraction("correlation", correlation)
     real, smallest = _qualifying_size(gram, gamma)
     targets = gram.size
@@ -213,6 +215,7 @@ def vstat_calls(gram: GramMatrix | OverlapGram, samples: int) -> Bound:
     >>> float(calls), calls.whole
     (5483.4, 5876)
     """
+    require_gram(gram)
     samples = count("samples", samples)
     dimension = statistical_dimension(gram, Fraction(1, 3 * samples))
     # a query that may rule out all candidates leaves one call
@@ -236,6 +239,7 @@ def reference_gram(secrets: SecretSet) -> OverlapGram:
     ----------
     Derived here.
     """
+    require_instance("secrets", secrets, SecretSet, needed="a SecretSet, such as a family's `secrets`,")
     return OverlapGram(secrets, (*([0] * secrets.bits), Fraction(1, 2)))
 
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from attention import AttentionLayer, BooleanInputs
 from attention._arrays import count, non_negative
 from attention.inputs import Rng
+from attention.memory import require_memory
 from lower import (
     SATURATED_SLOPE,
     Certificate,
@@ -23,8 +24,9 @@ from lower import (
     query_lower_bound,
     rounded_up,
 )
-from sq.realisation import error_along, unit_direction
+from sq.realisation import error_along, require_layer_memory, require_realisable, unit_direction
 from sq.secret_set import SecretSet
+from sq.target_family import require_tokens
 
 __all__ = ["TokenParityFamily"]
 
@@ -90,6 +92,7 @@ class TokenParityFamily:
         secrets = SecretSet(dim=self.dim, bits=self.bits, first=2)
         object.__setattr__(self, "dim", secrets.dim)
         object.__setattr__(self, "bits", secrets.bits)
+        require_realisable(self.bits)
         object.__setattr__(self, "tokens", count("tokens", self.tokens, least=2))
         object.__setattr__(self, "beta", non_negative("beta", self.beta, strictly=True))
         least = math.log(self.tokens - 1) / 2 + _SMALLEST_MARGIN
@@ -136,6 +139,7 @@ class TokenParityFamily:
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """f_S: on the gate (-1)^(l+1) x_r2^(l+1) chi_S(x_r) / scale in row r, off it 0."""
+        x = require_tokens(x, self.tokens, self.dim)
         chosen = self.secrets.unrank(number)
         parity = np.prod(x[:, :, chosen], axis=2) * (-1.0) ** (self.bits + 1)
         if self.bits % 2 == 0:
@@ -161,6 +165,10 @@ class TokenParityFamily:
         direction : array (d,), optional
             The output direction w, scaled to norm 1; the first coordinate's unit vector when left out.
         """
+        require_layer_memory(self.bits, self.dim)
+        require_memory(
+            f"The known part of {self.tokens} tokens", 8 * 4 * self.tokens**2, advice="take fewer tokens"
+        )
         if number is None:
             number = self.secrets.draw(rng)
         secret, w = self.secrets.unrank(number), unit_direction(direction, self.dim)
@@ -226,7 +234,8 @@ class TokenParityFamily:
                 total = Decimal(0)
                 for t in range(1 - self.bits, self.bits, 2):
                     z = max(beta * abs(reached - t) - shift - moved, Decimal(0))
-                    total += 2 / ((2 * z).exp() + 1)
+                    decay = (-2 * z).exp()
+                    total += 2 * decay / (1 + decay)
                 worst = max(worst, total)
             return rounded_up(worst + Decimal(2) ** -51, positive=True)
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from attention._arrays import count
+from attention._arrays import count, require_instance
 from attention.inputs import Rng
 from lower import eliminated_per_query, exact_fraction
 from sq.candidates import Candidates
@@ -14,7 +14,7 @@ from sq.group_answers import GroupAnswers
 from sq.oracles import SQOracle
 from sq.queries import GroupQuery
 from sq.sq_result import Account, SQResult, require_correlational_oracle
-from sq.target_family import TargetFamily
+from sq.target_family import TargetFamily, require_family
 
 __all__ = ["GroupLearner", "SignedGroupLearner", "group_learner_bound"]
 
@@ -181,6 +181,8 @@ class SignedGroupLearner:
 
 
 def _checked(oracle: SQOracle, family: TargetFamily, learner: str) -> float:
+    require_instance("oracle", oracle, SQOracle, needed="an oracle such as ExactOracle or HonestOracle")
+    require_family(family)
     tau = require_correlational_oracle(oracle, learner)
     if not family.orthonormal:
         raise ValueError(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from attention._arrays import require_callable
 from sq.oracles import SQOracle
 from sq.queries import as_sequence
 from sq.sq_result import Account, SQResult
@@ -53,6 +54,7 @@ def run_by_queries(
     >>> result.asked, result.examples, result.found
     (1, 500, True)
     """
+    require_callable("learner", learner, needed="a function of an oracle")
     account, recording = Account(name, oracle), _Recording(oracle)
     try:
         answer = learner(recording)

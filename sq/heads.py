@@ -10,9 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attention import AttentionLayer
-from attention._arrays import count, non_negative, require_finite
+from attention._arrays import count, non_negative, one_of, require_finite
 from lower import SATURATED_SLOPE, LinearKnownPart, Staircase
-from sq.realisation import error_along, supremum_error
+from sq.realisation import (
+    error_along,
+    require_layer_memory,
+    require_layer_secret,
+    require_realisable,
+    supremum_error,
+)
 
 __all__ = ["Construction", "ParityHeads", "heads_needed", "parity_heads"]
 
@@ -62,6 +68,9 @@ class ParityHeads:
         Head i has Theta_i = beta_i e_g (1_S - t_i e_g)^T in A and beta_i (sum_{j in S} e_j e_j^T - t_i e_g e_g^T)
         else; all have W_i = c_i e_g w^T.
         """
+        dim = count("dim", dim)
+        require_layer_secret(secret, gate, direction, dim)
+        require_layer_memory(self.heads, dim)
         if self.construction != "A":
             return self.staircase(secret, dim=dim, gate=gate, direction=direction).layer()
         w = np.zeros((self.heads, dim, dim))
@@ -123,6 +132,8 @@ class ParityHeads:
 
 def heads_needed(construction: Construction, bits: int) -> int:
     """The number m of heads that a construction takes for l bits: A 2l, B and C l, D floor(l/2) + 1."""
+    one_of("construction", construction, get_args(Construction))
+    bits = count("bits", bits)
     return {"A": 2 * bits, "B": bits, "C": bits, "D": bits // 2 + 1}[construction]
 
 
@@ -184,11 +195,9 @@ def parity_heads(
     >>> round(float(abs(heads.coefficients).sum()), 3), heads.c, round(heads.c0, 3)
     (8.312, 0.0, -2.841)
     """
-    if construction not in get_args(Construction):
-        raise ValueError(
-            f"construction is {construction!r}: {' or '.join(get_args(Construction))} is needed."
-        )
+    one_of("construction", construction, get_args(Construction))
     bits = count("bits", bits)
+    require_realisable(bits)
     if slopes is not None and construction != "D":
         raise ValueError(
             f"slopes is {slopes} with construction {construction}: it has one slope, beta; only D takes more."

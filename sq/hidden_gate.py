@@ -1,6 +1,5 @@
 """The gate hidden as well: a symmetric family times d, where nothing known in advance gives the gate away."""
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,10 +9,12 @@ from numpy.typing import ArrayLike
 
 from attention import AttentionLayer, BooleanInputs
 from attention.inputs import Rng
+from attention.memory import require_memory
 from lower import Certificate, HardInstance, LinearKnownPart, Statement, query_lower_bound
-from sq.realisation import error_along, unit_direction
+from sq.realisation import error_along, require_layer_memory, unit_direction
 from sq.secret_set import SecretSet
 from sq.symmetric import SymmetricFamily, gated_values
+from sq.target_family import require_tokens
 
 __all__ = ["GateAndSecretSet", "HiddenGateFamily"]
 
@@ -40,8 +41,8 @@ class GateAndSecretSet(SecretSet):
 
     @cached_property
     def size(self) -> int:
-        """N, however large."""
-        return self.dim * math.comb(self.dim - 1, self.bits)
+        """N, of at most a million binary digits."""
+        return self.dim * self._others.size
 
     @cached_property
     def _others(self) -> SecretSet:
@@ -58,6 +59,11 @@ class GateAndSecretSet(SecretSet):
             If there are more than twenty million.
         """
         size = self._listed()
+        require_memory(
+            f"The table of {size} secrets",
+            8 * size * (self.bits + 1),
+            advice="take fewer bits or coordinates",
+        )
         sets = self._others.table
         gates = np.arange(self.dim, dtype=sets.dtype)
         moved = sets[None] + (sets[None] >= gates[:, None, None])
@@ -67,7 +73,13 @@ class GateAndSecretSet(SecretSet):
     @cached_property
     def members(self) -> Bool[np.ndarray, "N d"]:
         """Which coordinates are in which S, the gate not counted."""
-        held = np.zeros((self._listed(), self.dim), dtype=bool)
+        size = self._listed()
+        require_memory(
+            f"The table of {size} secrets",
+            size * (self.dim + 16 * self.bits),
+            advice="take fewer bits or coordinates",
+        )
+        held = np.zeros((size, self.dim), dtype=bool)
         np.put_along_axis(held, self.table[:, 1:].astype(np.int64), True, axis=1)
         return held
 
@@ -225,6 +237,7 @@ class HiddenGateFamily:
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """f: on the hidden gate the normalised profile at N_S, with opposite signs in the two rows."""
+        x = require_tokens(x, self.tokens, self.dim)
         gate, *chosen = self.secrets.unrank(number)
         return gated_values(self.base.normalised_profile, np.array(chosen), int(gate), x)
 
@@ -249,6 +262,7 @@ class HiddenGateFamily:
             The output direction w, scaled to norm 1; the first coordinate's unit vector, whatever the gate, when
             left out.
         """
+        require_layer_memory(self.heads_count, self.dim)
         if number is None:
             number = self.secrets.draw(rng)
         secret, w = self.secrets.unrank(number), unit_direction(direction, self.dim)

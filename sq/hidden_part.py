@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import non_negative, require_finite, require_shape
-from lower import HardInstance, KnownPart
+from attention._arrays import non_negative, require_finite, require_instance, require_shape
+from lower import GatedKnownPart, HardInstance, KnownPart, LinearKnownPart
+from sq.target_family import require_hard_instance
 
 __all__ = ["HiddenPart"]
 
@@ -35,9 +36,16 @@ class HiddenPart:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
+        require_instance(
+            "known",
+            self.known,
+            LinearKnownPart | GatedKnownPart,
+            needed="a LinearKnownPart or GatedKnownPart",
+        )
         require_shape("direction", self.direction, (self.known.d,))
         require_finite("direction", self.direction)
-        norm = float(np.linalg.norm(self.direction))
+        with np.errstate(over="ignore"):  # an infinite norm is not 1 either
+            norm = float(np.linalg.norm(self.direction))
         if abs(norm - 1) > 1e-9:
             raise ValueError(f"direction has norm {norm:.6g}: a vector of norm 1 is needed.")
         object.__setattr__(self, "scale", non_negative("scale", self.scale, strictly=True))
@@ -51,6 +59,7 @@ class HiddenPart:
         ValueError
             If the instance does not say along which direction its hidden part lies.
         """
+        require_hard_instance(instance)
         direction = instance.parameters.get("direction")
         if direction is None:
             raise ValueError(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count
+from attention._arrays import count, real_array, require_instance, shown
 from sq.gram import MOST_DENSE, GramMatrix
 from sq.krawtchouk import overlap_correlations
 from sq.secret_set import SecretSet
-from sq.target_family import TargetFamily
+from sq.target_family import TargetFamily, require_family
 
 if TYPE_CHECKING:
     import scipy.sparse.linalg
@@ -67,6 +67,9 @@ class OverlapGram:
     values: tuple[Fraction, ...]
 
     def __init__(self, secrets: SecretSet, values: Sequence[Any]) -> None:
+        require_instance("secrets", secrets, SecretSet, needed="a SecretSet, such as a family's `secrets`,")
+        if not isinstance(values, Sequence | np.ndarray) or np.ndim(values) != 1:
+            raise ValueError(f"values is {shown(values)}: one number for each overlap is needed.")
         if len(values) != secrets.bits + 1:
             raise ValueError(
                 f"There are {len(values)} values: one for each overlap 0 to l = {secrets.bits} is needed."
@@ -193,6 +196,7 @@ class OverlapGram:
         ValueError
             If the vector has not N entries.
         """
+        vector = real_array("vector", vector)
         if vector.shape != (self.size,):
             raise ValueError(f"The vector has shape {vector.shape}: ({self.size},) is needed.")
         product = np.zeros(len(self))
@@ -321,6 +325,7 @@ def overlap_gram(family: TargetFamily, *, rows: int = 4) -> OverlapGram:
     -----
     The rows that were not looked at are not checked: that is the family's word.
     """
+    require_family(family)
     secrets, size, rows = family.secrets, family.secrets.size, count("rows", rows)
     low, high = np.full(secrets.bits + 1, np.inf), np.full(secrets.bits + 1, -np.inf)
     steps = max(min(rows, size) - 1, 1)
@@ -350,3 +355,16 @@ def _exact(value: Any) -> Fraction:
         return Fraction(float(value))
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"A value of the kernel is {value!r}: finite numbers are needed.") from None
+
+
+def require_gram(gram: object) -> None:
+    """Raise where something else than correlations is given.
+
+    Raises
+    ------
+    ValueError
+        If it is neither a matrix nor a kernel of overlaps.
+    """
+    require_instance(
+        "gram", gram, GramMatrix | OverlapGram, needed="what closed_form_gram or overlap_gram gives"
+    )

@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count
+from attention._arrays import count, one_of
 
 __all__ = [
     "fourier_coefficient",
@@ -95,6 +95,7 @@ def fourier_coefficients(
     >>> [str(one) for one in fourier_coefficients([0, 0, 1, 0, 0], exact=True)]
     ['3/8', '0', '-1/8', '0', '3/8']
     """
+    one_of("exact", exact, (True, False))
     whole, denominator = _over_one_denominator(profile)
     sums, bits = _character_sums(whole), len(whole) - 1
     shares = [(one, comb(bits, r) * denominator << bits) for r, one in enumerate(sums)]
@@ -180,6 +181,7 @@ def fourier_weights(
     >>> [str(one) for one in fourier_weights([0, 0, 1, 0, 0], exact=True)]
     ['0', '0', '2/5', '0', '3/5']
     """
+    one_of("exact", exact, (True, False))
     sums, spread = _varying(profile)
     many = _binomials(len(sums) - 1)
     shares = [(0, 1), *((one**2, c * spread) for one, c in zip(sums[1:], many[1:], strict=True))]
@@ -217,6 +219,7 @@ def overlap_correlations(
     >>> [str(one) for one in overlap_correlations([0, 0, 1, 0, 0], exact=True)]
     ['0', '0', '1/15', '1/5', '1']
     """
+    one_of("exact", exact, (True, False))
     sums, spread = _varying(profile)
     many = _binomials(len(sums) - 1)
     common = lcm(*many)

@@ -16,7 +16,7 @@ from sq.models import ROUNDING
 from sq.oracles import SQOracle
 from sq.queries import CorrelationalQueries
 from sq.sq_result import Account, SQResult, require_correlational_oracle
-from sq.target_family import TargetFamily
+from sq.target_family import TargetFamily, require_family
 
 __all__ = ["LowDegreeLearner"]
 
@@ -87,6 +87,7 @@ class LowDegreeLearner:
         ValueError
             If the oracle is not correlational.
         """
+        require_family(family)
         tau = require_correlational_oracle(oracle, "low-degree learner")
         account = Account("low-degree learner", oracle, family)
         k, d = family.tokens, family.dim

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import BooleanInputs, ExampleOracle
-from attention._arrays import count
+from attention._arrays import count, require_instance
 from attention.inputs import Rng
 from lower import HardInstance, all_sign_matrices
 from sq.enumerated_answers import EnumeratedAnswers
@@ -17,7 +17,7 @@ from sq.hidden_part import HiddenPart
 from sq.models import QueryModel
 from sq.queries import CorrelationalQueries, CorrelationalQuery, GroupQuery, as_sequence
 from sq.query_checks import require_bounded, require_correlational, require_sampled_norms, statistical_means
-from sq.target_family import TargetFamily
+from sq.target_family import TargetFamily, require_family, require_hard_instance
 
 __all__ = ["ExactOracle", "HonestOracle", "SQOracle"]
 
@@ -117,6 +117,9 @@ class SQOracle(ABC):
         return np.array([self._reply(query) for query in queries])
 
 
+_MOST_EXAMPLES = 10**9  # of one query: more would not be drawn in a day
+
+
 class ExactOracle(SQOracle):
     """Replies with the true answer, as if the tolerance were 0.
 
@@ -148,10 +151,13 @@ class ExactOracle(SQOracle):
     """
 
     def __init__(self, model: QueryModel, family: TargetFamily, number: int) -> None:
+        require_family(family)
         super().__init__(model, family)
         number = count("number", number, least=0)
         if number >= family.secrets.size:
-            raise ValueError(f"number is {number}: there are {family.secrets.size} targets, from 0 on.")
+            raise ValueError(
+                f"number is {number}: there are {family.secrets.size} targets, and one of them is needed."
+            )
         self._candidates, self._number = family, number
         self._group_answers = GroupAnswers(family)
         self._enumerated: EnumeratedAnswers | None = None
@@ -241,9 +247,14 @@ class HonestOracle(SQOracle):
         part: HiddenPart | None = None,
         family: TargetFamily | None = None,
     ) -> None:
+        require_instance("examples", examples, ExampleOracle, needed="an ExampleOracle")
+        if part is not None:
+            require_instance("part", part, HiddenPart, needed="a HiddenPart")
+        if family is not None:
+            require_family(family)
         super().__init__(model, family)
         self._examples, self._part = examples, part
-        self._batch = count("batch", batch)
+        self._batch = count("batch", batch, most=_MOST_EXAMPLES)
         self._inputs: np.ndarray | None = None
 
     @classmethod
@@ -263,6 +274,7 @@ class HonestOracle(SQOracle):
         ValueError
             If the model is correlational and the instance does not say along which direction its hidden part lies.
         """
+        require_hard_instance(instance)
         return cls(
             model,
             ExampleOracle(instance.layer, instance.inputs, rng=rng),

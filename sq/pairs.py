@@ -21,8 +21,9 @@ from lower import (
     query_lower_bound,
     rounded_up,
 )
-from sq.realisation import error_along, unit_direction
+from sq.realisation import error_along, require_layer_memory, unit_direction
 from sq.secret_set import SecretSet
+from sq.target_family import require_tokens
 
 __all__ = ["PairFamily"]
 
@@ -123,6 +124,7 @@ class PairFamily:
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """f: sqrt(2) u_0 u_b x_ra in row r."""
+        x = require_tokens(x, self.tokens, self.dim)
         a, b = self.secrets.unrank(number)
         u = (x[:, 0, :] - x[:, 1, :]) / 2
         return (u[:, 0] * u[:, b])[:, None] * x[:, :, a] / self.scale
@@ -145,6 +147,7 @@ class PairFamily:
         direction : array (d,), optional
             The output direction w, scaled to norm 1; the gate's unit vector when left out.
         """
+        require_layer_memory(1, self.dim)
         if number is None:
             number = self.secrets.draw(rng)
         secret, w = self.secrets.unrank(number), unit_direction(direction, self.dim)

@@ -10,13 +10,14 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from attention import BooleanInputs
-from attention._arrays import count
+from attention._arrays import count, one_of, random_generator
 from attention.inputs import Rng
 from lower import HardInstance
 from sq.heads import Construction, ParityHeads, heads_needed, parity_heads
 from sq.parity_certificate import PARITY, parity_certificate
-from sq.realisation import unit_direction
+from sq.realisation import require_layer_memory, require_realisable, unit_direction
 from sq.symmetric import SymmetricFamily
+from sq.target_family import require_tokens
 
 __all__ = ["ParityFamily", "make_parity_instance"]
 
@@ -140,6 +141,7 @@ class ParityFamily(SymmetricFamily):
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """f_S: u_0 times the product of y_j over the secret, with opposite signs in the two rows."""
+        x = require_tokens(x, self.tokens, self.dim)
         chosen = self.secrets.unrank(number)
         parity = np.prod(x[:, 0, chosen] * x[:, 1, chosen], axis=1)
         signal = parity * (x[:, 0, 0] - x[:, 1, 0]) / 2
@@ -235,11 +237,8 @@ def make_parity_instance(
     >>> len(instance.secret), instance.certificate["targets"].value
     (3, 455)
     """
+    one_of("construction", construction, get_args(Construction))
     dim = count("dim", dim, least=2)
-    if construction not in get_args(Construction):
-        raise ValueError(
-            f"construction is {construction!r}: {' or '.join(get_args(Construction))} is needed."
-        )
     if secret is not None and bits is None:
         bits = np.size(np.asarray(secret))
     bits = _hidden_bits(construction, bits, heads)
@@ -247,6 +246,8 @@ def make_parity_instance(
         raise ValueError(
             f"dim is {dim} and bits {bits}: at least {bits + 1} coordinates are needed, one of them the gate."
         )
+    require_realisable(bits)
+    require_layer_memory(heads_needed(construction, bits), dim)
     chosen = _secret(secret, bits, dim, rng)
     w = unit_direction(direction, dim)
     own = parity_heads(construction, bits=bits, beta=beta, slopes=slopes)
@@ -294,7 +295,7 @@ def _hidden_bits(construction: Construction, bits: int | None, heads: int | None
 
 def _secret(secret: ArrayLike | None, bits: int, dim: int, rng: Rng) -> np.ndarray:
     if secret is None:
-        return np.sort(1 + np.random.default_rng(rng).choice(dim - 1, size=bits, replace=False))
+        return np.sort(1 + random_generator(rng).choice(dim - 1, size=bits, replace=False))
     chosen = np.asarray(secret)
     if (
         chosen.shape != (bits,)

@@ -1,6 +1,7 @@
 """Queries: what a learner may ask an oracle, as plain callables with a declared range."""
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, overload, runtime_checkable
@@ -121,7 +122,7 @@ class CorrelationalQueries(Sequence[CorrelationalQuery]):
     name: str = "queries"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", count("size", self.size))
+        object.__setattr__(self, "size", count("size", self.size, most=sys.maxsize))
 
     def __len__(self) -> int:
         return self.size
@@ -256,10 +257,10 @@ def as_sequence(queries: Any) -> Sequence[Any]:
     ValueError
         If there is nothing to go through.
     """
-    if hasattr(queries, "__len__") and hasattr(queries, "__getitem__"):
+    if hasattr(queries, "__len__") and hasattr(queries, "__getitem__") and getattr(queries, "ndim", 1) != 0:
         sequence: Sequence[Any] = queries
         return sequence
-    if not isinstance(queries, Iterable):
+    if not isinstance(queries, Iterable) or getattr(queries, "ndim", 1) == 0:
         raise ValueError(
             f"The queries are a {type(queries).__name__}: a sequence of queries, or a vector of them, is needed; ask a "
             "single one by `query`."

@@ -158,8 +158,8 @@ def require_correlational(query: object) -> None:
     """Raise unless the query is one that a correlational model answers."""
     if not isinstance(query, GroupQuery | CorrelationalQuery):
         raise ValueError(
-            f"The query is a {type(query).__name__}: a correlational oracle answers a GroupQuery or a "
-            "CorrelationalQuery, functions of the tokens alone."
+            f"The query is a {type(query).__name__}: a GroupQuery or a CorrelationalQuery is needed, a function of the "
+            "tokens alone."
         )
 
 

@@ -8,10 +8,73 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from attention._arrays import require_finite
+from attention._arrays import count, real_array, require_finite, shown
+from attention.memory import require_memory
 from lower import outward_context, rounded_up
 
-__all__ = ["error_along", "supremum_error", "unit_direction"]
+__all__ = [
+    "MOST_BITS",
+    "MOST_SAMPLES",
+    "error_along",
+    "require_layer_memory",
+    "require_layer_secret",
+    "require_realisable",
+    "supremum_error",
+    "unit_direction",
+]
+
+MOST_SAMPLES = 10**9
+"""Of more inputs drawn at random no check is begun: it would not end in a day."""
+
+MOST_BITS = 2048
+"""Beyond so many hidden bits no heads are made: their errors, to 50 digits, would take hours."""
+
+
+def require_realisable(bits: int) -> None:
+    """Refuse more hidden bits than heads are made for.
+
+    Raises
+    ------
+    ValueError
+        If there are more than `MOST_BITS`.
+    """
+    if bits > MOST_BITS:
+        raise ValueError(
+            f"bits is {_shortly(bits)}: at most {MOST_BITS} are allowed, as the errors of more heads take hours."
+        )
+
+
+def require_layer_secret(secret: ArrayLike, gate: int, direction: ArrayLike | None, dim: int) -> None:
+    """Refuse a secret, a gate or a direction that a layer of so many coordinates cannot have.
+
+    Raises
+    ------
+    ValueError
+        If a coordinate is none of 0, ..., `dim` - 1, or the direction has another length or is not finite.
+    """
+    count("gate", gate, least=0, most=dim - 1)
+    chosen = real_array("secret", secret, ("l",))
+    if np.any(chosen % 1) or np.any((chosen < 0) | (chosen >= dim)):
+        raise ValueError(f"secret is {shown(secret)}: coordinates from 0 to {dim - 1} are needed.")
+    if direction is not None:
+        real_array("direction", direction, (dim,))
+
+
+def require_layer_memory(heads: int, dim: int) -> None:
+    """Refuse a layer that does not fit into memory, before it is made.
+
+    Raises
+    ------
+    NotEnoughMemoryError
+        If theta and w, and the copies that a layer and its known part make, do not fit.
+    """
+    require_memory(
+        f"A layer of {heads} heads in dim {_shortly(dim)}", 8 * (4 * heads + 2) * dim**2, advice="lower dim"
+    )
+
+
+def _shortly(number: int) -> str:
+    return str(number) if number < 10**20 else f"about 10^{int(0.30103 * number.bit_length())}"
 
 
 def supremum_error(
@@ -97,7 +160,9 @@ def unit_direction(direction: ArrayLike | None, dim: int) -> Float[np.ndarray, "
         If it has not `dim` finite entries, or they are all zero.
     """
     if direction is None:
-        return np.eye(dim)[0]
+        w = np.zeros(dim)
+        w[0] = 1.0
+        return w
     w = np.array(direction, dtype=np.float64)
     if w.shape != (dim,) or not w.any():
         raise ValueError(f"direction has shape {w.shape}: {dim} entries, not all zero, are needed.")

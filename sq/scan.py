@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attention._arrays import count
+from attention._arrays import count, random_generator
 from attention.inputs import Rng
 from sq.candidates import Candidates
 from sq.group_answers import GroupAnswers
 from sq.oracles import SQOracle
 from sq.queries import GroupQuery
 from sq.sq_result import Account, SQResult, require_correlational_oracle
-from sq.target_family import TargetFamily
+from sq.target_family import TargetFamily, require_family
 
 __all__ = ["ScanLearner"]
 
@@ -70,11 +70,12 @@ class ScanLearner:
         ValueError
             If the oracle is not correlational.
         """
+        require_family(family)
         require_correlational_oracle(oracle, "scan")
         account = Account("scan", oracle, family)
         size = family.secrets.size
         candidates, answers = Candidates(size, oracle.model), GroupAnswers(family)
-        order = np.random.default_rng(rng).permutation(size) if self.shuffled else np.arange(size)
+        order = random_generator(rng).permutation(size) if self.shuffled else np.arange(size)
         for number in map(int, order):
             if len(candidates) <= 1:
                 break

@@ -5,17 +5,20 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from itertools import chain, combinations
-from math import comb
+from math import comb, log2
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from attention._arrays import count
+from attention._arrays import count, random_generator
 from attention.inputs import Rng
+from attention.memory import require_memory
 
 __all__ = ["SecretSet"]
 
+# Exact integers beyond so many binary digits take seconds a step.
+_MOST_DIGITS = 2**20
 # Tables of all secrets: N l numbers. A scan of more than these would not end in an afternoon anyway.
 _MOST_SECRETS = 20_000_000
 
@@ -40,8 +43,8 @@ class SecretSet:
 
     Notes
     -----
-    `rank` and `unrank` take O(d) steps of exact integers; the tables take N l or N d numbers and are made when they
-    are first asked for.
+    `rank` and `unrank` take O(l log d) steps of exact integers; the tables take N l or N d numbers and are made when
+    they are first asked for.
 
     Examples
     --------
@@ -65,8 +68,14 @@ class SecretSet:
 
     @cached_property
     def size(self) -> int:
-        """N, however large."""
-        return comb(self.dim - self.first, self.bits)
+        """N, of at most a million binary digits.
+
+        Raises
+        ------
+        ValueError
+            If it has more.
+        """
+        return _choices(self.dim - self.first, self.bits)
 
     def __len__(self) -> int:
         if self.size > sys.maxsize:
@@ -77,7 +86,7 @@ class SecretSet:
 
     def draw(self, rng: Rng = None) -> int:
         """The number of a secret drawn at random, all alike; `rng` as for `numpy.random.default_rng`."""
-        generator = np.random.default_rng(rng)
+        generator = random_generator(rng)
         if self.size <= np.iinfo(np.int64).max:
             return int(generator.integers(self.size))
         # 64 bits more than there are numbers: what is left over favours none of them by more than 2^-64
@@ -105,6 +114,9 @@ class SecretSet:
             If there are more than twenty million.
         """
         size = self._listed()
+        require_memory(
+            f"The table of {size} secrets", 8 * size * self.bits, advice="take fewer bits or coordinates"
+        )
         flat = chain.from_iterable(combinations(range(self.first, self.dim), self.bits))
         return np.fromiter(
             flat, dtype=np.int16 if self.dim < 2**15 else np.int32, count=size * self.bits
@@ -113,7 +125,13 @@ class SecretSet:
     @cached_property
     def members(self) -> Bool[np.ndarray, "N d"]:
         """Which coordinates are in which secret."""
-        held = np.zeros((self._listed(), self.dim), dtype=bool)
+        size = self._listed()
+        require_memory(
+            f"The table of {size} secrets",
+            size * (self.dim + 16 * self.bits),
+            advice="take fewer bits or coordinates",
+        )
+        held = np.zeros((size, self.dim), dtype=bool)
         np.put_along_axis(held, self.table.astype(np.int64), True, axis=1)
         return held
 
@@ -134,7 +152,7 @@ class SecretSet:
         places = np.sort(self._checked(secret)) - self.first
         rank, start, free = 0, 0, self.dim - self.first
         for left, place in zip(range(self.bits - 1, -1, -1), places, strict=True):
-            rank += sum(comb(free - 1 - skipped, left) for skipped in range(start, int(place)))
+            rank += comb(free - start, left + 1) - comb(free - int(place), left + 1)
             start = int(place) + 1
         return rank
 
@@ -147,14 +165,26 @@ class SecretSet:
             If there is none.
         """
         number = self.checked_number(number)
-        chosen, free = [], self.dim - self.first
-        coordinate = 0
-        for left in range(self.bits - 1, -1, -1):
-            while number >= (with_it := comb(free - 1 - coordinate, left)):
-                number -= with_it
-                coordinate += 1
-            chosen.append(coordinate + self.first)
-            coordinate += 1
+        if self.dim > np.iinfo(np.int64).max:
+            raise ValueError(
+                f"dim is {_shown(self.dim)}: at most 2^63 - 1 coordinates are allowed for a secret."
+            )
+        chosen: list[int] = []
+        start, free = 0, self.dim - self.first
+        for size in range(self.bits, 0, -1):
+            # sets of the coordinates from `start` on whose first one is below start + skipped come before
+            rest = comb(free - start, size)
+            low, high = 0, free - start - size
+            while low < high:
+                middle = (low + high + 1) // 2
+                low, high = (
+                    (middle, high)
+                    if rest - comb(free - start - middle, size) <= number
+                    else (low, middle - 1)
+                )
+            number -= rest - comb(free - start - low, size)
+            chosen.append(start + low + self.first)
+            start += low + 1
         return np.array(chosen, dtype=np.int64)
 
     def checked_number(self, number: int) -> int:
@@ -167,13 +197,16 @@ class SecretSet:
         """
         number = count("number", number, least=0)
         if number >= self.size:
-            raise ValueError(f"number is {number}: there are {self.size} secrets, counted from 0.")
+            raise ValueError(
+                f"number is {_shown(number)}: there are {_shown(self.size)} secrets, counted from 0."
+            )
         return number
 
     def _listed(self) -> int:
         if self.size > _MOST_SECRETS:
             raise ValueError(
-                f"There are {self.size} secrets: tables hold at most {_MOST_SECRETS}; take fewer bits or coordinates."
+                f"There are {_shown(self.size)} secrets: tables hold at most {_MOST_SECRETS}; take fewer bits or "
+                "coordinates."
             )
         return self.size
 
@@ -190,3 +223,19 @@ class SecretSet:
                 "needed."
             )
         return chosen.astype(np.int64)
+
+
+def _choices(free: int, chosen: int) -> int:
+    """C(free, chosen), unless it has more digits than are computed with."""
+    fewer = min(chosen, free - chosen)
+    if fewer and fewer * (log2(free) - log2(fewer) + 1.5) > _MOST_DIGITS:
+        raise ValueError(
+            f"The secrets of {_shown(chosen)} bits among {_shown(free)} coordinates are too many to count: take fewer "
+            "bits or coordinates."
+        )
+    return comb(free, chosen)
+
+
+def _shown(number: int) -> str:
+    """A whole number in words that stay short, however large it is."""
+    return str(number) if abs(number) < 10**30 else f"{Decimal(number):.3e}"

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from attention._arrays import require_instance
 from attention.inputs import Rng
 from sq.candidates import Candidates
 from sq.oracles import SQOracle
-from sq.target_family import TargetFamily
+from sq.target_family import TargetFamily, require_family
 
 __all__ = ["Account", "SQLearner", "SQResult", "require_correlational_oracle"]
 
@@ -80,6 +81,9 @@ class Account:
     """
 
     def __init__(self, learner: str, oracle: SQOracle, family: TargetFamily | None = None) -> None:
+        require_instance("oracle", oracle, SQOracle, needed="an oracle such as ExactOracle or HonestOracle")
+        if family is not None:
+            require_family(family)
         if family is not None:
             _require_same_family(oracle, family, learner)
         self._learner, self._oracle, self._family = learner, oracle, family
@@ -138,6 +142,7 @@ def require_correlational_oracle(oracle: SQOracle, learner: str) -> float:
     ValueError
         If the oracle's model is another.
     """
+    require_instance("oracle", oracle, SQOracle, needed="an oracle such as ExactOracle or HonestOracle")
     tolerance = getattr(oracle.model, "tolerance", None)
     if not oracle.model.correlational or tolerance is None:
         raise ValueError(

@@ -17,8 +17,16 @@ from attention._arrays import count
 from attention.inputs import Rng
 from lower import Certificate, HardInstance, LinearKnownPart, Statement
 from sq.krawtchouk import fourier_weights, overlap_correlations, profile_moments
-from sq.realisation import error_along, supremum_error, unit_direction
+from sq.realisation import (
+    error_along,
+    require_layer_memory,
+    require_layer_secret,
+    require_realisable,
+    supremum_error,
+    unit_direction,
+)
 from sq.secret_set import SecretSet
+from sq.target_family import require_tokens
 
 __all__ = [
     "GateHeads",
@@ -77,6 +85,9 @@ class ProfileHeads:
         self, secret: ArrayLike, *, dim: int, gate: int = 0, direction: np.ndarray | None = None
     ) -> AttentionLayer:
         """The layer that hides the coordinates `secret` of `dim`; O(m d^2) numbers."""
+        dim = count("dim", dim)
+        require_layer_secret(secret, gate, direction, dim)
+        require_layer_memory(len(self.thresholds), dim)
         w = np.zeros((len(self.thresholds), dim, dim))
         w[:, gate, :] = np.outer(self.coefficients, np.eye(dim)[gate] if direction is None else direction)
         theta = np.zeros_like(w)
@@ -115,6 +126,7 @@ class SymmetricFamily(ABC):
         secrets = SecretSet(dim=self.dim, bits=self.bits)
         object.__setattr__(self, "dim", secrets.dim)
         object.__setattr__(self, "bits", secrets.bits)
+        require_realisable(self.bits)
 
     @property
     @abstractmethod
@@ -200,6 +212,7 @@ class SymmetricFamily(ABC):
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """f_S: on the gate the normalised profile at N_S, counted input by input, with opposite signs."""
+        x = require_tokens(x, self.tokens, self.dim)
         return gated_values(self.normalised_profile, self.secrets.unrank(number), 0, x)
 
     def correlations(self, number: int) -> Float[np.ndarray, " N"]:
@@ -225,6 +238,7 @@ class SymmetricFamily(ABC):
         ValueError
             If there is no such target, or the direction is not d finite entries, not all zero.
         """
+        require_layer_memory(len(self.heads.thresholds), self.dim)
         number = self.draw(rng) if number is None else number
         secret, w = self.secrets.unrank(number), unit_direction(direction, self.dim)
         error = error_along(self.error(), self.heads.coefficients, w)

@@ -5,13 +5,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from numpy.typing import ArrayLike
 
 from attention import AttentionLayer, BooleanInputs
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator, real_array, require_instance, shown
 from attention.inputs import Rng
-from lower import HardInstance, KnownPart, LinearKnownPart, all_sign_matrices
+from lower import GatedKnownPart, HardInstance, KnownPart, LinearKnownPart, all_sign_matrices
+from sq.realisation import MOST_SAMPLES
+from sq.target_family import require_hard_instance
 
 __all__ = [
     "ParityVerification",
@@ -108,6 +110,15 @@ def parity_target(
     gate, direction : int, array (d,)
         g and w.
     """
+    x, direction = real_array("x", x), real_array("direction", direction)
+    if x.ndim < 2 or direction.ndim != 1 or x.shape[-2:] != (2, len(direction)):
+        raise ValueError(
+            f"x has shape {x.shape} and direction {direction.shape}: (..., 2, d) and (d,) are needed."
+        )
+    require_instance(
+        "known", known, LinearKnownPart | GatedKnownPart, needed="a LinearKnownPart or GatedKnownPart"
+    )
+    gate, secret = _coordinates(gate, secret, len(direction))
     first, second = x[..., 0, :], x[..., 1, :]
     chosen = np.asarray(secret, dtype=np.int64)
     parity = np.prod(first[..., chosen] * second[..., chosen], axis=-1)
@@ -147,6 +158,7 @@ def verify_parity_instance(
     >>> checked.holds, checked.exhaustive, checked.inputs_checked, checked.max_error < 1e-12
     (True, True, 1024, True)
     """
+    require_hard_instance(instance)
     gate, w = gate_and_direction(instance)
     secret = instance.secret
     if secret.ndim != 1 or np.any((secret < 0) | (secret >= instance.layer.dim) | (secret == gate)):
@@ -174,6 +186,7 @@ def gate_and_direction(instance: HardInstance) -> tuple[int, Float[np.ndarray, "
     ValueError
         If the instance is of another family, not of two tokens, or does not say what they are.
     """
+    require_hard_instance(instance)
     if instance.family != "sq-parity":
         raise ValueError(f"The instance is of the family {instance.family!r}: one of sq-parity is needed.")
     if instance.inputs.k != 2:
@@ -222,10 +235,22 @@ def is_parity_realisation(
     rng, samples : optional
         As in `verify_parity_instance`.
     """
-    w = np.eye(layer.dim)[gate] if direction is None else np.asarray(direction, dtype=np.float64)
+    require_instance("layer", layer, AttentionLayer, needed="an AttentionLayer")
+    require_instance(
+        "known", known, LinearKnownPart | GatedKnownPart, needed="a LinearKnownPart or GatedKnownPart"
+    )
+    gate, secret = _coordinates(gate, secret, layer.dim)
+    w = np.eye(layer.dim)[gate] if direction is None else real_array("direction", direction, (layer.dim,))
     allowed = non_negative("tolerance", tolerance)
     checked = _verify(layer, np.asarray(secret), known, gate, w, allowed=allowed, rng=rng, samples=samples)
     return checked.max_error <= allowed
+
+
+def _coordinates(gate: int, secret: ArrayLike, dim: int) -> tuple[int, Int[np.ndarray, " l"]]:
+    gate, chosen = count("gate", gate, least=0, most=dim - 1), real_array("secret", secret)
+    if chosen.ndim != 1 or np.any(chosen % 1) or np.any((chosen < 0) | (chosen >= dim)):
+        raise ValueError(f"secret is {shown(secret)}: coordinates from 0 to {dim - 1} are needed.")
+    return gate, chosen.astype(np.int64)
 
 
 def _verify(
@@ -241,8 +266,8 @@ def _verify(
 ) -> ParityVerification:
     d = layer.dim
     exhaustive = 2 * d <= _EXHAUSTIVE_BITS
-    total = 1 << (2 * d) if exhaustive else count("samples", samples)
-    rng = np.random.default_rng(rng)
+    total = 1 << (2 * d) if exhaustive else count("samples", samples, most=MOST_SAMPLES)
+    rng = random_generator(rng)
     worst, along, weight = 0.0, 0.0, 0.0
     for start in range(0, total, _BLOCK):
         stop = min(start + _BLOCK, total)

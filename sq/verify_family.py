@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from attention import BooleanInputs
-from attention._arrays import count
+from attention._arrays import count, random_generator
 from attention.inputs import Rng
 from lower import HardInstance, all_sign_matrices
-from sq.target_family import TargetFamily
+from sq.realisation import MOST_SAMPLES
+from sq.target_family import TargetFamily, require_family
 
 __all__ = ["FamilyVerification", "verify_family"]
 
@@ -135,15 +136,16 @@ def verify_family(
     >>> checked.holds, checked.exhaustive, checked.targets_checked, checked.inputs_checked
     (True, True, 5, 4096)
     """
+    require_family(family)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is {confidence}: a number above 0 and below 1 is needed.")
-    rng = np.random.default_rng(rng)
+    rng = random_generator(rng)
     size, k, d = family.secrets.size, family.tokens, family.dim
     chosen = np.arange(size)
     if size > count("targets", targets):
         chosen = np.sort(rng.choice(size, size=targets, replace=False))
     exhaustive = k * d <= _EXHAUSTIVE_BITS
-    total = 1 << (k * d) if exhaustive else count("samples", samples, least=2)
+    total = 1 << (k * d) if exhaustive else count("samples", samples, least=2, most=MOST_SAMPLES)
     instances = [family.instance(int(one)) for one in chosen]
     errors, along, energy = np.zeros((3, len(chosen)))
     first, second, apart = np.zeros((3, len(chosen), len(chosen)))

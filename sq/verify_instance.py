@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attention import BooleanInputs
-from attention._arrays import count
+from attention._arrays import count, random_generator
 from attention.inputs import Rng
 from lower import HardInstance, KnownPart, LinearKnownPart, all_sign_matrices
 from sq.designed_steps import DesignedStepsFamily
@@ -18,7 +18,9 @@ from sq.hidden_part import HiddenPart
 from sq.pairs import PairFamily
 from sq.parities import ParityFamily
 from sq.profiles import BumpFamily, CentreThresholdFamily, TwoSlopeFamily
+from sq.realisation import MOST_SAMPLES
 from sq.symmetric import SymmetricFamily
+from sq.target_family import require_hard_instance
 from sq.verify import ParityVerification, verify_parity_instance
 
 __all__ = ["InstanceVerification", "KnownFamily", "rebuild_family", "verify_instance"]
@@ -139,13 +141,14 @@ def verify_instance(
     >>> checked.holds, checked.exhaustive, checked.inputs_checked, checked.max_error < 1e-12
     (True, True, 4096, True)
     """
+    require_hard_instance(instance)
     if instance.family == "sq-parity":
         return verify_parity_instance(instance, rng=rng, samples=samples)
     family, public = rebuild_family(instance), _public(instance)
     number = family.secrets.rank(instance.secret)
     exhaustive = family.tokens * family.dim <= _EXHAUSTIVE_BITS
-    total = 1 << (family.tokens * family.dim) if exhaustive else count("samples", samples)
-    rng = np.random.default_rng(rng)
+    total = 1 << (family.tokens * family.dim) if exhaustive else count("samples", samples, most=MOST_SAMPLES)
+    rng = random_generator(rng)
     contradictions = _contradictions(instance, family, public)
     worst, along, weight = 0.0, 0.0, 0.0
     for start in range(0, total, _BLOCK):
@@ -156,7 +159,7 @@ def verify_instance(
             else _drawn(family, instance.secret, stop - start, rng)
         )
         pattern = family.scale * family.hidden(number, x)
-        rest = instance.layer(x) - instance.known(x)
+        rest = _unknown_part(instance, x)
         # Python's max would drop a NaN
         error = np.linalg.norm(rest - pattern[..., None] * public.direction, axis=-1).max()
         worst = float(np.maximum(worst, error))
@@ -173,6 +176,14 @@ def verify_instance(
     )
 
 
+def _unknown_part(instance: HardInstance, x: np.ndarray) -> np.ndarray:
+    """The layer's output less the known part; NaN where numbers of a damaged layer overflow, which nothing equals."""
+    try:
+        return np.asarray(instance.layer(x) - instance.known(x))
+    except ValueError:
+        return np.full(x.shape, np.nan)
+
+
 def rebuild_family(instance: HardInstance) -> KnownFamily:
     """The family that an instance's public parameters describe, without its secret.
 
@@ -187,6 +198,7 @@ def rebuild_family(instance: HardInstance) -> KnownFamily:
     >>> rebuild_family(TwoSlopeFamily(dim=20, bits=6).instance(0))
     TwoSlopeFamily(dim=20, bits=6, slopes=(0.1, 1.0))
     """
+    require_hard_instance(instance)
     if instance.family not in _BUILDERS:
         raise ValueError(
             f"The instance is of the family {instance.family!r}: one of {', '.join(_BUILDERS)} is needed."

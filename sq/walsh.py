@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count
+from attention._arrays import count, shown
 from lower import all_sign_matrices, walsh_hadamard
-from sq.target_family import TargetFamily
+from sq.target_family import TargetFamily, require_family
 
 __all__ = ["MOST_BITS", "FourierSpectrum", "fourier_spectrum", "hidden_values"]
 
@@ -36,6 +36,7 @@ def hidden_values(family: TargetFamily, number: int) -> Float[np.ndarray, "k n"]
     -----
     O(2^(k d)) evaluations in blocks of 2^13; memory k 2^(k d) numbers.
     """
+    require_family(family)
     k, d = family.tokens, family.dim
     values = np.empty((k, 1 << _bits(k, d)))
     for start, x in _sign_blocks(k, d):
@@ -121,6 +122,7 @@ def fourier_spectrum(
     plus the coefficients that are not zero. A row that is exactly plus or minus the first is seen to be so and not
     transformed again.
     """
+    require_family(family)
     import scipy.sparse
 
     k, d = family.tokens, family.dim
@@ -159,12 +161,14 @@ def fourier_spectrum(
 
 def target_numbers(family: TargetFamily, numbers: Sequence[int] | np.ndarray | None) -> np.ndarray:
     """The numbers of some targets, checked; all of the family's when None."""
+    require_family(family)
     size = family.secrets.size
     if numbers is None:
         return np.arange(size)
-    chosen = np.asarray(numbers)
+    listed = np.asarray(numbers, dtype=object)  # ragged ones, too
+    chosen = np.asarray(numbers) if listed.ndim == 1 else listed
     if chosen.ndim != 1 or not len(chosen) or chosen.dtype.kind not in "iu":
-        raise ValueError(f"numbers is {numbers!r}: a sequence of at least one whole number is needed.")
+        raise ValueError(f"numbers is {shown(numbers)}: a sequence of at least one whole number is needed.")
     if chosen.min() < 0 or chosen.max() >= size:
         raise ValueError(
             f"numbers run from {chosen.min()} to {chosen.max()}: those of {family.name} run from 0 to {size - 1}."

@@ -1,6 +1,7 @@
 """Shapes in annotations are enforced at run time here, and only here; and every process computes in one thread."""
 
 import os
+import sys
 from pathlib import Path
 
 import jaxtyping
@@ -41,6 +42,23 @@ def pytest_addoption(parser):
     parser.addoption(
         "--slow", action="store_true", help="run also the longest tests, those in tests/slow.txt"
     )
+    parser.addoption(
+        "--fuzz-cases",
+        type=int,
+        default=10,
+        metavar="N",
+        help="calls on which the tests in tests/robustness try each public function (10; 300 is a deep run)",
+    )
+
+
+def pytest_configure(config):
+    # registered here: the process that prints the summary may collect nothing, and so never see that folder
+    folder = str(Path(__file__).with_name("robustness"))
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    from report import CountsPlugin
+
+    config.pluginmanager.register(CountsPlugin(), "robustness-counts")
 
 
 def pytest_collection_modifyitems(config, items):

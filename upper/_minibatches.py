@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from attention import ExampleOracle, Outcome, draw_examples
+from attention._arrays import shown
+from attention.memory import require_memory
 from upper._held_out import EXACT_ERROR, hold_out
 
 __all__ = [
@@ -69,6 +71,13 @@ def draw_batches(
     budget : int, optional
         The examples that may be drawn.
     """
+    # of a batch, the tokens and labels and what is made of them; of a fixed set, a copy for a shuffled pass
+    kept = size if reused is None else min(reused, reused if budget is None else budget)
+    require_memory(
+        f"{shown(kept)} examples of {oracle.k} tokens in {oracle.d} dimensions at once",
+        48 * max(kept, size if reused is None else 0) * oracle.k * oracle.d,
+        advice="take smaller batches or a smaller fixed set",
+    )
     if reused is None:
         return Batches(lambda: _converted(draw_examples(oracle, size), convert), None, size)
     x, y = draw_examples(oracle, reused if budget is None else min(reused, budget))
@@ -126,7 +135,7 @@ def rate(schedule: Schedule, step: int, steps: int, power: float = 1.0) -> float
 
 def require_schedule(schedule: str) -> None:
     """Raise when there is no such schedule."""
-    if schedule not in get_args(Schedule):
+    if not isinstance(schedule, str) or schedule not in get_args(Schedule):
         raise ValueError(
             f"schedule is {schedule!r}: one of {', '.join(map(repr, get_args(Schedule)))} is needed."
         )

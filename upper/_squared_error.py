@@ -12,6 +12,7 @@ from jaxtyping import Float, Shaped
 from attention import AttentionLayer
 from attention._arrays import namespace, to_numpy
 from attention._kernels import softmax
+from attention.layer import require_layer_memory
 
 __all__ = ["apart", "layer_of_stacked", "random_start", "squared_error_gradient", "stack_heads"]
 
@@ -88,6 +89,7 @@ def random_start(
     m: int, d: int, rng: np.random.Generator
 ) -> tuple[Float[np.ndarray, "d md"], Float[np.ndarray, "md d"]]:
     """A random start, stacked: attention of half the strength of nice layers, and small projections."""
+    require_layer_memory(m, d, arrays=6)
     theta, w = (apart(rng).standard_normal((m, d, d)) for _ in range(2))
     return stack_heads(theta / d, w * (0.1 / np.sqrt(d)))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
 from attention.learning import Progress
 from upper._held_out import held_out_error
@@ -118,7 +118,7 @@ class Adam:
                 raise ValueError(
                     f"{name} is {getattr(self, name)}: a number of at least 0 and below 1 is needed."
                 )
-        if self.dtype not in _FLOORS:
+        if not isinstance(self.dtype, str) or self.dtype not in _FLOORS:
             raise ValueError(f"dtype is {self.dtype!r}: one of {', '.join(map(repr, _FLOORS))} is needed.")
         if not isinstance(self.device, str) or not self.device:
             raise ValueError(
@@ -148,7 +148,7 @@ class Adam:
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
-        start_rng = np.random.default_rng(rng)
+        start_rng = random_generator(rng)
         convert = to_tensor(self.dtype, self.device)
         steps = self.work
         if self.reused is None and budget is not None:
@@ -252,8 +252,8 @@ def to_tensor(dtype: AdamDtype, device: str) -> Callable[[np.ndarray], "torch.Te
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError):
         raise ValueError(
-            f"device is {device!r}, which PyTorch does not find here: 'cpu' always is there, and 'cuda' where PyTorch "
-            "was installed for it and sees a GPU."
+            f"device is {device!r}, which PyTorch does not find here: use 'cpu', which always is there, or 'cuda' "
+            "where PyTorch was installed for it and sees a GPU."
         ) from None
     if dtype == "bfloat16" and not has_bfloat16(str(torch.empty(0, device=device).device)):
         raise ValueError(

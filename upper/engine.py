@@ -11,7 +11,7 @@ import array_api_compat
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import is_numpy, namespace, to_numpy
+from attention._arrays import is_numpy, namespace, shown, to_numpy
 
 __all__ = ["Engine", "EngineName", "choose_engine", "has_bfloat16"]
 
@@ -244,8 +244,10 @@ def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engin
     >>> choose_engine("numpy").name
     'numpy'
     """
-    if name not in ("auto", "numpy", "torch"):
+    if not isinstance(name, str) or name not in ("auto", "numpy", "torch"):
         raise ValueError(f"engine is {name!r}: 'auto', 'numpy' or 'torch' is needed.")
+    if device is not None and not isinstance(device, str) and type(device).__module__ != "torch":
+        raise ValueError(f"device is {shown(device)}: the name of one is needed, such as 'cpu' or 'cuda'.")
     installed = find_spec("torch") is not None
     if not installed and (name == "torch" or (name == "auto" and device not in (None, "cpu"))):
         raise ImportError(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
+from attention._arrays import count, non_negative, require_array, require_instance
 from upper._elimination import DOUBLE_BELOW, RIDGE, Elimination
 from upper._trials import trials
 from upper.engine import Engine
@@ -128,6 +129,11 @@ def factored_gauss_newton(
     Derived here; variable projection is Golub and Pereyra, SIAM J. Numer. Anal. 10 (1973), in Kaufman's
     approximation (BIT 15, 1975).
     """
+    require_array("x", x, ("n", "k", "d"))
+    require_array("y", y, tuple(x.shape))
+    require_instance("start", start, FactoredHeads, needed="FactoredHeads")
+    require_instance("rng", rng, np.random.Generator, needed="a numpy.random.Generator")
+    inner_steps, tolerance = count("inner_steps", inner_steps), non_negative("tolerance", tolerance)
     engine = Engine.of(x, y, start.a, low=inner_dtype)
     x, y, start = engine.detach(x), engine.detach(y), start.map(engine.detach)
     problem = _Problem(engine, x, y, start=start)

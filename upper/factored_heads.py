@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Shaped
 
 from attention import AttentionLayer
-from attention._arrays import count, namespace, require_finite, to_numpy
+from attention._arrays import count, namespace, random_generator, require_finite, shown, to_numpy
 from attention.inputs import Rng
+from attention.memory import require_memory
 
 __all__ = ["FactoredHeads", "random_factors"]
 
@@ -195,7 +196,12 @@ def random_factors(
     """
     heads, dim = count("heads", heads), count("dim", dim)
     rank, w_rank = (_rank(one, dim) for one in (rank, rank if w_rank is None else w_rank))
-    rng = np.random.default_rng(rng)
+    require_memory(
+        f"Factors of {shown(heads)} heads in {shown(dim)} dimensions",
+        32 * heads * dim * (rank + w_rank),
+        advice="take fewer heads, fewer dimensions or a lower rank",
+    )
+    rng = random_generator(rng)
     a, b = rng.standard_normal((2, heads, dim, rank)) * (dim**-0.5 * rank**-0.25)
     v = rng.standard_normal((heads, dim, w_rank)) / np.sqrt(dim)
     if w_rank == dim:  # nothing to choose: any basis reads the same

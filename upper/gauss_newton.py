@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
+from attention._arrays import count, non_negative, require_array, require_instance
 from upper._elimination import DOUBLE_BELOW, RIDGE, Elimination
 from upper._held_out import EXACT_ERROR
 from upper._trials import trials
@@ -121,6 +122,11 @@ def gauss_newton(
     Derived here; variable projection is Golub and Pereyra, SIAM J. Numer. Anal. 10 (1973), in Kaufman's
     approximation (BIT 15, 1975).
     """
+    require_array("x", x, ("n", "k", "d"))
+    require_array("y", y, tuple(x.shape))
+    require_array("theta", theta, ("m", x.shape[-1], x.shape[-1]))
+    require_instance("rng", rng, np.random.Generator, needed="a numpy.random.Generator")
+    inner_steps, tolerance = count("inner_steps", inner_steps), non_negative("tolerance", tolerance)
     engine = Engine.of(x, y, theta, low=inner_dtype)
     x, y, theta = (engine.detach(array) for array in (x, y, theta))
     problem: Any = _Problem(engine, x, y, heads=theta.shape[0])

@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Shaped
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder
-from attention._arrays import namespace
+from attention._arrays import namespace, require_callable
 from attention.inputs import Rng
 from attention.learning import Predictor, Progress
 
@@ -47,6 +47,8 @@ class KnownPart:
         progress: Progress | None = None,
     ) -> Fit:
         """Return the known part as the fit; neither `oracle` nor `rng` is used."""
+        if self.known is not None:
+            require_callable("known", self.known)
         recorder = Recorder(oracle, truth=truth, progress=progress)
         predict = _zero if self.known is None else self.known
         recorder.step("What is known in advance", predict=predict)

@@ -9,9 +9,10 @@ from jaxtyping import Float, Shaped
 from scipy.linalg import lstsq
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
-from attention._arrays import count, namespace
+from attention._arrays import as_floating, count, namespace, shown
 from attention.inputs import Rng
 from attention.learning import Progress
+from attention.memory import require_memory
 from attention.metrics import relative_error
 
 __all__ = ["LinearBaseline", "LinearPredictor", "linear_part"]
@@ -33,6 +34,9 @@ class LinearPredictor:
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The predicted labels, in the array type of `x`."""
         xp = namespace(x)
+        if x.ndim < 2 or x.shape[-1] != len(self.own) or x.shape[-2] < 1:
+            raise ValueError(f"x has shape {tuple(x.shape)}: (..., k, {len(self.own)}) is needed.")
+        x = as_floating(x, xp.asarray(0.0).dtype, xp) if not xp.isdtype(x.dtype, "real floating") else x
         own, mean = (xp.asarray(u, dtype=x.dtype) for u in (self.own, self.mean))
         return xp.matmul(x, own) + xp.matmul(xp.mean(x, axis=-2, keepdims=True), mean)
 
@@ -90,6 +94,11 @@ class LinearBaseline:
         least, budget = self.minimum_examples(oracle.k, oracle.d), check_budget(self, oracle)
         wanted = self.examples or 16 * least
         n = wanted if budget is None else min(wanted, budget)
+        require_memory(
+            f"A regression on {shown(n)} examples of {oracle.k} tokens in {oracle.d} dimensions",
+            88 * n * oracle.k * oracle.d,
+            advice="allow fewer examples",
+        )
         x, y = draw_examples(oracle, n)
         held_out = min(max(1, n // 10), n - least + 1)
         predictor = linear_part(x[held_out:], y[held_out:])

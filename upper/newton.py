@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget
-from attention._arrays import count, non_negative, to_numpy
+from attention._arrays import count, non_negative, random_generator, shown, to_numpy
 from attention.inputs import Rng
 from attention.learning import Progress, require_oracle
+from attention.memory import require_memory
 from upper._squared_error import apart
 from upper.descents import Descents, SplitExamples, draw_split
 from upper.engine import Engine, EngineName, choose_engine
@@ -123,13 +124,13 @@ class Newton:
         counts = ["work", "starts", "inner_steps"]
         if isinstance(self.m, str) and self.m != "auto":
             raise ValueError(f"m is {self.m!r}: a number of heads, or 'auto', is needed.")
-        for name in counts if self.m == "auto" else ["m", *counts]:
+        for name in counts if isinstance(self.m, str) else ["m", *counts]:
             object.__setattr__(self, name, count(name, getattr(self, name)))
         if self.examples is not None:
             object.__setattr__(self, "examples", count("examples", self.examples, least=0))
         if self.rank is not None:
             object.__setattr__(self, "rank", count("rank", self.rank))
-            if self.m == "auto":
+            if isinstance(self.m, str):
                 raise ValueError(
                     f"m is 'auto' and rank {self.rank}: "
                     "heads of a given rank are not counted; give their number, or no rank."
@@ -190,7 +191,7 @@ class Newton:
         self.engine_for(1 if self.m == "auto" else self.m, oracle.k, oracle.d)
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
-        random = apart(np.random.default_rng(rng))
+        random = apart(random_generator(rng))
         descents = Descents(
             iterates=lambda x, y, theta, tolerance: self._iterates(x, y, theta, tolerance, random),
             start=lambda examples, heads, number: self._start(examples, heads, number, random),
@@ -201,6 +202,14 @@ class Newton:
         def draw(heads: int, before: SplitExamples | None) -> SplitExamples:
             floor, wanted = (number(heads, oracle.k, oracle.d) for number in (self._floor, self._wanted))
             n = max(wanted if budget is None else min(wanted, budget), floor + 1)
+            require_memory(
+                f"{type(self).__name__} with {shown(heads)} heads on {shown(n)} examples of {oracle.k} tokens in "
+                f"{oracle.d} dimensions",
+                # x and y twice, and of every head the pattern, what it reads and the derivatives with both
+                8 * n * oracle.k * (6 * oracle.d + 2 * heads * (oracle.k + oracle.d))
+                + 64 * heads * oracle.d**2,
+                advice="allow fewer examples, or take fewer heads",
+            )
             return draw_split(oracle, n, least=floor, before=before)
 
         def tell(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention._arrays import count, require_finite, require_shape
+from attention._arrays import count, random_generator, require_finite, require_shape
 from attention.inputs import Rng
 from upper.linear import linear_part
 from upper.six_phase.attention_span import AttentionSpan
@@ -143,7 +143,7 @@ def cross_moment(
         raise ValueError(f"directions is {p}: at most d^2 = {d * d} are there.")
     rest = _without_linear_part(x, y)
     operator = _Operator(x, rest)
-    w = np.random.default_rng(rng).standard_normal((p, d, d))
+    w = random_generator(rng).standard_normal((p, d, d))
     values = np.full(p, np.inf)
     for _ in range(_MOST_ITERATIONS):
         theta = _orthonormal(operator.times(_orthonormal(w)))
@@ -198,7 +198,7 @@ def spectral_start(
     require_shape("x", x, ("n", "k", "d"))
     require_shape("y", y, x.shape)
     m, (_, k, d) = count("m", m), x.shape
-    rng = np.random.default_rng(rng)
+    rng = random_generator(rng)
     if k == 1 or m > d * d:
         return rng.standard_normal((m, d, d)) / d
     moment = cross_moment(x, y, directions=min(m + _SPARE, d * d), rng=rng)

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxtyping import Shaped
 
-from attention._arrays import namespace
+from attention._arrays import namespace, require_shape
 from attention._kernels import contract, mix, softmax
 
 __all__ = ["read_tokens", "stack_projections"]
@@ -24,6 +24,12 @@ def read_tokens(
     One product of (n k, d) by (d, m d) and two batched ones; O(n k m d (d + 2 k)).
     """
     xp = namespace(x, theta)
+    if x.ndim != 3 or theta.ndim != 3 or 0 in x.shape or theta.shape[1:] != (x.shape[2], x.shape[2]):
+        raise ValueError(
+            f"x has shape {tuple(x.shape)} and theta {tuple(theta.shape)}: (n, k, d) and (m, d, d) are needed."
+        )
+    if not all(xp.isdtype(array.dtype, "real floating") for array in (x, theta)):
+        raise ValueError(f"x is of {x.dtype} and theta of {theta.dtype}: floating-point numbers are needed.")
     pattern = softmax(contract(x, theta, xp), xp)
     return pattern, mix(pattern, x, xp)
 
@@ -31,5 +37,7 @@ def read_tokens(
 def stack_projections(w: Shaped[Any, "m d d"]) -> Shaped[Any, "m*d d"]:
     """The W_i below one another, so that F(X) is Z times it."""
     xp = namespace(w)
+    require_shape("w", w, ("m", "d", "d"))
     m, d, _ = w.shape
+    require_shape("w", w, (m, d, d))
     return xp.reshape(w, (m * d, d))

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import count
+from attention._arrays import count, non_negative, shown
 from lwe.attack import AttackOutcome, AttackResult
 from lwe.attacks.monomials import Exponents
 from lwe.attacks.prime_field import LARGEST_PRIME, PrimeFieldSolution, solve_prime_field
@@ -16,7 +16,7 @@ from lwe.attempt import Attempt, BaseAttack, share_right
 from lwe.costs import size_in_words
 from lwe.laws import BinaryLaw, SparseLaw, TernaryLaw
 from lwe.parameters import LWRParameters, centred
-from lwe.residues import is_prime
+from lwe.residues import is_prime, whole_array
 from lwe.samples import LWRSamples
 
 __all__ = ["AroraGeAttack"]
@@ -78,12 +78,14 @@ class AroraGeAttack(BaseAttack):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tries", count("tries", self.tries))
-        if not (math.isfinite(self.surplus) and self.surplus >= 0):
-            raise ValueError(f"surplus is {self.surplus}: a share of at least 0, such as .05, is needed.")
+        object.__setattr__(self, "surplus", non_negative("surplus", self.surplus))
         if self.errors is not None:
-            if not self.errors:
+            errors = whole_array("errors", self.errors)
+            if errors.ndim != 1:
+                raise ValueError(f"errors is {shown(self.errors)}: a list of whole numbers is needed.")
+            if not len(errors):
                 raise ValueError("errors is empty: at least one, such as 0, is needed.")
-            object.__setattr__(self, "errors", tuple(int(one) for one in self.errors))
+            object.__setattr__(self, "errors", tuple(int(one) for one in errors))
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Linearise, solve, check; the generator chooses the equations of further tries."""

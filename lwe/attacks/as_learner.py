@@ -14,13 +14,13 @@ from attention import (
     check_budget,
     draw_examples,
 )
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, require_callable, require_instance
 from attention.inputs import Rng
 from attention.learning import Progress
 from lwe.attack import Attack, AttackOutcome, AttackResult, Budget, LabelPredictor
 from lwe.attacks.tokens import labels_of_outputs, outputs_of_labels, rows_of_tokens
 from lwe.heads import lwr_layer, lwr_staircase
-from lwe.parameters import LWRParameters, covariate_form
+from lwe.parameters import LWRParameters, covariate_form, require_parameters
 from lwe.samples import LWRSamples
 
 __all__ = ["AttackLearner", "LabelOutputs"]
@@ -91,6 +91,9 @@ class AttackLearner:
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
+        require_parameters(self.parameters)
+        require_instance("budget", self.budget, Budget, needed="a Budget")
+        require_callable("The run of the attack", getattr(self.attack, "run", None), needed="an attack")
         if self.parameters.matrix == "uniform":
             raise ValueError(
                 f"{self.parameters} has a uniform matrix, which no heads realise: take matrix='gadget' with q a power "

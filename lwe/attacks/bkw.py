@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from jaxtyping import Int, UInt32
 
-from attention._arrays import count
+from attention._arrays import count, non_negative, one_of
 from lower.walsh import walsh_hadamard
 from lwe.attack import AttackOutcome, AttackResult
 from lwe.attempt import Attempt, BaseAttack
@@ -69,14 +69,10 @@ class BKWAttack(BaseAttack):
     name: ClassVar[str] = "bkw"
 
     def __post_init__(self) -> None:
-        if self.pairing is not None and self.pairing not in get_args(Pairing):
-            raise ValueError(
-                f"pairing is {self.pairing!r}: LF1 or LF2 is needed, or None for the better one."
-            )
+        one_of("pairing", self.pairing, (*get_args(Pairing), None))
         if self.steps is not None:
             object.__setattr__(self, "steps", count("steps", self.steps, least=0))
-        if not (math.isfinite(self.reliance) and self.reliance >= 0):
-            raise ValueError(f"reliance is {self.reliance}: a number of at least 0, such as 3, is needed.")
+        object.__setattr__(self, "reliance", non_negative("reliance", self.reliance))
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Plan, reduce, transform, go back block by block; the generator is not used."""

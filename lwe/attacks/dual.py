@@ -7,14 +7,15 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count
+from attention._arrays import count, real_array
 from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError
 from lwe.attacks.bases import dual_basis, label_intervals
 from lwe.attacks.blocks import FPYLLL_MISSING, Reduction, fpylll_installed, most_rows
 from lwe.attacks.permutation import permutation_p_value, sequential_p_value
 from lwe.attempt import Attempt, BaseAttack
 from lwe.costs import deviations, dual_cost, fewest_samples, lengths_tell
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWRParameters, require_parameters
+from lwe.residues import whole_array
 from lwe.samples import LWRSamples
 
 __all__ = ["DualAttack", "dual_statistic"]
@@ -153,7 +154,15 @@ def dual_statistic(
     >>> float(dual_statistic(np.array([[1, -1]]), np.array([1.0]), np.array([3, 3]), parameters))
     1.0
     """
+    require_parameters(parameters)
     q = parameters.modulus
+    vectors, labels = whole_array("vectors", vectors), whole_array("labels", labels)
+    weights = real_array("weights", weights, ("N",))
+    if vectors.ndim != 2 or labels.ndim < 1 or vectors.shape != (len(weights), labels.shape[-1]):
+        raise ValueError(
+            f"vectors has shape {vectors.shape}, weights {weights.shape} and labels {labels.shape}: (N, m), (N,) and "
+            "(..., m) are needed."
+        )
     low, high = label_intervals(labels, parameters)
     # twice the middles are integers: sums are exact mod 2 q
     sums = _products(low + high, vectors, 2 * q)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, require_instance
 from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError
 from lwe.attacks.bases import Embedding, label_intervals, primal_embedding
 from lwe.attacks.blocks import FPYLLL_MISSING, Reduction, fpylll_installed, most_rows
@@ -17,7 +17,8 @@ from lwe.attempt import LEVEL, Attempt, BaseAttack, share_right
 from lwe.costs import PrimalShape, best_primal_shape, deviations, fewest_samples, primal_shape
 from lwe.costs.primal import lengths_tell
 from lwe.evidence import accuracy_bar, as_likely_as_own, fits_in_order, label_log_likelihoods
-from lwe.parameters import LWRParameters, centred
+from lwe.parameters import LWRParameters, centred, require_parameters
+from lwe.residues import whole_array
 from lwe.samples import LWRSamples
 
 __all__ = ["LatticeAttack", "refined_secret"]
@@ -261,7 +262,9 @@ class _Search:
             return
         # by its likelihood a secret leads long before it has more labels right than chance
         if best if self._likelihoods is not None else self._near(secret):
-            self._compare(refined_secret(secret, samples, parameters, seconds=self.attempt.seconds_left))
+            self._compare(
+                refined_secret(secret, samples, parameters, seconds=max(0.0, self.attempt.seconds_left))
+            )
 
     def _compare(self, secret: np.ndarray) -> bool:
         """Whether it is the best so far, which it then becomes."""
@@ -332,6 +335,16 @@ def refined_secret(
     which the labels are linear. Without errors before rounding each label is two inequalities, and the secret with the
     most room on both sides of all of them is rounded. Derived here. O(N n^2), and one linear program of N rows.
     """
+    require_instance(
+        "samples", samples, LWRSamples, needed="LWRSamples, as make_samples or read_samples give them,"
+    )
+    require_parameters(parameters)
+    secret = whole_array("secret", secret)
+    if secret.shape != (samples.secret_dim,):
+        raise ValueError(f"secret has shape {secret.shape}: ({samples.secret_dim},) is needed.")
+    if not (isinstance(seconds, float) and seconds == math.inf):
+        seconds = non_negative("seconds", seconds)
+    most = count("most", most, least=1)
     q = parameters.modulus
     public = samples.public[:most]
     low, high = label_intervals(samples.labels[:most], parameters)

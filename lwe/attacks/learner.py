@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer, GroundTruth, Learner
+from attention._arrays import random_generator
 from attention.learning import Predictor
 from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError
 from lwe.attacks.sample_oracle import SampleOracle
@@ -168,7 +169,7 @@ class LabelReader:
     def values(self, public: Int[np.ndarray, "N n"]) -> Float[np.ndarray, " N"]:
         """Real numbers in [0, p - 1]."""
         samples = LWRSamples(public, np.zeros(len(public), dtype=np.int64))
-        generator, total = np.random.default_rng(self.seed), np.zeros(len(public))
+        generator, total = random_generator(self.seed), np.zeros(len(public))
         for _ in range(_READINGS):
             x, _ = examples_of_samples(samples, self.parameters, rng=generator, on_gate_only=True)
             total += labels_of_outputs(x, np.asarray(self.predict(x), dtype=np.float64), self.parameters)

@@ -7,13 +7,13 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Int
 
-from attention._arrays import count
+from attention._arrays import count, non_negative
 from lower.gf2 import GF2Solution, solve_gf2, solve_packed_gf2
 from lwe.attack import AttackOutcome, AttackResult
 from lwe.attacks.monomials import BinomialMonomials
 from lwe.attempt import Attempt, BaseAttack
 from lwe.costs import size_in_words
-from lwe.parameters import LWRParameters, rounded
+from lwe.parameters import LWRParameters, require_parameters, rounded
 from lwe.samples import LWRSamples, inner_products
 
 __all__ = ["LinearisationAttack", "label_degree", "label_monomials"]
@@ -78,8 +78,7 @@ class LinearisationAttack(BaseAttack):
         if self.degree is not None:
             object.__setattr__(self, "degree", count("degree", self.degree))
         object.__setattr__(self, "candidates", count("candidates", self.candidates))
-        if not (math.isfinite(self.surplus) and self.surplus >= 0):
-            raise ValueError(f"surplus is {self.surplus}: a share of at least 0, such as .02, is needed.")
+        object.__setattr__(self, "surplus", non_negative("surplus", self.surplus))
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Solve, read the secret off, and check it; the generator draws the rows where the polynomial is evaluated."""
@@ -160,6 +159,7 @@ def label_degree(parameters: LWRParameters) -> int | None:
     >>> label_degree(LWRParameters(secret_dim=20, modulus=7, levels=2)) is None
     True
     """
+    require_parameters(parameters)
     q, p = parameters.modulus, parameters.levels
     return None if q & (q - 1) or p & (p - 1) else q // p
 

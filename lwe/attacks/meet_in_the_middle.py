@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from attention._arrays import count
+from attention._arrays import count, one_of
 from lwe.attack import AttackResult
 from lwe.attacks.candidates import Judge, Windows
 from lwe.attacks.exhaustive import search_secrets
@@ -89,8 +89,7 @@ class MeetInTheMiddleAttack(BaseAttack):
     name: ClassVar[str] = "meet in the middle"
 
     def __post_init__(self) -> None:
-        if self.join is not None and self.join not in get_args(Join):
-            raise ValueError(f"join is {self.join!r}: {' or '.join(get_args(Join))} is needed, or None.")
+        one_of("join", self.join, (*get_args(Join), None))
         if self.work is not None:
             object.__setattr__(self, "work", count("work", self.work))
 

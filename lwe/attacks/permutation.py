@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from attention._arrays import count
+from attention._arrays import count, random_generator
 from attention.inputs import Rng
 
 __all__ = ["permutation_p_value", "sequential_p_value"]
@@ -75,7 +75,7 @@ def permutation_p_value(
     """
     enough = count("enough", enough)
     most = count("most", most, least=enough)
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     own = float(statistic(labels))
     reached = own - 1e-9 * max(abs(own), 1.0)
     drawn = larger = 0

@@ -6,7 +6,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import ExampleOracle
-from attention._arrays import count
+from attention._arrays import count, require_instance, shown
+from attention.memory import require_memory
+from lwe.attack import require_samples
 from lwe.attacks.tokens import token_examples
 from lwe.parameters import LWRParameters
 from lwe.samples import LWRSamples
@@ -45,6 +47,8 @@ class SampleOracle(ExampleOracle):
         before_draw: Callable[[int], None] | None = None,
     ) -> None:
         # of the oracle it derives from it has the interface alone
+        require_samples(samples, parameters, least=1)
+        require_instance("rng", rng, np.random.Generator, needed="a numpy.random.Generator")
         self._samples, self._parameters, self._generator = samples, parameters, rng
         self._on_gate_only, self._before_draw = on_gate_only, before_draw
         self._order, self._used, self._own_drawn = np.arange(len(samples)), 0, 0
@@ -73,6 +77,7 @@ class SampleOracle(ExampleOracle):
     def draw(self, n: int) -> tuple[Float[np.ndarray, "n 2 d"], Float[np.ndarray, "n 2 d"]]:
         """Draw `n` examples: token matrices and their labels."""
         n = count("n", n, least=0)
+        require_memory(f"n is {shown(n)}: that many examples", 64 * n * (self.d + 1), advice="draw fewer")
         if self._before_draw is not None:
             self._before_draw(n)
         gate = np.ones(n, dtype=bool) if self._on_gate_only else self._generator.random(n) < 0.5

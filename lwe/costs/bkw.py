@@ -2,9 +2,10 @@
 
 import math
 
+from attention._arrays import count
 from lwe.costs.cost import Cost, require_number
 from lwe.costs.deviations import error_character
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWRParameters, require_parameters
 
 __all__ = ["bkw_cost"]
 
@@ -47,6 +48,9 @@ def bkw_cost(parameters: LWRParameters, samples: int | None = None) -> Cost | No
     >>> print(bkw_cost(LWRParameters(secret_dim=32, modulus=2, levels=2, noise=FlipLaw(0.05))))
     BKW: about 2^16.7 (LPN n=32 q=2 p=2 noise=flip(0.05) (d=33); blocks 4, block entries 8, samples 2^9.7)
     """
+    require_parameters(parameters)
+    if samples is not None:
+        samples = count("samples", samples, least=0)
     n, q = parameters.secret_dim, parameters.modulus
     log_q = math.log2(q)
     samples, phi = require_number(samples), error_character(parameters)

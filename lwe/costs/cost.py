@@ -85,6 +85,7 @@ def size_in_words(number: int) -> int | str:
     >>> size_in_words(529), size_in_words(2**5000)
     (529, '2^5000.0')
     """
+    number = count("number", number, least=0)
     return number if number < 10**12 else f"2^{math.log2(number):.1f}"
 
 

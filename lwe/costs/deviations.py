@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lwe.laws import NO_NOISE, GaussianLaw, IntegerLaw, SparseLaw
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWRParameters, require_parameters
 
 __all__ = ["Deviations", "deviations", "error_character", "law_on_grid"]
 
@@ -57,6 +57,7 @@ def deviations(parameters: LWRParameters) -> Deviations:
     >>> round(found.error, 3), found.small_secret, found.column
     (4.61, False, 0.25)
     """
+    require_parameters(parameters)
     q, p = parameters.modulus, parameters.levels
     secret_mean, secret = _moments(parameters.secret, parameters.secret_dim, q)
     error_mean, noise = _moments(parameters.noise, 1, q)
@@ -85,6 +86,7 @@ def error_character(parameters: LWRParameters) -> float:
     >>> round(error_character(LWRParameters(secret_dim=16, modulus=1024, levels=2)), 4)
     0.6366
     """
+    require_parameters(parameters)
     q, p = parameters.modulus, parameters.levels
     width = q / p
     rounding = 1.0 if width <= 1 else math.sin(math.pi * width / q) / (width * math.sin(math.pi / q))

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from attention._arrays import count, one_of
 from lwe.costs.cost import Cost, require_number
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import fewest_samples, lengths_tell
@@ -14,7 +15,7 @@ from lwe.costs.reduction import (
     block_sizes,
     reduction_floor,
 )
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWRParameters, require_parameters
 
 __all__ = ["dual_cost", "dual_lattices"]
 
@@ -40,6 +41,8 @@ def dual_lattices(parameters: LWRParameters, samples: int) -> list[tuple[int, fl
     >>> dual_lattices(LWRParameters(secret_dim=16, modulus=4, levels=2, matrix="uniform"), 32)
     [(32, 22.18070977791825)]
     """
+    require_parameters(parameters)
+    samples = count("samples", samples, least=0)
     sizes, n, log_q = deviations(parameters), parameters.secret_dim, math.log(parameters.modulus)
     found = []
     if samples > n:
@@ -83,6 +86,10 @@ def dual_cost(parameters: LWRParameters, samples: int | None = None, *, quantum:
     >>> print(dual_cost(LWRParameters(secret_dim=256, modulus=4096, levels=512, matrix="uniform")))
     dual lattice: about 2^57.9 (LWR n=256 q=4096 p=512 uniform; block size 198, dimension 585, samples 585)
     """
+    require_parameters(parameters)
+    if samples is not None:
+        samples = count("samples", samples, least=0)
+    one_of("quantum", quantum, (True, False))
     samples = require_number(samples)
     sizes, n, q = deviations(parameters), parameters.secret_dim, parameters.modulus
     if not lengths_tell(parameters):

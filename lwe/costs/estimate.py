@@ -1,5 +1,6 @@
 """All estimates for one problem, the cheapest first."""
 
+from attention._arrays import count, one_of
 from lwe.costs.bkw import bkw_cost
 from lwe.costs.cost import Cost, require_number
 from lwe.costs.dual import dual_cost
@@ -7,7 +8,7 @@ from lwe.costs.exhaustive import exhaustive_cost
 from lwe.costs.linearisation import arora_ge_cost, linearisation_cost
 from lwe.costs.meet_in_the_middle import meet_in_the_middle_cost
 from lwe.costs.primal import primal_cost
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWRParameters, require_parameters
 
 __all__ = ["estimate"]
 
@@ -51,6 +52,10 @@ def estimate(parameters: LWRParameters, samples: int | None = None, *, quantum: 
     linearisation over GF(2) 2^27.1
     ...
     """
+    require_parameters(parameters)
+    if samples is not None:
+        samples = count("samples", samples, least=0)
+    one_of("quantum", quantum, (True, False))
     if not isinstance(parameters, LWRParameters):
         raise ValueError(
             f"parameters is {parameters!r}: an LWRParameters is needed, such as lwe.PRESETS['kyber512']."

@@ -4,7 +4,7 @@ import math
 
 from lwe.costs.cost import Cost
 from lwe.costs.deviations import error_character
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWRParameters, require_parameters
 
 __all__ = ["exhaustive_cost"]
 
@@ -29,6 +29,7 @@ def exhaustive_cost(parameters: LWRParameters) -> Cost | None:
     >>> print(exhaustive_cost(LWRParameters(secret_dim=14, modulus=17, levels=2, secret=TernaryLaw())))
     exhaustive: about 2^27.0 (LWR n=14 q=17 p=2 secret=ternary (d=15); secrets 2^22.2)
     """
+    require_parameters(parameters)
     p = parameters.levels
     secrets = parameters.secret.secrets(parameters.secret_dim, parameters.modulus)
     labels = p / (p - 1)

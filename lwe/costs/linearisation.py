@@ -2,8 +2,9 @@
 
 import math
 
+from attention._arrays import count
 from lwe.costs.cost import Cost, require_number, size_in_words
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWRParameters, require_parameters
 from lwe.residues import is_prime
 
 __all__ = ["arora_ge_cost", "linearisation_cost", "monomials", "monomials_by_degree"]
@@ -35,6 +36,10 @@ def monomials(variables: int, degree: int, *, largest: int | None = 1) -> int:
     >>> monomials(32, 2), monomials(20, 4), monomials(3, 2, largest=None)
     (529, 6196, 10)
     """
+    variables = count("variables", variables, least=1)
+    degree = count("degree", degree, least=0)
+    if largest is not None:
+        largest = count("largest", largest, least=1)
     if largest is None or largest >= degree:
         return math.comb(variables + degree, variables)
     return sum(monomials_by_degree(variables, degree, largest))
@@ -53,6 +58,9 @@ def monomials_by_degree(variables: int, degree: int, largest: int) -> list[int]:
     >>> monomials_by_degree(3, 2, 1), monomials_by_degree(3, 9, 2)
     ([1, 3, 3], [1, 3, 6, 7, 6, 3, 1])
     """
+    variables = count("variables", variables, least=1)
+    degree = count("degree", degree, least=0)
+    largest = count("largest", largest, least=1)
     n, most = variables, largest
     found = [1]
     for one in range(1, min(degree, n * most) + 1):
@@ -91,6 +99,9 @@ def linearisation_cost(parameters: LWRParameters, samples: int | None = None) ->
     >>> print(linearisation_cost(LWRParameters(secret_dim=64, modulus=4, levels=2)))
     linearisation over GF(2): about 2^27.1 (LWR n=64 q=4 p=2 (d=65); degree 2, monomials 2081, samples 2081)
     """
+    require_parameters(parameters)
+    if samples is not None:
+        samples = count("samples", samples, least=0)
     samples = require_number(samples)
     q, p = parameters.modulus, parameters.levels
     if q & (q - 1) or p & (p - 1) or parameters.noisy:
@@ -134,6 +145,9 @@ def arora_ge_cost(parameters: LWRParameters, samples: int | None = None) -> Cost
     >>> print(arora_ge_cost(LWRParameters(secret_dim=16, modulus=251, levels=126, matrix="uniform")))
     Arora-Ge linearisation: about 2^21.8 (LWR n=16 q=251 p=126 uniform; degree 2, monomials 153, samples 153)
     """
+    require_parameters(parameters)
+    if samples is not None:
+        samples = count("samples", samples, least=0)
     samples = require_number(samples)
     q, p = parameters.modulus, parameters.levels
     if not is_prime(q) or parameters.noise.is_uniform(q):

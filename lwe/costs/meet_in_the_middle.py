@@ -4,7 +4,7 @@ import math
 
 from lwe.costs.cost import Cost
 from lwe.costs.deviations import deviations
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWRParameters, require_parameters
 
 __all__ = ["meet_in_the_middle_cost"]
 
@@ -27,6 +27,7 @@ def meet_in_the_middle_cost(parameters: LWRParameters) -> Cost | None:
     >>> print(meet_in_the_middle_cost(parameters))  # doctest: +ELLIPSIS
     meet in the middle: about 2^2... (LWR n=20 q=17 p=8 secret=ternary (d=21); memory 2^15.8)
     """
+    require_parameters(parameters)
     q = parameters.modulus
     half = parameters.secret.secrets(parameters.secret_dim, q) / 2
     keys = max(math.ceil(half), 1)

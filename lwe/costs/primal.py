@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attention._arrays import count, finite_number, one_of
 from lwe.costs.cost import Cost, require_number
 from lwe.costs.deviations import deviations, law_on_grid
 from lwe.costs.reduction import block_size_for, core_svp_exponent, gaussian_gap, reduction_floor
 from lwe.laws import GaussianLaw, IntegerLaw, SparseLaw
-from lwe.parameters import LWRParameters
+from lwe.parameters import LWRParameters, require_parameters
 
 __all__ = [
     "PrimalShape",
@@ -80,6 +81,9 @@ def primal_shape(parameters: LWRParameters, samples: int, *, weighted: bool | No
     ----------
     Kannan 1987 (embedding); Bai and Galbraith 2014 (weights); Alkim et al. 2016, section 6.3.
     """
+    require_parameters(parameters)
+    samples = count("samples", samples, least=0)
+    one_of("weighted", weighted, (True, False, None))
     sizes, n, log_q = deviations(parameters), parameters.secret_dim, math.log(parameters.modulus)
     if weighted is None:
         weighted = sizes.small_secret
@@ -101,6 +105,7 @@ def primal_shape(parameters: LWRParameters, samples: int, *, weighted: bool | No
 
 def lengths_tell(parameters: LWRParameters) -> bool:
     """Whether lengths say anything: not for q = 2, errors as wide as q or uniform mod q, or a secret without choice."""
+    require_parameters(parameters)
     sizes, q = deviations(parameters), parameters.modulus
     narrow = sizes.error < 0.95 * q / math.sqrt(12)
     return q > 2 and sizes.secret > 0 and narrow and _bits_told(parameters) > 0
@@ -144,6 +149,13 @@ def best_primal_shape(
     All numbers of samples up to `samples` are tried, in steps of 1/200 of them, then those near the best in ever
     smaller steps; the best is near sqrt(n log q / log delta), as in the analysis of Micciancio and Regev 2009.
     """
+    require_parameters(parameters)
+    if samples is not None:
+        samples = count("samples", samples, least=0)
+    least_gap = finite_number("least_gap", least_gap)
+    if most_rows is not None:
+        most_rows = count("most_rows", most_rows, least=0)
+    one_of("determined", determined, (True, False))
     samples = require_number(samples)
     if _bits_told(parameters) == 0:
         return None
@@ -207,6 +219,8 @@ def fewest_samples(parameters: LWRParameters, *, determined: bool = True) -> int
     >>> fewest_samples(bits), fewest_samples(bits, determined=False)
     (144, 25)
     """
+    require_parameters(parameters)
+    one_of("determined", determined, (True, False))
     n, told = parameters.secret_dim, _bits_told(parameters)
     if told == 0:
         raise ValueError(
@@ -254,6 +268,10 @@ def primal_cost(
     >>> print(primal_cost(kyber, 512))  # doctest: +ELLIPSIS
     primal lattice: about 2^118.6 (LWE n=512 ...; block size 406, dimension 998, samples 485)
     """
+    require_parameters(parameters)
+    if samples is not None:
+        samples = count("samples", samples, least=0)
+    one_of("quantum", quantum, (True, False))
     samples = require_number(samples)
     shape = best_primal_shape(parameters, samples) if lengths_tell(parameters) else None
     if shape is None or shape.block_size is None:

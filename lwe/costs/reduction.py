@@ -6,7 +6,8 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count
+from attention._arrays import count, finite_number, non_negative, one_of, shown
+from attention.memory import require_memory
 
 __all__ = [
     "CLASSICAL_EXPONENT",
@@ -65,6 +66,7 @@ def root_hermite_factor(block_size: float | int) -> float:
     >>> round(root_hermite_factor(406), 6), round(root_hermite_factor(2), 4)
     (1.003941, 1.0219)
     """
+    block_size = finite_number("block_size", block_size)
     if block_size < 2:
         raise ValueError(f"block_size is {block_size}: at least 2 is needed.")
     if block_size <= _SMALL_BLOCKS[-1]:
@@ -97,6 +99,11 @@ def gram_schmidt_profile(
     >>> round(float(profile.sum()), 9), bool(profile[0] > profile[-1])
     (50.0, True)
     """
+    dim = count("dim", dim)
+    require_memory(f"dim is {shown(dim)}: the profile", 32 * dim, advice="take a smaller one")
+    dim = count("dim", dim, least=1)
+    log_volume = finite_number("log_volume", log_volume)
+    block_size = finite_number("block_size", block_size)
     places = np.arange(count("dim", dim))
     return (dim - 1 - 2 * places) * math.log(root_hermite_factor(block_size)) + log_volume / dim
 
@@ -106,6 +113,9 @@ def gaussian_gap(dim: int, log_volume: float | int, deviation: float | int) -> f
 
     Negative: a planted vector of such entries is not expected to be the shortest.
     """
+    dim = count("dim", dim, least=1)
+    log_volume = finite_number("log_volume", log_volume)
+    deviation = non_negative("deviation", deviation, strictly=True)
     return log_volume / dim - math.log(deviation) - 0.5 * math.log(2 * math.pi * math.e)
 
 
@@ -137,6 +147,9 @@ def block_size_for(dim: int, log_volume: float | int, deviation: float | int) ->
     >>> block_size_for(999, 486 * math.log(3329), math.sqrt(1.5))
     406
     """
+    dim = count("dim", dim, least=1)
+    log_volume = finite_number("log_volume", log_volume)
+    deviation = non_negative("deviation", deviation, strictly=True)
     blocks, factors = block_sizes(dim)
     short = math.log(deviation) + 0.5 * np.log(blocks)
     enough = np.flatnonzero(short <= (2 * blocks - dim - 1) * factors + log_volume / dim)
@@ -156,6 +169,8 @@ def core_svp_exponent(block_size: float | int, *, quantum: bool = False) -> floa
     >>> round(core_svp_exponent(406), 1), round(core_svp_exponent(406, quantum=True), 1)
     (118.6, 107.6)
     """
+    block_size = finite_number("block_size", block_size)
+    one_of("quantum", quantum, (True, False))
     return block_size * (QUANTUM_EXPONENT if quantum else CLASSICAL_EXPONENT)
 
 
@@ -172,11 +187,13 @@ def reduction_floor(dim: int) -> float:
     >>> reduction_floor(64)
     18.0
     """
+    dim = count("dim", dim, least=1)
     return 3 * math.log2(count("dim", dim))
 
 
 def block_sizes(most: int) -> tuple[Int[np.ndarray, " blocks"], Float[np.ndarray, " blocks"]]:
     """The block sizes 2, ..., `most`, at most 2^16, and the natural logarithms of their root-Hermite factors."""
+    most = count("most", most, least=1)
     largest = min(max(int(most), 2), _LARGEST_BLOCK)
     blocks, factors = _block_tables(1 << (largest - 1).bit_length())
     return blocks[: largest - 1], factors[: largest - 1]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from attention._arrays import shown
 from paper_checks.linear_attention.automata import automata_experiment
 from paper_checks.linear_attention.by_gradient import gradient_experiment
 from paper_checks.linear_attention.heads import heads_experiment
@@ -81,6 +82,6 @@ def run_experiment(
     ----------
     Yau et al., arXiv 2410.10101; figures derived here.
     """
-    if name not in EXPERIMENTS:
-        raise ValueError(f"There is no experiment {name!r}: {', '.join(EXPERIMENTS)} are there.")
+    if not isinstance(name, str) or name not in EXPERIMENTS:
+        raise ValueError(f"There is no experiment {shown(name)}: one of {', '.join(EXPERIMENTS)} is needed.")
     return EXPERIMENTS[name](seed=seed, quick=quick, progress=progress)

@@ -233,8 +233,8 @@ def experiment_from_json(data: Mapping[str, Any]) -> Experiment:
             ),
             seed=data["seed"],
         )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"This is no experiment as it was written: {error}.") from None
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"This is no experiment: one as it was written is needed ({error}).") from None
 
 
 def _curve(data: Mapping[str, Any]) -> Curve:

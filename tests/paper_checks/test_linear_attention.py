@@ -49,7 +49,7 @@ def test_wrong_records_are_sentences():
         Curve("c", (1, 2), (1,))
     with pytest.raises(ValueError, match="There is no experiment"):
         run_experiment("nothing")
-    with pytest.raises(ValueError, match="no experiment as it was written"):
+    with pytest.raises(ValueError, match="no experiment: one as it was written"):
         experiment_from_json({"name": "x"})
     with pytest.raises(ValueError, match="There is no table 'x'"):
         run_experiment("ranks", quick=True).table("x")

@@ -297,7 +297,7 @@ def test_bad_arguments_are_explained():
         sampled_gram(FAMILIES[0], confidence=1)
     with pytest.raises(ValueError, match="samples is 1"):
         sampled_gram(FAMILIES[0], samples=1)
-    with pytest.raises(ValueError, match="size is 7: there are 6"):
+    with pytest.raises(ValueError, match="size is 7: at most 6, the number of targets"):
         largest_average_correlation(gram, 7)
     for subset in ([0, 0], [6], [], [0.5]):
         with pytest.raises(ValueError, match="The subset is"):

@@ -373,7 +373,11 @@ def make_oracles(model):
         (CSQ(0.3), GroupQuery.single(3), "names target 3: there are 3"),
         (CSQ(0.3), CorrelationalQuery(lambda x: x[..., 0], name="entry"), "The entry has norm 1.41421"),
         (CSQ(0.3), CorrelationalQuery(lambda x: x[:, 0, 0]), "gave values of shape"),
-        (CSQ(0.3), StatisticalQuery(lambda x, y: x[:, 0, 0]), "is a StatisticalQuery: a correlational"),
+        (
+            CSQ(0.3),
+            StatisticalQuery(lambda x, y: x[:, 0, 0]),
+            "is a StatisticalQuery: a GroupQuery or a Correlational",
+        ),
         (CSQ(0.3), lambda x: x[..., 0] / 2, "is a function"),
         (STAT(0.3), GroupQuery.single(0), "low and high"),
         (STAT(0.3), lambda x, y: x[:, 0, 0], "low and high"),

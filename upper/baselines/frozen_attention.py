@@ -16,9 +16,18 @@ from attention import (
     check_budget,
     draw_examples,
 )
-from attention._arrays import count, non_negative, require_finite, require_shape
+from attention._arrays import (
+    count,
+    non_negative,
+    random_generator,
+    real_array,
+    require_finite,
+    require_shape,
+    shown,
+)
 from attention.inputs import Rng
 from attention.learning import Progress
+from attention.memory import require_memory
 from upper._held_out import EXACT_ERROR, held_out_error, hold_out
 from upper._squared_error import apart
 from upper.stacked import read_tokens
@@ -112,7 +121,8 @@ class FrozenAttention:
             oracle's examples are malformed.
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
-        theta = self._frozen(oracle.d, np.random.default_rng(rng))
+        _require_memory(self.heads, oracle.d)
+        theta = self._frozen(oracle.d, random_generator(rng))
         budget = check_budget(self, oracle)
         wanted = self.examples or -(-4 * self.heads * oracle.d // oracle.k) + 1
         x, y = draw_examples(oracle, wanted if budget is None else min(wanted, budget))
@@ -140,6 +150,13 @@ class FrozenAttention:
                 f"theta has {self.theta.shape[-1]} coordinates and the examples have {d}: they must be the same."
             )
         return self.theta
+
+
+def _require_memory(m: int, d: int) -> None:
+    """Refuse a Gram matrix, with its eigenvectors, that does not fit into memory."""
+    require_memory(
+        f"A regression on {shown(m)} heads in {d} dimensions", 32 * (m * d) ** 2, advice="take fewer heads"
+    )
 
 
 def regress_projections(
@@ -179,8 +196,16 @@ def regress_projections(
     ----------
     Ridge regression: Hoerl and Kennard, Technometrics 12 (1970); the correction is derived here.
     """
+    theta = real_array("theta", theta, ("m", "d", "d"))
     m, d, _ = theta.shape
+    require_shape("theta", theta, (m, d, d))
+    x = real_array("x", x, ("n", "k", d))
+    y = real_array("y", y, x.shape)
+    ridges = tuple(real_array("ridges", ridges, ("ridges",)).tolist())
+    if min(ridges) < 0:
+        raise ValueError(f"ridges has {min(ridges)}: numbers of at least 0 are needed.")
     size = m * d
+    _require_memory(m, d)
     batch = max(1, _AT_ONCE // (x.shape[1] * size))
     parts = [slice(first, first + batch) for first in range(0, len(x), batch)]
     gram, moment = np.zeros((size, size)), np.zeros((size, d))

@@ -16,9 +16,10 @@ from attention import (
     check_budget,
     draw_examples,
 )
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator, real_array, shown
 from attention.inputs import Rng
 from attention.learning import Progress
+from attention.memory import require_memory
 from upper._held_out import EXACT_ERROR, held_out_error, hold_out, verdict
 from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
 from upper.floor import counting_floor
@@ -109,11 +110,18 @@ class LBFGS:
             If the budget is below `minimum_examples`, or the oracle's examples are malformed.
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
-        rng = np.random.default_rng(rng)
+        rng = random_generator(rng)
         budget = check_budget(self, oracle)
         default = 8 * counting_floor(heads=self.m, tokens=oracle.k, dim=oracle.d) + 1
         wanted = default if self.examples is None else self.examples
-        x, y = draw_examples(oracle, wanted if budget is None else min(wanted, budget))
+        n, k, d = wanted if budget is None else min(wanted, budget), oracle.k, oracle.d
+        require_memory(
+            f"LBFGS with {shown(self.m)} heads on {shown(n)} examples of {k} tokens in {d} dimensions",
+            # the examples, of every head the pattern and what it reads, twice, and two vectors a step remembered
+            8 * n * k * (6 * d + 4 * self.m * (k + d)) + 16 * self.m * d**2 * (2 * self.history + 8),
+            advice="allow fewer examples, or take fewer heads or a shorter history",
+        )
+        x, y = draw_examples(oracle, n)
         # the loss is relative, and W scales with the labels: units keep their squares within the floats
         unit = float(np.abs(y).max()) or 1.0
         y = y / unit
@@ -189,6 +197,20 @@ def relative_loss(
     ----------
     Derived here; see `upper._squared_error`.
     """
+    x = real_array("x", x, ("n", "k", "d"))
+    y = real_array("y", y, x.shape)
+    d = x.shape[-1]
+    flat = real_array("flat", flat, ("p",))
+    if len(flat) % (2 * d * d):
+        raise ValueError(f"flat has {len(flat)} entries: 2 m d^2 of them with d = {d} are needed.")
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+        loss, gradient = _relative_loss(flat, x, y)
+    if not np.isfinite(loss) or not np.isfinite(gradient).all():
+        raise ValueError("The loss at flat overflowed: scale flat, x or y down.")
+    return loss, gradient
+
+
+def _relative_loss(flat: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
     d = x.shape[-1]
     theta, w = np.split(flat, 2)
     residual, *gradients = squared_error_gradient(x, y, theta.reshape(d, -1), w.reshape(-1, d))
@@ -249,7 +271,7 @@ class _Descent:
         if self.spent and np.isfinite(self._least):
             raise _WorkSpentError
         self.passes += 2
-        loss, gradient = relative_loss(flat, self._x, self._y)
+        loss, gradient = _relative_loss(flat, self._x, self._y)
         if loss < self._least:
             self._best, self._least = flat.copy(), loss
         return loss, gradient

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
 from attention.learning import Progress
 from upper._held_out import held_out_error
@@ -108,12 +108,12 @@ class SGD:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, count(name, getattr(self, name), least=least))
         for name in ("learning_rate", "momentum", "tolerance"):
-            if getattr(self, name) is not None:
+            if name != "learning_rate" or self.learning_rate is not None:
                 object.__setattr__(self, name, non_negative(name, getattr(self, name)))
         if self.momentum >= 1:
             raise ValueError(f"momentum is {self.momentum}: a number of at least 0 and below 1 is needed.")
         require_schedule(self.schedule)
-        if self.dtype not in _FLOORS:
+        if not isinstance(self.dtype, str) or self.dtype not in _FLOORS:
             raise ValueError(f"dtype is {self.dtype!r}: one of {', '.join(map(repr, _FLOORS))} is needed.")
 
     def minimum_examples(self, k: int, d: int) -> int:
@@ -137,7 +137,7 @@ class SGD:
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
-        start_rng = np.random.default_rng(rng)
+        start_rng = random_generator(rng)
         steps = self.work
         if self.reused is None and budget is not None:
             steps = min(steps, budget // self.batch)

@@ -17,7 +17,7 @@ from attention import (
     check_budget,
     draw_examples,
 )
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
 from attention.learning import Progress
 from upper._held_out import held_out_error, hold_out
@@ -157,7 +157,7 @@ class TunedAdam:
             If PyTorch is not installed.
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
-        rng = np.random.default_rng(rng)
+        rng = random_generator(rng)
         for dtype in self.dtypes:
             to_tensor(
                 dtype, self.device

@@ -152,6 +152,10 @@ class Problem:
 
 
 def checked(tensor: Any) -> np.ndarray:
+    if not hasattr(tensor, "shape"):
+        raise ValueError(
+            f"Expected an array, got {type(tensor).__name__}: the tensor, of shape (p, d, d, d), is needed."
+        )
     xp = namespace(tensor)
     require_shape("The tensor", tensor, ("p", "d", "d", "d"))
     outputs, d = tensor.shape[:2]
@@ -166,8 +170,8 @@ def share(tolerance: float, *, strictly: bool = True) -> float:
     tolerance = non_negative("tolerance", tolerance, strictly=strictly)
     if tolerance >= 1:
         raise ValueError(
-            f"tolerance is {tolerance:g}: it is a share of the tensor's norm and below 1, as the zero model is within "
-            "1 of every tensor."
+            f"tolerance is {tolerance:g}: it is a share of the tensor's norm and must be below 1, as the zero model is "
+            "within 1 of every tensor."
         )
     return tolerance
 

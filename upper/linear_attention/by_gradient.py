@@ -10,9 +10,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative, require_finite, require_shape
+from attention._arrays import (
+    count,
+    non_negative,
+    random_generator,
+    require_callable,
+    require_finite,
+    require_flag,
+    require_shape,
+    shown,
+)
 from attention.inputs import Rng
 from attention.learning import Progress, Step
+from attention.memory import require_memory as require_bytes
 from attention.metrics import relative_error
 from upper.linear_attention.features import feature_count
 from upper.linear_attention.model import LinearAttention, make_linear_attention
@@ -175,6 +185,14 @@ def train_linear_attention(
     require_shape("x", x, ("N", "n", "d"))
     require_shape("y", y, (len(x), "p"))
     heads, steps = count("heads", heads), count("steps", steps)
+    require_flag("average", average)
+    if progress is not None:
+        require_callable("progress", progress)
+    require_bytes(
+        f"A model of {shown(heads)} heads in {x.shape[-1]} dimensions",
+        80 * heads * x.shape[-1] * (x.shape[-1] + y.shape[-1]),
+        advice="take fewer heads",
+    )
     learning_rate = non_negative("learning_rate", learning_rate, strictly=True)
     start_scale = non_negative("start_scale", start_scale, strictly=True)
     batch = None if batch is None else min(count("batch", batch), len(x))
@@ -182,14 +200,23 @@ def train_linear_attention(
     for name, array in (("x", x), ("y", y)):
         require_finite(name, array)
         if not np.any(array):
-            raise ValueError(f"{name} is zero everywhere: there is nothing to learn from.")
+            raise ValueError(
+                f"{name} is zero everywhere: there is nothing to learn from, other examples are needed."
+            )
     torch = _torch()
     began = time.perf_counter()
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     start = make_linear_attention(heads=heads, dim=x.shape[2], outputs=y.shape[1], rng=generator)
     # (N, d, d) and (N, d): all that a step needs of the sequences
-    gram = np.matmul(x.transpose(0, 2, 1), x) / (x.shape[1] if average else 1)
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
+        gram = np.matmul(x.transpose(0, 2, 1), x) / (x.shape[1] if average else 1)
     gram_unit, label_unit = float(np.trace(gram, axis1=1, axis2=2).mean()) / x.shape[2], _size(y)
+    if not gram_unit > 0 or not math.isfinite(gram_unit):
+        raise ValueError(
+            f"x has entries of up to {float(np.abs(x).max()):.3g}, whose products under- or overflow: scale x, numbers "
+            "near 1 are needed."
+        )
     data = tuple(torch.from_numpy(np.array(part)) for part in (gram / gram_unit, x[:, -1], y / label_unit))
     v, q = (torch.from_numpy(start_scale * part) for part in (start.v, start.q))
     optimizer = torch.optim.Adam([v, q], lr=learning_rate, betas=_BETAS, fused=True)
@@ -288,10 +315,19 @@ def compare_with_exact(
     d, heads = count("d", d), count("heads", heads)
     n, fresh, starts = count("n", n), count("fresh", fresh), count("starts", starts)
     examples = 4 * feature_count(d) if examples is None else count("examples", examples)
+    if student_heads is not None and (isinstance(student_heads, str) or np.ndim(student_heads) != 1):
+        raise ValueError(f"student_heads is {shown(student_heads)}: a list of whole numbers is needed.")
+    if progress is not None:
+        require_callable("progress", progress)
+    require_bytes(
+        f"{shown(examples)} examples of {shown(n)} tokens in {shown(d)} dimensions and {shown(fresh)} fresh ones",
+        24 * (examples + fresh) * n * d,
+        advice="take fewer",
+    )
     given = [heads, 2 * heads, heads - 1] if student_heads is None else [*student_heads]
     students = [count("student_heads", number) for number in given if student_heads is not None or number > 0]
     _torch()  # that it is missing is said before the work, and importing it is not timed
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     target = make_linear_attention(heads=heads, dim=d, rng=generator)
     x, x_fresh = (generator.standard_normal((size, n, d)) for size in (examples, fresh))
     y, y_fresh = target(x), target(x_fresh)

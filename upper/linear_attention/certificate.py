@@ -7,7 +7,15 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.linalg import eigh
 
-from attention._arrays import non_negative, require_shape
+from attention._arrays import (
+    non_negative,
+    random_generator,
+    real_array,
+    require_array,
+    require_flag,
+    require_instance,
+    require_shape,
+)
 from attention.inputs import Rng
 from upper.linear_attention._subspaces import in_own_units, largest_ratio, own_units, seen_by, spectrum
 from upper.linear_attention._verdict import Certificate
@@ -61,6 +69,9 @@ def feature_moment(
     >>> feature_moment(np.ones((5, 3, 1)))
     array([[9.]])
     """
+    require_flag("average", average)
+    if not isinstance(examples, FeatureMoments):
+        examples = real_array("examples", examples)
     if isinstance(examples, FeatureMoments):
         gathered = examples
     elif examples.ndim == 3:
@@ -158,7 +169,8 @@ def certify(
         raise ValueError(
             f"The tolerance is {tolerance}: a share of the largest eigenvalue below 1 is needed."
         )
-    require_shape("The data's moment", data, ("D", "D"))
+    for name, moment in (("The data's moment", data), ("The domain's moment", domain)):
+        require_array(name, moment, ("D", "D"))
     features = len(data)
     for name, moment in (("The data's moment", data), ("The domain's moment", domain)):
         require_shape(name, moment, (features, features))
@@ -249,7 +261,8 @@ def certify_examples(
     (2, True)
     """
     for name, x in (("The examples' tokens", x_data), ("The domain's tokens", x_domain)):
-        require_shape(name, x, ("N", "n", "d"))
+        require_array(name, x, ("N", "n", "d"))
+    require_flag("average", average)
     if x_data.shape[-1] != x_domain.shape[-1]:
         raise ValueError(
             f"The examples' tokens have {x_data.shape[-1]} dimensions and the domain's {x_domain.shape[-1]}: the same "
@@ -313,6 +326,11 @@ def another_minimiser(
     >>> bool(abs(two(x[:4]) - one(x[:4])).max() < 1e-12), bool(abs(two(x) - one(x)).max() > 0.1)
     (True, True)
     """
+    require_instance(
+        "regression", regression, FeatureRegression | CubicRegression, needed="what a regression gave back"
+    )
+    require_instance("certificate", certificate, Certificate, needed="what certify gave back")
+    require_flag("on_domain", on_domain)
     coefficients = regression.coefficients
     require_shape("The regression's coefficients", coefficients, (certificate.features, "p"))
     scale = non_negative("scale", scale)
@@ -324,7 +342,7 @@ def another_minimiser(
             "The deficit is 0, all minimisers agree on the domain: on_domain=False gives one that differs elsewhere."
         )
     outputs = coefficients.shape[1]
-    turns = np.random.default_rng(rng).standard_normal((basis.shape[1], outputs))
+    turns = random_generator(rng).standard_normal((basis.shape[1], outputs))
     size = float(np.linalg.norm(coefficients)) / np.sqrt(outputs) or 1.0
     moved = coefficients + scale * size * basis @ (turns / np.linalg.norm(turns, axis=0))
     changes: dict[str, Any] = {"coefficients": moved}

@@ -1,12 +1,23 @@
 """Cubic features: linear attention is linear regression in the entries of G times those of the query."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from attention._arrays import as_floating, count, namespace, require_shape
+from attention._arrays import (
+    as_floating,
+    count,
+    namespace,
+    real_array,
+    require_array,
+    require_flag,
+    require_shape,
+    shown,
+)
+from attention.memory import require_memory as require_bytes
 
 __all__ = [
     "blocks",
@@ -47,7 +58,9 @@ def feature_count(d: int) -> int:
 
 def gram_pairs(d: int) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
     """The pairs b <= c of entries of a symmetric matrix, in the order of the features."""
-    return np.triu_indices(count("d", d))
+    d = count("d", d)
+    require_bytes(f"The pairs of {shown(d)} coordinates", 25 * d**2, advice="take fewer coordinates")
+    return np.triu_indices(d)
 
 
 def pair_products(x: Shaped[Any, "*batch n d"], *, average: bool = False) -> Shaped[Any, "*batch pairs"]:
@@ -78,9 +91,7 @@ def pair_products(x: Shaped[Any, "*batch n d"], *, average: bool = False) -> Sha
     ----------
     Derived here.
     """
-    xp = namespace(x)
-    if x.ndim < 2:
-        raise ValueError(f"The tokens have shape {tuple(x.shape)}: (..., n, d) is needed, a token a row.")
+    xp = _require_tokens(x, average)
     x = floating(x)
     d = x.shape[-1]
     gram = xp.matmul(xp.matrix_transpose(x), x)
@@ -133,7 +144,13 @@ def cubic_features(
     >>> cubic_features(np.array([[1.0, 0.0], [1.0, 2.0]])).round(3)
     array([2.   , 4.   , 2.828, 5.657, 4.   , 8.   ])
     """
-    xp = namespace(x)
+    xp = _require_tokens(x, average)
+    d = x.shape[-1]
+    require_bytes(
+        f"The features of an array of shape {tuple(x.shape)}",
+        8 * math.prod(x.shape[:-2]) * (1 if queries is None else queries.shape[-2]) * feature_count(d),
+        advice="give fewer examples at a time, or tokens of fewer dimensions",
+    )
     pairs = pair_products(x, average=average)
     if queries is None:
         z = floating(x[..., -1, :])
@@ -173,9 +190,7 @@ def prefix_features(
     ----------
     Derived here.
     """
-    xp = namespace(x)
-    if x.ndim < 2:
-        raise ValueError(f"The tokens have shape {tuple(x.shape)}: (..., n, d) is needed, a token a row.")
+    xp = _require_tokens(x, average)
     x = floating(x)
     n, d = x.shape[-2:]
     rows, columns = (xp.asarray(index) for index in gram_pairs(d))
@@ -224,7 +239,7 @@ def cubic_kernel(
     Derived here.
     """
     for name, array in (("x", x), ("other", other)):
-        require_shape(name, array, ("N", "n", "d"))
+        require_array(name, array, ("N", "n", "d"))
     if x.shape[-1] != other.shape[-1]:
         raise ValueError(
             f"The tokens have {x.shape[-1]} and {other.shape[-1]} dimensions: the same is needed."
@@ -261,7 +276,7 @@ def tensor_from_features(coefficients: Float[np.ndarray, "D p"], d: int) -> Floa
     ----------
     Derived here.
     """
-    require_shape("coefficients", coefficients, (feature_count(d), "p"))
+    coefficients = real_array("coefficients", coefficients, (feature_count(d), "p"))
     outputs = coefficients.shape[1]
     rows, columns = gram_pairs(d)
     # M_bc and M_cb share one feature: G_bc (M_bc + M_cb) = (w G_bc) (w M_bc) with w^2 = 2
@@ -298,7 +313,7 @@ def features_from_tensor(tensor: Float[np.ndarray, "p d d d"]) -> Float[np.ndarr
     ----------
     Derived here.
     """
-    require_shape("The tensor", tensor, ("p", "d", "d", "d"))
+    tensor = real_array("The tensor", tensor, ("p", "d", "d", "d"))
     outputs, d = tensor.shape[:2]
     require_shape("The tensor", tensor, (outputs, d, d, d))
     rows, columns = gram_pairs(d)
@@ -314,9 +329,19 @@ def floating(x: Any) -> Any:
 
 def blocks(rows: int, numbers_a_row: int) -> Iterator[slice]:
     """Slices of rows whose features take 64 MiB at most, one row at least."""
+    rows, numbers_a_row = count("rows", rows, least=0), count("numbers_a_row", numbers_a_row, least=0)
     step = max(1, _AT_ONCE // max(1, numbers_a_row))
     for first in range(0, rows, step):
         yield slice(first, min(first + step, rows))
+
+
+def _require_tokens(x: Any, average: bool) -> Any:
+    """The namespace of tokens (..., n, d), one at least in a sequence."""
+    xp = namespace(x)
+    require_flag("average", average)
+    if x.ndim < 2 or 0 in x.shape[-2:]:
+        raise ValueError(f"The tokens have shape {tuple(x.shape)}: (..., n, d) is needed, a token a row.")
+    return xp
 
 
 def _weights(d: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attention._arrays import to_numpy
+from attention._arrays import require_mapping, to_numpy
 from attention.errors import FileFormatError
 from attention.files import FilePath, read_tensors, write_tensors
 from upper.linear_attention.model import LinearAttention
@@ -45,8 +45,10 @@ def save_linear_attention(
     """
     if not isinstance(model, LinearAttention):
         raise ValueError(
-            f"The model is a {type(model).__name__}: save_linear_attention writes a LinearAttention."
+            f"The model is a {type(model).__name__}: save_linear_attention writes a LinearAttention only."
         )
+    if made is not None:
+        require_mapping("made", made)
     tensors = {"v": to_numpy(model.v), "q": to_numpy(model.q)}
     write_tensors(path, _KIND, tensors, {"average": model.average, "made": dict(made or {})})
 

@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
+from attention._arrays import random_generator
 from attention.inputs import Rng
 from upper.linear_attention._head_problem import TOLERANCE, share, unfolded, unit_symmetric
 
@@ -64,7 +65,7 @@ def fewest_heads_bound(
         return 0
     allowed = max(tolerance, 1e-12)
     outputs, d = unit.shape[:2]
-    draw = np.random.default_rng(rng)
+    draw = random_generator(rng)
     g, u, f = (_directions(draw, size) for size in (d, outputs, d))
     contracted = np.einsum("zb,abce,zc->zae", g, unit, g, optimize=True)
     singular = np.linalg.svd(contracted, compute_uv=False)

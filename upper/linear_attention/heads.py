@@ -7,8 +7,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, to_numpy
+from attention._arrays import (
+    count,
+    random_generator,
+    require_callable,
+    require_flag,
+    require_instance,
+    shown,
+    to_numpy,
+)
 from attention.inputs import Rng
+from attention.memory import require_memory as require_bytes
 from upper.linear_attention._head_problem import (
     NEWTON_STEPS,
     STEPS,
@@ -141,12 +150,18 @@ def heads_of_tensor(
     >>> again.heads, bool(np.allclose(again.tensor(), model.tensor()))
     (2, True)
     """
+    require_flag("average", average)
     tensor = checked(tensor)
     scale = float(np.max(np.abs(tensor)))
     outputs, d = tensor.shape[:2]
     left, values, right = np.linalg.svd(unfolded(tensor / (scale or 1.0)), full_matrices=False)
     rank = max(1, int(np.sum(values > len(right) * np.finfo(float).eps * values[0])))
     number = rank if heads is None else count("heads", heads)
+    require_bytes(
+        f"A model of {shown(number)} heads in {d} dimensions",
+        16 * number * d * (d + outputs),
+        advice="take fewer heads",
+    )
     root = np.sqrt(values[:number]) * np.sqrt(scale)
     v, q = np.zeros((number, outputs, d)), np.zeros((number, d, d))
     v[: len(root)] = (left[:, :number] * root).T.reshape(-1, outputs, d)
@@ -202,14 +217,13 @@ def alternate(
     Derived here.
     """
     heads, steps = count("heads", heads), count("steps", steps)
+    require_flag("average", average)
     tolerance = share(tolerance)
     problem = Problem.of(tensor)
     if not problem.norm:
         return problem.zero_model(average), 0.0
     heads = min(heads, problem.most)
-    tried = alternating(
-        problem.tensor, heads, steps=steps, tolerance=tolerance, rng=np.random.default_rng(rng)
-    )
+    tried = alternating(problem.tensor, heads, steps=steps, tolerance=tolerance, rng=random_generator(rng))
     return problem.model(tried, average), tried.tail
 
 
@@ -257,6 +271,7 @@ def refine(
     Derived here.
     """
     steps, tolerance = count("steps", steps), share(tolerance)
+    require_instance("start", start, LinearAttention, needed="a LinearAttention")
     problem = Problem.of(tensor)
     given = np.shape(tensor)
     if (start.outputs, start.dim) != (given[0], given[1]):
@@ -343,6 +358,10 @@ def fit_heads(
     >>> found.heads, found.minimal, found.tail < 1e-13
     (3, True, True)
     """
+    if progress is not None:
+        require_callable("progress", progress)
+    if average is not None:
+        require_flag("average", average)
     if average is None:
         average = bool(getattr(regression, "average", False))
     tensor = getattr(regression, "tensor", regression)
@@ -358,7 +377,7 @@ def fit_heads(
     wanted = None if heads is None else count("heads", heads)
     if not problem.norm:
         return HeadsFound(problem.zero_model(average), 0.0, tolerance, 0, "cancellation", True, ())
-    draw = np.random.default_rng(rng)
+    draw = random_generator(rng)
     bound = fewest_heads_bound(problem.square, tolerance=tolerance, rng=draw)
     search = Search(problem.tensor, tolerance, draw, progress)
     if wanted is not None:

@@ -12,6 +12,7 @@ from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_
 from attention._arrays import count, namespace
 from attention.inputs import Rng
 from attention.learning import Progress, require_oracle
+from attention.memory import require_memory as require_bytes
 from attention.metrics import relative_error
 from upper._held_out import EXACT_ERROR, HELD_OUT_SHARE
 from upper.linear_attention._evidence import IndependentQueries
@@ -153,7 +154,7 @@ class LinearAttentionLearner:
     least_norm: bool = False
 
     def __post_init__(self) -> None:
-        if self.features not in get_args(_Features):
+        if not isinstance(self.features, str) or self.features not in get_args(_Features):
             raise ValueError(f"The features are {self.features!r}: plain, aug or cent is needed.")
         if self.examples is not None:
             object.__setattr__(self, "examples", count("examples", self.examples, least=0))
@@ -191,6 +192,12 @@ class LinearAttentionLearner:
         few = rows < features  # and welcome
         # r rows of F features hold no more than a matrix of sqrt(r F)
         require_memory(math.isqrt(rows * features) if few else features)
+        # beyond the held-out ones, examples are drawn in blocks, or all at once where they are few
+        require_bytes(
+            f"{n} examples of {k} tokens in {d} dimensions",
+            48 * (n if few else held_out) * k * d,
+            advice="allow fewer examples",
+        )
 
         x_held, y_held = draw_examples(oracle, held_out)
         spare = max(3, _SPARE * min(k, d))

@@ -7,8 +7,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention._arrays import as_floating, count, namespace, require_finite, require_shape, to_numpy
+from attention._arrays import (
+    as_floating,
+    count,
+    namespace,
+    random_generator,
+    require_finite,
+    require_flag,
+    require_shape,
+    shown,
+    to_numpy,
+)
 from attention.inputs import Rng
+from attention.memory import require_memory as require_bytes
 from upper.linear_attention.features import floating
 
 __all__ = ["LinearAttention", "make_linear_attention"]
@@ -57,6 +68,7 @@ class LinearAttention:
         require_shape("v", self.v, ("H", "p", "d"))
         heads, _, d = self.v.shape
         require_shape("q", self.q, (heads, d, d))
+        require_flag("average", self.average)
         for name in ("v", "q"):
             object.__setattr__(self, name, as_floating(getattr(self, name), xp.float64, xp))
             require_finite(name, getattr(self, name), xp)
@@ -78,6 +90,11 @@ class LinearAttention:
 
     def __call__(self, x: Shaped[Any, "*batch n d"]) -> Shaped[Any, "*batch p"]:
         """The outputs at the last token, in the array type of `x`."""
+        namespace(x)
+        if x.ndim < 2 or x.shape[-2] < 1:
+            raise ValueError(
+                f"The tokens have shape {tuple(x.shape)}: (..., n, {self.dim}) is needed, a token a row."
+            )
         return self.at_queries(x, x[..., -1:, :])[..., 0, :]
 
     def at_queries(
@@ -187,7 +204,12 @@ def make_linear_attention(
     """
     heads, dim = count("heads", heads), count("dim", dim)
     outputs = dim if outputs is None else count("outputs", outputs)
-    generator = np.random.default_rng(rng)
+    require_bytes(
+        f"A model of {shown(heads)} heads in {shown(dim)} dimensions with {shown(outputs)} outputs",
+        16 * heads * dim * (dim + outputs),
+        advice="take fewer heads, dimensions or outputs",
+    )
+    generator = random_generator(rng)
     v = generator.standard_normal((heads, outputs, dim)) / np.sqrt(dim)
     q = generator.standard_normal((heads, dim, dim)) / np.sqrt(dim)
     return LinearAttention(v, q, average)

@@ -4,7 +4,9 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.linalg.blas import dgemm, dsyrk
 
-from attention._arrays import count, require_finite, require_shape
+from attention._arrays import count, require_finite, require_shape, shown
+from attention.memory import memory_text
+from attention.memory import require_memory as require_bytes
 from upper.linear_attention.features import blocks, cubic_features, feature_count, prefix_features
 
 __all__ = ["MEMORY", "FeatureMoments", "require_memory"]
@@ -38,13 +40,23 @@ def require_memory(features: int, *, memory: int = MEMORY) -> None:
     ----------
     Derived here.
     """
+    features, memory = count("features", features), count("memory", memory)
     needed = 8 * features**2 + _WORKING
     if needed > memory:
         raise ValueError(
-            f"There are {features} features: a matrix of {features} x {features} and its working space take "
-            f"{needed / 2**30:.1f} GiB, and {memory / 2**30:.1f} GiB are allowed. Allow more memory, take tokens of "
+            f"There are {shown(features)} features: a matrix of {shown(features)} x {shown(features)} and its working "
+            f"space take {_gib(needed)}, and {_gib(memory)} are allowed. Allow more memory, take tokens of "
             "fewer dimensions, or, for few examples, use the kernel."
         )
+    require_bytes(
+        f"A matrix of {features} x {features} with its working space",
+        needed,
+        advice="take tokens of fewer dimensions, or, for few examples, use the kernel",
+    )
+
+
+def _gib(size: int) -> str:
+    return memory_text(size) if size >= 2**90 else f"{size / 2**30:.1f} GiB"
 
 
 class FeatureMoments:
@@ -98,6 +110,11 @@ class FeatureMoments:
     def __init__(self, features: int, outputs: int, *, memory: int = MEMORY) -> None:
         self.features, self.outputs = count("features", features), count("outputs", outputs)
         require_memory(self.features, memory=memory)
+        require_bytes(
+            f"A matrix of {self.features} features by {shown(self.outputs)} outputs",
+            8 * self.features * self.outputs,
+            advice="take fewer outputs at a time",
+        )
         # by columns and the lower half only, as BLAS adds to it in place
         self._lower = np.zeros((self.features, self.features), order="F")
         self.cross = np.zeros((self.features, self.outputs), order="F")

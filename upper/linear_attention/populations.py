@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count
+from attention._arrays import count, require_flag
 from upper.linear_attention.features import feature_count, gram_pairs
 from upper.linear_attention.moments import MEMORY, require_memory
 
@@ -22,6 +22,8 @@ __all__ = [
     "token_dimension",
 ]
 
+# their products are exact in double precision, or right to its last digits
+_MOST_TOKENS = 10**9
 Tokens = Literal["gaussian", "sphere", "boolean", "boolean-constant", "one-hot"]
 POPULATIONS: tuple[Tokens, ...] = get_args(Tokens)
 """Distributions of tokens whose exact moments are known."""
@@ -70,7 +72,7 @@ def population_moment(tokens: Tokens, d: int, n: int) -> Float[np.ndarray, "D D"
     >>> population_moment("one-hot", 2, 1).diagonal().tolist()
     [0.5, 0.0, 0.0, 0.0, 0.0, 0.5]
     """
-    width, n = token_dimension(tokens, d), count("n", n)
+    width, n = token_dimension(tokens, d), count("n", n, most=_MOST_TOKENS)
     require_memory(feature_count(width), memory=MEMORY // 4)  # a few such arrays at once
     moment = _monomial(tokens, count("d", d))
     rows, columns = gram_pairs(width)
@@ -157,6 +159,7 @@ def boolean_moment(d: int, n: int, constant: bool = False) -> Float[np.ndarray, 
     >>> np.linalg.matrix_rank(boolean_moment(4, 3)), np.linalg.matrix_rank(boolean_moment(4, 3, constant=True))
     (np.int64(28), np.int64(55))
     """
+    require_flag("constant", constant)
     return population_moment("boolean-constant" if constant else "boolean", d, n)
 
 
@@ -193,7 +196,7 @@ def gaussian_spectrum(d: int, n: int) -> tuple[tuple[float, int], ...]:
     >>> [multiplicity for _, multiplicity in gaussian_spectrum(4, 5)]
     [16, 4, 16, 4]
     """
-    d, n = count("d", d, least=3), count("n", n)
+    d, n = count("d", d, least=3, most=_MOST_TOKENS), count("n", n, most=_MOST_TOKENS)
     others = n - 1
     # For a unit u, t = delta_bc u_e gives tr(G) u . z, and t = (delta_be u_c + delta_ce u_b) / 2 gives u . G z; their
     # squared norms are d and (d + 1) / 2, their inner product 1. Means of the products of the two outputs:
@@ -277,7 +280,7 @@ def token_dimension(tokens: Tokens, d: int) -> int:
     >>> token_dimension("boolean-constant", 4)
     5
     """
-    if tokens not in get_args(Tokens):
+    if not isinstance(tokens, str) or tokens not in get_args(Tokens):
         raise ValueError(f"The tokens are {tokens!r}: {', '.join(get_args(Tokens))} are known.")
     return count("d", d) + (tokens == "boolean-constant")
 

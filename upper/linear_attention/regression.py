@@ -7,7 +7,15 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import count, namespace, require_finite, require_shape
+from attention._arrays import (
+    count,
+    namespace,
+    require_callable,
+    require_finite,
+    require_flag,
+    require_instance,
+    require_shape,
+)
 from upper.linear_attention._factors import least_norm_of_gram
 from upper.linear_attention._solvers import Block, by_normal_equations, by_singular_values, solve
 from upper.linear_attention.features import (
@@ -102,6 +110,8 @@ def regress(
     _require_real(x=x, y=y)
     require_shape("x", x, ("N", "n", "d"))
     require_shape("y", y, (len(x), "p"))
+    require_flag("least_norm", least_norm)
+    require_flag("average", average)
     d = x.shape[-1]
     features = feature_count(d)
     _require_method(method)
@@ -176,6 +186,7 @@ def regress_features(
     _require_real(phi=phi, y=y)
     require_shape("phi", phi, ("N", "D"))
     require_shape("y", y, (len(phi), "p"))
+    require_flag("least_norm", least_norm)
     _require_method(method)
     features = phi.shape[1]
     _require_examples(len(phi), features, least_norm, rank)
@@ -233,6 +244,9 @@ def regress_blocks(
     ----------
     Derived here.
     """
+    require_callable("stream", stream, needed="a function that gives the blocks")
+    if moments is not None:
+        require_instance("moments", moments, FeatureMoments, needed="FeatureMoments, or None,")
     if moments is None:
         moments = FeatureMoments(features, outputs, memory=memory)
         for phi, y in stream():
@@ -269,6 +283,7 @@ def regress_moments(moments: FeatureMoments) -> FeatureRegression:
     ----------
     Yau et al., arXiv 2410.10101, Algorithm 1.
     """
+    require_instance("moments", moments, FeatureMoments, needed="FeatureMoments")
     if moments.count == 0:
         raise ValueError("No rows were added to the moments: add examples first.")
     coefficients, rank, condition = least_norm_of_gram(moments.lower_gram(), moments.cross)
@@ -314,7 +329,7 @@ def _feature_units(units: np.ndarray) -> np.ndarray:
 
 
 def _require_method(method: str) -> None:
-    if method not in get_args(Method):
+    if not isinstance(method, str) or method not in get_args(Method):
         raise ValueError(
             f"The method is {method!r}: one of {', '.join(map(repr, get_args(Method)))} is needed."
         )

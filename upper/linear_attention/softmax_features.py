@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention._arrays import count, namespace, non_negative
+from attention._arrays import count, namespace, non_negative, random_generator, require_flag, shown
 from attention.inputs import BooleanInputs, Rng
 from upper.linear_attention.features import blocks, cubic_features, feature_count, floating
 from upper.linear_attention.moments import FeatureMoments, require_memory
@@ -76,7 +76,7 @@ def require_kind(kind: str) -> None:
     ValueError
         If `kind` is not one of `SOFTMAX_KINDS`.
     """
-    if kind not in SOFTMAX_KINDS:
+    if not isinstance(kind, str) or kind not in SOFTMAX_KINDS:
         raise ValueError(f"The features are {kind!r}: {', '.join(SOFTMAX_KINDS[:-1])} or tokens is needed.")
 
 
@@ -161,8 +161,9 @@ def softmax_features(
     ((2, 6), (10,))
     """
     require_kind(kind)
+    require_flag("every_row", every_row)
     xp = namespace(x)
-    if x.ndim < 2:
+    if x.ndim < 2 or 0 in x.shape[-2:]:
         raise ValueError(f"The tokens have shape {tuple(x.shape)}: (..., k, d) is needed, a token a row.")
     x = floating(x)
     queries = x if every_row else x[..., -1:, :]
@@ -239,7 +240,10 @@ def softmax_rows(
         count("draws", draws, least=2),
         count("samples", samples),
     )
-    norms = [non_negative("A norm of Theta", norm) for norm in theta_norms]
+    for name, several in (("theta_norms", theta_norms), ("kinds", kinds)):
+        if isinstance(several, str) or np.ndim(several) != 1:
+            raise ValueError(f"{name} is {shown(several)}: a sequence is needed.")
+    norms = [non_negative("A norm of Theta, one of theta_norms,", norm) for norm in theta_norms]
     if not norms or not kinds:
         raise ValueError(
             "theta_norms or kinds is empty: one norm and one set of features at least are needed."
@@ -250,7 +254,7 @@ def softmax_rows(
     most = max(softmax_feature_count(kind, d) for kind in kinds)
     if not exact and samples < most:
         raise ValueError(f"There are {samples} samples for {most} features: at least {most} are needed.")
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     inputs = BooleanInputs(k, d)
     x = _half_of_all_signs(k, d) if exact else inputs.sample(samples, rng=generator)
     fresh = x if exact else inputs.sample(samples, rng=generator)

@@ -8,11 +8,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer, ExampleOracle
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, one_of, real_array
+from attention.learning import require_oracle
 from upper.six_phase.agreement import Contrasts, certify_agreement, contrasts_of
 from upper.six_phase.body import ConvexBody, EmptyBodyError, sculpt
 from upper.six_phase.failure import PhaseFailedError
-from upper.six_phase.streaming import map_batches, remaining
+from upper.six_phase.streaming import map_batches, remaining, require_jobs
 
 __all__ = ["LARGEST_RESIDUAL", "AffineHull", "sculpt_affine_hull"]
 
@@ -140,11 +141,17 @@ def sculpt_affine_hull(
     ----------
     Chen and Li, arXiv 2402.04084, phases 2 and 4.
     """
+    require_oracle(oracle)
+    require_jobs(jobs)
     k, d = oracle.k, oracle.d
     if not isinstance(projection_sum, np.ndarray):
         raise ValueError(
             f"projection_sum is a {type(projection_sum).__name__}: a matrix is needed, the .w of an estimate."
         )
+    projection_sum = real_array("projection_sum", projection_sum, (d, d))
+    wide = None if wide is None else count("wide", wide, least=0, most=d * d)
+    one_of("body", body, ("ellipsoid", "polytope"))
+    one_of("method", method, ("least-squares", "linear-program"))
     accept = non_negative("accept", accept, strictly=True)
     if accept > 1:
         raise ValueError(f"accept is {accept}: a share of the rows, at most 1, is needed.")

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from scipy.linalg import helmert
 
 from attention import AttentionLayer
-from attention._arrays import require_finite, require_shape
+from attention._arrays import real_array, require_finite, require_shape
 from upper.six_phase.scale import scaled_to_square
 
 __all__ = ["Certificates", "Contrasts", "certify_agreement", "contrasts_of", "has_repeated_tokens"]
@@ -153,7 +153,7 @@ def certify_agreement(
             f"The examples have k = {k} tokens in d = {d} coordinates: 2 <= k < d is needed to certify agreement, "
             "because k projected tokens span everything from k = d on."
         )
-    if method not in _METHODS:
+    if not isinstance(method, str) or method not in _METHODS:
         raise ValueError(f"method is {method!r}: {' or '.join(map(repr, _METHODS))} is needed.")
     # one product of all tokens: NumPy makes n small ones of a stack of matrices
     values = (x.reshape(n * k, d) @ projection_sum).reshape(n, k, d)
@@ -167,7 +167,7 @@ def certify_agreement(
 
 def has_repeated_tokens(x: Float[np.ndarray, "n k d"]) -> Bool[np.ndarray, " n"]:
     """Which examples have two tokens equal or opposite, to rounding; O(n k^2 d)."""
-    (x,) = scaled_to_square(x)
+    (x,) = scaled_to_square(real_array("x", x, ("n", "k", "d")))
     size = _lengths(x)
     repeated = np.zeros(len(x), dtype=bool)
     for a, b in combinations(range(x.shape[1]), 2):
@@ -186,6 +186,14 @@ def contrasts_of(
     ValueError
         If an accepted row's pattern has an entry that is not positive: it has no logarithm.
     """
+    x, pattern = real_array("x", x), real_array("pattern", pattern)
+    if x.ndim != 3 or not x.shape[1]:  # no example at all is well
+        raise ValueError(f"x has shape {x.shape}: (n, k, d) is needed.")
+    n, k, _ = x.shape
+    require_shape("pattern", pattern, (n, k, k))
+    require_shape("accepted", accepted, (n, k))
+    if accepted.dtype != bool:
+        raise ValueError(f"accepted is an array of {accepted.dtype}: True or False for every row is needed.")
     example, row = np.nonzero(accepted)
     p = pattern[example, row]
     if np.any(p <= 0):

@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer, Inputs
-from attention._arrays import count, non_negative
-from attention._kernels import contract
-from attention.inputs import Rng
+from attention._arrays import count, non_negative, random_generator, real_array, shown
+from attention.inputs import Rng, require_inputs
+from attention.layer import require_layer
 from upper.six_phase.streaming import batch_size
 
 __all__ = ["AgreementLaw", "disagreement", "measure_agreement"]
@@ -80,7 +80,8 @@ def disagreement(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[
     In logits and not in patterns: saturated rows have nearly equal patterns whatever their logits are.
     O(n k m d (d + k) + n k^2 m^2).
     """
-    logits = contract(x, layer.theta, np)  # n, k, m, k
+    require_layer("layer", layer)
+    logits = np.moveaxis(layer.logits(real_array("x", x, ("n", "k", layer.dim))), -3, -2)  # n, k, m, k
     worst = np.zeros(logits.shape[:2])
     for i in range(layer.heads - 1):
         gaps = logits[:, :, i + 1 :] - logits[:, :, i : i + 1]
@@ -131,11 +132,15 @@ def measure_agreement(
     ----------
     Chen and Li, arXiv 2402.04084, phase 2; the measurement is derived here.
     """
+    require_layer("layer", layer)
+    require_inputs("inputs", inputs)
+    if isinstance(tolerances, str) or np.ndim(tolerances) != 1 or not len(tolerances):
+        raise ValueError(f"tolerances is {shown(tolerances)}: a sequence of at least one number is needed.")
     m, k = layer.heads, inputs.k
     if m < 2 or k < 2:
         raise ValueError(f"There are {m} heads and {k} tokens: with one of either every row agrees.")
     edges = np.array(sorted(non_negative("A tolerance", one, strictly=True) for one in tolerances))
-    rng = np.random.default_rng(rng)
+    rng = random_generator(rng)
     left = -(-count("rows", rows) // k)
     counts, seen = np.zeros(len(edges), dtype=np.int64), 0
     while left > 0:

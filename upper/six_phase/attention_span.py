@@ -9,6 +9,7 @@ from jaxtyping import Float
 from scipy.linalg import subspace_angles
 
 from attention import AttentionLayer
+from attention._arrays import count
 from upper.six_phase.body import ConvexBody, require_body
 from upper.six_phase.gap import SpectralGap, spectral_gap
 
@@ -103,7 +104,7 @@ def attention_span(body: ConvexBody, wide: int) -> AttentionSpan:
     Chen and Li, arXiv 2402.04084, phase 5.
     """
     require_body(body)
-    directions = body.wide_directions(wide)
+    directions = body.wide_directions(count("wide", wide, least=0))
     centre = body.centre - np.tensordot(np.tensordot(directions, body.centre, 2), directions, 1)
     reach = [
         max(abs(float(np.vdot(sign * one, body.maximise(sign * one)))) for sign in (1, -1))

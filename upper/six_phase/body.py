@@ -110,7 +110,9 @@ def sculpt(
     from upper.six_phase.polytope import Polytope
 
     kinds: dict[str, Any] = {"ellipsoid": Ellipsoid, "polytope": Polytope}
-    if body not in kinds:
+    if not isinstance(contrasts, Contrasts):
+        raise ValueError(f"contrasts is a {type(contrasts).__name__}: what contrasts_of gives is needed.")
+    if not isinstance(body, str) or body not in kinds:
         raise ValueError(f"body is {body!r}: {' or '.join(map(repr, kinds))} is needed.")
     if len(contrasts) == 0:
         raise ValueError("There is no certified row to sculpt with: certify some first.")

@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle
-from attention._arrays import count
+from attention._arrays import count, non_negative, real_array, shown
+from attention.learning import require_oracle
 from upper.six_phase.agreement import certify_agreement
 from upper.six_phase.failure import PhaseFailedError
 from upper.six_phase.scale import relative_change
@@ -92,7 +93,13 @@ def refine_by_consistency(
     ----------
     Derived here.
     """
+    require_oracle(oracle)
     k, d = oracle.k, oracle.d
+    if isinstance(shares, str) or np.ndim(shares) != 1:
+        raise ValueError(f"shares is {shown(shares)}: a sequence of numbers is needed.")
+    for one in shares:
+        if non_negative("One of shares", one, strictly=True) > 1:
+            raise ValueError(f"One of shares is {one}: at most 1 is needed.")
     if not len(shares):
         raise ValueError("shares is empty: the share of rows of at least one round is needed.")
     n = remaining(oracle, count("examples", examples) * len(shares)) // len(shares)
@@ -100,7 +107,7 @@ def refine_by_consistency(
         raise PhaseFailedError(
             "budget", f"no example is left for each of {len(shares)} rounds of refining the sum."
         )
-    w = np.asarray(projection_sum, dtype=np.float64)
+    w = real_array("projection_sum", projection_sum, (d, d))
     thresholds, changes, condition, drawn = [], [], np.inf, 0
     for share in shares:
         rows = max(2 * d, int(share * n * k))

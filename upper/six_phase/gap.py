@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count
+from attention._arrays import count, non_negative, real_array
 
 __all__ = ["SpectralGap", "spectral_gap"]
 
@@ -60,7 +60,8 @@ def spectral_gap(
     >>> spectral_gap(np.array([0.5, 0.51, 0.52])).wide
     0
     """
-    values = np.maximum(np.asarray(spectrum, dtype=np.float64), 0.0)
+    values = np.maximum(real_array("spectrum", spectrum, ("values",)), 0.0)
+    least = non_negative("least", least)
     if wide is not None:
         wide = count("wide", wide, least=0)
         if wide >= len(values):

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle
 from attention._arrays import count, non_negative
+from attention.learning import require_oracle
 from upper.six_phase.attention_span import attention_span
 from upper.six_phase.body import ConvexBody, require_body
 from upper.six_phase.failure import PhaseFailedError
@@ -113,7 +114,8 @@ def refine_by_margin(
     ----------
     Chen and Li, arXiv 2402.04084, phase 3; the margin over the body is derived here.
     """
-    if over not in ("proxy", "body"):
+    require_oracle(oracle)
+    if not isinstance(over, str) or over not in ("proxy", "body"):
         raise ValueError(f"over is {over!r}: 'proxy' or 'body' is needed.")
     require_body(body)
     d = oracle.d

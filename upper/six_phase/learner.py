@@ -6,14 +6,16 @@ from typing import Literal
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
 from attention.learning import Progress
+from attention.memory import require_memory
 from upper.six_phase.failure import PhaseFailedError
 from upper.six_phase.paper import paper_wishes, run_paper
 from upper.six_phase.plan import Plan, Wish
 from upper.six_phase.polytope import LARGEST_DIM
 from upper.six_phase.session import Ending, Findings, Session
+from upper.six_phase.streaming import require_jobs
 
 __all__ = ["Phases", "SixPhase"]
 
@@ -139,10 +141,10 @@ class SixPhase:
     jobs: int | None = None
 
     def __post_init__(self) -> None:
-        if self.m != "auto":
+        if not isinstance(self.m, str) or self.m != "auto":
             object.__setattr__(self, "m", count("m", self.m))
         for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
+            if not isinstance(getattr(self, name), str) or getattr(self, name) not in allowed:
                 raise ValueError(
                     f"{name} is {getattr(self, name)!r}: {' or '.join(map(repr, allowed))} is needed."
                 )
@@ -163,11 +165,10 @@ class SixPhase:
             for name in _PAPER_ONLY:
                 if getattr(self, name) != type(self).__dataclass_fields__[name].default:
                     given = f"{name} is {getattr(self, name)!r} and mode 'practical'"
-                    raise ValueError(f"{given}: {name} is for mode 'paper', leave it out.")
+                    raise ValueError(f"{given}: {name} is for mode 'paper' only, leave it out.")
         if self.mode == "paper" and self.m == "auto" and self.body == "polytope":
             raise ValueError("m = 'auto' needs the spectrum of an ellipsoid: give m, or body = 'ellipsoid'.")
-        if self.jobs is not None and (not isinstance(self.jobs, int) or self.jobs == 0):
-            raise ValueError(f"jobs is {self.jobs}: a number of threads, or -1 for one a core, is needed.")
+        require_jobs(self.jobs)
         if self.radius is not None:
             object.__setattr__(self, "radius", non_negative("radius", self.radius, strictly=True))
 
@@ -212,7 +213,18 @@ class SixPhase:
         k, d = oracle.k, oracle.d
         why = self._refusal(k, d, self._given)
         plan = Plan({} if why else self._wishes(k, d), budget)
-        session = Session(oracle, recorder, plan, self._given, np.random.default_rng(rng))
+        for name in {"fit", "net"} & set(
+            plan.wishes
+        ):  # what is drawn at once; all other phases draw in batches
+            wanted = plan.wishes[name].wanted
+            n = wanted if budget is None else min(wanted, budget)
+            heads = self._given or _HEADS_IF_AUTO
+            require_memory(
+                f"Phase 6 with {heads} heads on {n} examples of {k} tokens in {d} dimensions",
+                8 * n * k * (6 * d + 2 * heads * (k + d)),
+                advice="allow fewer examples",
+            )
+        session = Session(oracle, recorder, plan, self._given, random_generator(rng))
         if why:
             return self._refused(session, recorder, why)
         try:

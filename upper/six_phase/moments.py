@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh
 
+from attention.memory import require_memory
 from upper.six_phase.agreement import Contrasts
 
 __all__ = ["Krylov", "Moments"]
@@ -59,6 +60,11 @@ class Moments:
     def matrix(self) -> Float[np.ndarray, "d2 d2"]:
         """M itself, for small d; O(N d^4)."""
         d = self.dim
+        require_memory(
+            f"A matrix of {d * d} x {d * d} and the equations it is gathered from",
+            8 * d**4 + 16 * _ROWS * self.contrasts.log_ratios.shape[1] * d**2,
+            advice="take tokens of fewer dimensions",
+        )
         total = np.zeros((d * d, d * d))
         for start in range(0, len(self.contrasts), _ROWS):
             part = slice(start, start + _ROWS)

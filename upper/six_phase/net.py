@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AttentionLayer
-from attention._arrays import count, non_negative, require_finite, require_shape
+from attention._arrays import count, non_negative, real_array, require_instance
 from upper.six_phase.attention_span import AttentionSpan
 from upper.six_phase.tuples import TupleRegression
 
@@ -103,7 +103,10 @@ def held_out_examples(candidates: int, delta: float, *, kurtosis: float = _KURTO
     >>> held_out_examples(10_000, 0.01)
     443
     """
-    candidates, delta = count("candidates", candidates), non_negative("delta", delta, strictly=True)
+    candidates, delta = (
+        count("candidates", candidates, most=2**1000),
+        non_negative("delta", delta, strictly=True),
+    )
     if delta >= 1 or non_negative("kurtosis", kurtosis) < 1:
         raise ValueError(f"delta is {delta} and kurtosis {kurtosis}: delta < 1 <= kurtosis is needed.")
     return math.ceil(8 * kurtosis * math.log(candidates / delta))
@@ -192,16 +195,16 @@ def search_net(
     Chen and Li, arXiv 2402.04084, phase 6. The two tails are Maurer's, J. Inequalities in Pure and Applied
     Mathematics 4 (2003), and Cantelli's inequality; their use is derived here.
     """
-    require_shape("x", x, ("n", "k", "d"))
+    x = real_array("x", x, ("n", "k", "d"))
     n, k, d = x.shape
-    require_shape("y", y, (n, k, d))
-    require_finite("y", y)
+    y = real_array("y", y, (n, k, d))
+    require_instance("span", span, AttentionSpan, needed="an AttentionSpan")
     m, most = count("heads", heads), count("most", most)
     refinements = count("refinements", refinements, least=0)
     spacing = non_negative("spacing", spacing, strictly=True)
     if len(span.basis) != m:
         raise ValueError(f"The span has {len(span.basis)} dimensions and heads is {m}: they must be equal.")
-    if over not in ("hull", "span"):
+    if not isinstance(over, str) or over not in ("hull", "span"):
         raise ValueError(f"over is {over!r}: 'hull' or 'span' is needed.")
     frame = _Frame.of(span, over)
     halvings = refinements if frame.dimension else 0

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention._arrays import count
+from attention.memory import require_memory
 from upper.six_phase.agreement import Contrasts
 from upper.six_phase.body import EmptyBodyError
 
@@ -92,6 +93,11 @@ class Polytope:
             raise ValueError(
                 f"The polytope has d = {d}: at most {LARGEST_DIM} is feasible; use body='ellipsoid'."
             )
+        require_memory(
+            f"The linear programs of {contrasts.log_ratios.size} equations in {d * d} unknowns",
+            8 * 6 * contrasts.log_ratios.size * d * d,
+            advice="take fewer equations, or body='ellipsoid'",
+        )
         scale = np.sqrt(contrasts.weights / contrasts.weights.mean())
         equations = (contrasts.rows[:, None, :, None] * contrasts.differences[:, :, None, :]).reshape(
             n, -1, d * d

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle
-from attention._arrays import count
+from attention._arrays import count, real_array
 from upper.six_phase.failure import PhaseFailedError
 from upper.six_phase.scale import relative_change, scaled_to_square, size_of
 from upper.six_phase.streaming import map_batches, remaining
@@ -124,6 +124,8 @@ def one_gradient_step(
     ----------
     Chen and Li, arXiv 2402.04084, remark on phase 1.
     """
+    x = real_array("x", x, ("n", "k", "d"))
+    y = real_array("y", y, x.shape)
     n, _, d = x.shape
     head = AttentionLayer(theta=np.zeros((1, d, d)), w=np.zeros((1, d, d)))
     read = np.einsum("nab,nbd->nad", head.patterns(x)[:, 0], x)

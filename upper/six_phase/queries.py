@@ -7,7 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative, require_finite, require_shape
+from attention._arrays import (
+    count,
+    non_negative,
+    real_array,
+    require_callable,
+    require_finite,
+    require_instance,
+    require_shape,
+)
 from upper.six_phase.agreement import certify_agreement
 from upper.six_phase.hull_margin import HullMargin
 from upper.six_phase.statistical_query import Features, QueryFamily
@@ -94,9 +102,10 @@ class AgreementRows:
     token_bound: float = 1.0
 
     def __post_init__(self) -> None:
+        require_shape("projection_sum", self.projection_sum, ("d", "d"))
         d = self.projection_sum.shape[0]
         require_shape("projection_sum", self.projection_sum, (d, d))
-        require_finite("projection_sum", self.projection_sum)
+        object.__setattr__(self, "projection_sum", real_array("projection_sum", self.projection_sum))
         non_negative("threshold", self.threshold)
         non_negative("smallest_weight", self.smallest_weight, strictly=True)
         non_negative("token_bound", self.token_bound, strictly=True)
@@ -175,7 +184,9 @@ def share_queries(
     ----------
     Derived here.
     """
-    edges = np.asarray(thresholds, dtype=np.float64)
+    require_callable("score", score)
+    require_instance("name", name, str, needed="a text")
+    edges = real_array("thresholds", thresholds, ("thresholds",))
 
     def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = score(x, y)
@@ -199,6 +210,7 @@ def size_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -
     ----------
     Derived here.
     """
+    k = _rows_and_tokens(rows, k)
     most = k * rows.largest_log_ratio(k) ** 2 / 4
 
     def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -231,6 +243,7 @@ def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float)
     ----------
     Derived here for Chen and Li, arXiv 2402.04084, phases 2 and 4.
     """
+    k = _rows_and_tokens(rows, k)
     d, a = rows.projection_sum.shape[0], rows.token_bound
     i, j = np.triu_indices(d)
 
@@ -264,6 +277,7 @@ def right_side_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: fl
     ----------
     Derived here for Chen and Li, arXiv 2402.04084, phases 2 and 4.
     """
+    k = _rows_and_tokens(rows, k)
     d, a = rows.projection_sum.shape[0], rows.token_bound
     most = k * rows.largest_log_ratio(k) / 2
 
@@ -374,6 +388,11 @@ def _all_entries(rows: int, columns: int) -> np.ndarray:
 def _unused_as_zero(x: np.ndarray, bound: float) -> np.ndarray:
     """Tokens of examples that no row is accepted of, by the bound, as zeros: their features must keep the range."""
     return np.where(np.all(np.abs(x) <= bound, axis=(1, 2))[:, None, None], x, 0.0)
+
+
+def _rows_and_tokens(rows: object, k: object) -> int:
+    require_instance("rows", rows, AgreementRows, needed="an AgreementRows")
+    return count("k", k, least=2, most=10**6)
 
 
 def _bounds(label_bound: float, token_bound: float) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, require_flag, require_instance
 from upper.six_phase.queries import AgreementRows
 
 __all__ = ["SIZE_TOLERANCE", "QueryCount", "QueryPlan", "share_tolerance", "six_phase_queries"]
@@ -107,7 +107,8 @@ class QueryPlan:
     steps: int = 12
 
     def __post_init__(self) -> None:
-        if not 2 <= count("k", self.k) < count("d", self.d):
+        require_flag("independent", self.independent)
+        if not 2 <= count("k", self.k, most=10**6) < count("d", self.d, most=10**6):
             raise ValueError(f"k is {self.k} and d is {self.d}: 2 <= k < d is needed to certify agreement.")
         if count("m", self.m) > self.d**2:
             raise ValueError(
@@ -192,6 +193,7 @@ def six_phase_queries(plan: QueryPlan) -> tuple[QueryCount, ...]:
     >>> [(one.phase, one.count) for one in six_phase_queries(QueryPlan(m=2, k=2, d=8))]
     [(1, 64), (2, 1375), (3, 112), (4, 1375), (5, 0)]
     """
+    require_instance("plan", plan, QueryPlan, needed="a QueryPlan")
     d, steps = plan.d, plan.steps
     pairs = d * (d + 1) // 2
     sculpting = pairs**2 + d * d + 3 + steps

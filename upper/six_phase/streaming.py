@@ -1,20 +1,24 @@
 """Examples in batches: constant memory however many are drawn, threads that change no bit and no count."""
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
 
 from attention import ExampleOracle, draw_examples
-from attention._arrays import count
+from attention._arrays import count, shown
+from attention.learning import require_oracle
+from attention.memory import require_memory
 
-__all__ = ["batch_size", "map_batches", "remaining"]
+__all__ = ["batch_size", "map_batches", "remaining", "require_jobs"]
 
 Statistic = TypeVar("Statistic")
 
 # Tokens of a batch, as numbers: the few arrays of this size that a batch needs stay within the caches.
 _NUMBERS = 1 << 17
+_BYTES_A_BATCH = 2048
+_MOST_JOBS = 4096
 
 
 def batch_size(k: int, d: int) -> int:
@@ -22,8 +26,17 @@ def batch_size(k: int, d: int) -> int:
     return max(32, _NUMBERS // (k * d))
 
 
+def require_jobs(jobs: Any) -> None:
+    """Raise when `jobs` is no number of threads that joblib knows."""
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int | np.integer) or jobs == 0):
+        raise ValueError(f"jobs is {shown(jobs)}: a number of threads, or -1 for one a core, is needed.")
+    if jobs is not None and not -_MOST_JOBS <= jobs <= _MOST_JOBS:
+        raise ValueError(f"jobs is {shown(jobs)}: at most {_MOST_JOBS} threads are allowed.")
+
+
 def remaining(oracle: ExampleOracle, n: int) -> int:
     """`n`, or as many examples as are left where that is fewer: a phase makes do with them."""
+    require_oracle(oracle)
     return n if oracle.remaining is None else min(n, oracle.remaining)
 
 
@@ -68,7 +81,13 @@ def map_batches(
     the bits do not depend on `jobs`. At most 2 `jobs` batches are in memory. An oracle that serves given examples
     serves them in order, one batch after the other.
     """
+    require_oracle(oracle)
+    require_jobs(jobs)
     n, batch = count("n", n), batch_size(oracle.k, oracle.d) if batch is None else count("batch", batch)
+    # an oracle for each batch, whose stream of random numbers does not depend on the threads
+    require_memory(
+        f"Drawing {n} examples in batches of {batch}", _BYTES_A_BATCH * (n // batch + 1), advice="draw fewer"
+    )
     sizes = [batch] * (n // batch) + ([n % batch] if n % batch else [])
     if oracle.remaining is not None:
         tasks = (delayed(function)(*draw_examples(oracle, size)) for size in sizes)

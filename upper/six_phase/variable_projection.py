@@ -6,7 +6,7 @@ from operator import attrgetter
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, require_shape
+from attention._arrays import count, random_generator, real_array, require_instance
 from attention.inputs import Rng
 from upper.jacobian import HeadJacobian
 from upper.six_phase.attention_span import AttentionSpan
@@ -78,13 +78,20 @@ def fit_in_span(
     Derived here; variable projection is Golub and Pereyra, SIAM J. Numer. Anal. 10 (1973), its short derivative
     Kaufman, BIT 15 (1975), the damping Nielsen, report IMM-REP-1999-05, Technical University of Denmark.
     """
-    require_shape("x", x, ("n", "k", "d"))
-    require_shape("y", y, x.shape)
+    x = real_array("x", x, ("n", "k", "d"))
+    y = real_array("y", y, x.shape)
+    require_instance("span", span, AttentionSpan, needed="an AttentionSpan")
     n, k, d = x.shape
-    rng = np.random.default_rng(rng)
+    rng = random_generator(rng)
     m = len(span.basis)
     starts, iterates = count("starts", starts), count("iterates", iterates)
     unit = float(np.linalg.norm(span.centre)) or 1.0
+    with np.errstate(over="ignore"):
+        largest_logit = float(np.abs(x).max() * unit * np.abs(x).max()) * d * d
+    if not np.isfinite(largest_logit):
+        raise ValueError(
+            f"x has entries of up to {np.abs(x).max():.3g}, whose logits overflow: smaller ones are needed."
+        )
     largest = float(np.abs(y).max()) or 1.0
     labels = y.reshape(n * k, d) / largest
     size = float(np.linalg.norm(labels)) or 1.0

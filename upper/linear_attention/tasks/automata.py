@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count
+from attention._arrays import count, random_generator, require_instance, shown
 from attention.inputs import Rng
+from attention.memory import require_memory
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import regress
 from upper.linear_attention.tasks._one_hot import nearest_one_hot, one_hot, require_entries, whole_numbers
@@ -118,7 +119,12 @@ def random_automaton(*, states: int, symbols: int, rng: Rng = None) -> Automaton
     (3, 2)
     """
     states, symbols = count("states", states), count("symbols", symbols)
-    return Automaton(np.random.default_rng(rng).integers(states, size=(states, symbols)))
+    require_memory(
+        f"An automaton of {shown(states)} states and {shown(symbols)} symbols",
+        32 * states * symbols,
+        advice="take fewer",
+    )
+    return Automaton(random_generator(rng).integers(states, size=(states, symbols)))
 
 
 def automaton_examples(
@@ -185,6 +191,7 @@ def automaton_model(automaton: Automaton) -> LinearAttention:
     ----------
     Derived here.
     """
+    require_instance("automaton", automaton, Automaton, needed="an Automaton")
     s, a = automaton.states, automaton.symbols
     d = s + a + 1
     v, q = np.zeros((a, s, d)), np.zeros((a, d, d))
@@ -312,7 +319,7 @@ def fixed_automaton_rows(
     draws, strings, steps = (
         count(name, value) for name, value in (("draws", draws), ("strings", strings), ("steps", steps))
     )
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     rows = []
     for states, symbols, seen in cases:
         if not 1 <= seen <= states * symbols:

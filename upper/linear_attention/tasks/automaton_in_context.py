@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count, require_shape
+from attention._arrays import count, random_generator, require_shape, shown
 from attention.inputs import Rng
+from attention.memory import require_memory
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import regress
 from upper.linear_attention.tasks._one_hot import nearest_one_hot, one_hot, require_entries, whole_numbers
@@ -58,7 +59,7 @@ def automata_in_context(
     number, states, symbols = transitions.shape
     require_entries("transitions", transitions, range(states))
     pairs = states * symbols
-    order = np.random.default_rng(rng).permuted(np.tile(np.arange(pairs), (number, 1)), axis=1)
+    order = random_generator(rng).permuted(np.tile(np.arange(pairs), (number, 1)), axis=1)
     following = np.take_along_axis(transitions.reshape(number, pairs), order, axis=1)
     return np.concatenate([one_hot(order, pairs), one_hot(following, states)], axis=-1)
 
@@ -98,7 +99,12 @@ def automaton_in_context_examples(
     states, symbols, number = (
         count(name, value) for name, value in (("states", states), ("symbols", symbols), ("number", number))
     )
-    generator = np.random.default_rng(rng)
+    require_memory(
+        f"{shown(number)} automata of {shown(states)} states and {shown(symbols)} symbols",
+        16 * number * states * symbols * (2 + states * symbols + states),
+        advice="take fewer",
+    )
+    generator = random_generator(rng)
     transitions = generator.integers(states, size=(number, states, symbols))
     asked = generator.integers(states * symbols, size=number)
     x = _with_query(automata_in_context(transitions, rng=generator), one_hot(asked, states * symbols))
@@ -142,6 +148,11 @@ def automaton_in_context_model(*, states: int, symbols: int) -> LinearAttention:
     states, symbols = count("states", states), count("symbols", symbols)
     pairs = states * symbols
     d = pairs + states
+    require_memory(
+        f"A model of {shown(states)} states and {shown(symbols)} symbols",
+        24 * d * (d + states),
+        advice="take fewer",
+    )
     v, q = np.zeros((1, states, d)), np.zeros((1, d, d))
     v[0, :, pairs:] = np.eye(states)
     q[0, :pairs, :pairs] = np.eye(pairs)
@@ -310,7 +321,7 @@ def automaton_in_context_rows(
     Derived here.
     """
     automata, steps = count("automata", automata), count("steps", steps)
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     rows = []
     for states, symbols, number in cases:
         x, y = automaton_in_context_examples(states=states, symbols=symbols, number=number, rng=generator)

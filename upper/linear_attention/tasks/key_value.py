@@ -8,8 +8,9 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count
+from attention._arrays import count, random_generator, shown
 from attention.inputs import Rng
+from attention.memory import require_memory
 from attention.metrics import relative_error
 from upper.linear_attention.certificate import another_minimiser, certify, feature_moment
 from upper.linear_attention.model import LinearAttention
@@ -94,6 +95,11 @@ def lookup_model(dk: int, dv: int) -> LinearAttention:
     array([7.])
     """
     dk, dv = count("dk", dk), count("dv", dv)
+    require_memory(
+        f"A model of keys of {shown(dk)} dimensions and values of {shown(dv)}",
+        24 * (dk + dv) * (dk + 2 * dv),
+        advice="take fewer",
+    )
     v, q = np.zeros((1, dv, dk + dv)), np.zeros((1, dk + dv, dk + dv))
     v[0, :, dk:] = np.eye(dv)
     q[0, :dk, :dk] = np.eye(dk)
@@ -148,7 +154,12 @@ def key_value_examples(
     """
     _require_keys(keys)
     number, dk, dv = count("number", number), count("dk", dk, least=2), count("dv", dv)
-    generator = np.random.default_rng(rng)
+    require_memory(
+        f"{shown(number)} examples with keys of {shown(dk)} dimensions and values of {shown(dv)}",
+        48 * number * (dk + 1) * (dk + dv),
+        advice="take fewer",
+    )
+    generator = random_generator(rng)
     if keys in ("fixed", "half-queried", "zipf"):
         shares: np.ndarray = np.ones(dk)
         if keys == "half-queried":
@@ -312,7 +323,7 @@ def key_value_rows(
     for one in keys:
         _require_keys(one)
     others = count("others", others)
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     x_haar, y_haar = key_value_examples("haar", domain_examples, dk=dk, dv=dv, rng=generator)
     domain = feature_moment(x_haar)
     rows = []
@@ -339,7 +350,7 @@ def key_value_rows(
 
 
 def _require_keys(keys: str) -> None:
-    if keys not in KEYS:
+    if not isinstance(keys, str) or keys not in KEYS:
         raise ValueError(f"The keys are {keys!r}: {', '.join(KEYS)} are known.")
 
 

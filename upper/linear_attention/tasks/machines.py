@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import count, require_shape
+from attention._arrays import count, random_generator, require_shape, shown
 from attention.inputs import Rng
+from attention.memory import require_memory
 from upper.linear_attention.tasks._one_hot import require_entries, whole_numbers
 
 __all__ = ["Configurations", "TuringMachine", "random_configurations", "random_machine"]
@@ -225,7 +226,12 @@ def random_machine(*, states: int, symbols: int, rng: Rng = None) -> TuringMachi
     (4, 3)
     """
     size = (count("states", states), count("symbols", symbols))
-    generator = np.random.default_rng(rng)
+    require_memory(
+        f"A machine of {shown(states)} states and {shown(symbols)} symbols",
+        96 * size[0] * size[1],
+        advice="take fewer",
+    )
+    generator = random_generator(rng)
     return TuringMachine(
         generator.integers(symbols, size=size),
         generator.choice(MOVES, size=size),
@@ -270,7 +276,15 @@ def random_configurations(
             ("runs", runs),
         )
     )
-    generator = np.random.default_rng(rng)
+    require_memory(
+        f"{shown(runs)} tapes of {shown(positions)} positions",
+        16 * runs * (positions + 2),
+        advice="take fewer",
+    )
+    # entries are 64-bit numbers
+    count("states", states, most=2**62)
+    count("symbols", symbols, most=2**62)
+    generator = random_generator(rng)
     return Configurations(
         generator.integers(symbols, size=(runs, positions)),
         generator.integers(positions, size=runs),

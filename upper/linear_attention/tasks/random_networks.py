@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
 from attention.metrics import relative_error
 from upper.linear_attention.features import feature_count
@@ -165,7 +165,7 @@ def random_network_rows(
     """
     dims, heads = [count("d", d) for d in dims], [count("heads", h) for h in heads]
     tokens, test_examples = count("tokens", tokens, least=2), count("test_examples", test_examples)
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     rows = []
     for d in dims:
         for h in heads:
@@ -230,7 +230,7 @@ def noise_row(
     (6, 0.0001, True)
     """
     noise = non_negative("noise", noise)
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     model = make_linear_attention(heads=heads, dim=d, outputs=outputs, rng=generator)
     shape = count("tokens", tokens), model.dim
     x = generator.standard_normal((count("examples", examples), *shape))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attention._arrays import count
+from attention._arrays import count, random_generator
 from attention.inputs import Rng
 from attention.metrics import relative_error
 from upper.linear_attention.regression import regress
@@ -87,7 +87,7 @@ def rare_key_rows(
     dk, dv = count("dk", dk, least=2), count("dv", dv)
     most = max(queries, default=0)
     common = count("examples", examples, least=most + 1) - most
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     x, y = basis_examples(np.arange(common) % (dk - 1), dk, dv, generator)
     x_rare, y_rare = basis_examples(np.full(most, dk - 1), dk, dv, generator)
     fresh, wanted = basis_examples(np.full(count("test_examples", test_examples), dk - 1), dk, dv, generator)

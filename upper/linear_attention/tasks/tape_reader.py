@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count
+from attention._arrays import count, random_generator, require_instance
 from attention.inputs import Rng
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import regress
@@ -155,6 +155,7 @@ def reader_model(layout: TapeLayout) -> LinearAttention:
     >>> bool(np.all(reader_model(layout)(x) == y))
     True
     """
+    require_instance("layout", layout, TapeLayout, needed="a TapeLayout")
     v, q = np.zeros((1, layout.symbols, layout.dim)), np.zeros((1, layout.dim, layout.dim))
     v[0, :, layout.symbol_block] = np.eye(layout.symbols)
     q[0, layout.position_block, layout.place_block] = np.repeat(
@@ -288,7 +289,7 @@ def tape_reader_rows(
     ----------
     Derived here.
     """
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     rows = []
     for states, symbols, positions in sizes:
         layout = TapeLayout(states=states, symbols=symbols, positions=positions)

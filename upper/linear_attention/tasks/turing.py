@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count
+from attention._arrays import count, require_instance, shown
+from attention.memory import require_memory
 from upper.linear_attention.features import prefix_features
 from upper.linear_attention.fitted import FeatureRegression
 from upper.linear_attention.model import LinearAttention
@@ -123,8 +124,14 @@ def turing_model(machine: TuringMachine, positions: int) -> LinearAttention:
     >>> turing_model(random_machine(states=2, symbols=2, rng=0), 4)
     LinearAttention(heads=8, outputs=14, dim=14)
     """
+    require_instance("machine", machine, TuringMachine, needed="a TuringMachine")
     layout = TapeLayout(states=machine.states, symbols=machine.symbols, positions=positions)
     heads, d = layout.positions * layout.states, layout.dim
+    require_memory(
+        f"A model of a machine on {shown(layout.positions)} positions",
+        24 * heads * d**2,
+        advice="take fewer positions",
+    )
     v, q = np.zeros((heads, d, d)), np.zeros((heads, d, d))
     first = layout.place_block.start
     for head in range(heads):

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from attention._arrays import count
+from attention._arrays import count, random_generator
 from attention.inputs import Rng
 from upper.linear_attention.fitted import FeatureRegression
 from upper.linear_attention.regression import regress
@@ -114,7 +114,7 @@ def turing_rows(
     Derived here.
     """
     machines = count("machines", machines)
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     rows = []
     for size in sizes:
         results = []
@@ -175,7 +175,7 @@ def learned_turing_rows(
     Derived here.
     """
     machines = count("machines", machines)
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     rows = []
     for states, symbols, positions, training, rank in cases:
         if training == "whole histories" and rank is not None:

@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count
+from attention._arrays import count, random_generator, require_instance
 from attention.inputs import Rng
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.tasks._one_hot import nearest_one_hot, one_hot
@@ -121,7 +121,7 @@ class UniversalLayout:
 
     def draw(self, runs: int, *, rng: Rng = None) -> tuple[list[TuringMachine], Configurations]:
         """Random machines and uniform configurations, one a run."""
-        generator = np.random.default_rng(rng)
+        generator = random_generator(rng)
         runs = count("runs", runs)
         machines = [
             random_machine(states=self.states, symbols=self.symbols, rng=generator) for _ in range(runs)
@@ -212,6 +212,7 @@ def universal_model(layout: UniversalLayout) -> LinearAttention:
     >>> universal_model(UniversalLayout(states=2, symbols=2, positions=4))
     LinearAttention(heads=16, outputs=42, dim=42)
     """
+    require_instance("layout", layout, UniversalLayout, needed="a UniversalLayout")
     s_all, a_all, p_all, d = layout.states, layout.symbols, layout.positions, layout.dim
     place, scratch, row = layout.tape.place_block.start, layout.scratch_block.start, layout.row_block.start
     written, go = layout.written_block.start, layout.go_block.start

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attention._arrays import random_generator
 from attention.inputs import Rng
 from upper.linear_attention.regression import regress
 from upper.linear_attention.tasks.closed_loop import Model, agreement
@@ -98,7 +99,7 @@ def universal_rows(
     ----------
     Derived here.
     """
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     rows = []
     for states, symbols, positions in sizes:
         layout = UniversalLayout(states=states, symbols=symbols, positions=positions)
@@ -155,7 +156,7 @@ def learned_universal_rows(
     ----------
     Derived here.
     """
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     rows = []
     for states, symbols, positions, rank in cases:
         layout = UniversalLayout(states=states, symbols=symbols, positions=positions)
