@@ -1,8 +1,7 @@
 """Attacks side by side on the same samples: each in a process of its own, and a table of what they found."""
 
-import secrets
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from arena._phrases import sentence
 from arena.attacks import AttackKind, choose_attacks
+from arena.calls import Answer, Call, run_calls, workers
 from arena.cells import single_thread
 from arena.compare import versions
-from arena.isolation import EndedError, IsolationError, end_processes, pack, run_isolated
 from arena.plain import aligned, folded
 from arena.targets import Target, load_target
-from attention._arrays import count
+from attention._arrays import count, require_instance
 from lwe import (
     AttackOutcome,
     AttackResult,
@@ -36,7 +34,7 @@ from lwe import (
     secret_predictor,
 )
 
-__all__ = ["Attacked", "attack", "attack_apart", "attack_samples", "samples_of"]
+__all__ = ["Attacked", "attack", "attack_here", "attack_samples", "came_of", "longest_seconds", "samples_of"]
 
 _SAMPLES = 20_000
 _COMPARED = 200
@@ -218,6 +216,7 @@ def samples_of(
     examples of the layer itself are read as samples, too, and compared with them, where the inner product is in the
     range that its heads keep: beyond it their labels are wrong by design.
     """
+    require_instance("target", target, Target, needed="a target, such as lwr_target gives,")
     if target.instance is None or target.instance.family != "lwr":
         raise ValueError(
             f"{target.record.title} is no instance of learning with rounding: attacks are for those only."
@@ -308,7 +307,7 @@ def attack_samples(
         _run_apart(kinds, samples, parameters, budget, jobs, seed, keep)
     else:
         for place, kind in enumerate(kinds):
-            keep(kind, _attacked(kind, samples, parameters, budget, [seed, 2, place]))
+            keep(kind, attack_here(kind, samples, parameters, budget, [seed, 2, place]))
     return Attacked(
         title,
         parameters,
@@ -325,42 +324,52 @@ def _secret_words(result: AttackResult, exact: bool | None) -> str:
     return "found" if exact is None else "the true one" if exact else "another"
 
 
-def attack_apart(
-    kind: AttackKind,
-    samples: LWRSamples,
-    parameters: LWRParameters,
-    budget: Budget,
-    stream: list[int],
-    *,
-    group: str,
+def attack_here(
+    kind: AttackKind, samples: LWRSamples, parameters: LWRParameters, budget: Budget, stream: list[int]
 ) -> AttackResult:
-    """Run one attack in a process of its own: whatever happens to it is in its result.
+    """Run one attack here, in one thread; an error it raises is in its result.
 
     Parameters
     ----------
     kind, samples, parameters, budget
-        What is run on what, and what it may spend; ten seconds later it is ended.
+        What is run on what, and what it may spend.
     stream : list of int
         The seed of what it draws.
-    group : str
-        Of processes, for `arena.isolation.end_processes`.
     """
-    longest = None if budget.seconds is None else budget.seconds + _GRACE
-    try:
-        job = pack(_attacked, kind, samples, parameters, budget, stream)
-        result: AttackResult = run_isolated(job, timeout=longest, group=group)
-    except TimeoutError:
-        return AttackResult(
-            kind.name,
-            AttackOutcome.BUDGET_SPENT,
-            f"It did not look at its clock and was ended by force after {longest:g} seconds.",
-            seconds=longest or 0.0,
-        )
-    except EndedError:
-        return AttackResult(kind.name, AttackOutcome.FAILED, "It was ended.")
-    except IsolationError as error:
-        return AttackResult(kind.name, AttackOutcome.FAILED, sentence(str(error)))
-    return replace(result, attack=kind.name)
+    with single_thread():
+        try:
+            result = kind.build(parameters)(samples, parameters, rng=stream, budget=budget)
+        except Exception as error:  # whatever it is, the other attacks go on
+            return AttackResult(
+                kind.name, AttackOutcome.FAILED, f"It broke down with {type(error).__name__}: {error}"
+            )
+    return replace(result, predict=None)  # it may hold what cannot leave the process
+
+
+def came_of(attack: str, answer: Answer, longest: float | None) -> AttackResult:
+    """The result of the attack of a name that was run as a call: whatever happened to it is in there.
+
+    Parameters
+    ----------
+    attack : str
+        The name.
+    answer : Answer
+        Its value is an `AttackResult`, if it has one.
+    longest : float, optional
+        The seconds that the call was allowed.
+    """
+    if answer.timed_out:
+        said = f"It did not look at its clock and was ended by force after {longest:g} seconds."
+        return AttackResult(attack, AttackOutcome.BUDGET_SPENT, said, seconds=longest or 0.0)
+    if answer.failure:
+        return AttackResult(attack, AttackOutcome.FAILED, answer.failure)
+    result: AttackResult = answer.value
+    return replace(result, attack=attack)
+
+
+def longest_seconds(budget: Budget) -> float | None:
+    """When an attack that does not look at its clock is ended by force: ten seconds after its budget is spent."""
+    return None if budget.seconds is None else budget.seconds + _GRACE
 
 
 def _run_apart(
@@ -372,28 +381,13 @@ def _run_apart(
     seed: int,
     keep: Callable[[AttackKind, AttackResult], None],
 ) -> None:
-    group = secrets.token_hex(8)
-    pool = ThreadPoolExecutor(max_workers=min(jobs, max(len(kinds), 1)))
-    try:
-        waiting = {
-            pool.submit(attack_apart, kind, samples, parameters, budget, [seed, 2, place], group=group): kind
-            for place, kind in enumerate(kinds)
-        }
-        for future in as_completed(waiting):
-            keep(waiting[future], future.result())
-    finally:
-        end_processes(group)  # first, or a thread would wait for its attack
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _attacked(
-    kind: AttackKind, samples: LWRSamples, parameters: LWRParameters, budget: Budget, stream: list[int]
-) -> AttackResult:
-    with single_thread():
-        try:
-            result = kind.build(parameters)(samples, parameters, rng=stream, budget=budget)
-        except Exception as error:  # whatever it is, the other attacks go on
-            return AttackResult(
-                kind.name, AttackOutcome.FAILED, f"It broke down with {type(error).__name__}: {error}"
-            )
-    return replace(result, predict=None)  # it may hold what cannot leave the process
+    longest = longest_seconds(budget)
+    calls = (
+        Call(place, attack_here, (kind, samples, parameters, budget, [seed, 2, place]))
+        for place, kind in enumerate(kinds)
+    )
+    with workers(jobs), closing(run_calls(calls, timeout=longest)) as answers:
+        for answer in answers:
+            place: Any = answer.name
+            kind = kinds[place]
+            keep(kind, came_of(kind.name, answer, longest))

@@ -14,8 +14,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from arena.calls import WorkersLostError, workers
 from arena.engines import asked_settings, on_engine, require_known_engine
-from arena.execution import CellId, Job, WorkersLostError, run_jobs, workers
+from arena.execution import CellId, Job, run_jobs
 from arena.made_targets import preset_targets
 from arena.memory import Memory
 from arena.results import Cell, Results
@@ -23,13 +24,14 @@ from arena.store import RunStore, StoreError
 from arena.students import Effort, Student, as_students, choose_effort, set_up_for
 from arena.targets import Target, load_targets, require_path
 from attention import Learner
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, one_of, shown
 from attention.errors import FileFormatError
 
 __all__ = ["compare", "versions"]
 
 _VERSIONED = ("attention-bounds", "numpy", "scipy", "torch", "joblib", "fpylll")
 _LONGEST_TIMEOUT = 1e8  # seconds; clocks take no more than a few times that
+_MOST_CELLS = 100_000  # of a comparison: each is kept in memory and on the page
 _PATIENCE = 0.2  # seconds between looks at what another process is doing
 
 
@@ -114,6 +116,9 @@ def compare(
     >>> print(compare([nice_target(heads=1, tokens=2, dim=4)], "known-part", isolated=False).cells[0].outcome)
     BEST_OF_CLASS
     """
+    one_of("isolated", isolated, (True, False))
+    one_of("fresh", fresh, (True, False))
+    one_of("retry_failed", retry_failed, (True, False))
     effort = choose_effort(preset)
     seeds = effort.seeds if seeds is None else count("seeds", seeds)
     jobs = None if jobs is None else count("jobs", jobs)
@@ -137,6 +142,13 @@ def compare(
     for name in asked:
         if not any(hasattr(learner, name) for learners_of_one in set_up for learner in learners_of_one):
             raise ValueError(f"None of these learners has a choice of {name}: leave it out.")
+    total = len(chosen) * len(students) * seeds
+    if total > _MOST_CELLS:
+        raise ValueError(
+            f"seeds is {shown(seeds)}: with {len(chosen)} targets and {len(students)} learners at most "
+            f"{_MOST_CELLS // (len(chosen) * len(students))} are allowed, {_MOST_CELLS} cells in all."
+        )
+    jobs = None if jobs is None else min(jobs, total)
     described = tuple(student.record(ready) for student, ready in zip(students, set_up, strict=True))
     Results(made, records, described, ())  # names that collide are found before the work
 

@@ -1,18 +1,16 @@
 """Many cells of query-count curves: in parallel, each kept as it is done, none computed twice."""
 
-import secrets
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Any
 
-from arena._phrases import sentence
+from arena._answers import answers_to, jobs_allowed
+from arena.calls import Call
 from arena.cells import single_thread
 from arena.compare import versions
 from arena.curve_store import CurveStore
 from arena.identity import cell_key
-from arena.isolation import EndedError, IsolationError, end_processes, pack, run_isolated
-from attention._arrays import count
+from attention._arrays import require_instance
 from sq import CurveCell, CurvePoint, measure_cell
 
 __all__ = ["curve_key", "run_curves"]
@@ -21,7 +19,7 @@ __all__ = ["curve_key", "run_curves"]
 def run_curves(
     cells: Sequence[CurveCell],
     *,
-    jobs: int = 1,
+    jobs: int | None = None,
     store: CurveStore | None = None,
     fresh: bool = False,
     isolated: bool = True,
@@ -33,8 +31,8 @@ def run_curves(
     ----------
     cells : sequence of CurveCell
         What `sq.curve_cells` gives.
-    jobs : int
-        How many cells run at once; it changes no number.
+    jobs : int, optional
+        How many cells run at once; by default as `joblib` is configured, which is one. It changes no number.
     store : CurveStore, optional
         Where points are kept, and taken from if they are there.
     fresh : bool
@@ -55,10 +53,13 @@ def run_curves(
         If `jobs` is below 1, or above 1 without processes of their own.
     StoreError
         If the store cannot be read or written.
+    WorkersLostError
+        If what runs the cells broke down.
 
     Notes
     -----
-    An interruption ends the processes and is passed on: what was done by then is in the store.
+    An interruption ends the processes and is passed on: what was done by then is in the store. Within `arena.cluster`
+    isolated cells run on the workers of a dask cluster.
 
     Examples
     --------
@@ -66,9 +67,9 @@ def run_curves(
     >>> [point.queries for point in run_curves(curve_cells([10, 16], [2], [0.3]), isolated=False)]
     [35, 4, 5, 104, 10, 12]
     """
-    jobs = count("jobs", jobs)
-    if jobs > 1 and not isolated:
-        raise ValueError(f"jobs is {jobs}: only isolated cells run at once; leave one of the two out.")
+    jobs = jobs_allowed(jobs, isolated=isolated)
+    for one in cells:
+        require_instance("A cell", one, CurveCell, needed="a CurveCell, such as curve_cells gives,")
     keys = {cell: curve_key(cell) for cell in cells}
     tell = on_point or (lambda point: None)
     points = {}
@@ -79,8 +80,11 @@ def run_curves(
             tell(point)
     # the small ones first, so that an early interruption leaves something to go on from
     waiting = sorted((cell for cell in keys if cell not in points), key=lambda cell: cell.targets)
-    with _arriving(waiting, jobs, isolated) as arriving:
-        for point in arriving:
+    calls = (Call(cell, _measured, (cell,)) for cell in waiting)
+    with answers_to(calls, jobs=jobs, isolated=isolated) as answers:
+        for answer in answers:
+            cell: Any = answer.name
+            point = CurvePoint(cell, "failed", answer.failure) if answer.failure else answer.value
             if store is not None and point.status != "failed":
                 store.put(keys[point.cell], point.row())
             points[point.cell] = point
@@ -94,33 +98,7 @@ def curve_key(cell: CurveCell) -> str:
     return cell_key({"curve": "parity queries", **what}, cell.learner, cell.seed, versions())
 
 
-@contextmanager
-def _arriving(cells: Sequence[CurveCell], jobs: int, isolated: bool) -> Iterator[Iterator[CurvePoint]]:
-    """The points of cells as they are done; leaving ends what is still going on."""
-    if not isolated or not cells:
-        yield (_measured(cell) for cell in cells)
-        return
-    group = secrets.token_hex(8)
-    pool = ThreadPoolExecutor(max_workers=min(jobs, len(cells)))
-    try:
-        futures: list[Future[CurvePoint]] = [pool.submit(_measured_apart, cell, group) for cell in cells]
-        yield (future.result() for future in as_completed(futures))
-    finally:
-        end_processes(group)  # first, or a thread would wait for its cell
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
 def _measured(cell: CurveCell) -> CurvePoint:
     # sums of gradients depend on how many threads add them up
     with single_thread():
         return measure_cell(cell)
-
-
-def _measured_apart(cell: CurveCell, group: str) -> CurvePoint:
-    try:
-        point: CurvePoint = run_isolated(pack(_measured, cell), group=group)
-    except EndedError:
-        return CurvePoint(cell, "failed", "It was ended.")
-    except IsolationError as error:
-        return CurvePoint(cell, "failed", sentence(str(error)))
-    return point

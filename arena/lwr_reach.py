@@ -1,21 +1,20 @@
 """Up to which size attacks and learners break learning with rounding: sizes in turn, until two are not broken."""
 
-import secrets as tokens
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from queue import SimpleQueue
 from typing import Any
 
-from arena.attacking import attack_apart
-from arena.attacks import ATTACKS
+from arena._answers import answers_to, jobs_allowed
+from arena.attacking import attack_here, came_of, longest_seconds
+from arena.attacks import ATTACKS, AttackKind
+from arena.calls import Call
 from arena.compare import versions
 from arena.curve_store import CurveStore
 from arena.identity import cell_key
-from arena.isolation import end_processes
-from attention._arrays import count, non_negative
-from lwe import AttackOutcome, Budget, LWRParameters, Matrix, law_from_json, make_samples
+from attention._arrays import count, non_negative, require_instance
+from lwe import AttackOutcome, AttackResult, Budget, LWRParameters, Matrix, law_from_json, make_samples
 
 __all__ = ["BROKEN_FROM", "LWRCell", "LWRPoint", "largest_broken", "lwr_curve"]
 
@@ -127,9 +126,10 @@ def lwr_curve(
     samples: int = _SAMPLES,
     seconds: float = 5.0,
     seed: int = 0,
-    jobs: int = 1,
+    jobs: int | None = None,
     store: CurveStore | None = None,
     fresh: bool = False,
+    isolated: bool = True,
     on_point: Callable[[LWRPoint], None] | None = None,
 ) -> tuple[LWRPoint, ...]:
     """Run each attack at each p on growing n, until two sizes in turn are not broken.
@@ -146,12 +146,16 @@ def lwr_curve(
         The numbers p of levels, from 2 to q.
     matrix, secret, samples, seconds, seed
         As of `LWRCell`.
-    jobs : int
-        How many attacks run at once; they share the machine, and with it what a second is worth.
+    jobs : int, optional
+        How many attacks run at once, by default as `joblib` is configured, which is one; they share the machine, and
+        with it what a second is worth.
     store : CurveStore, optional
         Where points are kept, and taken from if they are there.
     fresh : bool
         Whether every cell is run again, also those in the store.
+    isolated : bool
+        Whether attacks run in processes of their own; otherwise one after another, here, where nothing ends one that
+        does not look at its clock.
     on_point : callable, optional
         Called with each point as it is there.
 
@@ -163,11 +167,20 @@ def lwr_curve(
     Raises
     ------
     ValueError
-        If a list is empty, a name unknown, or numbers do not fit together.
+        If a list is empty, a name unknown, or numbers do not fit together, or `jobs` is above 1 without processes of
+        their own.
+    StoreError
+        If the store cannot be read or written.
+    WorkersLostError
+        If what runs the attacks broke down.
 
     Notes
     -----
     What is broken within seconds depends on the machine. One secret a size: a lucky or unlucky one moves a point.
+
+    An interruption ends the processes and is passed on: what was done by then is in the store. Within `arena.cluster`
+    isolated attacks run on the workers of a dask cluster. The next size of an attack begins when the one before is
+    done; workers wait only where fewer sizes can begin than there are workers.
     """
     for name, values in (("attacks", attacks), ("dims", dims), ("levels", levels)):
         if not len(values):
@@ -187,25 +200,25 @@ def lwr_curve(
         for one in sorted(set(levels))
     ]
     known = {} if store is None or fresh else _stored(store, [cell for cells in series for cell in cells])
-    arrived: SimpleQueue[LWRPoint | None] = (
-        SimpleQueue()
-    )  # the store belongs to this thread: points come here
-    group, found = tokens.token_hex(8), []
-    pool = ThreadPoolExecutor(max_workers=min(count("jobs", jobs), len(series)))
-    try:
-        running = [pool.submit(_run_series, cells, known, arrived, group) for cells in series]
-        for _ in series:
-            while (point := arrived.get()) is not None:
-                found.append(point)
-                if store is not None and point.cell not in known and point.outcome not in _PASSING:
-                    store.put(_key(point.cell), point.row())
-                if on_point is not None:
-                    on_point(point)
-        for one in running:
-            one.result()
-    finally:
-        end_processes(group)  # first, or a thread would wait for its attack
-        pool.shutdown(wait=True, cancel_futures=True)
+    jobs = jobs_allowed(jobs, isolated=isolated)
+    turns, longest = _Turns(series, known), longest_seconds(Budget(seconds=float(seconds)))
+
+    def tell(points: Sequence[LWRPoint]) -> None:
+        if on_point is not None:
+            for point in points:
+                on_point(point)
+
+    tell(turns.begin())
+    # whoever is asked for calls must not wait for answers: the calls end, and what is ready by then begins anew
+    while turns.ready:
+        with answers_to(turns.calls(), jobs=jobs, timeout=longest, isolated=isolated) as answers:
+            for answer in answers:
+                cell: Any = answer.name
+                point = _point(cell, came_of(cell.attack, answer, longest))
+                if store is not None and point.outcome not in _PASSING:
+                    store.put(_key(cell), point.row())
+                tell(turns.go_on(point))
+    found = turns.found
     order = {cell: place for place, cell in enumerate(cell for cells in series for cell in cells)}
     return tuple(sorted(found, key=lambda point: order[point.cell]))
 
@@ -214,34 +227,71 @@ def largest_broken(points: Sequence[LWRPoint]) -> dict[tuple[str, int], int | No
     """The largest n broken, by attack and p; None where none was."""
     found: dict[tuple[str, int], int | None] = {}
     for point in points:
+        require_instance("A point", point, LWRPoint, needed="an LWRPoint")
         key = (point.cell.attack, point.cell.levels)
         found[key] = max(found.get(key) or 0, point.cell.secret_dim if point.broken else 0) or None
     return found
 
 
-def _run_series(
-    cells: Sequence[LWRCell],
-    known: Mapping[LWRCell, LWRPoint],
-    arrived: "SimpleQueue[LWRPoint | None]",
-    group: str,
-) -> None:
-    missed = 0
-    try:
-        for cell in cells:
-            point = known[cell] if cell in known else _attacked(cell, group)
-            arrived.put(point)
-            missed = 0 if point.broken else missed + 1
-            if missed == _PATIENCE:
+class _Turns:
+    """Which cells are to be run: of each series one at a time, until so many in turn are not broken.
+
+    Points that are known take their turn without being run. Another thread may take the calls.
+    """
+
+    def __init__(self, series: Sequence[Sequence[LWRCell]], known: Mapping[LWRCell, LWRPoint]) -> None:
+        self._rest = {_series_of(cells[0]): iter(cells) for cells in series}
+        self._known = known
+        self._missed: Counter[tuple[str, int]] = Counter()
+        self.ready: deque[LWRCell] = deque()
+        self.found: list[LWRPoint] = []
+
+    def begin(self) -> list[LWRPoint]:
+        """Make the first cells ready; the points that were known."""
+        return [point for series in self._rest for point in self._advance(series)]
+
+    def go_on(self, point: LWRPoint) -> list[LWRPoint]:
+        """Make the cell after this point ready, if there is to be one; the point, and those known that follow it."""
+        self._settle(point)
+        return [point, *self._advance(_series_of(point.cell))]
+
+    def calls(self) -> Iterator[Call]:
+        """What is ready, and what becomes so while calls are taken; it never waits."""
+        while self.ready:
+            cell = self.ready.popleft()
+            yield Call(cell, _attacked, (ATTACKS[cell.attack], cell))
+
+    def _advance(self, series: tuple[str, int]) -> list[LWRPoint]:
+        known = []
+        while self._missed[series] < _PATIENCE and (cell := next(self._rest[series], None)) is not None:
+            if cell not in self._known:
+                self.ready.append(cell)
                 break
-    finally:
-        arrived.put(None)
+            known.append(self._known[cell])
+            self._settle(known[-1])
+        return known
+
+    def _settle(self, point: LWRPoint) -> None:
+        series = _series_of(point.cell)
+        self.found.append(point)
+        self._missed[series] = 0 if point.broken else self._missed[series] + 1
 
 
-def _attacked(cell: LWRCell, group: str) -> LWRPoint:
+def _series_of(cell: LWRCell) -> tuple[str, int]:
+    return cell.attack, cell.levels
+
+
+def _attacked(kind: AttackKind, cell: LWRCell) -> AttackResult:
     parameters = cell.parameters
-    samples, _ = make_samples(parameters, cell.samples, rng=[cell.seed, cell.secret_dim])
-    kind, budget = ATTACKS[cell.attack], Budget(seconds=cell.seconds)
-    result = attack_apart(kind, samples, parameters, budget, [cell.seed, cell.secret_dim, 1], group=group)
+    try:
+        samples, _ = make_samples(parameters, cell.samples, rng=[cell.seed, cell.secret_dim])
+    except ValueError as error:  # there is not the memory for so many
+        return AttackResult(cell.attack, AttackOutcome.FAILED, str(error))
+    budget = Budget(seconds=cell.seconds)
+    return attack_here(kind, samples, parameters, budget, [cell.seed, cell.secret_dim, 1])
+
+
+def _point(cell: LWRCell, result: AttackResult) -> LWRPoint:
     return LWRPoint(cell, result.outcome.name, result.explanation, result.accuracy, result.seconds)
 
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from arena._answers import answers_to, jobs_allowed
+from arena.calls import Call, WorkersLostError
 from arena.cells import single_thread
 from arena.compare import versions
 from arena.curve_store import CurveStore
@@ -119,8 +121,10 @@ def queried_phases(
     *,
     examples: int = _POOL,
     seed: int = 0,
+    jobs: int | None = None,
     store: CurveStore | None = None,
     fresh: bool = False,
+    isolated: bool = True,
     on_run: Callable[[QueriedPhases], None] | None = None,
 ) -> tuple[QueriedPhases, ...]:
     """Run phases 1 to 5 by queries, with replies off by up to so many of the tolerances that they declare.
@@ -135,42 +139,72 @@ def queried_phases(
         The size of the pool over which expectations are taken.
     seed : int
         Draws targets, pools and errors.
+    jobs : int, optional
+        How many runs go on at once; by default as `joblib` is configured, which is one. It changes no number.
     store : CurveStore, optional
         Where runs are kept as they are done, and taken from if they are there.
     fresh : bool
         Whether every one is run again, also those in the store.
+    isolated : bool
+        Whether runs go on in processes of their own; otherwise one after another, here.
     on_run : callable, optional
         Called with each run as it is there.
 
     Raises
     ------
     ValueError
-        If a number is out of its range.
+        If a number is out of its range, or `jobs` is above 1 without processes of their own.
+    StoreError
+        If the store cannot be read or written.
+    WorkersLostError
+        If what makes the runs broke down, or one of them did: the others are done and kept by then.
+
+    Notes
+    -----
+    An interruption ends the processes and is passed on: what was done by then is in the store. Within `arena.cluster`
+    isolated runs go on on the workers of a dask cluster.
 
     Examples
     --------
-    >>> found = queried_phases([10], [1.0], examples=20_000)
+    >>> found = queried_phases([10], [1.0], examples=20_000, isolated=False)
     >>> found[0].queries
     6547
     """
     examples = count("examples", examples)
-    made_with, found = versions(), []
-    for dim in [count("dim", dim, least=8) for dim in dims]:
-        pool = cache(partial(_pool, dim, examples, seed))
-        for slack in map(float, slacks):
-            what = {"curve": "six phases by queries", "dim": dim, "slack": slack, "examples": examples}
-            key = cell_key(what, "six phases", seed, made_with)
-            there = None if store is None or fresh else store.find([key]).get(key)
-            if there is not None:
-                run = QueriedPhases(**{name: there[name] for name in QueriedPhases.__dataclass_fields__})
-            else:
-                run = _run(*pool(), slack, seed)
-                if store is not None:
-                    store.put(key, run.row())
-            found.append(run)
-            if on_run is not None:
-                on_run(run)
-    return tuple(found)
+    jobs = jobs_allowed(jobs, isolated=isolated)
+    cells = [(count("dim", dim, least=8), float(slack)) for dim in dims for slack in slacks]
+    keys = {cell: _key(*cell, examples, seed) for cell in cells}
+    there = {} if store is None or fresh else store.find(keys.values())
+    found: dict[tuple[int, float], QueriedPhases] = {}
+    broken = ""
+
+    def tell(cell: tuple[int, float], run: QueriedPhases) -> None:
+        found[cell] = run
+        if on_run is not None:
+            on_run(run)
+
+    for cell, key in keys.items():
+        if key in there:
+            names = QueriedPhases.__dataclass_fields__
+            tell(cell, QueriedPhases(**{name: there[key][name] for name in names}))
+    calls = [Call(cell, _run, (*cell, examples, seed)) for cell in keys if cell not in found]
+    with answers_to(calls, jobs=jobs, isolated=isolated) as answers:
+        for answer in answers:
+            done: Any = answer.name
+            if answer.failure:
+                broken = broken or f"Six phases by queries at d = {done[0]}: {answer.failure}"
+                continue
+            if store is not None:
+                store.put(keys[done], answer.value.row())
+            tell(done, answer.value)
+    if broken:
+        raise WorkersLostError(broken)
+    return tuple(found[cell] for cell in cells)
+
+
+def _key(dim: int, slack: float, examples: int, seed: int) -> str:
+    what = {"curve": "six phases by queries", "dim": dim, "slack": slack, "examples": examples}
+    return cell_key(what, "six phases", seed, versions())
 
 
 def _pool(dim: int, examples: int, seed: int) -> tuple[AttentionLayer, np.ndarray, np.ndarray]:
@@ -178,7 +212,8 @@ def _pool(dim: int, examples: int, seed: int) -> tuple[AttentionLayer, np.ndarra
     return layer, *ExampleOracle(layer, BooleanInputs(k=2, d=dim), rng=seed + 1).draw(examples)
 
 
-def _run(layer: AttentionLayer, x: np.ndarray, y: np.ndarray, slack: float, seed: int) -> QueriedPhases:
+def _run(dim: int, slack: float, examples: int, seed: int) -> QueriedPhases:
+    layer, x, y = _pool(dim, examples, seed)
     oracle = PoolOracle(x, y, slack=slack, rng=seed + 2)
     plan = QueryPlan(m=2, k=2, d=layer.dim)
     with single_thread():

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from arena._csv import csv_text
+from arena._phrases import sentence
+from arena.calls import WorkersLostError
 from arena.cli.console import (
     JsonOption,
     SeedOption,
@@ -19,6 +21,7 @@ from arena.cli.console import (
     say,
 )
 from arena.cli.lwr_curve import lwr_curve_command
+from arena.clusters import cluster
 from arena.compare import versions
 from arena.curve_figures import draw_curves, draw_learner_side
 from arena.curve_store import CurveStore
@@ -97,6 +100,10 @@ def curves_command(
         Path, typer.Option("--out", "-o", help="Folder for tables, figures and the store.")
     ] = Path("curves"),
     jobs: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Measure the cells on the dask cluster of this scheduler."),
+    ] = None,
     with_learner_side: Annotated[
         bool,
         typer.Option(
@@ -127,16 +134,19 @@ def curves_command(
         batch=batch,
         seed=seed,
     )
-    jobs = (os.cpu_count() or 1) if jobs is None else count("jobs", jobs)
+    if jobs is not None and dask is not None:
+        raise ValueError("--jobs is for this machine: with --dask the cluster's workers decide.")
+    jobs = None if dask is not None else (os.cpu_count() or 1) if jobs is None else count("jobs", jobs)
     require_writable(out, directory=True)
     points: list[CurvePoint] = []
     found: tuple[CurvePoint, ...] = ()
     side = learner_side() if with_learner_side else ()
     measured: list[QueriedPhases] = []
     runs = len(QUERIED_DIMS) * len(QUERIED_SLACKS) if with_learner_side else 0
-    interrupted = False
+    ended = ""  # what ended the work early
 
     with (
+        cluster(dask),
         CurveStore(out / "curves.sqlite") as store,
         progress_bar("curves", len(cells) + runs, quiet=as_json) as tick,
     ):
@@ -152,19 +162,22 @@ def curves_command(
         try:
             found = run_curves(cells, jobs=jobs, store=store, fresh=fresh, on_point=tell)
             if with_learner_side:
-                queried_phases(seed=seed, store=store, fresh=fresh, on_run=tell_phases)
-        except KeyboardInterrupt:
-            interrupted = True
+                measured = list(
+                    queried_phases(seed=seed, jobs=jobs, store=store, fresh=fresh, on_run=tell_phases)
+                )
+        except (KeyboardInterrupt, WorkersLostError) as error:
+            ended = sentence(str(error) or "Interrupted")[:-1]
             done = {point.cell: point for point in points}
             found = tuple(done[cell] for cell in cells if cell in done)
+            measured.sort(key=lambda run: (run.dim, run.slack))
             side = side if measured else ()
-    if interrupted and not found:
-        raise WorkFailedError("Interrupted: no cell was done; the same command begins again.")
+    if ended and not found:
+        raise WorkFailedError(f"{ended}: no cell was done; the same command begins again.")
     data = _data(found, side, measured)
     _write(out, found, side, data, measured)
-    if interrupted:
+    if ended:
         raise WorkFailedError(
-            f"Interrupted: {len(found)} of {len(cells)} cells are done and kept, and in {out / 'curves.json'} and the "
+            f"{ended}: {len(found)} of {len(cells)} cells are done and kept, and in {out / 'curves.json'} and the "
             f"files beside it; the same command{' without --fresh' if fresh else ''} goes on."
         )
     if as_json:

@@ -9,7 +9,9 @@ import typer
 
 from arena._csv import csv_text
 from arena._fields import as_plain
+from arena._phrases import sentence
 from arena.attacks import ATTACKS, choose_attacks
+from arena.calls import WorkersLostError
 from arena.cli.console import (
     JsonOption,
     SeedOption,
@@ -20,6 +22,7 @@ from arena.cli.console import (
     require_writable,
     say,
 )
+from arena.clusters import cluster
 from arena.compare import versions
 from arena.curve_store import CurveStore
 from arena.lwr_figure import draw_lwr_curve, lwr_curve_text, said_of_lwr_curve
@@ -54,6 +57,10 @@ def lwr_curve_command(
         Path, typer.Option("--out", "-o", help="Folder for tables, figures and the store.")
     ] = Path("lwr-curves"),
     jobs: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run the attacks on the dask cluster of this scheduler."),
+    ] = None,
     seed: SeedOption = 0,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run every attack again, also those in the store.")
@@ -72,11 +79,14 @@ def lwr_curve_command(
     names = [kind.name for kind in choose_attacks(attacks)] if attacks else list(ATTACKS)
     sizes = listed("--dims", dims, int, "whole numbers", "8,16,24")
     numbers = listed("--levels", levels, int, "whole numbers", "2,8,32")
-    jobs = (os.cpu_count() or 1) if jobs is None else count("jobs", jobs)
+    if jobs is not None and dask is not None:
+        raise ValueError("--jobs is for this machine: with --dask the cluster's workers decide.")
+    jobs = None if dask is not None else (os.cpu_count() or 1) if jobs is None else count("jobs", jobs)
     require_writable(out, directory=True)
     there: list[LWRPoint] = []
-    interrupted = False
+    ended = ""  # what ended the work early
     with (
+        cluster(dask),
         CurveStore(out / "lwr.sqlite") as store,
         progress_bar("attacks", None, quiet=as_json) as tick,
     ):
@@ -103,8 +113,8 @@ def lwr_curve_command(
                     on_point=tell,
                 )
             )
-        except KeyboardInterrupt:
-            interrupted = True
+        except (KeyboardInterrupt, WorkersLostError) as error:
+            ended = sentence(str(error) or "Interrupted")[:-1]
     if there:
         data = {
             "said": said_of_lwr_curve(there),
@@ -122,8 +132,8 @@ def lwr_curve_command(
         else:
             say(lwr_curve_text(there, attacks=names, dims=sizes))
             say(f"\n{out / 'lwr'}.svg, .pdf, .csv, .json")
-    if interrupted:
+    if ended:
         raise WorkFailedError(
-            f"Interrupted: {len(there)} attacks are done and kept; the same command{' without --fresh' * fresh} goes "
+            f"{ended}: {len(there)} attacks are done and kept; the same command{' without --fresh' * fresh} goes "
             "on."
         )

@@ -15,8 +15,22 @@ import cloudpickle
 import pytest
 from joblib import parallel_config
 
-from arena import Results, cluster, compare, nice_target, parity_target, save_target
+import arena.isolation
+from arena import (
+    CurveStore,
+    Results,
+    cluster,
+    compare,
+    lwr_curve,
+    nice_target,
+    parity_target,
+    queried_phases,
+    run_curves,
+    save_target,
+)
 from arena.cli.main import run
+from arena.studies import Study, Table, run_study
+from sq import CurveCell, curve_cells
 from upper import KnownPart
 
 pytest.importorskip(
@@ -241,6 +255,93 @@ def test_the_command_runs_on_a_cluster(pair, targets, tmp_path, capsys, monkeypa
 
 def _not_here(*arguments, **options):
     raise AssertionError("a cell ran in the calling process")
+
+
+@pytest.fixture
+def nothing_runs_here(monkeypatch):
+    monkeypatch.setattr("arena.calls.run_isolated", _not_here)
+
+
+def test_curves_of_queries_on_a_cluster_are_those_made_here(pair, tmp_path, capsys, nothing_runs_here):
+    options = ["--dims", "6,8", "--bits", "1,2", "--tau", "0.3", "--no-learner-side", "--json"]
+    assert run(["curves", "sq", *options, "-o", str(tmp_path), "--dask", pair.address]) == 0
+    there = json.loads(capsys.readouterr().out)["points"]
+    here = run_curves(curve_cells([6, 8], [1, 2], [0.3]), isolated=False)
+    assert there == json.loads(json.dumps([point.row() for point in here]))
+
+
+def test_curves_of_rounding_on_a_cluster_are_those_made_here(pair, tmp_path, capsys, nothing_runs_here):
+    options = ["--modulus", "4", "--levels", "2", "--dims", "4,6,8", "--samples", "400", "--json"]
+    options += ["--attacks", "linearisation,least-squares", "--budget", "60", "-o", str(tmp_path)]
+    assert run(["curves", "lwr", *options, "--dask", pair.address]) == 0
+    there = json.loads(capsys.readouterr().out)["points"]
+    given = ["linearisation", "least-squares"], [4, 6, 8], 4, [2]
+    here = [point.row() for point in lwr_curve(*given, samples=400, seconds=60.0, isolated=False)]
+    assert _without_seconds(there) == _without_seconds(json.loads(json.dumps(here)))
+    assert [row["secret_dim"] for row in there] == [4, 6, 8, 4, 6]
+
+
+def _without_seconds(rows):
+    return [{name: value for name, value in row.items() if name != "took"} for row in rows]
+
+
+def _drawn(*, rng, size):
+    return {"drawn": rng.standard_normal(size).tolist(), "process": os.getppid()}
+
+
+STUDY = Study(
+    name="drawn",
+    title="Drawn",
+    question="?",
+    expected="Numbers.",
+    limits="All.",
+    how="By drawing.",
+    cells=lambda scale: [{"size": size} for size in range(1, 7)],
+    measure=_drawn,
+    found=lambda rows: "Numbers.",
+    table=lambda rows: Table(("size",), ()),
+    draw=lambda rows: None,
+)
+
+
+def test_a_study_on_a_cluster_measures_what_it_does_here(pair, tmp_path, nothing_runs_here):
+    with CurveStore(tmp_path / "s.sqlite") as store:
+        with cluster(pair.address):
+            there = run_study(STUDY, seed=3, store=store)
+        kept = run_study(STUDY, seed=3, store=store)
+    here = run_study(STUDY, seed=3, isolated=False)
+    assert {row["process"] for row in there.rows} <= pair.pids
+    assert [row["drawn"] for row in there.rows] == [row["drawn"] for row in here.rows]
+    assert kept.rows == there.rows
+    assert there.failures == ()
+
+
+def test_runs_of_the_six_phases_on_a_cluster_are_those_made_here(pair, nothing_runs_here):
+    with cluster(pair.address):
+        there = queried_phases([8], [1.0, 1000.0], examples=5000)
+    assert there == queried_phases([8], [1.0, 1000.0], examples=5000, isolated=False)
+
+
+def test_curves_that_are_interrupted_leave_no_process_on_the_workers(pair, tmp_path):
+    from distributed import Client
+
+    quick, lasting = CurveCell("scan", 8, 2, 0.3), CurveCell("scan", 40, 3, 0.3, "honest", batch=50_000)
+
+    def interrupt(point):
+        with Client(pair.address, set_as_default=False) as client:
+            assert _wait_until(lambda: sum(client.run(_processes).values()) == 2)
+        raise KeyboardInterrupt
+
+    with CurveStore(tmp_path / "s.sqlite") as store:
+        with pytest.raises(KeyboardInterrupt), cluster(pair.address):
+            run_curves([quick, lasting], store=store, on_point=interrupt)
+        assert len(store._database.execute("SELECT key FROM points").fetchall()) == 1
+    with Client(pair.address, set_as_default=False) as client:
+        assert _wait_until(lambda: sum(client.run(_processes).values()) == 0)
+
+
+def _processes():
+    return len(arena.isolation._ALIVE)
 
 
 def test_a_cell_on_a_cluster_can_time_out(pair, targets, log):

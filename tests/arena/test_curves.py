@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from xml.etree import ElementTree
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -18,7 +19,9 @@ import arena.curves
 from arena import (
     CurveStore,
     PoolOracle,
+    QueriedPhases,
     StoreError,
+    WorkersLostError,
     draw_curves,
     draw_learner_side,
     learner_side,
@@ -27,6 +30,7 @@ from arena import (
 )
 from arena.curve_words import curves_text, learner_side_text
 from arena.curves import curve_key
+from arena.isolation import IsolationError
 from attention.errors import FileFormatError
 from lower import query_lower_bound
 from sq import CurveCell, CurvePoint, curve_cells, measure_cell
@@ -118,13 +122,13 @@ def test_what_is_in_the_store_is_not_computed(tmp_path, monkeypatch):
 
 
 def test_a_cell_that_breaks_down_is_told_and_not_kept(tmp_path, monkeypatch):
-    def broken(job, *, group):
-        raise arena.curves.IsolationError("its process was ended by SIGKILL (out of memory?)")
+    def broken(job, **options):
+        raise IsolationError("its process was ended by SIGKILL (out of memory?)")
 
     cells = curve_cells([6], [1], [0.3], learners=["scan"])
     with CurveStore(tmp_path / "s.sqlite") as store:
         with monkeypatch.context() as patched:
-            patched.setattr(arena.curves, "run_isolated", broken)
+            patched.setattr("arena.calls.run_isolated", broken)
             (point,) = run_curves(cells, store=store)
         assert (point.status, point.explanation) == (
             "failed",
@@ -175,7 +179,7 @@ def test_a_run_that_was_ended_goes_on_and_computes_nothing_twice(tmp_path, name,
 
 @pytest.fixture(scope="module")
 def queried():
-    return queried_phases([10], [1.0, 1000.0], examples=50_000)
+    return queried_phases([10], [1.0, 1000.0], examples=50_000, jobs=2)
 
 
 def test_the_six_phases_ask_as_planned_and_bear_their_tolerances_but_not_a_thousand_of_them(queried):
@@ -187,6 +191,26 @@ def test_the_six_phases_ask_as_planned_and_bear_their_tolerances_but_not_a_thous
     assert within.span_error < 0.03
     assert not beyond.good
     assert beyond.queries <= within.queries
+
+
+def test_a_run_of_the_phases_that_breaks_down_is_an_error_once_the_others_are_kept(tmp_path, monkeypatch):
+    def run_isolated(job, **options):
+        _, arguments = cloudpickle.loads(job)
+        if arguments[1] == 1.0:
+            raise IsolationError("its process was ended by SIGKILL (out of memory?)")
+        return QueriedPhases(*arguments[:2], 7, 0.1, 0.1, 0.01, "Pretended.")
+
+    given = {"dims": [10], "slacks": [1.0, 2.0], "examples": 100}
+    seen = []
+    with CurveStore(tmp_path / "s.sqlite") as store, monkeypatch.context() as patched:
+        patched.setattr("arena.calls.run_isolated", run_isolated)
+        for _ in range(2):
+            with pytest.raises(WorkersLostError, match=r"d = 10: Its process was ended by SIGKILL"):
+                queried_phases(**given, store=store, on_run=seen.append)
+        assert [one.slack for one in seen] == [2.0, 2.0]
+        patched.setattr("arena.calls.run_isolated", lambda *arguments, **options: seen[0])
+        assert [one.slack for one in queried_phases(**given, store=store)] == [2.0, 2.0]
+        assert len(_stored(tmp_path / "s.sqlite")) == 2
 
 
 def test_measured_runs_are_told_and_marked(queried):
@@ -351,3 +375,13 @@ def test_more_jobs_than_none_need_processes():
         run_curves(curve_cells([6], [1], [0.3]), jobs=2, isolated=False)
     with pytest.raises(ValueError, match="jobs"):
         run_curves(curve_cells([6], [1], [0.3]), jobs=0)
+    with pytest.raises(ValueError, match="isolated"):
+        queried_phases([10], [1.0], jobs=2, isolated=False)
+
+
+def test_jobs_and_dask_exclude_each_other(cli, tmp_path):
+    for command in ("sq", "lwr"):
+        error = cli(
+            "curves", command, "-o", tmp_path, "--jobs", 2, "--dask", "tcp://127.0.0.1:9", status=2
+        ).err
+        assert "--jobs is for this machine" in error

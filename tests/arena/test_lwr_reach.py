@@ -5,10 +5,11 @@ import json
 import re
 from xml.etree import ElementTree
 
+import cloudpickle
 import pytest
 
-import arena.lwr_reach
 from arena import CurveStore, LWRCell, LWRPoint, draw_lwr_curve, largest_broken, lwr_curve, lwr_curve_text
+from arena.isolation import IsolationError
 from lwe import AttackOutcome, AttackResult
 
 REACH = {"linearisation": 16, "exhaustive": 0, "bkw": 8, "newton": 64}
@@ -19,14 +20,16 @@ def pretended(monkeypatch):
     """Attacks that break up to a size of their own, without running them; the calls made."""
     calls = []
 
-    def attack_apart(kind, samples, parameters, budget, stream, *, group):
-        calls.append((kind.name, parameters.secret_dim, parameters.levels))
-        reach = REACH[kind.name] // (2 if parameters.levels > 2 else 1)
-        broken = parameters.secret_dim <= reach
+    def run_isolated(job, **options):
+        _, (kind, cell) = cloudpickle.loads(job)
+        assert kind.name == cell.attack
+        calls.append((kind.name, cell.secret_dim, cell.levels))
+        reach = REACH[kind.name] // (2 if cell.levels > 2 else 1)
+        broken = cell.secret_dim <= reach
         outcome = AttackOutcome.BROKEN if broken else AttackOutcome.NOTHING
         return AttackResult(kind.name, outcome, "Pretended.", accuracy=1.0 if broken else 0.5, seconds=0.25)
 
-    monkeypatch.setattr(arena.lwr_reach, "attack_apart", attack_apart)
+    monkeypatch.setattr("arena.calls.run_isolated", run_isolated)
     return calls
 
 
@@ -37,6 +40,9 @@ def curve(**options):
 @pytest.mark.parametrize("jobs", [1, 4])
 def test_sizes_are_tried_in_turn_until_two_are_not_broken(pretended, jobs):
     points = curve(jobs=jobs)
+    assert sorted(pretended) == sorted(
+        (point.cell.attack, point.cell.secret_dim, point.cell.levels) for point in points
+    )
     tried = {}
     for point in points:
         tried.setdefault((point.cell.attack, point.cell.levels), []).append(point.cell.secret_dim)
@@ -67,13 +73,56 @@ def test_what_is_kept_is_not_run_again(pretended, tmp_path):
         assert len(pretended) == 2 * made
 
 
+def test_a_run_that_was_interrupted_goes_on_with_what_is_kept(pretended, tmp_path):
+    seen = []
+
+    def interrupt(point):
+        seen.append(point)
+        if len(seen) == 7:
+            raise KeyboardInterrupt
+
+    with CurveStore(tmp_path / "lwr.sqlite") as store:
+        with pytest.raises(KeyboardInterrupt):
+            curve(store=store, jobs=2, on_point=interrupt)
+        pretended.clear()
+        told = []
+        points = curve(store=store, jobs=2, on_point=told.append)
+    assert len(pretended) == len(points) - 7
+    assert set(seen) <= set(points)
+    assert sorted(map(repr, told)) == sorted(map(repr, points))
+
+
+@pytest.mark.parametrize("how", [TimeoutError("stopped"), IsolationError("its process ended with status 3")])
+def test_an_attack_that_is_ended_by_force_or_dies_loses_no_other(monkeypatch, tmp_path, how):
+    def run_isolated(job, **options):
+        _, (kind, _) = cloudpickle.loads(job)
+        if kind.name == "bkw":
+            raise how
+        return AttackResult(kind.name, AttackOutcome.BROKEN, "Pretended.", accuracy=1.0)
+
+    monkeypatch.setattr("arena.calls.run_isolated", run_isolated)
+    with CurveStore(tmp_path / "lwr.sqlite") as store:
+        points = lwr_curve(["bkw", "newton"], [4, 8, 16], 16, [2], samples=50, seconds=2.0, store=store)
+    expected = {"TimeoutError": "BUDGET_SPENT", "IsolationError": "FAILED"}[type(how).__name__]
+    assert [(point.cell.attack, point.cell.secret_dim, point.outcome) for point in points] == [
+        ("bkw", 4, expected),
+        ("bkw", 8, expected),
+        ("newton", 4, "BROKEN"),
+        ("newton", 8, "BROKEN"),
+        ("newton", 16, "BROKEN"),
+    ]
+    said = {"BUDGET_SPENT": "ended by force after 12 seconds", "FAILED": "Its process ended with status 3."}
+    assert said[expected] in points[0].explanation
+
+
 @pytest.mark.parametrize("outcome", [AttackOutcome.MISSING, AttackOutcome.FAILED])
 def test_what_another_run_may_find_otherwise_is_not_kept(pretended, monkeypatch, tmp_path, outcome):
-    def attack_apart(kind, *given, **options):
+    def run_isolated(job, **options):
+        _, (kind, _) = cloudpickle.loads(job)
         pretended.append(kind.name)
         return AttackResult(kind.name, outcome, "Pretended.")
 
-    monkeypatch.setattr(arena.lwr_reach, "attack_apart", attack_apart)
+    monkeypatch.setattr("arena.calls.run_isolated", run_isolated)
     with CurveStore(tmp_path / "lwr.sqlite") as store:
         curve(store=store)
         made = len(pretended)
