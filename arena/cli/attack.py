@@ -19,11 +19,13 @@ from arena.cli.console import (
     WorkFailedError,
     print_json,
     progress_bar,
+    require_counts,
     require_writable,
     say,
 )
 from arena.engines import require_engine
 from arena.targets import load_target
+from attention._arrays import non_negative
 from attention.files import write_whole
 from lwe import (
     AttackOutcome,
@@ -96,6 +98,8 @@ def attack_command(
     """
     kinds = learners_on_engine(choose_attacks(attacks), engine=engine, device=device)
     require_engine(engine, device)
+    require_counts(jobs=jobs, samples=samples)
+    budget = non_negative("--budget", budget, strictly=True)
     given = {
         name: value
         for name, value in zip(
@@ -138,7 +142,7 @@ def attack_command(
                 title=title,
                 secret=truth,
                 seconds=budget,
-                jobs=jobs,
+                jobs=min(jobs, len(kinds)),
                 seed=seed,
                 on_result=keep,
             )

@@ -12,6 +12,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from arena._phrases import sentence
+from arena.calls import WorkersLostError
 from arena.cli.attack import attack_command
 from arena.cli.check import check_command
 from arena.cli.compare import compare_command
@@ -24,10 +26,12 @@ from arena.cli.inspect import inspect_command
 from arena.cli.learn import learn_command
 from arena.cli.linear import linear_app
 from arena.cli.runs import runs_command
+from arena.cli.study import study_command
 
 __all__ = ["app", "run"]
 
 _OK, _FAILED, _WRONG_USE = 0, 1, 2
+_LONGEST = 1500  # characters of a message: options may hold anything
 _INTERRUPTED = 130  # what the command-line library makes of Ctrl-C
 
 # Newer versions of typer carry a click of their own: its base classes are reached through what typer exports.
@@ -55,6 +59,7 @@ app.command("explain")(explain_command)
 app.command("compare")(compare_command)
 app.command("runs")(runs_command)
 app.command("check")(check_command)
+app.command("study")(study_command)
 app.add_typer(curves_app, name="curves")
 app.add_typer(linear_app, name="linear")
 
@@ -103,6 +108,8 @@ def run(arguments: Sequence[str]) -> int:
         return _FAILED
     except WorkFailedError as error:
         return _complain(str(error), _FAILED)
+    except WorkersLostError as error:
+        return _complain(f"What does the work broke down: {sentence(str(error))}", _FAILED)
     except OSError as error:
         return _complain(_reason(error), _FAILED)
     except (MemoryError, np.linalg.LinAlgError) as error:
@@ -136,8 +143,16 @@ def _ended_politely() -> Iterator[None]:
 
 
 def _complain(message: str, status: int) -> int:
-    typer.echo(f"attention-bounds: {' '.join(message.split())}", err=True)
+    typer.echo(f"attention-bounds: {_one_sentence(message)}", err=True)
     return status
+
+
+def _one_sentence(message: str) -> str:
+    """A message on one line that no terminal takes for a command, shortened in its middle, with a full stop."""
+    line = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in " ".join(message.split()))
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
+    return line if line.endswith((".", "?", "!")) else f"{line}."
 
 
 def _reason(error: OSError) -> str:

@@ -246,7 +246,7 @@ class TestCommand:
             (["{dir}/A.npz", "--labels", "{dir}/b.npy", "--modulus", "8"], "numpy.save"),
             (["{dir}/easy.safetensors", "--modulus", "8"], "--modulus: such options are for matrices"),
             (["{dir}/easy.safetensors", "--attacks", "guess"], "'guess' is no attack"),
-            (["{dir}/easy.safetensors", "--budget", "0"], "seconds"),
+            (["{dir}/easy.safetensors", "--budget", "0"], "--budget"),
             (["{dir}/easy.safetensors", "--samples", "3"], "5"),
             (["{dir}/easy.safetensors", "--jobs", "0"], "jobs"),
         ],

@@ -291,7 +291,7 @@ WRONG = [
     (["learn", "{dir}/absent.safetensors"], "absent.safetensors"),
     (["learn", "{dir}"], "{dir}"),
     (["learn", "{text}"], "text.safetensors"),
-    (["inspect", "{nice}", "--verify"], "Only a hard instance"),
+    (["inspect", "{nice}", "--verify"], "verify needs a hard instance"),
     (["inspect", "{nice}", "--threshold", "theta_trace"], "NAME=VALUE"),
     (["inspect", "{nice}", "--threshold", "nothing=1"], "nothing"),
     (["inspect"], "Missing argument"),

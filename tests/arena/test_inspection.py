@@ -72,7 +72,7 @@ def test_a_layer_without_tokens_shows_its_conditions_alone(tmp_path, capsys):
     assert run(["inspect", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == found.to_json()
     assert inspect(path, tokens=5).record.tokens == 5
-    with pytest.raises(ValueError, match="Only a hard instance"):
+    with pytest.raises(ValueError, match="verify needs a hard instance"):
         inspect(path, verify=True)
 
 

@@ -1,0 +1,116 @@
+"""How far each phase of the six-phase learner and Newton get on one layer, and which phase breaks first."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, GroundTruth
+from upper import Newton
+from upper.six_phase import SixPhase
+
+__all__ = ["BREAKS_AT", "EXACT", "PHASES", "broken_phase", "newton_error", "phase_errors", "ratios"]
+
+Mode = Literal["practical", "paper"]
+
+PHASES: Mapping[str, tuple[int, ...]] = {"paper": (1, 2, 3, 4, 5, 6), "practical": (1, 3, 4, 5, 6)}
+"""The phases that have an error of their own in each mode."""
+BREAKS_AT = 3.0
+"""A phase breaks where its error is more than so many times the baseline's median, or where it ends the run."""
+EXACT = 1e-10
+"""Below this relative error on fresh inputs a layer counts as found to machine precision."""
+
+# by the phase: of several records the last one that has the measure
+_MEASURES = {1: "sum_error", 2: "agreement_error", 3: "sum_error", 4: "agreement_error", 5: "span_error"}
+_LAST = {"paper": "Phase 6: net of the span", "practical": "Phase 6: fit within the span"}
+_TRUTH = 400
+_PASSES = 4000  # of Newton, some six times what a nice layer takes
+_LARGEST = 1e6  # of an error that is divided by a true sum of nearly zero
+
+
+def phase_errors(
+    layer: AttentionLayer, mode: Mode, *, tokens: int, rng: np.random.Generator
+) -> dict[str, Any]:
+    """One run of the six phases: the error of each phase by its number, and how it ended.
+
+    Parameters
+    ----------
+    layer : AttentionLayer
+        The target.
+    mode : "practical" or "paper"
+        Of the learner.
+    tokens : int
+        The number k.
+    rng : Generator
+        The examples, the learner's own draws and the inputs to measure on come from streams of their own.
+
+    Returns
+    -------
+    dict
+        ``errors``, with None for a phase that was not reached; the phase ``failed``, or None; the ``outcome``; and the
+        ``error`` of the layer in the end.
+
+    Notes
+    -----
+    Phases 1 and 3: the relative error of the sum of the projections. Phases 2 and 4: up to how many logits the true
+    heads satisfy the certified equations, over the root mean square of their norms. Phase 5: the worst head's
+    distance from the span, over its norm. Phase 6: the relative error on fresh inputs of the best of the net, or of the
+    fit within the span, before Newton's iterates.
+    """
+    for_oracle, for_learner, for_truth = rng.spawn(3)
+    inputs = BooleanInputs(tokens, layer.dim)
+    truth = GroundTruth.draw(layer, inputs, _TRUTH, rng=for_truth)
+    learner = SixPhase(m=layer.heads, mode=mode)
+    told = learner.run(ExampleOracle(layer, inputs, rng=for_oracle), rng=for_learner, truth=truth)
+    return {
+        "errors": _errors(told.fit, mode, math.sqrt(float(np.mean(np.sum(layer.theta**2, axis=(1, 2)))))),
+        "failed": told.failed,
+        "outcome": told.fit.outcome.name,
+        "error": _capped(truth.measure(predict=told.fit.predict)["relative_error"]),
+    }
+
+
+def _errors(fit: Fit, mode: Mode, size: float) -> dict[str, float | None]:
+    errors: dict[str, float | None] = {str(phase): None for phase in PHASES[mode]}
+    for step in fit.trace:
+        phase = int(step.name.removeprefix("Phase ")[0])
+        if step.name == _LAST[mode]:
+            errors["6"] = _capped(step.measures["relative_error"])
+        elif phase in _MEASURES:
+            unit = size if phase in (2, 4) else 1.0
+            errors[str(phase)] = _capped(step.measures[_MEASURES[phase]] / unit)
+    return errors
+
+
+def _capped(error: float) -> float:
+    return min(error, _LARGEST) if not math.isnan(error) else _LARGEST
+
+
+def newton_error(layer: AttentionLayer, *, tokens: int, rng: np.random.Generator) -> float:
+    """The relative error on fresh inputs of what Newton finds, at four times the counting floor of examples."""
+    for_oracle, for_learner, for_truth = rng.spawn(3)
+    inputs = BooleanInputs(tokens, layer.dim)
+    truth = GroundTruth.draw(layer, inputs, _TRUTH, rng=for_truth)
+    # NumPy's engine: the same numbers with and without PyTorch
+    learner = Newton(m=layer.heads, engine="numpy", work=_PASSES)
+    fit = learner.fit(ExampleOracle(layer, inputs, rng=for_oracle), rng=for_learner)
+    return _capped(truth.measure(predict=fit.predict)["relative_error"])
+
+
+def ratios(run: Mapping[str, Any], baseline: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The error of every phase that was reached over the baseline's median of that phase."""
+    found = {}
+    for phase, error in run["errors"].items():
+        usual = [one["errors"][phase] for one in baseline if one["errors"][phase] is not None]
+        if error is not None and usual:
+            found[phase] = error / float(np.median(usual))
+    return found
+
+
+def broken_phase(run: Mapping[str, Any], baseline: Sequence[Mapping[str, Any]]) -> int | None:
+    """The first phase that breaks; None if none does."""
+    broken = [int(phase) for phase, ratio in ratios(run, baseline).items() if ratio > BREAKS_AT]
+    if run["failed"] is not None:
+        broken.append(run["failed"])
+    return min(broken, default=None)

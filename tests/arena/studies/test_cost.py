@@ -1,0 +1,99 @@
+"""Study of cost: what a cell measures, and that words, table and figure do with whatever rows there are."""
+
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from arena.cost_model import CostModel
+from arena.studies._cost_cells import CHECKED, FITTED
+from arena.studies.cost import STUDY
+from paper_checks import Scale
+from upper import Newton
+
+
+def measured(cell):
+    return STUDY.measure(rng=np.random.default_rng(3), **cell)
+
+
+def made_up(scale, *, check=1.0):
+    """Rows of every cell by known laws, those of the checks off by a factor."""
+    rows = []
+    for cell in STUDY.cells(scale):
+        m, k, d = cell["m"], cell["k"], cell["d"]
+        factor = check if cell["role"] == CHECKED else 1.0
+        own = {
+            "newton": (Newton(m).default_examples(m, k, d), 200 * m**0.5, 9000 * m * d**2),
+            "linear": (2 * d**2 * (d + 1) / min(k, d) + 16, None, 4 * d**4 * (d + 1) ** 2),
+            "six-phase": (350_000 + 1000 * d, None, 1e7 + 1e5 * k * d),
+        }[cell["learner"]]
+        scaled = [None if one is None else factor * one for one in own]
+        rows.append({**cell, **dict(zip(("examples", "passes", "memory"), scaled, strict=True))})
+    return rows
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+def test_cells_are_distinct_and_checks_are_larger_than_what_is_fitted(scale):
+    cells = STUDY.cells(scale)
+    assert len({json.dumps(cell) for cell in cells}) == len(cells)
+    for learner in {cell["learner"] for cell in cells}:
+        of = [cell for cell in cells if cell["learner"] == learner]
+        fitted = [cell["d"] for cell in of if cell["role"] == FITTED]
+        assert min(cell["d"] for cell in of if cell["role"] == CHECKED) > max(fitted)
+
+
+def test_a_cell_measures_one_fit():
+    cell = {"learner": "newton", "m": 1, "k": 3, "d": 8, "draw": 0, "role": FITTED}
+    found = measured(cell)
+    n = Newton(1).default_examples(1, 3, 8)
+    assert (found["examples"], found["outcome"], found["starts"]) == (n, "EXACT", 1)
+    assert 100 < found["passes"] < 1000
+    # at least tokens and labels as drawn; at most ten times what the solver states
+    stated = 4 * (6 * n * 3 * (8 + 9) + 16 * n * 3 * 8 + 160 * 8**2 + 8 * 8**2) + (64 << 10)
+    assert 16 * n * 3 * 8 < found["memory"] < stated + 10 * 8 * n * 3 * 8 + (64 << 10)
+    again = measured(cell)
+    assert {**again, "memory": 0} == {**found, "memory": 0}
+    assert again["memory"] == pytest.approx(found["memory"], rel=0.1)
+
+
+def test_memory_of_cubic_regression_is_that_of_matrices_of_features_by_features():
+    found = measured({"learner": "linear", "m": 2, "k": 4, "d": 8, "draw": 0, "role": FITTED})
+    square = 8 * (8 * 8 * 9 // 2) ** 2
+    assert 2 * square < found["memory"] < 20 * square
+    assert (found["outcome"], found["passes"]) == ("EXACT", None)
+
+
+def test_ratios_of_the_checks_are_those_of_measured_to_predicted():
+    good = STUDY.found(made_up(Scale.FULL))
+    assert "Newton at (8, 8, 96) took 1.00 of the examples, 1.00 of the passes and 1.00 of the memory" in good
+    assert "7 of 7 ratios are within 30%" in good
+    off = STUDY.found(made_up(Scale.FULL, check=1.5))
+    assert "took 1.50 of the examples" in off
+    assert "0 of 7 ratios are within 30%" in off
+    table = STUDY.table(made_up(Scale.FULL, check=1.5))
+    assert len(table.rows) <= 25
+    assert any("(1.50)" in cell for row in table.rows for cell in row)
+
+
+@pytest.mark.parametrize("scale", list(Scale))
+def test_the_figure_marks_the_checks_and_shows_growth(scale):
+    figure = STUDY.draw(made_up(scale))
+    ElementTree.fromstring(figure.svg)
+    for words in ("Newton, check", "linear attention, check", "within 30%", "24 GiB", "m = 32, k = 2048"):
+        assert words in figure.svg
+
+
+def test_few_rows_are_enough_for_words_table_and_figure():
+    rows = made_up(Scale.QUICK)
+    for few in (rows[:1], [row for row in rows if row["role"] == CHECKED][:1], rows[:9]):
+        assert STUDY.found(few).endswith(".")
+        STUDY.table(few)
+        ElementTree.fromstring(STUDY.draw(few).svg)
+    assert STUDY.found(rows[:1]) == "Too few sizes were measured to fit a law."
+
+
+def test_rows_of_a_run_are_fitted():
+    cells = [{"learner": "newton", "m": 1, "k": k, "d": 8, "draw": 0, "role": FITTED} for k in (2, 4)]
+    laws = CostModel.fit([{**cell, **measured(cell)} for cell in cells]).laws
+    assert laws["newton", "examples"].numbers == pytest.approx({"floor": 4.0}, rel=0.05)

@@ -1,0 +1,133 @@
+"""The study of positions: the derived biases by enumeration of all inputs, and what it makes of rows."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from arena.studies._positions import (
+    gram_condition,
+    phase_one_errors,
+    positions_of,
+    predicted_biases,
+    projection_sums,
+)
+from arena.studies.positions import STUDY
+from attention import AttentionLayer, make_nice_layer
+from paper_checks import Scale
+
+K, D = 2, 3
+EVERY = np.array(list(itertools.product([-1.0, 1.0], repeat=K * D))).reshape(-1, K, D)
+POSITIONS = positions_of("gaussian", K, D, scale=0.8, normal=np.random.default_rng(5).standard_normal((K, D)))
+
+
+def nice(sigma=2.0):
+    return make_nice_layer(heads=2, dim=D, sigma=sigma, rng=1)
+
+
+class TestPhaseOne:
+    def test_without_attention_the_mean_is_the_derived_one(self):
+        layer, x = nice(sigma=0.0), EVERY + POSITIONS
+        sums, total, mean = (
+            projection_sums(x, layer(x), POSITIONS),
+            layer.w.sum(axis=0),
+            POSITIONS.mean(axis=0),
+        )
+        np.testing.assert_allclose(sums["as it is"], total + K * np.outer(mean, mean) @ total, atol=1e-12)
+        np.testing.assert_allclose(sums["known positions"], total, atol=1e-12)
+        np.testing.assert_allclose(sums["centred"], total, atol=1e-12)
+        derived = predicted_biases(layer, POSITIONS, x)
+        assert phase_one_errors(sums, layer)["as it is"] == pytest.approx(derived[0])
+        assert derived[1] == pytest.approx(0.0, abs=1e-12)
+
+    def test_known_positions_and_centring_have_the_same_mean_with_attention(self):
+        layer, x = nice(), EVERY + POSITIONS
+        sums = projection_sums(x, layer(x), POSITIONS)
+        np.testing.assert_allclose(sums["known positions"], sums["centred"], atol=1e-12)
+        assert not np.allclose(sums["known positions"], sums["as it is"], atol=0.01)
+
+    def test_what_positions_add_after_centring_is_the_derived_term_to_first_order(self):
+        small = AttentionLayer(theta=1e-4 * nice().theta, w=nice().w)
+        with_them = projection_sums(EVERY + POSITIONS, small(EVERY + POSITIONS), POSITIONS)["centred"]
+        without = projection_sums(EVERY, small(EVERY), np.zeros((K, D)))["centred"]
+        added = np.linalg.norm(with_them - without) / np.linalg.norm(small.w.sum(axis=0))
+        assert added > 1e-6
+        assert added == pytest.approx(predicted_biases(small, POSITIONS, EVERY + POSITIONS)[1], rel=1e-2)
+
+
+class TestPositions:
+    @pytest.mark.parametrize("kind", ["sinusoidal", "gaussian", "one-hot"])
+    def test_each_has_the_norm_of_a_token_times_the_scale(self, kind):
+        rows = positions_of(kind, 3, 8, scale=0.5, normal=np.random.default_rng(0).standard_normal((3, 8)))
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 0.5 * np.sqrt(8))
+
+    def test_other_kinds_are_refused(self):
+        with pytest.raises(ValueError, match="one of sinusoidal, gaussian, one-hot"):
+            positions_of("rotary", 2, 4, scale=1.0, normal=np.zeros((2, 4)))
+
+    def test_parallel_positions_condition_the_gram_matrix_worse(self):
+        layer = make_nice_layer(heads=1, dim=D, sigma=0.0, rng=1)
+        # without attention a read is the mean token: Gram matrix I/k + pi'^T pi'
+        parallel = np.tile(POSITIONS[:1], (K, 1))
+        assert gram_condition(layer, EVERY) == pytest.approx(1.0)
+        assert gram_condition(layer, EVERY + parallel) == pytest.approx(1 + K * np.sum(POSITIONS[0] ** 2))
+
+
+def made_up(cell, place):
+    """A row of a cell without the measuring."""
+    both = {"as it is": 0.1 + place, "centred": 0.2}
+    own = {
+        "phases": {
+            "crude": both,
+            "predicted": both,
+            "refined": {"as it is": None, "centred": 1e-3},
+            "span": {"as it is": None, "centred": 1e-2},
+            "final": {"as it is": None, "centred": 1e-12},
+            "failed": {"as it is": 3, "centred": None},
+        },
+        "newton": {"error": 1e-15, "outcome": "EXACT", "passes": 100, "condition": 12.0},
+        "adam": {"error": 1e-3},
+    }
+    return {**cell, **own[cell["part"]]}
+
+
+@pytest.fixture(name="rows")
+def every_row():
+    return [made_up(cell, place) for place, cell in enumerate(STUDY.cells(Scale.QUICK))]
+
+
+class TestStudy:
+    @pytest.mark.parametrize("scale", list(Scale), ids=lambda scale: scale.value)
+    def test_cells_are_distinct(self, scale):
+        cells = [json.dumps(cell, sort_keys=True) for cell in STUDY.cells(scale)]
+        assert len(cells) == len(set(cells))
+
+    def test_all_rows_make_a_sentence_a_table_and_a_figure(self, rows):
+        found = STUDY.found(rows)
+        for part in ("phase 1", "six phases", "Newton", "Adam"):
+            assert part in found
+        assert "0 of 2 at scale 2 (2 centred)" in found
+        assert len(STUDY.table(rows).rows) == 6
+        assert "<svg" in STUDY.draw(rows).svg
+
+    def test_so_does_each_row_alone(self, rows):
+        for row in rows:
+            assert STUDY.found([row]).endswith(".")
+            assert len(STUDY.table([row]).rows) == 1
+        for part in ("phases", "newton", "adam"):
+            assert "<svg" in STUDY.draw([next(row for row in rows if row["part"] == part)]).svg
+
+    def test_a_measurement_is_plain_and_newton_is_exact_on_small_positions(self):
+        cell = {
+            "part": "newton",
+            "heads": 1,
+            "tokens": 2,
+            "dim": 4,
+            "kind": "sinusoidal",
+            "scale": 0.5,
+            "draw": 0,
+        }
+        found = STUDY.measure(rng=np.random.default_rng(3), **cell)
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
+        assert found["error"] < 1e-9

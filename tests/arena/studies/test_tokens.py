@@ -1,0 +1,137 @@
+"""The study of tokens against dimensions: the law of the residual, thresholds, refusals, sentences."""
+
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+
+from arena.studies._tokens_certificates import PASSING, draw_rows, judge_certificates, residual_law
+from arena.studies.registry import find_study
+from arena.studies.running import study_key
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
+from paper_checks import Scale
+from upper.six_phase import certify_agreement, disagreement, sculpt_affine_hull
+
+STUDY = find_study("tokens")
+
+
+def rows_of(*, tokens, dim, n=800, seed=0, planted_gap=0.1):
+    rng = np.random.default_rng(seed)
+    layer = make_nice_layer(heads=2, dim=dim, rng=rng)
+    return draw_rows(layer, BooleanInputs(tokens, dim).sample(n, rng=rng), planted_gap=planted_gap, rng=rng)
+
+
+@cache
+def measured():
+    """A few cells as the quick scale has them, with fewer rows, and what a slow end would be."""
+    found = []
+    for cell in STUDY.cells(Scale.QUICK):
+        small = {**cell, "rows": 600} if cell["part"] == "certificates" else cell
+        if cell["dim"] == 16 and cell["draw"] == 0 and cell["part"] == "certificates":
+            value = STUDY.measure(rng=np.random.default_rng(1), **small)
+            found.append({**cell, **json.loads(json.dumps(value, allow_nan=False))})
+    end = {
+        "sum_error": 0.01,
+        "log_ratio_error": 0.3,
+        "span_error": 0.1,
+        "examples": 9,
+        "newton_outcome": "EXACT",
+    }
+    good = {
+        "outcome": "EXACT",
+        "error": 1e-15,
+        "before_newton": 0.1,
+        "newton_error": 1e-14,
+        "newton_examples": 5,
+    }
+    bad = {**good, "outcome": "NO_AGREEMENT", "error": 0.8, "before_newton": None}
+    for tokens, story in ((2, good), (8, bad)):
+        found.append({"part": "ends", "dim": 16, "tokens": tokens, "draw": 0, **end, **story})
+    return tuple(found)
+
+
+@pytest.mark.parametrize("tokens", [2, 5, 9])
+def test_the_square_of_the_residual_shrinks_like_1_minus_k_minus_1_over_d(tokens):
+    laws = [residual_law(rows_of(tokens=tokens, dim=10, n=300, seed=seed)) for seed in range(8)]
+    assert laws[0]["left_predicted"] == pytest.approx(1 - (tokens - 1) / 10)
+    assert np.mean([law["left"] for law in laws]) == pytest.approx(laws[0]["left_predicted"], rel=0.12)
+    if tokens < 9:  # one dimension that is left has its tail at the accidents of one layer
+        assert np.mean([law["tail"] for law in laws]) == pytest.approx(laws[0]["tail_predicted"], rel=0.25)
+
+
+def test_planted_rows_disagree_by_the_planted_gap():
+    rows = rows_of(tokens=3, dim=8, n=50, planted_gap=0.5)
+    # with projections that are equal the planted labels tell the mean of the two patterns, and so the second's
+    same = AttentionLayer(theta=rows.layer.theta, w=np.stack([np.eye(8), -np.eye(8)]))
+    again = draw_rows(same, rows.x, planted_gap=0.5, rng=np.random.default_rng(3))
+    first = rows.layer.patterns(rows.x)[:, 0]
+    read = np.matmul(again.planted, np.linalg.pinv(rows.x))  # p - q
+    fine = np.linalg.matrix_rank(rows.x) == 3
+    gaps = np.ptp(np.log(first - read) - np.log(first), axis=-1)
+    assert np.allclose(gaps[fine], 0.5)
+
+
+def test_with_the_exact_sum_planted_agreements_of_no_gap_leave_no_residual_and_let_nothing_else_through():
+    judged = judge_certificates(
+        rows := rows_of(tokens=3, dim=12, planted_gap=1e-9), rows.layer.w.sum(axis=0), allowed=1.0
+    )
+    assert judged["fair_threshold"] < 1e-8
+    assert judged["false_rate"] == 0
+
+
+def test_shares_are_those_counted_by_hand():
+    rows = rows_of(tokens=3, dim=8)
+    total = 1.1 * rows.layer.w.sum(axis=0)
+    judged = judge_certificates(rows, total, allowed=1.0)
+    found, planted = (certify_agreement(rows.x, labels, total) for labels in (rows.y, rows.planted))
+    usable = np.isfinite(found.residual) & np.all(found.pattern > 0.05, axis=-1)
+    accepted = usable & (found.residual <= judged["threshold"])
+    assert accepted.sum() == judged["accepted"] == np.ceil(0.01 * found.residual.size)
+    assert judged["accepted_false"] == np.mean(disagreement(rows.layer, rows.x)[accepted] > 1)
+    fine = np.isfinite(planted.residual)
+    assert np.mean(planted.residual[fine] <= judged["fair_threshold"]) == pytest.approx(PASSING, abs=1e-3)
+    others = found.residual[(rows.gaps > 1) & np.isfinite(found.residual)]
+    assert judged["false_rate"] == np.mean(others <= judged["fair_threshold"])
+
+
+def test_the_threshold_is_that_of_the_learner():
+    rows = rows_of(tokens=3, dim=8, n=8000)
+    total = rows.layer.w.sum(axis=0)
+    ours = judge_certificates(rows, total, allowed=1.0)["threshold"]
+    oracle = ExampleOracle(rows.layer, BooleanInputs(3, 8), rng=5)
+    assert ours == pytest.approx(sculpt_affine_hull(oracle, total, wide=1).threshold, rel=0.4)
+
+
+def test_as_many_tokens_as_dimensions_are_refused():
+    refused = [row for row in measured() if row["part"] == "certificates" and row["tokens"] == row["dim"]]
+    assert [row["refused"] for row in refused] == ["NOT_APPLICABLE"]
+
+
+def test_three_heads_cannot_be_planted():
+    layer = make_nice_layer(heads=3, dim=6, rng=0)
+    with pytest.raises(ValueError, match="two are needed"):
+        draw_rows(layer, BooleanInputs(2, 6).sample(3, rng=0), planted_gap=0.1, rng=np.random.default_rng(0))
+
+
+def test_the_sentence_has_the_numbers_of_the_rows():
+    found = STUDY.found(measured())
+    ends = [row for row in measured() if row["part"] == "ends"]
+    assert "exact up to k = 2 at d = 16, Newton in 2 of 2 runs" in found
+    assert "never end exact, Newton in 1 of 1 runs" in STUDY.found(ends[1:])
+
+
+@pytest.mark.parametrize("place", [*range(9), None])
+def test_sentence_table_and_figure_do_with_one_row(place):
+    rows = measured() if place is None else measured()[place : place + 1]
+    assert STUDY.found(rows).endswith(".")
+    assert STUDY.table(rows).rows
+    if place in (None, 6, 8):
+        assert STUDY.draw(rows).svg.startswith("<?xml")
+
+
+@pytest.mark.parametrize("scale", list(Scale), ids=lambda scale: scale.value)
+def test_cells_are_distinct(scale):
+    cells = STUDY.cells(scale)
+    assert len({study_key(STUDY, cell, 0) for cell in cells[:3]}) == 3
+    assert len({json.dumps(cell, sort_keys=True) for cell in cells}) == len(cells)
