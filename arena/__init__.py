@@ -2,6 +2,7 @@
 
 from arena.attacking import Attacked, attack, attack_samples, samples_of
 from arena.attacks import ATTACKS, AttackKind, choose_attacks
+from arena.calls import WorkersLostError
 from arena.cells import run_cell
 from arena.clusters import cluster
 from arena.compare import compare, versions
@@ -9,7 +10,6 @@ from arena.curve_figures import draw_curves, draw_learner_side
 from arena.curve_store import CurveStore
 from arena.curves import run_curves
 from arena.drawing import Drawing
-from arena.execution import WorkersLostError
 from arena.export import export_cells
 from arena.inspection import Inspection, inspect
 from arena.learned import Learned, UnusedSettingError, learn

@@ -4,12 +4,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attention._arrays import shown
+
 __all__ = [
     "as_number",
     "as_plain",
     "encodes",
     "finite_or_none",
     "for_spreadsheet",
+    "listed_of",
     "require_mapping",
     "require_one_of",
     "require_real",
@@ -138,3 +141,20 @@ def for_spreadsheet(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return "'" + value
     return repr(value) if isinstance(value, float) else value
+
+
+def listed_of(name: str, values: Any, kind: type, *, least: int = 0) -> list[Any]:
+    """A sequence of one kind of records as a list.
+
+    Raises
+    ------
+    ValueError
+        If it is no sequence, holds something else, or too little.
+    """
+    try:
+        found = list(values)
+    except TypeError:
+        raise ValueError(f"{name} is {shown(values)}: a list of {kind.__name__} is needed.") from None
+    if len(found) < least or not all(isinstance(one, kind) for one in found):
+        raise ValueError(f"{name} is {shown(values)}: a list of {kind.__name__} is needed.")
+    return found

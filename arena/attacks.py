@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from arena.engines import asked_settings, placed
+from attention._arrays import require_instance
 from lwe import Attack, LWRParameters
 from lwe.attacks import (
     AroraGeAttack,
@@ -64,6 +65,8 @@ def choose_attacks(names: str | None = None) -> list[AttackKind]:
     >>> [kind.title for kind in choose_attacks("least-squares, bkw")]
     ['Least squares', 'BKW']
     """
+    if names is not None:
+        require_instance("names", names, str, needed="a text with commas")
     if names is None:
         return [kind for kind in ATTACKS.values() if not kind.learner]
     wanted = list(dict.fromkeys(part.strip() for part in names.split(",") if part.strip()))

@@ -14,6 +14,7 @@ from arena.results import Cell, TracePoint
 from arena.students import DoesNotApplyError, Effort, Student
 from arena.targets import Target
 from attention import Fit, Learner
+from attention._arrays import count, require_instance
 from attention.learning import Progress
 
 __all__ = ["fit_target", "run_cell", "single_thread"]
@@ -30,6 +31,10 @@ def run_cell(
     -----
     The same versions give the same bits in any process and any order, seconds aside; see `fit_target`.
     """
+    require_instance("target", target, Target, needed="a Target")
+    require_instance("student", student, Student, needed="a Student, as choose_students gives it,")
+    seed = count("seed", seed, least=0)
+    require_instance("effort", effort, Effort, needed="an Effort, one of PRESETS,")
     try:
         learner = student.build(target, effort)
         fit, measures = fit_target(target, learner, seed, extra=student.extra, progress=progress)
@@ -59,6 +64,7 @@ def fit_target(
     Everything runs under one thread of BLAS and of torch, from three independent streams (the examples, the learner,
     the measuring) that depend on the seed and on what the target is, not on what it is called or where it lies.
     """
+    seed = count("seed", seed, least=0)
     which = target_stream(target)
     engine_used(learner, target)  # imports torch where it will be used, so that it is held to one thread too
     for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, stream]) for stream in range(3))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from arena._canvas import canvas
+from arena._fields import listed_of
 from arena._phrases import plural
 from arena.learner_side import LearnerSide
 from arena.palette import CARD, FAINT, INK
@@ -64,6 +65,7 @@ def draw_curves(points: Sequence[CurvePoint]) -> PaperFigure:
     Every panel has the lower bound, the number N of targets and, if it ran, the group learner's bound as lines. A cell
     without the right target is no point: the panel says in words which it is.
     """
+    points = listed_of("points", points, CurvePoint)
     oracles = {point.cell.oracle for point in points}
     if len(oracles) != 1:
         raise ValueError(f"The points are of {len(oracles)} oracles: those of one are drawn together.")
@@ -135,6 +137,8 @@ def draw_learner_side(points: Sequence[LearnerSide], measured: Sequence[QueriedP
     ValueError
         If there are none.
     """
+    points = listed_of("points", points, LearnerSide)
+    measured = listed_of("measured", measured, QueriedPhases)
     if not points:
         raise ValueError("There is no point to draw: give dimensions of at least 3.")
     heads = sorted({point.heads for point in points})

@@ -11,6 +11,7 @@ from typing import Any
 
 from arena._write_ahead import write_ahead
 from arena.store import StoreError
+from attention._arrays import as_path
 from attention.errors import FileFormatError
 
 __all__ = ["CurveStore"]
@@ -50,6 +51,7 @@ class CurveStore:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        path = as_path(path)
         self.path = Path(path)
         if self.path.is_dir():
             raise FileFormatError(f"{self.path} is a folder: give the path of a file.")

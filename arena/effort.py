@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from attention._arrays import one_of
+
 __all__ = ["PRESETS", "Effort", "choose_effort"]
 
 
@@ -69,6 +71,5 @@ def choose_effort(preset: str) -> Effort:
     ValueError
         If the preset is not known.
     """
-    if preset not in PRESETS:
-        raise ValueError(f"The preset is {preset!r}: {' or '.join(PRESETS)} is needed.")
+    one_of("preset", preset, tuple(PRESETS))
     return PRESETS[preset]

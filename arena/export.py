@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from arena._csv import csv_text
+from arena._fields import listed_of
 from arena.frame import TARGET_COLUMNS
 from arena.store import StoredCell
+from attention._arrays import as_path
 from attention.files import write_whole
 
 __all__ = ["EXPORTS", "export_cells", "flat"]
@@ -35,6 +37,8 @@ def export_cells(path: str | Path, cells: Sequence[StoredCell]) -> None:
     OSError
         If the file cannot be written; then the one that was there stays.
     """
+    cells = listed_of("cells", cells, StoredCell)
+    path = as_path(path)
     path = Path(path)
     if path.suffix not in EXPORTS:
         raise ValueError(f"{path} ends in {path.suffix or 'nothing'}: {', '.join(EXPORTS)} are the formats.")

@@ -166,11 +166,11 @@ def inspect(
     file = None if isinstance(target, Target) else str(target)
     if isinstance(target, Target):
         if tokens is not None:
-            raise ValueError("tokens is given with a Target, which has its own: leave it out.")
+            raise ValueError("tokens is given with a Target: it must be left out, as a Target has its own.")
     elif tokens is None and (stored := load_layer(require_path(target))).inputs is None:
         # a layer from elsewhere: its conditions need no number of tokens
         if verify:
-            raise ValueError("Only a hard instance can be verified: a layer is what its numbers say.")
+            raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
         report = check_conditions(stored.layer, thresholds=thresholds)
         return Inspection(None, report, None, None, None, stored.made, None, file)
     else:
@@ -194,7 +194,7 @@ def inspect(
 
 def _verification(instance: HardInstance | None) -> Verification:
     if instance is None:
-        raise ValueError("Only a hard instance can be verified: a layer is what its numbers say.")
+        raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
     return (verify_lwr_instance if instance.family == "lwr" else verify_instance)(instance, rng=0)
 
 

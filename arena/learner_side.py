@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attention._arrays import count
+from attention._arrays import count, shown
 from lower import number_of_parities, parity_exponent
 from sq import visible_below
 from upper.six_phase import QueryPlan, six_phase_queries
@@ -83,6 +83,7 @@ def learner_side(
     >>> [(one.dim, one.heads, one.invisible) for one in learner_side([64, 1024], [2, 16])]
     [(64, 2, False), (64, 16, False), (1024, 2, False), (1024, 16, True)]
     """
+    dims, heads = (_whole_numbers(name, one) for name, one in (("dims", dims), ("heads", heads)))
     found = []
     for dim in (count("dim", one) for one in dims):
         counts = six_phase_queries(QueryPlan(m=2, k=2, d=dim))
@@ -95,3 +96,11 @@ def learner_side(
             edge = visible_below(targets, queries, full=True)
             found.append(LearnerSide(dim, m, bits, queries, tolerance, targets, edge))
     return tuple(found)
+
+
+def _whole_numbers(name: str, values: Any) -> list[int]:
+    try:
+        found = list(values)
+    except TypeError:
+        raise ValueError(f"{name} is {shown(values)}: a list of whole numbers is needed.") from None
+    return [count(name, one) for one in found]

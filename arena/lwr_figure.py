@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 
 from arena._canvas import canvas
+from arena._fields import listed_of
 from arena.attacks import ATTACKS
 from arena.lwr_reach import BROKEN_FROM, LWRCell, LWRPoint, largest_broken
 from arena.palette import FAINT
@@ -36,6 +37,7 @@ def draw_lwr_curve(points: Sequence[LWRPoint]) -> PaperFigure:
     Shaded are the sizes at which a table of the samples would do. Marks stand beside one another at each q/p, so that
     attacks of the same reach are all seen.
     """
+    points = listed_of("points", points, LWRPoint)
     if not points:
         raise ValueError("There is no point to draw: give sizes, levels and attacks.")
     reached = largest_broken(points)
@@ -96,6 +98,7 @@ def lwr_curve_text(
     dims : sequence of int, optional
         The sizes asked for: a series that ended before the largest of them, or two failures, has a question mark.
     """
+    points = listed_of("points", points, LWRPoint)
     levels = sorted({point.cell.levels for point in points})
     largest = max((*dims, *(point.cell.secret_dim for point in points)))
     rows = [("largest n broken", *(f"p = {one}" for one in levels))]

@@ -6,6 +6,7 @@ from functools import partial
 from arena._origin import made_by, made_of_family
 from arena.targets import Target, inputs_named, instance_target, layer_target
 from attention import make_nice_layer
+from attention._arrays import count, one_of, require_callable, require_instance
 from lwe import IntegerLaw, LWRParameters, Matrix, law_from_json, lwr_instance
 from sq import Construction, TargetFamily, make_parity_instance
 
@@ -29,6 +30,8 @@ def nice_target(
     ValueError
         If a parameter is out of range or `inputs` names no distribution.
     """
+    require_instance("name", name, str, needed="a text")
+    seed = count("seed", seed, least=0)
     tokens_in = inputs_named(inputs, tokens, dim)
     layer = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed)
     parameters = {"heads": heads, "tokens": tokens, "dim": dim, "sigma": sigma, "inputs": inputs}
@@ -52,6 +55,8 @@ def parity_target(
     name: str = "",
 ) -> Target:
     """A hidden parity realised by heads, as made by `sq.make_parity_instance`."""
+    require_instance("name", name, str, needed="a text")
+    seed = count("seed", seed, least=0)
     instance = make_parity_instance(
         dim=dim, heads=heads, bits=bits, construction=construction, beta=beta, rng=seed
     )
@@ -87,6 +92,9 @@ def family_target(
     >>> target.name, target.record.title
     ('sq-bump-2-20', 'Bump at 4 of 8 bits, 2 heads')
     """
+    require_instance("name", name, str, needed="a text")
+    seed = count("seed", seed, least=0)
+    require_callable("The instance of the family", getattr(family, "instance", None), needed="a family")
     instance = family.instance(number, rng=seed)
     made = made_of_family(instance.family, family, number, seed)
     return instance_target(
@@ -127,6 +135,9 @@ def lwr_target(
     ValueError
         If the parameters contradict one another, or no heads realise them.
     """
+    require_instance("name", name, str, needed="a text")
+    seed = count("seed", seed, least=0)
+    one_of("gadget", gadget, (True, False))
     secret, noise = (law_from_json(law) if isinstance(law, str) else law for law in (secret, noise))
     parameters = LWRParameters(
         secret_dim=secret_dim,
@@ -144,6 +155,7 @@ def lwr_target(
 
 def preset_targets(seed: int = 0) -> list[Target]:
     """The targets of a comparison without files: three nice ones, hidden parity, two of learning with rounding."""
+    seed = count("seed", seed, least=0)
     return [make(seed=seed) for make in _PRESET]
 
 

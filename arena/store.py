@@ -18,6 +18,7 @@ from typing import Any
 from arena._stored import StoredCell, read_row
 from arena._write_ahead import write_ahead
 from arena.records import STATUSES, Cell, LearnerRecord, TargetRecord
+from attention._arrays import as_path
 from attention.errors import FileFormatError
 
 __all__ = ["RunStore", "StoreError", "StoredCell"]
@@ -75,6 +76,7 @@ class RunStore:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        path = as_path(path)
         self.path = Path(path)
         self._lock = threading.RLock()
         self._owner = secrets.token_hex(8)

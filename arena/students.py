@@ -11,6 +11,7 @@ from arena.effort import PRESETS, Effort, choose_effort
 from arena.student_table import STUDENTS, DoesNotApplyError, Student
 from arena.targets import Target
 from attention import Learner
+from attention._arrays import require_instance
 from upper import Adam, TunedAdam
 
 __all__ = [
@@ -39,6 +40,8 @@ def choose_students(names: str | None = None) -> list[Student]:
     >>> [student.title for student in choose_students("newton, l-bfgs")]
     ['Newton', 'L-BFGS']
     """
+    if names is not None:
+        require_instance("names", names, str, needed="a text with commas")
     if names is None:
         return [student for student in STUDENTS.values() if student.by_default]
     parts = [part.strip() for part in names.split(",") if part.strip()]
@@ -68,7 +71,12 @@ def as_students(
     """
     if learners is None or isinstance(learners, str):
         return choose_students(learners)
-    one = isinstance(learners, Student) or hasattr(learners, "fit") or not isinstance(learners, Iterable)
+    one = (
+        isinstance(learners, Student)
+        or hasattr(learners, "fit")
+        or not getattr(learners, "ndim", 1)
+        or not isinstance(learners, Iterable)
+    )
     given: list[Any] = [learners] if one else list(learners)  # type: ignore[arg-type]
     given = [each for item in given for each in (choose_students(item) if isinstance(item, str) else [item])]
     taken = {item.name for item in given if isinstance(item, Student)}  # who has a name keeps it

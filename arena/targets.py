@@ -24,7 +24,7 @@ from attention import (
     inputs_to_json,
     read_checkpoint_layer,
 )
-from attention._arrays import to_numpy
+from attention._arrays import count, require_instance, require_mapping, to_numpy
 from attention.conditions import ConditionReport, check_conditions
 from attention.conversion import Biases
 from attention.files import StoredLayer, load_layer, save_layer
@@ -145,7 +145,16 @@ def layer_target(
     ValueError
         If `inputs` names no distribution, or has other numbers of tokens or coordinates.
     """
+    require_instance("name", name, str, needed="a text")
+    require_instance("layer", layer, AttentionLayer, needed="an AttentionLayer")
+    tokens = count("tokens", tokens)
+    if made is not None:
+        require_mapping("made", made)
     distribution = inputs_named(inputs, tokens, layer.dim) if isinstance(inputs, str) else inputs
+    if not (hasattr(distribution, "k") and hasattr(distribution, "d")):
+        raise ValueError(
+            f"inputs is a {type(inputs).__name__}: {', '.join(INPUTS)} or a distribution is needed."
+        )
     if (distribution.k, distribution.d) != (tokens, layer.dim):
         raise ValueError(
             f"The inputs have {distribution.k} tokens of {distribution.d} coordinates: {tokens} tokens of "
@@ -231,6 +240,9 @@ def checkpoint_target(
 
 def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) -> Target:
     """The target that a hard instance is."""
+    require_instance("name", name, str, needed="a text")
+    require_instance("instance", instance, HardInstance, needed="a HardInstance")
+    require_mapping("made", made)
     layer, inputs = instance.layer, instance.inputs
     seed = made.get("seed")
     record = TargetRecord(
@@ -252,6 +264,7 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
 
 def save_target(path: str | Path, target: Target) -> None:
     """Write a target as data (never as a seed): `load_target` gives it back bit for bit."""
+    require_instance("target", target, Target, needed="a Target")
     if target.instance is not None:
         save_instance(path, target.instance, made=target.made)
     else:
