@@ -53,7 +53,7 @@ class CurveStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         path = as_path(path)
         self.path = Path(path)
-        if self.path.is_dir():
+        if os.path.isdir(self.path):  # of a name that is too long pathlib would raise
             raise FileFormatError(f"{self.path} is a folder: give the path of a file.")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

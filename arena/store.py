@@ -85,9 +85,9 @@ class RunStore:
         )  # claims; what the file says of this owner may be more, after a full disk
         self._renewing: threading.Thread | None = None
         self._closing = threading.Event()
-        if self.path.is_dir():
+        if os.path.isdir(self.path):  # of a name that is too long pathlib would raise
             raise FileFormatError(f"{self.path} is a folder: give the path of a run store, which is a file.")
-        if read_only and not self.path.is_file():
+        if read_only and not os.path.isfile(self.path):
             raise FileFormatError(f"{self.path}: there is no such file; compare makes one.")
         try:
             self._database = self._open_read_only() if read_only else self._open()

@@ -25,6 +25,7 @@ from attention import (
     read_checkpoint_layer,
 )
 from attention._arrays import count, require_instance, require_mapping, to_numpy
+from attention._arrays import shown as shown_value
 from attention.conditions import ConditionReport, check_conditions
 from attention.conversion import Biases
 from attention.files import StoredLayer, load_layer, save_layer
@@ -375,8 +376,8 @@ def inputs_named(name: str, k: int | None, d: int, *, constant: bool = False) ->
     ValueError
         If the name is not in `INPUTS`, or a number is out of range.
     """
-    if name not in INPUTS:
-        raise ValueError(f"The inputs are named {name!r}: {', '.join(INPUTS)} are known.")
+    if not isinstance(name, str) or name not in INPUTS:
+        raise ValueError(f"The inputs are named {shown_value(name)}: {', '.join(INPUTS)} are known.")
     if not constant:
         return INPUTS[name](k=k, d=d)
     return ConstantCoordinateInputs(INPUTS[name](k=k, d=d - 1))

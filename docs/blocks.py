@@ -52,7 +52,13 @@ RUN = ("python", "doctest", "console")
 DATA = ("", "text", "none", "mermaid", "toml", "yaml", "json", "bibtex")
 """The kinds that are no code."""
 
-_NOT_OURS = ("_build", "claims", "gallery", "tutorials")  # made by commands that check them themselves
+_NOT_OURS = (
+    "_build",
+    "claims",
+    "gallery",
+    "studies",
+    "tutorials",
+)  # made by commands that check them themselves
 _FENCE = re.compile(r"(?P<indent> *)(?P<ticks>```+)(?P<kind>[\w+-]*)\s*")
 _DIRECTIVE = re.compile(
     r"(?P<indent> *)\.\. (?:code-block|code|sourcecode|(?P<doctest>doctest))::(?P<kind>.*)"

@@ -25,6 +25,8 @@ def fuzz(request):
         if tally.violations:
             pytest.fail("\n".join(tally.violations.values()), pytrace=False)
         # a function that refuses everything keeps the law and is no use
-        assert tally.counts["answer"], f"{subject.name} answered none of {tally.counts.total()} calls"
+        assert tally.counts["answer"] or subject.refuses, (
+            f"{subject.name} answered none of {tally.counts.total()} calls"
+        )
 
     return tried
