@@ -215,7 +215,7 @@ class CostModel:
     ...     for d in (4, 6, 8, 12)
     ... ]
     >>> round(CostModel.fit(rows).predict("linear", 1, 2, 24).examples / 24**3, 1)
-    2.0
+    1.8
     """
 
     laws: Mapping[tuple[str, str], FittedLaw]
