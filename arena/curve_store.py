@@ -5,7 +5,6 @@ import os
 import sqlite3
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -43,6 +42,7 @@ class CurveStore:
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder, CurveStore(Path(folder) / "curves.sqlite") as store:
     ...     store.put("a key", {"queries": 93})
@@ -51,8 +51,7 @@ class CurveStore:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        path = as_path(path)
-        self.path = Path(path)
+        self.path = as_path(path)
         if os.path.isdir(self.path):  # of a name that is too long pathlib would raise
             raise FileFormatError(f"{self.path} is a folder: give the path of a file.")
         try:

@@ -39,7 +39,6 @@ def export_cells(path: str | Path, cells: Sequence[StoredCell]) -> None:
     """
     cells = listed_of("cells", cells, StoredCell)
     path = as_path(path)
-    path = Path(path)
     if path.suffix not in EXPORTS:
         raise ValueError(f"{path} ends in {path.suffix or 'nothing'}: {', '.join(EXPORTS)} are the formats.")
     write_whole(path, EXPORTS[path.suffix](cells))

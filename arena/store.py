@@ -76,8 +76,7 @@ class RunStore:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
-        path = as_path(path)
-        self.path = Path(path)
+        self.path = as_path(path)
         self._lock = threading.RLock()
         self._owner = secrets.token_hex(8)
         self._held: set[str] = (

@@ -166,7 +166,7 @@ def log2_distance_from_uniform(form: Int[np.ndarray, " n"], modulus: int, matrix
     require_matrix(matrix)
     if matrix == "uniform":
         form = require_form(form, matrix=matrix)
-        divisor = math.gcd(count("modulus", modulus, least=2), *(int(one) for one in form))
+        divisor = math.gcd(modulus, *(int(one) for one in form))
         return math.log2(1 - 1 / divisor) if divisor > 1 else -math.inf
     deviations, scale = residue_deviations(form, modulus, matrix)
     if scale == -math.inf:

@@ -107,7 +107,7 @@ def total_variation_from_uniform(
     require_matrix(matrix)
     form = require_form(form, matrix=matrix)
     if matrix == "uniform":
-        return 1 - Fraction(1, gcd(count("modulus", modulus, least=2), *(int(one) for one in form)))
+        return 1 - Fraction(1, gcd(modulus, *(int(one) for one in form)))
     total = 1 << (len(form) * (2 if matrix == "ternary" else 1))
     off = sum(abs(modulus * int(one) - total) for one in residue_counts(form, modulus, matrix))
     return Fraction(off, 2 * modulus * total)
@@ -127,7 +127,7 @@ def wrap_ratio(form: Int[np.ndarray, " n"], modulus: int, matrix: Matrix = "bina
     """
     modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
     require_matrix(matrix)
-    form, q = require_form(form, matrix=matrix), count("modulus", modulus, least=2)
+    form, q = require_form(form, matrix=matrix), modulus
     if matrix == "uniform":
         raise ValueError(
             "The matrix is uniform mod q: the inner product wraps around whatever the secret is."

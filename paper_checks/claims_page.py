@@ -1,12 +1,12 @@
 """The claims page in reStructuredText: an overview, and a page for each group, all of it from checks and results."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from paper_checks.check import Basis, Check, Scale
 from paper_checks.comparison import Kind
 from paper_checks.registry import GROUPS
+from paper_checks.rst import escaped, heading
 from paper_checks.running import CheckResult, Verdict
 from paper_checks.words import injected_error
 
@@ -52,7 +52,7 @@ def render_claims(checks: Sequence[Check], results: Mapping[str, CheckResult]) -
 def _index(groups: Mapping[str, Sequence[Check]], results: Mapping[str, CheckResult]) -> Iterator[str]:
     checks = [one for members in groups.values() for one in members]
     verdicts = Counter(_verdict(results.get(one.id)) for one in checks)
-    yield from (_NOTE, "", *_heading("Claims, checked one by one", "="))
+    yield from (_NOTE, "", *heading("Claims, checked one by one", "="))
     yield f"{len(checks)} claims: {', '.join(f'{n} {_COUNTED[verdict]}' for verdict, n in verdicts.most_common())}."
     failed = sum(one.id in results and results[one.id].injected is Verdict.FAILS for one in checks)
     yield "Each is a check that can be run and that can fail: run on an error injected into it, a wrong constant,"
@@ -82,13 +82,13 @@ def _index(groups: Mapping[str, Sequence[Check]], results: Mapping[str, CheckRes
         widths=(25, 25, 25, 25),
     )
     for group, members in groups.items():
-        yield from _heading(GROUPS.get(group, group), "-")
+        yield from heading(GROUPS.get(group, group), "-")
         yield from _table(
             ("Check", "Claim", "Kind", "Rests on", "Verdict"),
             [
                 (
                     f":ref:`{one.id.partition('/')[2]} <{_anchor(one)}>`",
-                    _escaped(one.claim),
+                    escaped(one.claim),
                     one.kind.value,
                     one.basis.value,
                     _verdict(results.get(one.id)),
@@ -102,21 +102,21 @@ def _index(groups: Mapping[str, Sequence[Check]], results: Mapping[str, CheckRes
 
 
 def _page(group: str, members: Sequence[Check], results: Mapping[str, CheckResult]) -> Iterator[str]:
-    yield from (_NOTE, "", *_heading(GROUPS.get(group, group), "="))
+    yield from (_NOTE, "", *heading(GROUPS.get(group, group), "="))
     for one in members:
         result = results.get(one.id)
-        yield from (f".. _{_anchor(one)}:", "", *_heading(one.id, "-"))
-        yield from (f"**{_escaped(one.claim)}**", "")
+        yield from (f".. _{_anchor(one)}:", "", *heading(one.id, "-"))
+        yield from (f"**{escaped(one.claim)}**", "")
         yield f":Verdict: {_verdict(result)}{_circumstances(result)}"
-        yield f":Source: {_escaped(one.source)}"
+        yield f":Source: {escaped(one.source)}"
         yield f":Rests on: {one.basis.value}"
         yield f":Check: {one.kind.value}" + (
             f"; refuses a true claim with a chance of at most {one.false_alarm:.2g}"
             if one.false_alarm
             else ""
         )
-        yield f":How: {_escaped(one.how)}"
-        yield f":Injected error: {_escaped(injected_error(one))}{_seen(result)}"
+        yield f":How: {escaped(one.how)}"
+        yield f":Injected error: {escaped(injected_error(one))}{_seen(result)}"
         if one.needs:
             yield f":Needs: {', '.join(one.needs)}"
         yield ""
@@ -124,7 +124,7 @@ def _page(group: str, members: Sequence[Check], results: Mapping[str, CheckResul
             yield from _table(
                 ("What", "Measured", "Expected", "Rule"),
                 [
-                    tuple(_escaped(text) for text in (row.what, row.measured, row.expected, row.rule))
+                    tuple(escaped(text) for text in (row.what, row.measured, row.expected, row.rule))
                     for row in result.comparisons
                 ],
                 widths=(40, 22, 16, 22),
@@ -139,7 +139,7 @@ def _circumstances(result: CheckResult | None) -> str:
     if result is None:
         return ""
     if result.verdict is Verdict.SKIPPED or result.reason:
-        return f" ({_escaped(result.reason)})"
+        return f" ({escaped(result.reason)})"
     sizes = "the sizes that are quoted" if result.scale is Scale.FULL else "smaller sizes"
     return f", at {sizes} (``--scale {result.scale.value}``, seed {result.seed})"
 
@@ -164,17 +164,8 @@ def _terms(words: Mapping[str, str]) -> Iterator[str]:
     yield ""
 
 
-def _heading(text: str, line: str) -> list[str]:
-    return [text, line * len(text), ""]
-
-
 def _anchor(check: Check) -> str:
     return "claim-" + check.id.replace("/", "-")
-
-
-def _escaped(text: str) -> str:
-    """Text in which nothing is markup."""
-    return re.sub(r"([\\`*_|<>])", r"\\\1", " ".join(text.split()))
 
 
 def _verdict(result: CheckResult | None) -> str:
