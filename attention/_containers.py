@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 HEADER_LIMIT = 16 * 2**20
+_PATH_SHOWN = 400
 _AXES_LIMIT = 32  # the most axes of an array in every version of NumPy that is supported
 DTYPES: dict[str, np.dtype] = {
     "F64": np.dtype(np.float64),
@@ -173,7 +174,10 @@ def json_object(path: Path, what: str, text: bytes) -> dict[str, Any]:
 def wrong(path: Path, what: str) -> FileFormatError:
     """The error that says what is wrong with a file."""
     # one line whatever the file holds: an error from inside a damaged file may quote it
-    return FileFormatError(f"{path}: {' '.join(what.split())}.")
+    named = str(path)
+    if len(named) > _PATH_SHOWN:  # a sentence that nobody reads to its end
+        named = f"{named[: _PATH_SHOWN // 2]} ... {named[-_PATH_SHOWN // 2 :]}"
+    return FileFormatError(f"{named}: {' '.join(what.split())}.")
 
 
 def guarded(path: Path, what: str, use: Callable[[], Any]) -> Any:

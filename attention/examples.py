@@ -15,6 +15,8 @@ from attention.inputs import Inputs, Rng, require_inputs
 
 __all__ = ["ExampleOracle"]
 
+_MOST_WORKERS = 100_000  # a generator each: more would take minutes to make
+
 Target = Callable[[np.ndarray], Any]
 Noise = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
@@ -184,6 +186,7 @@ class ExampleOracle:
                 for part in zip(np.array_split(x, workers), np.array_split(y, workers), strict=True)
             ]
         else:
+            workers = count("workers", workers, most=_MOST_WORKERS)
             streams = [
                 ExampleOracle(self._target, self._inputs, noise=self._noise, rng=rng)
                 for rng in self._rng.spawn(workers)

@@ -314,7 +314,7 @@ def _size_of(inputs: Inputs, n: Any) -> tuple[int, int, int]:
     """The shape of `n` matrices, once there is the memory to draw them in."""
     n, k, d = count("n", n, least=0), inputs.k, inputs.d
     require_memory(
-        f"Drawing {shown(n)} matrices of {shown(k)} tokens in {shown(d)} dimensions",
+        f"Drawing n = {shown(n)} matrices of {shown(k)} tokens in {shown(d)} dimensions",
         _DRAWING * max(n, 1) * k * d,
         advice="draw fewer at a time",
     )

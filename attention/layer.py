@@ -20,7 +20,13 @@ from attention._arrays import (
 from attention._kernels import contract, mix, softmax
 from attention.memory import require_memory
 
-__all__ = ["AttentionLayer", "attention_pattern", "require_layer", "require_layer_memory"]
+__all__ = [
+    "AttentionLayer",
+    "attention_pattern",
+    "require_layer",
+    "require_layer_memory",
+    "require_no_overflow",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,14 +149,14 @@ class AttentionLayer:
             read = mix(attention_pattern(contract(x, xp.astype(self.theta, x.dtype), xp)), x, xp)
             w = xp.reshape(xp.astype(self.w, x.dtype), (-1, self.dim))
             output = xp.reshape(xp.matmul(read, w), tuple(x.shape))
-        _require_no_overflow("output", output, xp)
+        require_no_overflow("output", output, xp)
         return output
 
     def logits(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
         """The attention logits x_a Theta_i x_b of every head."""
         x, xp = self._tokens(x)
         logits = self._logits(x, xp)
-        _require_no_overflow("logits", logits, xp)
+        require_no_overflow("logits", logits, xp)
         return logits
 
     def patterns(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
@@ -225,7 +231,8 @@ def require_layer_memory(heads: int, dim: int, *, arrays: int = 4) -> None:
     )
 
 
-def _require_no_overflow(what: str, array: Any, xp: Any) -> None:
+def require_no_overflow(what: str, array: Any, xp: Any) -> None:
+    """Raise when what a layer computed is not finite."""
     if not bool(xp.all(xp.isfinite(array))):
         raise ValueError(
             f"The {what} of the layer overflowed in {array.dtype}: scale theta, w or x down, or use a wider type."

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from attention._arrays import namespace, to_numpy
+from attention._arrays import namespace, require_finite, to_numpy
 from attention.layer import AttentionLayer, require_layer
 
 __all__ = ["ParameterErrors", "parameter_errors", "relative_error", "unknown_part_error"]
@@ -18,7 +18,7 @@ def relative_error(predicted: Shaped[Any, "*n k d"], target: Shaped[Any, "*n k d
     Raises
     ------
     ValueError
-        If the shapes differ or the target is zero everywhere.
+        If the shapes differ, or the target is not finite or zero everywhere.
     """
     return unknown_part_error(predicted, target, None)
 
@@ -33,7 +33,12 @@ def unknown_part_error(
     Raises
     ------
     ValueError
-        If the shapes differ or the target is its known part everywhere.
+        If the shapes differ, or the target is not finite or its known part everywhere.
+
+    Notes
+    -----
+    Computed in float64, whatever the arrays hold: whole numbers of few bits would wrap around, and a sum of squares in
+    half precision overflow. Of predictions that are not finite the error is infinite or NaN.
     """
     xp = namespace(predicted, target) if known is None else namespace(predicted, target, known)
     shapes = {tuple(array.shape) for array in (predicted, target, known) if array is not None}
@@ -44,8 +49,13 @@ def unknown_part_error(
             raise ValueError(f"{name} is an array of {array.dtype}: real numbers are needed.")
     if not all(next(iter(shapes))):
         raise ValueError(f"The outputs have shape {next(iter(shapes))}: at least one entry is needed.")
-    missed, unknown = predicted - target, target if known is None else target - known
-    missed_unit, unit = (float(xp.max(xp.abs(part))) for part in (missed, unknown))
+    predicted, target, known = _doubles(
+        predicted, target, np.zeros((1,) * target.ndim) if known is None else known
+    )
+    for name, array in (("target", target), ("known", known)):
+        require_finite(name, array)
+    missed, unknown = predicted - target, target - known
+    missed_unit, unit = (float(np.max(np.abs(part))) for part in (missed, unknown))
     if unit == 0:
         raise ValueError(
             "The target has no unknown part on these examples: an error relative to it has no meaning."
@@ -53,9 +63,18 @@ def unknown_part_error(
     if missed_unit == 0 or not np.isfinite(missed_unit):
         return missed_unit
     # each in units of its own largest entry, so that no square over- or underflows, however far apart they are
-    error = float(xp.sum((missed / missed_unit) ** 2))
-    energy = float(xp.sum((unknown / unit) ** 2))
+    error = float(np.sum((missed / missed_unit) ** 2))
+    energy = float(np.sum((unknown / unit) ** 2))
     return missed_unit / unit * float(np.sqrt(error / energy))
+
+
+def _doubles(*arrays: Any) -> list[np.ndarray]:
+    """The arrays in double precision, all of them smaller by one power of two where a difference would overflow."""
+    found = [np.asarray(to_numpy(array), dtype=np.float64) for array in arrays]
+    edge = np.finfo(np.float64).max / 2
+    if any(np.any((np.abs(array) > edge) & np.isfinite(array)) for array in found):
+        found = [array / 2 for array in found]
+    return found
 
 
 @dataclass(frozen=True)
@@ -107,12 +126,23 @@ def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> Parameter
 
 
 def _pairwise_relative(fitted: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """The relative errors of all fitted heads (columns) on all true ones (rows)."""
     fitted, truth = (np.asarray(array, dtype=np.float64) for array in (fitted, truth))
-    unit = float(np.abs(truth).max()) or 1.0
-    with np.errstate(over="ignore"):
-        fitted, truth = fitted / unit, truth / unit
-        size = np.linalg.norm(truth, axis=(1, 2))
-        # differences, not expanded squares: those lose half the digits when heads agree
-        gaps = np.stack([np.linalg.norm(fitted - head, axis=(1, 2)) for head in truth])
-        relative = gaps / np.where(size > 0, size, 1.0)[:, None]
+    relative = np.empty((len(truth), len(fitted)))
+    # each true head in units of its own largest entry: next to a head that is 1e200 times as large it is no zero
+    with np.errstate(over="ignore", invalid="ignore"):
+        for row, head in zip(relative, truth, strict=True):
+            unit = float(np.abs(head).max()) or 1.0
+            own = head / unit
+            # differences, not expanded squares: those lose half the digits when heads agree
+            gaps = fitted / unit - own
+            row[:] = _frobenius(gaps) / (_frobenius(own[None])[0] or 1.0)
     return np.minimum(relative, np.finfo(float).max / 4)  # the matching adds two of them
+
+
+def _frobenius(matrices: np.ndarray) -> np.ndarray:
+    """Frobenius norms whose squares neither over- nor underflow."""
+    largest = np.abs(matrices).max(axis=(1, 2))
+    usable = (largest > 0) & np.isfinite(largest)
+    unit = np.where(usable, largest, 1.0)
+    return np.where(usable, unit * np.linalg.norm(matrices / unit[:, None, None], axis=(1, 2)), largest)

@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import as_floating, namespace, non_negative, require_finite
-from attention._kernels import contract, mix, softmax
-from attention.layer import AttentionLayer
+from attention._arrays import as_floating, namespace, non_negative, require_finite, require_flag
+from attention._kernels import below_largest, contract, derivative, in_type, mix, softmax, wide
+from attention.layer import AttentionLayer, require_no_overflow
 
 __all__ = [
     "LogitEquation",
@@ -68,15 +69,15 @@ class Softmax:
     def pattern(self, logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
         """The softmax over the last axis, stable for finite logits."""
         logits, xp = _checked(logits)
-        return softmax(logits / self.temperature, xp)
+        return in_type(softmax(below_largest(logits, self.temperature, xp), xp), logits.dtype, xp)
 
     def vjp(
         self, logits: Shaped[Any, "*batch k"], cotangent: Shaped[Any, "*batch k"]
     ) -> Shaped[Any, "*batch k"]:
         """P * (u - <p, u>) / T."""
-        logits, cotangent, xp = _checked_both(logits, cotangent)
+        logits, cotangent, dtype, xp = _checked_both(logits, cotangent, self.temperature)
         p = self.pattern(logits)
-        return p * _centred(p, cotangent, xp) / self.temperature
+        return derivative(lambda: p * _centred(p, cotangent, xp) / self.temperature, dtype, xp)
 
     def equation(self, first: Shaped[Any, "*batch"], second: Shaped[Any, "*batch"]) -> LogitEquation:
         """z_b - z_c = T ln(p_b / p_c)."""
@@ -118,8 +119,9 @@ class Sparsemax:
     def pattern(self, logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
         """The projection over the last axis."""
         logits, xp = _checked(logits)
-        # an equal shift changes nothing, and keeps the sums small
-        z = (logits - xp.max(logits, axis=-1, keepdims=True)) / self.temperature
+        z = below_largest(logits, self.temperature, xp)
+        # what is 1 or more below the largest is never in the support: cut off there, sums stay small
+        z = xp.maximum(z, xp.full_like(z, -2.0))
         ordered = xp.sort(z, axis=-1, descending=True)
         sums = xp.cumulative_sum(ordered, axis=-1)
         places = xp.arange(1, z.shape[-1] + 1, dtype=z.dtype)
@@ -127,16 +129,17 @@ class Sparsemax:
         size = xp.sum(inside, axis=-1, keepdims=True)
         tau = (xp.sum(inside * ordered, axis=-1, keepdims=True) - 1) / size
         p = xp.maximum(z - tau, xp.zeros_like(z))
-        return p / xp.sum(p, axis=-1, keepdims=True)  # to the last digit
+        p = p / xp.sum(p, axis=-1, keepdims=True)  # to the last digit
+        return in_type(p, logits.dtype, xp)
 
     def vjp(
         self, logits: Shaped[Any, "*batch k"], cotangent: Shaped[Any, "*batch k"]
     ) -> Shaped[Any, "*batch k"]:
         """U less its mean over the support, on the support; zero off it."""
-        logits, cotangent, xp = _checked_both(logits, cotangent)
+        logits, cotangent, dtype, xp = _checked_both(logits, cotangent, self.temperature)
         inside = xp.astype(self.pattern(logits) > 0, cotangent.dtype)
         share = inside / xp.sum(inside, axis=-1, keepdims=True)
-        return inside * _centred(share, cotangent, xp) / self.temperature
+        return derivative(lambda: inside * _centred(share, cotangent, xp) / self.temperature, dtype, xp)
 
     def equation(self, first: Shaped[Any, "*batch"], second: Shaped[Any, "*batch"]) -> LogitEquation:
         """z_b - z_c = T (p_b - p_c), both in the support."""
@@ -182,18 +185,20 @@ class NormalisedPower:
         if power < 1:
             raise ValueError(f"power is {power}: at least 1 is needed, or the derivative is infinite at 0.")
         object.__setattr__(self, "power", power)
+        require_flag("magnitude", self.magnitude)
 
     def pattern(self, logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
         """The normalised weights over the last axis."""
-        weights, _, total, _ = self._parts(logits)
-        return weights / total
+        logits, xp = _checked(logits)
+        weights, _, total, _ = self._parts(logits, xp)
+        return in_type(weights / total, logits.dtype, xp)
 
     def vjp(
         self, logits: Shaped[Any, "*batch k"], cotangent: Shaped[Any, "*batch k"]
     ) -> Shaped[Any, "*batch k"]:
         """g'(z) (u - <p, u>) / sum_c g(z_c), g the weight of a logit."""
-        logits, cotangent, xp = _checked_both(logits, cotangent)
-        weights, base, total, unit = self._parts(logits)
+        logits, cotangent, dtype, xp = _checked_both(logits, cotangent, self.power, self.shift)
+        weights, base, total, unit = self._parts(logits, xp)
         if bool(xp.any((unit > 0) & (unit < self.power / xp.finfo(unit.dtype).max))):
             raise ValueError(
                 "The logits of a row are so small that the derivative overflows: scale them up or use a wider type."
@@ -203,7 +208,7 @@ class NormalisedPower:
         along = xp.astype(z > 0, z.dtype) - (xp.astype(z < 0, z.dtype) if self.magnitude else 0)
         scale = xp.where(none, xp.ones_like(unit), unit) * total
         slope = xp.where(none, xp.zeros_like(base), self.power * base ** (self.power - 1) / scale * along)
-        return slope * _centred(weights / total, cotangent, xp)
+        return derivative(lambda: slope * _centred(weights / total, cotangent, xp), dtype, xp)
 
     def equation(self, first: Shaped[Any, "*batch"], second: Shaped[Any, "*batch"]) -> LogitEquation:
         """(shift + z_b) p_c^(1/power) = (shift + z_c) p_b^(1/power).
@@ -221,10 +226,12 @@ class NormalisedPower:
         b, c = first ** (1 / self.power), second ** (1 / self.power)
         return LogitEquation(c, b, self.shift * (b - c))
 
-    def _parts(self, logits: Any) -> tuple[Any, Any, Any, Any]:
+    def _parts(self, logits: Any, xp: Any) -> tuple[Any, Any, Any, Any]:
         """Weights and their bases over the largest base, the sum of the weights, and that base: 0 where all are."""
-        logits, xp = _checked(logits)
-        z = logits + self.shift
+        with np.errstate(over="ignore"):
+            z = wide(logits, xp, self.power, self.shift) + self.shift
+        if not bool(xp.all(xp.isfinite(z))):
+            raise ValueError(f"The logits overflow when shift, {self.shift}, is added: scale both down.")
         base = xp.abs(z) if self.magnitude else xp.maximum(z, xp.zeros_like(z))
         most = xp.max(base, axis=-1, keepdims=True)
         none = most == 0
@@ -246,15 +253,17 @@ class NormalisedSigmoid:
     def pattern(self, logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
         """The normalised sigmoids over the last axis."""
         logits, xp = _checked(logits)
-        return softmax(_log_sigmoid(logits, xp), xp)
+        return in_type(softmax(_log_sigmoid(wide(logits, xp), xp), xp), logits.dtype, xp)
 
     def vjp(
         self, logits: Shaped[Any, "*batch k"], cotangent: Shaped[Any, "*batch k"]
     ) -> Shaped[Any, "*batch k"]:
         """P (1 - sigmoid(z)) (u - <p, u>)."""
-        logits, cotangent, xp = _checked_both(logits, cotangent)
+        logits, cotangent, dtype, xp = _checked_both(logits, cotangent)
         p = self.pattern(logits)
-        return p * xp.exp(_log_sigmoid(-logits, xp)) * _centred(p, cotangent, xp)
+        return derivative(
+            lambda: p * xp.exp(_log_sigmoid(-logits, xp)) * _centred(p, cotangent, xp), dtype, xp
+        )
 
     def equation(self, first: Shaped[Any, "*batch"], second: Shaped[Any, "*batch"]) -> LogitEquation:
         """There is none.
@@ -333,13 +342,17 @@ class WeightedLayer:
         Raises
         ------
         ValueError
-            If `x` is not (..., k, d), or an array of another library than the parameters.
+            If `x` is not (..., k, d), or an array of another library than the parameters, or the products overflow.
         """
         x, xp = self.softmax_layer._tokens(x)
-        logits = contract(x, xp.astype(self.theta, x.dtype), xp)
-        read = mix(self.weighting.pattern(logits), x, xp)
-        w = xp.reshape(xp.astype(self.w, x.dtype), (-1, self.dim))
-        return xp.reshape(xp.matmul(read, w), tuple(x.shape))
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
+            logits = contract(x, xp.astype(self.theta, x.dtype), xp)
+            require_no_overflow("logits", logits, xp)
+            read = mix(self.weighting.pattern(logits), x, xp)
+            w = xp.reshape(xp.astype(self.w, x.dtype), (-1, self.dim))
+            output = xp.reshape(xp.matmul(read, w), tuple(x.shape))
+        require_no_overflow("output", output, xp)
+        return output
 
     def logits(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch m k k"]:
         """The attention logits x_a Theta_i x_b of every head."""
@@ -365,15 +378,18 @@ def _checked(logits: Any, name: str = "logits") -> tuple[Any, Any]:
     return logits, xp
 
 
-def _checked_both(logits: Any, cotangent: Any) -> tuple[Any, Any, Any]:
-    """Logits and a cotangent of the same shape, and their namespace."""
+def _checked_both(logits: Any, cotangent: Any, *numbers: float) -> tuple[Any, Any, Any, Any]:
+    """Logits and a cotangent of the same shape in a wide type, the type of what comes of them, their namespace."""
     xp = namespace(logits, cotangent)
     if tuple(logits.shape) != tuple(cotangent.shape):
         raise ValueError(
             f"The logits have shape {tuple(logits.shape)} and the cotangent has {tuple(cotangent.shape)}: the same "
             "shape is needed."
         )
-    return _checked(logits)[0], _checked(cotangent, "cotangents")[0], xp
+    logits, cotangent = _checked(logits)[0], _checked(cotangent, "cotangents")[0]
+    dtype = xp.result_type(logits.dtype, cotangent.dtype)
+    logits, cotangent = (wide(in_type(one, dtype, xp), xp, *numbers) for one in (logits, cotangent))
+    return logits, cotangent, dtype, xp
 
 
 def _centred(p: Any, cotangent: Any, xp: Any) -> Any:

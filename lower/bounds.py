@@ -2,6 +2,7 @@
 
 import math
 import re
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +41,13 @@ def exact_fraction(name: str, value: Number | int) -> Fraction:
     ValueError
         If `value` is not a finite number, or has an exponent of more than three digits.
     """
+    if isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} is {value!r}: a finite number, a fraction or a decimal text is needed.")
     # by its own repr: numpy scalars print their type as well
-    text = repr(float(value)) if isinstance(value, float) else value
-    if isinstance(text, str) and (power := re.search(r"[eE][+-]?0*(\d{4,})\s*$", text)):
+    text = repr(float(value)) if isinstance(value, float | np.floating) else value
+    text = int(text) if isinstance(text, np.integer) else text
+    written = str(text).replace("_", "") if isinstance(text, str | Decimal) else ""
+    if power := re.search(r"[eE][+-]?0*(\d{4,})\s*$", written):
         # an exact fraction of a billion digits would take hours to write out
         raise ValueError(f"{name} is {value!r}: exponents of up to 999 are read, not {power[1]}.")
     try:

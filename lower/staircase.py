@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal, localcontext
+from decimal import Context, Decimal, getcontext, localcontext
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -19,6 +19,7 @@ SATURATED_SLOPE = 40.0
 
 _UNIT = 2.0**-53  # the most that rounding changes a float64 number, relatively
 _MOST_FORM = 1 << 52  # half-integers up to here are exact in float64
+_MOST_STEPS = 1e306
 _TINY = float(np.finfo(np.float64).smallest_subnormal)
 
 
@@ -135,6 +136,13 @@ class Staircase:
             raise ValueError(
                 f"There are {len(slopes)} slopes for {len(thresholds)} heads: one, or one each, is needed."
             )
+        with np.errstate(over="ignore"):
+            total_size = float(np.abs(coefficients).sum())
+        if not total_size <= _MOST_STEPS:
+            raise ValueError(
+                f"coefficients have absolute values that sum to {total_size:.3g}: at most {_MOST_STEPS:.0e} is needed, "
+                "or the staircase overflows."
+            )
         if np.any(slopes <= 0):
             raise ValueError(f"The least slope is {slopes.min()}: slopes above 0 are needed.")
         if np.any(np.mod(thresholds, 1.0) != 0.5):
@@ -170,15 +178,17 @@ class Staircase:
         """The attention layer that computes this staircase on two Boolean tokens; O(m d^2) numbers."""
         theta = np.zeros((self.heads, self.dim, self.dim))
         own = np.arange(self.dim)
-        theta[:, own, own] = np.outer(self.slopes, self.form)
-        theta[:, self.gate, self.gate] = -np.asarray(self.slopes) * self.thresholds
         w = np.zeros_like(theta)
-        w[:, self.gate, :] = np.outer(self.coefficients, np.asarray(self.direction))
+        with np.errstate(over="ignore"):  # what overflows is refused by the layer
+            theta[:, own, own] = np.outer(self.slopes, self.form)
+            theta[:, self.gate, self.gate] = -np.asarray(self.slopes) * self.thresholds
+            w[:, self.gate, :] = np.outer(self.coefficients, np.asarray(self.direction))
         return AttentionLayer(theta=theta, w=w)
 
     def values(self, t: Shaped[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
         """s(T) = sum_i c_i tanh(beta_i (T - t_i)) at the finite slopes, in float64."""
-        return np.tanh(self.slopes * self._distances(t)) @ self.coefficients
+        with np.errstate(over="ignore"):  # tanh of infinity is 1, as it should be
+            return np.tanh(self.slopes * self._distances(t)) @ self.coefficients
 
     def limit(self, t: Shaped[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
         """The step function sum_i c_i sign(T - t_i), which `values` tends to as all slopes grow."""
@@ -321,5 +331,7 @@ def _tanh_deficit(z: np.ndarray) -> np.ndarray:
 
 
 def _decimal_tanh(z: Decimal) -> Decimal:
+    if abs(z) > 2 * getcontext().prec + 10:  # 1 to all digits, and the exponential may be beyond any exponent
+        return Decimal(1).copy_sign(z)
     grown = (2 * z).exp()
     return (grown - 1) / (grown + 1)

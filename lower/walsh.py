@@ -7,6 +7,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from attention._arrays import require_finite
+
 __all__ = ["walsh_hadamard"]
 
 # Passes multiply by Hadamard matrices of this many bits: wide enough for BLAS, narrow enough to save operations.
@@ -31,7 +33,7 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
     Raises
     ------
     ValueError
-        If they are no array of real numbers, or their number is not a power of two.
+        If they are no array of finite real numbers, or their number is not a power of two.
 
     Notes
     -----
@@ -75,4 +77,5 @@ def _real_array(values: ArrayLike | Sequence[Any]) -> np.ndarray:
         raise ValueError(f"values has entries of type {found.dtype}: real numbers are needed.")
     if not found.ndim:
         raise ValueError(f"values is the one number {found}: a sequence of 2^b of them is needed.")
+    require_finite("values", found)
     return found

@@ -17,6 +17,8 @@ from lwe.samples import LWRSamples
 
 __all__ = ["covariates_of", "noisy_examples", "samples_from_examples"]
 
+_NO_SIGNS = "x has entries other than -1 and 1: tokens of this family are signs, and no others are allowed."
+
 
 def noisy_examples(instance: HardInstance, *, rng: Rng = None) -> ExampleOracle:
     """The examples of an instance with errors in their labels: f(T + e) on the gate where the layer gives f(T).
@@ -116,7 +118,6 @@ def samples_from_examples(
     (6, True)
     """
     require_parameters(parameters)
-    gate = count("gate", gate, least=0)
     allowed_error = finite_number("allowed_error", allowed_error)
     tokens, outputs = to_numpy(x), to_numpy(y)
     d, gate = parameters.dim, count("gate", gate, least=0)
@@ -130,7 +131,7 @@ def samples_from_examples(
             f"{parameters}."
         )
     if not np.all(np.abs(tokens) == 1):
-        raise ValueError("x has entries other than -1 and 1: tokens of this family are signs.")
+        raise ValueError(_NO_SIGNS)
     on = tokens[:, 0, gate] != tokens[:, 1, gate]
     if not on.any():
         raise ValueError(
@@ -156,6 +157,11 @@ def covariates_of(
     gate : int
         Its gate coordinate, which is no covariate.
 
+    Raises
+    ------
+    ValueError
+        If the tokens are not (N, 2, d) signs, or there is no such coordinate.
+
     Notes
     -----
     A bit is 1 where the tokens differ; a ternary covariate is 0 where they agree, else the first token's sign times
@@ -165,8 +171,9 @@ def covariates_of(
     x = real_array("x", x)
     if x.ndim != 3 or x.shape[1] != 2 or x.shape[2] != parameters.dim:
         raise ValueError(f"x has shape {x.shape}: (N, 2, {parameters.dim}) is needed.")
+    if not np.all(np.abs(x) == 1):
+        raise ValueError(_NO_SIGNS)
     gate = count("gate", gate, least=0, most=parameters.covariates)
-    gate = count("gate", gate, least=0)
     differ = np.delete(x[:, 0] != x[:, 1], gate, axis=1).astype(np.int64)
     if parameters.matrix != "ternary":
         return differ

@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Int
 
 from attention import AttentionLayer
-from attention._arrays import finite_number, non_negative, require_instance
+from attention._arrays import finite_number, non_negative, require_instance, shown
+from attention.memory import require_memory
 from lower import SATURATED_SLOPE, Staircase
 from lwe.parameters import LWRParameters, Matrix, require_form, require_matrix, require_parameters, rounded
 
@@ -20,6 +21,7 @@ __all__ = [
 ]
 
 _LEAST_DEVIATIONS = 2.0
+_LARGEST_VALUE = 1 << 52  # of the inner product: what a threshold half a step off it can still be told from
 
 
 def lwr_staircase(
@@ -73,7 +75,18 @@ def lwr_staircase(
     q, p = parameters.modulus, parameters.levels
     form = require_form(form, parameters.covariates, parameters.matrix)
     least, most = value_range(form, parameters.matrix)
+    if max(most, -least) > _LARGEST_VALUE:
+        raise ValueError(
+            f"The values of <v, a> for this form go from {shown(least)} to {shown(most)}: at most 2^52 in size is "
+            "allowed; take representatives mod q, as centred gives."
+        )
     low, high = (least, most) if deviations is None else kept_range(form, parameters.matrix, deviations)
+    number = p * high // q - p * low // q
+    require_memory(
+        f"The label of this form jumps {number} times: a staircase of so many heads",
+        100 * number,
+        advice="take representatives mod q, as centred gives, or fewer deviations",
+    )
     # T where the label changes, ceil(j q / p): j = p period + residue keeps the products below 2^63
     periods, residues = np.divmod(np.arange(p * low // q + 1, p * high // q + 1), p)
     jumps = periods * q - (-residues * q // p)
@@ -151,10 +164,12 @@ def value_range(form: Int[np.ndarray, " n"], matrix: Matrix) -> tuple[int, int]:
     form = require_form(form, matrix=matrix)
     if matrix == "uniform":
         raise ValueError("The matrix is uniform mod q: <v, a> is a residue and has no range of its own.")
+    # Python's own integers: a sum of 64-bit ones may leave them
+    entries = form.tolist()
     if matrix == "ternary":
-        reach = int(np.abs(form).sum())
+        reach = sum(map(abs, entries))
         return -reach, reach
-    return int(form[form < 0].sum()), int(form[form > 0].sum())
+    return sum(one for one in entries if one < 0), sum(one for one in entries if one > 0)
 
 
 def kept_range(form: Int[np.ndarray, " n"], matrix: Matrix, deviations: float) -> tuple[int, int]:
@@ -187,7 +202,7 @@ def kept_range(form: Int[np.ndarray, " n"], matrix: Matrix, deviations: float) -
     if matrix == "ternary":
         reach = math.isqrt(squares // (2 * denominator**2))
         return max(least, -reach), min(most, reach)
-    reach, total = math.isqrt(squares // denominator**2), int(form.sum())
+    reach, total = math.isqrt(squares // denominator**2), sum(form.tolist())
     return max(least, -((reach - total) // 2)), min(most, (total + reach) // 2)
 
 

@@ -55,6 +55,7 @@ class UniformLaw(BaseLaw):
 
     def is_uniform(self, modulus: int) -> bool:
         """True."""
+        count("modulus", modulus, least=2, most=LARGEST_MODULUS)
         return True
 
     def error_rate(self, modulus: int) -> float:
@@ -225,7 +226,8 @@ class GaussianLaw(BaseLaw):
 
         # in the lower tail, where no digits are lost against 1
         size = np.abs(values)
-        return ndtr((0.5 - size) / self.sigma) - ndtr((-0.5 - size) / self.sigma)
+        with np.errstate(over="ignore"):  # of sigma near 0 the quotients are infinite, and their tails 0 or 1
+            return ndtr((0.5 - size) / self.sigma) - ndtr((-0.5 - size) / self.sigma)
 
     def __str__(self) -> str:
         return f"gaussian({self.sigma:g})"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from attention._arrays import count, require_instance, require_mapping, shown
 from lwe.integer_law import MOST_VALUES
 from lwe.laws import NO_NOISE, UNIFORM, GaussianLaw, IntegerLaw, SparseLaw, law_from_json
-from lwe.residues import LARGEST_MODULUS, centred, rounded
+from lwe.residues import LARGEST_MODULUS, centred, rounded, whole_array
 
 __all__ = [
     "LARGEST_MODULUS",
@@ -337,7 +337,9 @@ def covariate_form(secret: ArrayLike, parameters: LWRParameters) -> Int[np.ndarr
     if not parameters.gadget:
         return centred(s, parameters.modulus)
     powers = 2 ** np.arange(parameters.digits)
-    return centred(np.multiply.outer(np.mod(s, parameters.modulus), powers).ravel(), parameters.modulus)
+    # in 64 bits, whatever the secret came in: int8 does not hold the modulus
+    residues = np.mod(whole_array("secret", s), parameters.modulus)
+    return centred(np.multiply.outer(residues, powers).ravel(), parameters.modulus)
 
 
 def require_form(

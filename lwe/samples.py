@@ -172,7 +172,12 @@ def inner_products(
 
 def _whole_numbers(name: str, values: ArrayLike) -> np.ndarray:
     array = np.asarray(values)
-    if array.dtype.kind == "f" and np.all(array == np.floor(array)) and np.all(np.abs(array) < 2**53):
+    # 2^53 is no number of float16
+    if (
+        array.dtype.kind == "f"
+        and np.all(array == np.floor(array))
+        and np.all(np.abs(array.astype(float)) < 2**53)
+    ):
         array = array.astype(np.int64)  # many files hold residues as floating-point numbers
     if array.dtype.kind not in "iu" or (array.size and array.max() > np.iinfo(np.int64).max):
         raise ValueError(f"{name} is of {array.dtype}: whole numbers that fit into 64 bits are needed.")

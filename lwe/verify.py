@@ -204,7 +204,7 @@ def attaining_covariates(
     """
     one_of("ternary", ternary, (True, False))
     form = require_form(form)
-    reach = int(np.abs(form).sum())
+    reach = sum(map(abs, form.tolist()))  # 64-bit integers could run over
     if reach > _MOST_REACH:
         raise ValueError(
             f"The sizes of the form's entries sum to {reach}: at most 2^24 is allowed, so that the values of the inner "
@@ -241,7 +241,8 @@ def gadget_residues(
     Raises
     ------
     ValueError
-        If the modulus is no power of two, or there are not log2 q bits a row for each entry of the secret.
+        If the modulus is no power of two, there are not log2 q bits a row for each entry of the secret, or a bit is
+        neither 0 nor 1.
     """
     modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
     secret, q = require_form(whole_array("secret", secret)), modulus
@@ -251,9 +252,13 @@ def gadget_residues(
             f"bits has shape {np.shape(bits)}, the secret {len(secret)} entries and the modulus is {q}: a power of two "
             "and its number of digits a row for each entry are needed."
         )
-    numbers = bits.reshape(len(bits), len(secret), -1)
-    residues = sum(numbers[:, :, i] << i for i in range(numbers.shape[2]))
-    return np.mod(np.asarray(residues) @ secret, q)
+    found = np.asarray(bits)
+    found = whole_array("bits", found.astype(np.int64) if found.dtype == bool else found)
+    if np.any((found != 0) & (found != 1)):
+        raise ValueError(f"bits has entries from {found.min()} to {found.max()}: only 0 and 1 are allowed.")
+    residues = found.reshape(len(found), len(secret), digits) @ (1 << np.arange(digits))
+    # products may run over 64 bits, which a modulus that is a power of two does not see
+    return np.mod(residues @ secret, q)
 
 
 def _form_of(layer: AttentionLayer, described: PublicDescription) -> tuple[Int[np.ndarray, " n"], bool, bool]:

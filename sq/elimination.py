@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, real_array
 from attention.inputs import Rng
 from attention.learning import Predictor, Progress
 from lower import HardInstance, KnownPart, LinearKnownPart, solve_gf2
@@ -82,11 +82,11 @@ class ParityElimination:
         if self.examples is not None:
             object.__setattr__(self, "examples", count("examples", self.examples))
         if self.direction is not None:
-            w = np.array(self.direction, dtype=np.float64)
-            if w.ndim != 1 or abs(np.linalg.norm(w) - 1) > 1e-9:
-                raise ValueError(
-                    f"direction has shape {w.shape}, norm {np.linalg.norm(w):.6g}: (d,) of norm 1 is needed."
-                )
+            w = np.array(real_array("direction", self.direction))
+            with np.errstate(over="ignore"):  # an infinite norm is not 1 either
+                norm = float(np.linalg.norm(w))
+            if w.ndim != 1 or abs(norm - 1) > 1e-9:
+                raise ValueError(f"direction has shape {w.shape}, norm {norm:.6g}: (d,) of norm 1 is needed.")
             object.__setattr__(self, "direction", w)
 
     @classmethod

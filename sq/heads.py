@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attention import AttentionLayer
-from attention._arrays import count, non_negative, one_of, require_finite
+from attention._arrays import count, non_negative, one_of, real_array, shown
 from lower import SATURATED_SLOPE, LinearKnownPart, Staircase
 from sq.realisation import (
     error_along,
@@ -200,7 +200,7 @@ def parity_heads(
     require_realisable(bits)
     if slopes is not None and construction != "D":
         raise ValueError(
-            f"slopes is {slopes} with construction {construction}: it has one slope, beta; only D takes more."
+            f"slopes is {shown(slopes)} with construction {construction}: it has one slope, beta; only D takes more."
         )
     if construction == "D":
         return _minimal(bits, slopes)
@@ -240,10 +240,11 @@ def _exact(bits: int, thresholds: np.ndarray, beta: float) -> ParityHeads:
 def _minimal(bits: int, slopes: Sequence[float] | None) -> ParityHeads:
     m = bits // 2 + 1
     if slopes is not None:
-        own = np.array(slopes, dtype=np.float64)
+        own = np.array(real_array("slopes", slopes))
         if own.shape != (m,) or np.any(own <= 0) or len(np.unique(own)) != m:
-            raise ValueError(f"slopes is {slopes}: {m} distinct numbers above 0 are needed for {bits} bits.")
-        require_finite("slopes", own)
+            raise ValueError(
+                f"slopes is {shown(slopes)}: {m} distinct numbers above 0 are needed for {bits} bits."
+            )
     else:
         # 20 binary digits: the layer's products of slope and threshold are then exact, and lose the parity nothing
         own = (
@@ -252,7 +253,7 @@ def _minimal(bits: int, slopes: Sequence[float] | None) -> ParityHeads:
             else np.rint(np.geomspace(1 / m, 2, m) * 2.0**20) / 2.0**20
         )
     half = np.arange(1, m + 1)
-    blame = f"bits is {bits}" if slopes is None else f"slopes is {slopes}"
+    blame = f"bits is {bits}" if slopes is None else f"slopes is {shown(slopes)}"
     coefficients = _solved(np.tanh(np.multiply.outer(half - 0.5, own)), (-1.0) ** (m - 1 + half), blame)
     heads = ParityHeads("D", bits, np.full(m, m - 0.5), coefficients, own, c=math.fsum(coefficients), c0=0.0)
     if not heads.error() <= _PRECISION_LIMIT:

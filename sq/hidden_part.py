@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import non_negative, require_finite, require_instance, require_shape
+from attention._arrays import non_negative, real_array, require_finite, require_instance, require_shape
 from lower import GatedKnownPart, HardInstance, KnownPart, LinearKnownPart
 from sq.target_family import require_hard_instance
 
@@ -67,7 +67,7 @@ class HiddenPart:
                 "hidden part is needed."
             )
         scale = instance.parameters.get("scale", 1.0)
-        return cls(instance.known, np.array(direction, dtype=np.float64), float(scale))
+        return cls(instance.known, real_array("The instance's direction", direction), scale)
 
     def of_labels(
         self, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative
+from attention._arrays import count, non_negative, one_of
 from lower import SATURATED_SLOPE
 from sq.krawtchouk import fourier_coefficient, profile_moments
 from sq.symmetric import ProfileHeads, SymmetricFamily, staircase_profile
@@ -240,8 +240,7 @@ class CentreThresholdFamily(SymmetricFamily):
             raise ValueError(
                 f"heads_count is {m}: an {kind} number of at most {self.bits}, the number of bits, is needed."
             )
-        if self.steps not in get_args(Steps):
-            raise ValueError(f"steps is {self.steps!r}: {' or '.join(get_args(Steps))} is needed.")
+        one_of("steps", self.steps, get_args(Steps))
         object.__setattr__(self, "heads_count", m)
         object.__setattr__(self, "beta", non_negative("beta", self.beta, strictly=True))
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention._arrays import count
+from attention._arrays import count, finite_number, require_callable
 
 __all__ = [
     "BoundedQuery",
@@ -55,6 +55,11 @@ class StatisticalQuery:
     name : str
         What it asks, for messages.
 
+    Raises
+    ------
+    ValueError
+        If the function is none, or the range no interval of finite numbers.
+
     References
     ----------
     Kearns 1998.
@@ -64,6 +69,13 @@ class StatisticalQuery:
     low: float = -1.0
     high: float = 1.0
     name: str = "query"
+
+    def __post_init__(self) -> None:
+        require_callable("function", self.function)
+        for name in ("low", "high"):
+            object.__setattr__(self, name, finite_number(name, getattr(self, name)))
+        if self.low > self.high:
+            raise ValueError(f"low is {self.low} and high {self.high}: low must be at most high.")
 
     def __call__(
         self, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
@@ -82,10 +94,18 @@ class CorrelationalQuery:
         h: maps tokens (n, k, d) to one number a row, (n, k); E sum_a h(X)_a^2 <= 1.
     name : str
         What it asks, for messages.
+
+    Raises
+    ------
+    ValueError
+        If the function is none.
     """
 
     function: Callable[[np.ndarray], np.ndarray] = field(repr=False)
     name: str = "query"
+
+    def __post_init__(self) -> None:
+        require_callable("function", self.function)
 
     def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
         """The values of h on a batch of token matrices.
@@ -114,7 +134,7 @@ class CorrelationalQueries(Sequence[CorrelationalQuery]):
     Raises
     ------
     ValueError
-        If the size is not a whole number of at least 1.
+        If the function is none, or the size not a whole number of at least 1.
     """
 
     function: Callable[[np.ndarray], np.ndarray] = field(repr=False)
@@ -122,6 +142,7 @@ class CorrelationalQueries(Sequence[CorrelationalQuery]):
     name: str = "queries"
 
     def __post_init__(self) -> None:
+        require_callable("function", self.function)
         object.__setattr__(self, "size", count("size", self.size, most=sys.maxsize))
 
     def __len__(self) -> int:
@@ -194,7 +215,7 @@ class GroupQuery:
                 "length, at least 1, are needed."
             )
         if self.numbers.min() < 0:
-            raise ValueError(f"A target has number {self.numbers.min()}: they are counted from 0.")
+            raise ValueError(f"A target has number {self.numbers.min()}: numbers of at least 0 are needed.")
         # learners ask tens of thousands of these, nearly always in increasing order: no sort where none is needed
         increasing = bool((self.numbers[1:] > self.numbers[:-1]).all())
         if not increasing and len(np.unique(self.numbers)) != len(self.numbers):

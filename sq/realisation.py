@@ -5,10 +5,10 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention._arrays import count, real_array, require_finite, shown
+from attention._arrays import count, real_array, shown, to_numpy
 from attention.memory import require_memory
 from lower import outward_context, rounded_up
 
@@ -19,6 +19,7 @@ __all__ = [
     "require_layer_memory",
     "require_layer_secret",
     "require_realisable",
+    "secret_coordinates",
     "supremum_error",
     "unit_direction",
 ]
@@ -53,11 +54,28 @@ def require_layer_secret(secret: ArrayLike, gate: int, direction: ArrayLike | No
         If a coordinate is none of 0, ..., `dim` - 1, or the direction has another length or is not finite.
     """
     count("gate", gate, least=0, most=dim - 1)
-    chosen = real_array("secret", secret, ("l",))
-    if np.any(chosen % 1) or np.any((chosen < 0) | (chosen >= dim)):
-        raise ValueError(f"secret is {shown(secret)}: coordinates from 0 to {dim - 1} are needed.")
+    secret_coordinates(secret, dim)
     if direction is not None:
         real_array("direction", direction, (dim,))
+
+
+def secret_coordinates(secret: ArrayLike, dim: int, *, sets: bool = True) -> Int[np.ndarray, " l"]:
+    """A secret as an array of coordinates; truth values would be a mask, and are none.
+
+    With `sets` there is at least one, and each once: heads that are made of them would hide another parity.
+
+    Raises
+    ------
+    ValueError
+        If they are no such whole numbers from 0 to `dim` - 1.
+    """
+    chosen = real_array("secret", secret)
+    mask = chosen.size > 0 and np.asarray(to_numpy(secret)).dtype.kind == "b"
+    if mask or chosen.ndim != 1 or np.any(chosen % 1) or np.any((chosen < 0) | (chosen >= dim)):
+        raise ValueError(f"secret is {shown(secret)}: coordinates from 0 to {dim - 1} are needed.")
+    if sets and not 0 < len(chosen) == len(np.unique(chosen)):
+        raise ValueError(f"secret is {shown(secret)}: distinct coordinates, at least one, are needed.")
+    return chosen.astype(np.int64)
 
 
 def require_layer_memory(heads: int, dim: int) -> None:
@@ -163,10 +181,12 @@ def unit_direction(direction: ArrayLike | None, dim: int) -> Float[np.ndarray, "
         w = np.zeros(dim)
         w[0] = 1.0
         return w
-    w = np.array(direction, dtype=np.float64)
+    w = real_array("direction", direction)
     if w.shape != (dim,) or not w.any():
         raise ValueError(f"direction has shape {w.shape}: {dim} entries, not all zero, are needed.")
-    require_finite("direction", w)
+    largest = np.abs(w).max()
+    if not 1e-100 < largest < 1e100:  # the squares of the norm would overflow, or vanish
+        w = w / largest
     return w / np.linalg.norm(w)
 
 

@@ -198,7 +198,8 @@ class SecretSet:
         number = count("number", number, least=0)
         if number >= self.size:
             raise ValueError(
-                f"number is {_shown(number)}: there are {_shown(self.size)} secrets, counted from 0."
+                f"number is {_shown(number)}: there are {_shown(self.size)} secrets, so a number from 0 to "
+                f"{_shown(self.size - 1)} is needed."
             )
         return number
 

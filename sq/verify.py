@@ -9,10 +9,10 @@ from jaxtyping import Float, Int, Shaped
 from numpy.typing import ArrayLike
 
 from attention import AttentionLayer, BooleanInputs
-from attention._arrays import count, non_negative, random_generator, real_array, require_instance, shown
+from attention._arrays import count, non_negative, random_generator, real_array, require_instance
 from attention.inputs import Rng
 from lower import GatedKnownPart, HardInstance, KnownPart, LinearKnownPart, all_sign_matrices
-from sq.realisation import MOST_SAMPLES
+from sq.realisation import MOST_SAMPLES, secret_coordinates
 from sq.target_family import require_hard_instance
 
 __all__ = [
@@ -104,7 +104,7 @@ def parity_target(
     x : array (..., 2, d)
         Boolean token matrices.
     secret : array of int
-        The coordinates in S.
+        The coordinates in S; the product is over those listed, so one that is there twice counts for nothing.
     known : LinearKnownPart
         K.
     gate, direction : int, array (d,)
@@ -247,10 +247,7 @@ def is_parity_realisation(
 
 
 def _coordinates(gate: int, secret: ArrayLike, dim: int) -> tuple[int, Int[np.ndarray, " l"]]:
-    gate, chosen = count("gate", gate, least=0, most=dim - 1), real_array("secret", secret)
-    if chosen.ndim != 1 or np.any(chosen % 1) or np.any((chosen < 0) | (chosen >= dim)):
-        raise ValueError(f"secret is {shown(secret)}: coordinates from 0 to {dim - 1} are needed.")
-    return gate, chosen.astype(np.int64)
+    return count("gate", gate, least=0, most=dim - 1), secret_coordinates(secret, dim, sets=False)
 
 
 def _verify(

@@ -171,7 +171,7 @@ def target_numbers(family: TargetFamily, numbers: Sequence[int] | np.ndarray | N
         raise ValueError(f"numbers is {shown(numbers)}: a sequence of at least one whole number is needed.")
     if chosen.min() < 0 or chosen.max() >= size:
         raise ValueError(
-            f"numbers run from {chosen.min()} to {chosen.max()}: those of {family.name} run from 0 to {size - 1}."
+            f"numbers run from {chosen.min()} to {chosen.max()}: those of {family.name} must lie from 0 to {size - 1}."
         )
     return chosen.astype(np.int64)
 

@@ -101,11 +101,13 @@ class Engine:
     def cast(self, array: Any, dtype: Any, out: Any = None) -> Any:
         """`array` in another precision, in the memory of `out` when there is some."""
         if out is None:
-            return array if array.dtype == dtype else self.xp.astype(array, dtype)
+            with np.errstate(over="ignore"):  # infinite in the narrower type, which the residual shows
+                return array if array.dtype == dtype else self.xp.astype(array, dtype)
         if self.kind == "torch":
             return out.copy_(array)
         if self.kind == "numpy":
-            np.copyto(out, array, casting="same_kind")
+            with np.errstate(over="ignore"):
+                np.copyto(out, array, casting="same_kind")
             return out
         return self.xp.astype(array, dtype)
 

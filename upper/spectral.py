@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention._arrays import count, random_generator, require_finite, require_shape
+from attention._arrays import count, random_generator, require_finite, require_shape, shown
 from attention.inputs import Rng
+from attention.memory import require_memory
 from upper.linear import linear_part
 from upper.six_phase.attention_span import AttentionSpan
 from upper.six_phase.variable_projection import fit_in_span
@@ -24,6 +25,7 @@ _LAST, _WIDER, _WIDEST_OF_NOISE = 6, 5.0, 0.08
 _SPARE = 8  # directions beyond m, for the iteration to settle
 # |Theta_i|_F of the first trial, about that of a random start; the descent in the span finds the scale.
 _START_NORM = 0.7
+_LARGEST = 1e9  # of a token: three of them are multiplied, and float32 ends at 3e38
 _START_PASSES = 200
 # Numbers in the largest array, so that memory does not grow with the examples.
 _MOST_NUMBERS = 1 << 22
@@ -106,7 +108,8 @@ def cross_moment(
     Raises
     ------
     ValueError
-        If the shapes do not fit, entries are not finite, there is one token only, or `directions` is out of range.
+        If the shapes do not fit, entries are not finite, tokens are so large or small that float32 does not hold the
+        products of three, there is one token only, or `directions` is out of range.
 
     Notes
     -----
@@ -141,6 +144,12 @@ def cross_moment(
     p = count("directions", directions)
     if p > d * d:
         raise ValueError(f"directions is {p}: at most d^2 = {d * d} are there.")
+    largest = float(np.abs(np.asarray(x, dtype=np.float64)).max())
+    if largest and not 1 / _LARGEST <= largest <= _LARGEST:
+        raise ValueError(
+            f"x has entries of up to {largest:.3g}: their products are taken in float32, so tokens from "
+            f"{1 / _LARGEST:g} to {_LARGEST:g} are needed. Scale them to about 1."
+        )
     rest = _without_linear_part(x, y)
     operator = _Operator(x, rest)
     w = random_generator(rng).standard_normal((p, d, d))
@@ -198,6 +207,7 @@ def spectral_start(
     require_shape("x", x, ("n", "k", "d"))
     require_shape("y", y, x.shape)
     m, (_, k, d) = count("m", m), x.shape
+    require_memory(f"A start of m = {shown(m)} heads", 16 * m * d * d, advice="take fewer heads")
     rng = random_generator(rng)
     if k == 1 or m > d * d:
         return rng.standard_normal((m, d, d)) / d

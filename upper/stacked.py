@@ -40,4 +40,6 @@ def stack_projections(w: Shaped[Any, "m d d"]) -> Shaped[Any, "m*d d"]:
     require_shape("w", w, ("m", "d", "d"))
     m, d, _ = w.shape
     require_shape("w", w, (m, d, d))
+    if not xp.isdtype(w.dtype, ("real floating", "integral", "bool")):
+        raise ValueError(f"w is an array of {w.dtype}: real numbers are needed.")
     return xp.reshape(w, (m * d, d))

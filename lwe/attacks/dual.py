@@ -13,7 +13,8 @@ from lwe.attacks.bases import dual_basis, label_intervals
 from lwe.attacks.blocks import FPYLLL_MISSING, Reduction, fpylll_installed, most_rows
 from lwe.attacks.permutation import permutation_p_value, sequential_p_value
 from lwe.attempt import Attempt, BaseAttack
-from lwe.costs import deviations, dual_cost, fewest_samples, lengths_tell
+from lwe.costs import deviations, fewest_samples, lengths_tell
+from lwe.costs.dual import best_dual_lattice
 from lwe.parameters import LWRParameters, require_parameters
 from lwe.residues import whole_array
 from lwe.samples import LWRSamples
@@ -94,19 +95,19 @@ class DualAttack(BaseAttack):
                 "or the law of the secret allows one only.",
             )
         fewest = max(fewest_samples(parameters, determined=False), parameters.secret_dim + 1)
-        cost = dual_cost(parameters, max(len(training), fewest))
-        if cost is None:
+        lattice = best_dual_lattice(parameters, max(len(training), fewest), floor=False)
+        if lattice is None:
             return attempt.ended(
                 AttackOutcome.NOT_APPLICABLE, "No lattice has short vectors that tell of labels."
             )
-        m = self.samples or max(int(cost.details["samples"]), fewest)
+        m = self.samples or max(lattice.samples, fewest)
         if m > len(training):
             return attempt.ended(
                 AttackOutcome.TOO_FEW_SAMPLES,
                 f"{m} samples are needed for a lattice; there are {len(training)}.",
             )
-        weighted = int(cost.details["dimension"]) > m
-        wanted = min(max(int(cost.details["block_size"]), 2), self.largest_block)
+        weighted = lattice.dimension > m
+        wanted = min(max(lattice.block_size, 2), self.largest_block)
         p_values: list[float] = []
         order = generator.permutation(len(training))
         try:

@@ -1,6 +1,7 @@
 """The dual lattice distinguisher's cost: short vectors of the dual lattice, and what they tell of the labels."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from lwe.costs.reduction import (
 )
 from lwe.parameters import LWRParameters, require_parameters
 
-__all__ = ["dual_cost", "dual_lattices"]
+__all__ = ["DualLattice", "best_dual_lattice", "dual_cost", "dual_lattices"]
+
+_MOST_STEPS = 200
 
 
 def dual_lattices(parameters: LWRParameters, samples: int) -> list[tuple[int, float]]:
@@ -75,7 +78,8 @@ def dual_cost(parameters: LWRParameters, samples: int | None = None, *, quantum:
     Notes
     -----
     A vector of length l = delta^d vol^(1/d) has advantage epsilon = exp(-2 pi^2 (l sigma / q)^2); 1/epsilon^2 vectors
-    are needed, and one sieve gives 2^(0.2075 beta) of them, all taken as long as the shortest.
+    are needed, and one sieve gives 2^(0.2075 beta) of them, all taken as long as the shortest. The samples,
+    the lattice and beta are those of the least cost, and LLL's part of it is weighed with the sieve's.
 
     References
     ----------
@@ -84,12 +88,53 @@ def dual_cost(parameters: LWRParameters, samples: int | None = None, *, quantum:
     Examples
     --------
     >>> print(dual_cost(LWRParameters(secret_dim=256, modulus=4096, levels=512, matrix="uniform")))
-    dual lattice: about 2^57.9 (LWR n=256 q=4096 p=512 uniform; block size 198, dimension 585, samples 585)
+    dual lattice: about 2^57.9 (LWR n=256 q=4096 p=512 uniform; block size 198, dimension 581, samples 581)
+    """
+    one_of("quantum", quantum, (True, False))
+    found = best_dual_lattice(parameters, samples, quantum=quantum, floor=True)
+    if found is None:
+        return None
+    return Cost(
+        "dual lattice",
+        found.exponent,
+        parameters,
+        "one call of a sieve, factors below exponential left out",
+        f"core-SVP, {'quantum' if quantum else 'classical'}, and no less than LLL; only distinguishes",
+        {"block_size": found.block_size, "dimension": found.dimension, "samples": found.samples},
+    )
+
+
+@dataclass(frozen=True, order=True)
+class DualLattice:
+    """A lattice whose short vectors tell labels from random ones: the exponent of its cost, and its numbers."""
+
+    exponent: float
+    block_size: int
+    dimension: int
+    samples: int
+
+
+def best_dual_lattice(
+    parameters: LWRParameters, samples: int | None = None, *, quantum: bool = False, floor: bool
+) -> DualLattice | None:
+    """The lattice of least cost; None where lengths say nothing.
+
+    Parameters
+    ----------
+    parameters, samples, quantum
+        As those of `dual_cost`.
+    floor : bool
+        Whether LLL's cost is part of what is weighed. An attack leaves it out: where LLL is all it takes, the lattice
+        that is cheapest for a sieve has the shortest vectors, and tells the most.
+
+    Raises
+    ------
+    ValueError
+        If `samples` is below 1.
     """
     require_parameters(parameters)
     if samples is not None:
         samples = count("samples", samples, least=0)
-    one_of("quantum", quantum, (True, False))
     samples = require_number(samples)
     sizes, n, q = deviations(parameters), parameters.secret_dim, parameters.modulus
     if not lengths_tell(parameters):
@@ -99,24 +144,28 @@ def dual_cost(parameters: LWRParameters, samples: int | None = None, *, quantum:
     least = fewest_samples(parameters, determined=False)
     most = max(8 * n + 200, 2 * least)
     most = most if samples is None else min(samples, most)
-    best: tuple[float, int, int, int] | None = None
-    for m in range(least, most + 1, max((most - least) // 200, 1)):
-        for dim, log_volume in dual_lattices(parameters, m):
-            blocks, factors = block_sizes(dim)
-            log_tau = np.minimum(dim * factors + log_volume / dim + scale, 20.0)
-            log_advantage = 2 * math.pi**2 * np.exp(2 * log_tau) / math.log(2)
-            exponents = rate * blocks + np.maximum(2 * log_advantage - SIEVE_VECTORS * blocks, 0.0)
-            place = int(np.argmin(exponents))
-            if best is None or exponents[place] < best[0]:
-                best = float(exponents[place]), int(blocks[place]), dim, m
-    if best is None:
-        return None
-    exponent, beta, dim, m = best
-    return Cost(
-        "dual lattice",
-        max(exponent, reduction_floor(dim)),
-        parameters,
-        "one call of a sieve, factors below exponential left out",
-        f"core-SVP, {'quantum' if quantum else 'classical'}, and no less than LLL; only distinguishes",
-        {"block_size": beta, "dimension": dim, "samples": m},
-    )
+    # of each kind of lattice, told apart by what it has besides samples
+    best: dict[int, DualLattice] = {}
+    step = max((most - least) // _MOST_STEPS, 1)
+    tried = set(range(least, most + 1, step))
+    while tried:  # in steps, and then in ever smaller ones near the best
+        for m in sorted(tried):
+            for dim, log_volume in dual_lattices(parameters, m):
+                blocks, factors = block_sizes(dim)
+                log_tau = np.minimum(dim * factors + log_volume / dim + scale, 20.0)
+                log_advantage = 2 * math.pi**2 * np.exp(2 * log_tau) / math.log(2)
+                exponents = rate * blocks + np.maximum(2 * log_advantage - SIEVE_VECTORS * blocks, 0.0)
+                if floor:  # with many samples it is the dimension that costs
+                    exponents = np.maximum(exponents, reduction_floor(dim))
+                place = int(np.argmin(exponents))
+                if dim - m not in best or exponents[place] < best[dim - m].exponent:
+                    best[dim - m] = DualLattice(float(exponents[place]), int(blocks[place]), dim, m)
+        if step == 1:
+            break
+        wide, step = step, max(2 * step // _MOST_STEPS, 1)
+        tried = {
+            m
+            for one in best.values()
+            for m in range(max(one.samples - wide, least), min(one.samples + wide, most) + 1, step)
+        }
+    return min(best.values()) if best else None

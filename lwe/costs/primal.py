@@ -1,7 +1,9 @@
 """The primal lattice attack: which lattice, how many samples, which block size, at which cost."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -150,13 +152,22 @@ def best_primal_shape(
     smaller steps; the best is near sqrt(n log q / log delta), as in the analysis of Micciancio and Regev 2009.
     """
     require_parameters(parameters)
-    if samples is not None:
-        samples = count("samples", samples, least=0)
     least_gap = finite_number("least_gap", least_gap)
     if most_rows is not None:
         most_rows = count("most_rows", most_rows, least=0)
     one_of("determined", determined, (True, False))
-    samples = require_number(samples)
+    return _best_shape(parameters, require_number(samples), _order, least_gap, most_rows, determined)
+
+
+def _best_shape(
+    parameters: LWRParameters,
+    samples: int | None,
+    order: Callable[[PrimalShape], Any],
+    least_gap: float = 0.0,
+    most_rows: int | None = None,
+    determined: bool = True,
+) -> PrimalShape | None:
+    """The first in an order of the lattices whose planted vector is expected to be the shortest."""
     if _bits_told(parameters) == 0:
         return None
     n, sizes = parameters.secret_dim, deviations(parameters)
@@ -179,10 +190,10 @@ def best_primal_shape(
             found += tried
             if step == 1:
                 break
-            middle, around = min(tried, key=_order).samples, step
+            middle, around = min(tried, key=order).samples, step
             step = max(2 * around // _MOST_STEPS, 1)
             tried = shapes(range(max(middle - around, least), min(middle + around, top) + 1, step))
-    return min(found, key=_order) if found else None
+    return min(found, key=order) if found else None
 
 
 def fewest_samples(parameters: LWRParameters, *, determined: bool = True) -> int:
@@ -273,12 +284,20 @@ def primal_cost(
         samples = count("samples", samples, least=0)
     one_of("quantum", quantum, (True, False))
     samples = require_number(samples)
-    shape = best_primal_shape(parameters, samples) if lengths_tell(parameters) else None
-    if shape is None or shape.block_size is None:
+
+    def exponent(shape: PrimalShape) -> float:
+        assert shape.block_size is not None
+        return max(core_svp_exponent(shape.block_size, quantum=quantum), reduction_floor(shape.dimension))
+
+    if not lengths_tell(parameters):
+        return None
+    # by what they cost: where LLL is nearly enough, a smaller dimension may be cheaper than a smaller block
+    shape = _best_shape(parameters, samples, lambda one: (exponent(one), *_order(one)))
+    if shape is None:
         return None
     return Cost(
         "primal lattice",
-        max(core_svp_exponent(shape.block_size, quantum=quantum), reduction_floor(shape.dimension)),
+        exponent(shape),
         parameters,
         "one call of a sieve, factors below exponential left out",
         f"core-SVP, {'quantum' if quantum else 'classical'}, and no less than LLL; geometric series assumption",

@@ -232,3 +232,11 @@ def test_a_pair_of_safetensors_files_is_read_like_a_pair_of_npy_files(tmp_path):
     np.testing.assert_array_equal(labels, 2 * served)
     with pytest.raises(FileFormatError, match="2 arrays where one is needed"):
         ExampleOracle.from_files(tmp_path / "x", tmp_path / "both")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("workers", [10**9, 10**400])
+def test_more_workers_than_generators_are_made_for_are_refused(workers):
+    oracle = ExampleOracle(make_nice_layer(heads=1, dim=2, rng=0), BooleanInputs(2, 2), rng=0)
+    with pytest.raises(ValueError, match="workers is"):
+        oracle.split(workers)

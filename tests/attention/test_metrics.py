@@ -180,3 +180,43 @@ def test_what_is_not_finite_has_no_finite_error(value):
     predicted = target.copy()
     predicted[0, 0, 0] = value
     np.testing.assert_equal(relative_error(predicted, target), value)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("predicted", "target", "error"),
+    [
+        (np.uint8(1), np.uint8(2), 0.5),
+        (np.int8(100), np.int8(-100), 2.0),
+        (np.int8(0), np.int8(-128), 1.0),
+        (np.float16(60_000), np.float16(-60_000), 2.0),
+        (np.float64(1.7e308), np.float64(-1.7e308), 2.0),
+        (np.int64(2**62), np.int64(-(2**62)), 2.0),
+    ],
+)
+def test_differences_that_their_type_cannot_hold_are_right(predicted, target, error):
+    predicted, target = (np.full((2, 1, 3), one) for one in (predicted, target))
+    assert relative_error(predicted, target) == pytest.approx(error)
+
+
+def test_half_precision_sums_many_squares():
+    target = np.ones((300, 20, 20), np.float16)
+    assert relative_error(0 * target, target) == 1
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_target_that_is_not_finite_is_refused(value):
+    predicted, target, known = outputs(0)
+    for name in ("target", "known"):
+        given = {"predicted": predicted, "target": target.copy(), "known": known.copy()}
+        given[name][0, 0, 0] = value
+        with pytest.raises(ValueError, match=f"{name} holds NaN or infinite entries"):
+            unknown_part_error(**given)
+
+
+def test_a_head_beside_one_that_is_far_larger_keeps_its_own_error():
+    eye, size = np.eye(2), np.array([1.0, 1e-200])[:, None, None]
+    truth = AttentionLayer(theta=size * eye, w=np.stack([eye, eye]))
+    fitted = AttentionLayer(theta=size * [[[1.0]], [[3.0]]] * eye, w=truth.w)
+    np.testing.assert_allclose(parameter_errors(fitted, truth).theta, [0, 2])

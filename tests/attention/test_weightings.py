@@ -228,3 +228,63 @@ class TestParameters:
         for weighting in WEIGHTINGS.values():
             with pytest.raises(ValueError, match="NaN or infinite"):
                 weighting.pattern(np.array([np.nan, 0.0]))
+
+
+EVERY_WEIGHTING = [Softmax(), Sparsemax(), NormalisedPower(), NormalisedPower(4.0, 4.0), NormalisedSigmoid()]
+
+
+@pytest.mark.parametrize("weighting", EVERY_WEIGHTING, ids=repr)
+def test_half_precision_shares_among_more_tokens_than_it_counts_to(weighting):
+    pattern = weighting.pattern(np.zeros(70_000, np.float16))
+    assert pattern.dtype == np.float16
+    assert (pattern == np.float16(1 / 70_000)).all()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("weighting", [Softmax, Sparsemax])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("temperature", "wanted"), [(1e-300, [0, 1, 0]), (1.0, [0, 1, 0]), (1e300, [1 / 3, 1 / 3, 1 / 3])]
+)
+def test_extreme_temperatures_are_right_in_every_type(weighting, dtype, temperature, wanted):
+    logits = np.array([-60_000, 60_000, 50_000], dtype)
+    pattern = weighting(temperature=temperature).pattern(logits)
+    assert pattern.dtype == dtype
+    np.testing.assert_allclose(pattern, wanted, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_extreme_temperatures_are_right_in_tensors(dtype):
+    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+    logits = torch.tensor([-300.0, 300.0, 200.0], dtype=getattr(torch, dtype))
+    for weighting in (Softmax(temperature=1e-300), Sparsemax(temperature=1e-300)):
+        assert weighting.pattern(logits).tolist() == [0, 1, 0]
+        assert weighting.pattern(logits).dtype == logits.dtype
+
+
+def test_logits_whose_difference_is_no_number():
+    logits = np.array([1.7e308, -1.7e308, 0.0])
+    for weighting in (Softmax(), Sparsemax(), NormalisedPower()):
+        assert weighting.pattern(logits).tolist() == [1, 0, 0]
+    wide = (logits.astype(np.longdouble) / 1e308).astype(float)
+    np.testing.assert_allclose(
+        Softmax(temperature=1e308).pattern(logits), Softmax().pattern(wide), rtol=1e-12
+    )
+
+
+@pytest.mark.bad_input
+def test_a_derivative_or_a_layer_that_overflows_is_refused():
+    with pytest.raises(ValueError, match="derivative overflowed in float64"):
+        Softmax(temperature=1e-10).vjp(np.zeros(2), np.array([1e300, -1e300]))
+    eye = np.eye(2)[None]
+    for theta, w, what in ((1e200 * eye, eye, "logits"), (eye, 1e300 * eye, "output")):
+        layer = WeightedLayer(theta=theta, w=w, weighting=Sparsemax())
+        with pytest.raises(ValueError, match=f"{what} of the layer overflowed"):
+            layer(np.full((1, 2, 2), 1e100))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("magnitude", ["True", None, 1])
+def test_magnitude_is_true_or_false(magnitude):
+    with pytest.raises(ValueError, match=r"magnitude is .*: True or False is needed"):
+        NormalisedPower(magnitude=magnitude)

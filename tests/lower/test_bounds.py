@@ -1,4 +1,5 @@
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -143,3 +144,19 @@ def test_the_query_bound_grows_as_its_leading_term(heads):
     bound = query_lower_bound(number_of_parities(10**5, 2 * heads - 1), Fraction(1, 100))
     ratio = bound / growth.subs({d: 10**5, tau: sympy.Rational(1, 100)})
     assert float(ratio) == pytest.approx(1, abs=3e-3 if heads > 1 else 0.2)
+
+
+@pytest.mark.bad_input  # they are no floats by type
+def test_numbers_of_numpy_are_read_as_they_print():
+    assert exact_fraction("x", np.float64(0.1)) == exact_fraction("x", 0.1) == Fraction(1, 10)
+    assert exact_fraction("x", np.float16(0.5)) == exact_fraction("x", np.float32(0.5)) == Fraction(1, 2)
+    assert exact_fraction("x", np.int64(3)) == exact_fraction("x", np.uint8(3)) == 3
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "value", [Decimal("1e-999999999"), "1e-1_000_000_000", "1E+99999", True, np.bool_(True)]
+)
+def test_numbers_that_cannot_be_written_out_are_refused_at_once(value):
+    with pytest.raises(ValueError, match=r"needed|exponents of up to 999"):
+        exact_fraction("x", value)

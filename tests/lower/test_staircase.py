@@ -181,3 +181,19 @@ def test_arrays_are_read_only_copies():
     assert stairs.form[1] == 1
     with pytest.raises(ValueError, match="read-only"):
         stairs.form[1] = 2
+
+
+@pytest.mark.bad_input
+def test_steps_that_float64_cannot_add_up_are_refused():
+    with pytest.raises(ValueError, match="coefficients have absolute values that sum to"):
+        Staircase(
+            form=np.array([0, 1]), thresholds=np.array([0.5, 1.5]), coefficients=np.array([1e308, 1e308])
+        )
+
+
+def test_slopes_beyond_all_exponents_are_saturated():
+    stairs = Staircase(
+        form=np.array([0, 1, 1]), thresholds=np.array([0.5]), coefficients=np.array([2.0]), slopes=1e308
+    )
+    assert stairs.decimal_values([0, 1, 2]) == [-2, 2, 2]
+    assert stairs.values(np.array([0.0, 1e308])).tolist() == [-2, 2]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lower import load_instance, save_instance
-from lwe.examples import noisy_examples, samples_from_examples
+from lwe.examples import covariates_of, noisy_examples, samples_from_examples
 from lwe.families import make_lwr_instance
 from lwe.heads import kept_range
 from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw
@@ -168,3 +168,9 @@ def test_examples_that_are_none_of_these_are_explained():
         samples_from_examples(x, y, parameters, allowed_error=0.5)
     with pytest.raises(ValueError, match="gate is 5"):
         samples_from_examples(x, y, parameters, gate=5)
+
+
+def test_covariates_are_of_signs_only():
+    parameters = LWRParameters(secret_dim=2, modulus=8, levels=2)
+    with pytest.raises(ValueError, match="tokens of this family are signs"):
+        covariates_of(np.full((1, 2, 3), 0.5), parameters, 0)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attention.memory import NotEnoughMemoryError
 from lwe.heads import kept_range, lwr_layer, lwr_staircase, truncation_failure, value_range
 from lwe.parameters import LWRParameters, rounded
 
@@ -97,3 +98,15 @@ def test_arguments_that_do_not_fit_are_explained():
             refused()
     with pytest.raises(ValueError, match="no range of its own"):
         value_range(np.array([1]), "uniform")
+
+
+def test_ranges_of_large_forms_are_those_of_exact_integers():
+    large = np.full(4, 2**61)
+    assert value_range(large, "binary") == (0, 2**63)
+    assert value_range(large, "ternary") == (-(2**63), 2**63)
+    assert kept_range(large, "binary", 3.0) == (0, 2**63)
+    parameters = LWRParameters(secret_dim=4, modulus=8, levels=2)
+    with pytest.raises(ValueError, match=r"at most 2\^52 in size"):
+        lwr_staircase(large, parameters)
+    with pytest.raises(NotEnoughMemoryError, match="jumps 1099511627776 times"):
+        lwr_staircase(np.full(4, 2**40), parameters)

@@ -232,3 +232,11 @@ def test_error_rates_keep_what_a_difference_from_1_would_lose(law, rate):
 def test_laws_that_are_none_are_explained(value, word):
     with pytest.raises(ValueError, match=word):
         law_from_json(value)
+
+
+@pytest.mark.parametrize("sigma", [5e-324, 1e-320, 1e-300])
+def test_a_tiny_sigma_gives_zeros_and_no_warning(sigma):
+    law = GaussianLaw(sigma)
+    assert law.error_rate(2**31) == law.deviation(2**31) == 0
+    assert law.support(64)[0].tolist() == [0]
+    assert not law.draw(9, 64, rng=0).any()

@@ -280,3 +280,10 @@ def test_forms_that_are_none_are_explained():
 def test_errors_are_no_sparse_vector():
     with pytest.raises(ValueError, match="errors are independent"):
         LWRParameters(4, 8, 2, noise=SparseLaw(2))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64"])
+def test_a_secret_of_any_type_has_one_form(dtype):
+    parameters = LWRParameters(secret_dim=1, modulus=2**31, levels=2, matrix="gadget")
+    powers = [3 << power for power in range(29)] + [3 * 2**29 - 2**31, 2**30]
+    assert covariate_form(np.array([3], dtype), parameters).tolist() == powers

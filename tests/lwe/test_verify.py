@@ -227,3 +227,21 @@ def test_forms_and_bits_that_do_not_fit_are_explained():
     for bits, modulus in (([[0, 1]], 8), ([[0, 1, 1]], 6), ([0, 1, 1], 8)):
         with pytest.raises(ValueError, match="a power of two"):
             gadget_residues(np.array(bits), np.array([3]), modulus)
+
+
+def test_sizes_that_sum_to_a_multiple_of_two_to_the_64_are_no_small_ones():
+    with pytest.raises(ValueError, match=r"sum to 18446744073709551616"):
+        attaining_covariates(np.full(16, 2**60))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint64", "float64", "bool"])
+def test_residues_of_bits_of_any_type_are_exact(dtype):
+    bits, secret = np.ones((1, 62)), np.array([2**30 - 1, 3])
+    assert gadget_residues(bits.astype(dtype), secret, 2**31).tolist() == [(2**31 - 1) * (2**30 + 2) % 2**31]
+
+
+@pytest.mark.bad_input
+def test_bits_are_0_or_1():
+    with pytest.raises(ValueError, match="only 0 and 1 are allowed"):
+        gadget_residues(np.array([[0, 2]]), np.array([1]), 4)

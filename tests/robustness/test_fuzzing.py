@@ -8,17 +8,15 @@ import pytest
 from fuzzing import (
     Given,
     Subject,
-    Verdict,
     array,
     choice,
     fixed,
     real,
     run,
     seed,
-    sentence_complaint,
-    try_case,
     whole,
 )
+from fuzzing.verdicts import Verdict, sentence_complaint, try_case
 
 SENTENCE = "n is 0: at least 1 is needed."
 

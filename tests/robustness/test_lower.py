@@ -1,14 +1,14 @@
 """Every public function of `lower`, called with what a user may give it by mistake."""
 
+import math
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
+import test_lower_instances
 from fuzzing import (
     Argument,
-    Given,
     Sizes,
     Subject,
     anything,
@@ -22,9 +22,9 @@ from fuzzing import (
     whole,
 )
 from hypothesis import strategies as st
+from test_lower_instances import a_certificate
 
 import lower
-from attention import BooleanInputs, make_nice_layer
 
 # ------------------------------------------------------------------------------------------- what is right
 
@@ -33,9 +33,23 @@ def as_number(value):
     return Fraction(repr(float(value)) if isinstance(value, float | np.floating) else value)
 
 
-def whole_number(result, given):
-    assert isinstance(result, int)
-    assert result >= 0
+def bound_is_right(result, given):
+    tau, share = as_number(given["tolerance"]), as_number(given["success"])
+    most = math.ceil(1 / tau**2) - 1
+    assert result == max(0, math.ceil((share * int(given["targets"]) - 1) / most))
+
+
+def number_is_right(result, given):
+    assert result == math.comb(int(given["dim"]) - 1, int(given["bits"]))
+
+
+def exponent_is_right(result, given):
+    assert result == 2 * int(given["heads"]) - 1
+
+
+def targets_are_right(result, given):
+    bits = 2 * int(given["heads"]) - 1
+    assert all(result.eval(d) == math.comb(d - 1, bits) for d in range(1, bits + 4))
 
 
 def eliminated_is_right(result, given):
@@ -60,14 +74,6 @@ def staircase_is_right(result, given):
         assert np.abs(values - limit).max() <= error + slack
         assert error <= float(result.error_bound()) * (1 + 1e-9) + slack
     assert_finite(result.layer())
-
-
-def linear_is_right(result, given):
-    assert_finite((result.mixing, result.projection))
-    assert result.describe().endswith(".")
-    x = np.ones((2, result.k, result.d))
-    size = result.k * np.abs(result.mixing).max() * result.d * np.abs(result.projection).max()
-    np.testing.assert_allclose(result(x), result.mixing @ x @ result.projection, rtol=1e-9, atol=1e-12 * size)
 
 
 def gf2_is_right(result, given):
@@ -111,35 +117,6 @@ def signs_are_right(result, given):
 def comparison_is_right(result, given):
     assert "Powers of d" in str(result)
     assert result.least_constant > 0 or result.tolerance_exponent > 0
-
-
-def a_certificate():
-    return lower.Certificate("coins", (lower.Statement("sides", 2, "A coin has two.", "proved", "Here"),))
-
-
-def an_instance():
-    return lower.HardInstance(
-        family="coins",
-        layer=make_nice_layer(heads=1, dim=3, rng=0),
-        inputs=BooleanInputs(2, 3),
-        secret=np.array([1, 2]),
-        known=lower.LinearKnownPart.zero(2, 3),
-        certificate=a_certificate(),
-        realisation_error=0.0,
-        parameters={"d": 3},
-    )
-
-
-FILES: dict[str, Path] = {}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def stored(tmp_path_factory):
-    """Files that are read, and the folder that is written to."""
-    folder = tmp_path_factory.mktemp("stored")
-    lower.save_instance(folder / "instance.safetensors", an_instance())
-    np.save(folder / "other.npy", np.ones(3))
-    FILES.update(instance=folder / "instance.safetensors", other=folder / "other.npy", folder=folder)
 
 
 # ------------------------------------------------------------------------------------------- how it is called
@@ -198,16 +175,21 @@ SUBJECTS = [
         "lower.query_lower_bound",
         lower.query_lower_bound,
         {"targets": whole(), "tolerance": TOLERANCES, "success": anything(1)},
-        right=whole_number,
+        right=bound_is_right,
     ),
     Subject(
         "lower.number_of_parities",
         lower.number_of_parities,
         {"dim": whole(), "bits": whole(0, 4)},
-        right=whole_number,
+        right=number_is_right,
     ),
-    Subject("lower.parity_exponent", lower.parity_exponent, {"heads": whole()}, right=whole_number),
-    Subject("lower.parity_targets", lower.parity_targets, {"heads": whole(), "symbol": anything(None)}),
+    Subject("lower.parity_exponent", lower.parity_exponent, {"heads": whole()}, right=exponent_is_right),
+    Subject(
+        "lower.parity_targets",
+        lower.parity_targets,
+        {"heads": whole(), "symbol": anything(None)},
+        right=targets_are_right,
+    ),
     Subject(
         "lower.symbolic_query_bound",
         lower.symbolic_query_bound,
@@ -288,81 +270,6 @@ SUBJECTS = [
         {"t": array((4,), of=lambda rng, shape: rng.integers(0, 5, shape)), "digits": whole(10, 50)},
     ),
     Subject(
-        "lower.LinearKnownPart",
-        lower.LinearKnownPart,
-        lambda size: {"mixing": array((size.k, size.k)), "projection": array((size.d, size.d))},
-        right=linear_is_right,
-    ),
-    Subject(
-        "lower.LinearKnownPart.zero",
-        lower.LinearKnownPart.zero,
-        {"k": whole(), "d": whole()},
-        right=linear_is_right,
-    ),
-    Subject(
-        "lower.LinearKnownPart.from_gate",
-        lower.LinearKnownPart.from_gate,
-        lambda size: {"c": real(), "c0": real(), "gate": whole(0, 0), "direction": array((size.d,))},
-        right=linear_is_right,
-        words=("mixing", "projection", "known part"),
-    ),
-    Subject(
-        "lower.LinearKnownPart.call",
-        lambda x: lower.LinearKnownPart(mixing=np.eye(2), projection=np.eye(3))(x),
-        lambda size: {"x": array((size.n, 2, 3))},
-        right=lambda result, given: assert_finite(result),
-    ),
-    Subject(
-        "lower.GatedKnownPart",
-        lower.GatedKnownPart,
-        {
-            "gate": whole(0, 2),
-            "on": made(lambda: lower.LinearKnownPart.zero(2, 3), "<zero>"),
-            "off": made(lambda: lower.LinearKnownPart(mixing=np.eye(2), projection=np.eye(3)), "<identity>"),
-        },
-        right=lambda result, given: assert_finite(result(np.ones((2, 2, 3)))),
-    ),
-    Subject(
-        "lower.GatedKnownPart.call",
-        lambda x: lower.GatedKnownPart(
-            gate=0, on=lower.LinearKnownPart.zero(2, 3), off=lower.LinearKnownPart.zero(2, 3)
-        )(x),
-        lambda size: {"x": array((size.n, 2, 3))},
-    ),
-    Subject(
-        "lower.HardInstance",
-        lower.HardInstance,
-        {
-            name: made(lambda name=name: getattr(an_instance(), name), f"<{name}>")
-            for name in lower.HardInstance.__dataclass_fields__
-        },
-        right=lambda result, given: assert_finite(result.allowed_error),
-        words=("dimensions", "numbers of tokens"),
-    ),
-    Subject(
-        "lower.save_instance",
-        lower.save_instance,
-        {
-            "path": anything(Given("new", lambda: FILES["folder"] / "new.safetensors")),
-            "instance": made(an_instance, "<instance>"),
-            "made": anything({"seed": 1}),
-        },
-        right=lambda result, given: None,
-        also=(OSError,),
-    ),
-    Subject(
-        "lower.load_instance",
-        lower.load_instance,
-        {
-            "path": Argument(
-                st.just(Given("instance", lambda: FILES["instance"])),
-                st.sampled_from([Given(one, lambda one=one: FILES[one]) for one in ("other", "folder")])
-                | anything(None).hostile,
-            )
-        },
-        words=("file",),
-    ),
-    Subject(
         "lower.outward_context",
         lower.outward_context,
         {"digits": whole(10, 50)},
@@ -401,4 +308,5 @@ def test_every_call_is_answered_rightly_or_refused_in_a_sentence(subject, fuzz):
 
 
 def test_every_public_name_is_tried_or_excepted():
-    assert missing_subjects({"lower": lower}, SUBJECTS, EXCEPTIONS) == ([], [])
+    every = [*SUBJECTS, *test_lower_instances.SUBJECTS]
+    assert missing_subjects({"lower": lower}, every, EXCEPTIONS) == ([], [])

@@ -49,7 +49,7 @@ def test_an_oracle_draws_nothing_that_does_not_fit():
     oracle = ExampleOracle(make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(3, 16), rng=0)
     with (
         memory_limited_to(LITTLE),
-        pytest.raises(NotEnoughMemoryError, match="Drawing 10000 matrices of 3 tokens"),
+        pytest.raises(NotEnoughMemoryError, match="Drawing n = 10000 matrices of 3 tokens"),
     ):
         oracle.draw(10_000)
     assert oracle.drawn == 0

@@ -493,3 +493,19 @@ def test_slopes_given_as_a_list_leave_the_family_hashable():
     assert hash(ParityFamily(dim=8, bits=3, slopes=[0.5, 1.0])) == hash(
         ParityFamily(dim=8, bits=3, slopes=(0.5, 1.0))
     )
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e200, 1e300])
+def test_directions_of_any_size_have_norm_one(scale):
+    instance = make_parity_instance(
+        dim=4, bits=2, construction="B", rng=0, direction=scale * np.array([3.0, 4, 0, 0])
+    )
+    np.testing.assert_allclose(instance.parameters["direction"], [0.6, 0.8, 0, 0], rtol=1e-12)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("secret", [[1, 1], [False, True, True, False], []])
+def test_heads_of_no_set_of_coordinates_are_refused(secret):
+    for construction in ("A", "B", "D"):
+        with pytest.raises(ValueError, match=r"secret is .*coordinates"):
+            parity_heads(construction, bits=2).layer(secret, dim=4)

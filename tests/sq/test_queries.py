@@ -1,3 +1,4 @@
+import math
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -239,3 +240,20 @@ def test_values_that_are_no_real_numbers_of_the_right_shape_are_refused():
     with pytest.raises(ValueError, match=r"shape \(4, 2, 3\) .*: \(4, 2\) is needed"):
         CorrelationalQuery(lambda x: x / 2)(x)
     assert CorrelationalQuery(lambda x: (x[..., 0] > 0).astype(np.int8))(x).dtype == np.float64
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: StatisticalQuery(None), "function is of the type NoneType"),
+        (lambda: CorrelationalQuery(3), "function is of the type int"),
+        (lambda: CorrelationalQueries("x", 2), "function is of the type str"),
+        (lambda: StatisticalQuery(len, low=math.nan), "low is nan"),
+        (lambda: StatisticalQuery(len, high=math.inf), "high is inf"),
+        (lambda: StatisticalQuery(len, low=1.0, high=-1.0), "low must be at most high"),
+    ],
+)
+def test_queries_that_are_none_are_refused_when_they_are_made(make, said):
+    with pytest.raises(ValueError, match=said):
+        make()

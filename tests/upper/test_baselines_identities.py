@@ -202,6 +202,15 @@ def test_sgd_learns_from_a_set_it_goes_through_again_and_draws_it_once():
     assert fit.trace[-1].measures["relative_error"] < 4e-2
 
 
+def test_projections_of_tokens_and_labels_of_any_unit():
+    rng = np.random.default_rng(0)
+    x, y, none = rng.standard_normal((40, 2, 3)), rng.standard_normal((40, 2, 3)), np.zeros((1, 3, 3))
+    wanted = regress_projections(x, y, none, (0.0, 0.1))
+    for unit in (1e-300, 1e300):  # whose squares are no numbers
+        found = regress_projections(x * unit, y * unit, none, (0.0, 0.1))
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
 @pytest.mark.parametrize("gap", [1e-3, 1e-4, 1e-5])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_correction_wins_back_the_digits_of_frozen_heads_that_nearly_agree(gap, seed):

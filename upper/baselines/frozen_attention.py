@@ -30,6 +30,7 @@ from attention.learning import Progress
 from attention.memory import require_memory
 from upper._held_out import EXACT_ERROR, held_out_error, hold_out
 from upper._squared_error import apart
+from upper.six_phase.scale import exponent_to_square
 from upper.stacked import read_tokens
 
 __all__ = ["FrozenAttention", "regress_projections"]
@@ -184,13 +185,13 @@ def regress_projections(
     Raises
     ------
     ValueError
-        If the shapes do not fit together, or an entry of the Gram matrix is not finite.
+        If the shapes do not fit together, or logits or projections overflow.
 
     Notes
     -----
     One eigendecomposition of the Gram matrix of Z = [P_1 X ... P_m X] serves all ridges. Without a ridge the
     solution is corrected once by the regression of its own residual, which wins back the digits the Gram matrix lost.
-    O(n k (m d)^2 + (m d)^3).
+    Tokens and labels of any size: the matrix is that of numbers that can be squared. O(n k (m d)^2 + (m d)^3).
 
     References
     ----------
@@ -208,9 +209,17 @@ def regress_projections(
     _require_memory(m, d)
     batch = max(1, _AT_ONCE // (x.shape[1] * size))
     parts = [slice(first, first + batch) for first in range(0, len(x), batch)]
+    # patterns depend on the tokens' unit, but what is read with them is linear in it
+    unit, label_unit = exponent_to_square(x), exponent_to_square(y)
+    y = np.ldexp(y, -label_unit) if label_unit else y
+
+    def read_of(part: slice) -> np.ndarray:
+        read = np.asarray(read_tokens(x[part], theta)[1])
+        return np.ldexp(read, -unit) if unit else read
+
     gram, moment = np.zeros((size, size)), np.zeros((size, d))
     for part in parts:
-        _, read = read_tokens(x[part], theta)
+        read = read_of(part)
         gram += read.T @ read
         moment += read.T @ y[part].reshape(-1, d)
     values, vectors = eigh(gram, overwrite_a=True)
@@ -230,11 +239,15 @@ def regress_projections(
         if ridge == 0:
             left = np.zeros_like(moment)
             for part in parts:
-                _, read = read_tokens(x[part], theta)
+                read = read_of(part)
                 left += read.T @ (y[part].reshape(-1, d) - read @ w)
             w = w + solve(left, ridge)
         solutions.append(w.reshape(m, d, d))
-    return np.stack(solutions)
+    with np.errstate(over="ignore"):  # refused in the next line
+        found = np.ldexp(np.stack(solutions), label_unit - unit)
+    if not np.isfinite(found).all():
+        raise ValueError("The projections overflow at labels y that are so much larger than x: scale y down.")
+    return found
 
 
 def _outcome(fitted: float, held_out: float) -> Outcome:

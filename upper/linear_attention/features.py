@@ -29,6 +29,7 @@ __all__ = [
     "gram_pairs",
     "pair_products",
     "prefix_features",
+    "require_no_overflow",
     "tensor_from_features",
 ]
 
@@ -59,7 +60,7 @@ def feature_count(d: int) -> int:
 def gram_pairs(d: int) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
     """The pairs b <= c of entries of a symmetric matrix, in the order of the features."""
     d = count("d", d)
-    require_bytes(f"The pairs of {shown(d)} coordinates", 25 * d**2, advice="take fewer coordinates")
+    require_bytes(f"The pairs of d = {shown(d)} coordinates", 25 * d**2, advice="take fewer coordinates")
     return np.triu_indices(d)
 
 
@@ -81,7 +82,7 @@ def pair_products(x: Shaped[Any, "*batch n d"], *, average: bool = False) -> Sha
     Raises
     ------
     ValueError
-        If `x` has fewer than two axes.
+        If `x` has fewer than two axes, or products overflow.
 
     Notes
     -----
@@ -94,13 +95,21 @@ def pair_products(x: Shaped[Any, "*batch n d"], *, average: bool = False) -> Sha
     xp = _require_tokens(x, average)
     x = floating(x)
     d = x.shape[-1]
-    gram = xp.matmul(xp.matrix_transpose(x), x)
-    if average:
-        gram = gram / x.shape[-2]
+    require_bytes(
+        f"The products of the tokens of an array of shape {tuple(x.shape)}",
+        16 * math.prod(x.shape[:-2]) * d * d,
+        advice="give fewer examples at a time, or tokens of fewer dimensions",
+    )
     rows, columns = gram_pairs(d)
-    flat = xp.reshape(gram, (*gram.shape[:-2], d * d))
-    taken = xp.take(flat, xp.asarray(rows * d + columns), axis=-1)
-    return taken * xp.asarray(_weights(d), dtype=x.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        gram = xp.matmul(xp.matrix_transpose(x), x)
+        if average:
+            gram = gram / x.shape[-2]
+        flat = xp.reshape(gram, (*gram.shape[:-2], d * d))
+        taken = xp.take(flat, xp.asarray(rows * d + columns), axis=-1)
+        products = taken * xp.asarray(_weights(d), dtype=x.dtype)
+    require_no_overflow(products, xp)
+    return products
 
 
 def cubic_features(
@@ -128,7 +137,7 @@ def cubic_features(
     Raises
     ------
     ValueError
-        If `x` has fewer than two axes.
+        If `x` has fewer than two axes, the queries are not of its sequences and dimension, or products overflow.
 
     Notes
     -----
@@ -145,18 +154,20 @@ def cubic_features(
     array([2.   , 4.   , 2.828, 5.657, 4.   , 8.   ])
     """
     xp = _require_tokens(x, average)
-    d = x.shape[-1]
-    require_bytes(
-        f"The features of an array of shape {tuple(x.shape)}",
-        8 * math.prod(x.shape[:-2]) * (1 if queries is None else queries.shape[-2]) * feature_count(d),
-        advice="give fewer examples at a time, or tokens of fewer dimensions",
-    )
+    if queries is not None:
+        _require_queries(queries, x)
+        # of two types the wider one has the digits
+        x, queries = floating(x), floating(queries)
+        x, queries = (xp.astype(array, xp.result_type(x, queries), copy=False) for array in (x, queries))
+    _require_room(x, 1 if queries is None else queries.shape[-2])
     pairs = pair_products(x, average=average)
     if queries is None:
         z = floating(x[..., -1, :])
     else:
         pairs, z = pairs[..., None, :], floating(queries)
-    outer = pairs[..., :, None] * z[..., None, :]
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        outer = pairs[..., :, None] * z[..., None, :]
+    require_no_overflow(outer, xp)
     return xp.reshape(outer, (*outer.shape[:-2], outer.shape[-2] * outer.shape[-1]))
 
 
@@ -180,7 +191,7 @@ def prefix_features(
     Raises
     ------
     ValueError
-        If `x` has fewer than two axes.
+        If `x` has fewer than two axes, or products overflow.
 
     Notes
     -----
@@ -193,18 +204,17 @@ def prefix_features(
     xp = _require_tokens(x, average)
     x = floating(x)
     n, d = x.shape[-2:]
+    _require_room(x, n)
     rows, columns = (xp.asarray(index) for index in gram_pairs(d))
-    products = (
-        xp.take(x, rows, axis=-1) * xp.take(x, columns, axis=-1) * xp.asarray(_weights(d), dtype=x.dtype)
-    )
-    gram = (
-        xp.cumulative_sum(products, axis=-2)
-        if hasattr(xp, "cumulative_sum")
-        else xp.cumsum(products, axis=-2)
-    )
-    if average:
-        gram = gram / xp.reshape(xp.arange(1, n + 1, dtype=x.dtype), (n, 1))
-    outer = gram[..., :, None] * x[..., None, :]
+    weights = xp.asarray(_weights(d), dtype=x.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        products = xp.take(x, rows, axis=-1) * xp.take(x, columns, axis=-1) * weights
+        cumulated = xp.cumulative_sum if hasattr(xp, "cumulative_sum") else xp.cumsum
+        gram = cumulated(products, axis=-2)
+        if average:
+            gram = gram / xp.reshape(xp.arange(1, n + 1, dtype=x.dtype), (n, 1))
+        outer = gram[..., :, None] * x[..., None, :]
+    require_no_overflow(outer, xp)
     return xp.reshape(outer, (*outer.shape[:-2], feature_count(d)))
 
 
@@ -228,7 +238,7 @@ def cubic_kernel(
     Raises
     ------
     ValueError
-        If the tokens have different dimensions, or a shape is wrong.
+        If the tokens have different dimensions, a shape is wrong, or products overflow.
 
     Notes
     -----
@@ -244,8 +254,15 @@ def cubic_kernel(
         raise ValueError(
             f"The tokens have {x.shape[-1]} and {other.shape[-1]} dimensions: the same is needed."
         )
-    grams = pair_products(x, average=average) @ pair_products(other, average=average).T
-    return np.asarray(grams * (x[:, -1] @ other[:, -1].T))
+    # whole numbers would wrap around, and of two types the wider one has the digits
+    x, other = floating(x), floating(other)
+    x, other = (array.astype(np.result_type(x, other), copy=False) for array in (x, other))
+    one, another = (pair_products(array, average=average) for array in (x, other))
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        kernel = np.asarray((one @ another.T) * (x[:, -1] @ other[:, -1].T))
+    if not np.isfinite(kernel).all():
+        raise ValueError(f"The kernel of x and other overflows in {kernel.dtype}: scale the tokens down.")
+    return kernel
 
 
 def tensor_from_features(coefficients: Float[np.ndarray, "D p"], d: int) -> Float[np.ndarray, "p d d d"]:
@@ -276,7 +293,13 @@ def tensor_from_features(coefficients: Float[np.ndarray, "D p"], d: int) -> Floa
     ----------
     Derived here.
     """
-    coefficients = real_array("coefficients", coefficients, (feature_count(d), "p"))
+    d = count("d", d)
+    coefficients = real_array("coefficients", coefficients)
+    if coefficients.ndim != 2 or len(coefficients) != feature_count(d) or not coefficients.shape[1]:
+        raise ValueError(
+            f"coefficients has shape {coefficients.shape}: ({shown(feature_count(d))}, p) is needed, the number of "
+            "features."
+        )
     outputs = coefficients.shape[1]
     rows, columns = gram_pairs(d)
     # M_bc and M_cb share one feature: G_bc (M_bc + M_cb) = (w G_bc) (w M_bc) with w^2 = 2
@@ -342,6 +365,32 @@ def _require_tokens(x: Any, average: bool) -> Any:
     if x.ndim < 2 or 0 in x.shape[-2:]:
         raise ValueError(f"The tokens have shape {tuple(x.shape)}: (..., n, d) is needed, a token a row.")
     return xp
+
+
+def require_no_overflow(products: Any, xp: Any) -> None:
+    """Raise where products of tokens are no finite numbers."""
+    if not bool(xp.all(xp.isfinite(products))):
+        raise ValueError(
+            f"Products of the tokens overflow in {products.dtype}, or the tokens hold NaN or infinite entries: finite "
+            "ones are needed. Scale the tokens down or use a wider type."
+        )
+
+
+def _require_queries(queries: Any, x: Any) -> None:
+    namespace(x, queries)
+    given, wanted = tuple(queries.shape), (*x.shape[:-2], "r", x.shape[-1])
+    if len(given) != len(wanted) or (*given[:-2], *given[-1:]) != (*wanted[:-2], *wanted[-1:]):
+        raise ValueError(
+            f"The queries have shape {given}: ({', '.join(map(str, wanted))}) is needed, as the tokens have."
+        )
+
+
+def _require_room(x: Any, queries: int) -> None:
+    require_bytes(
+        f"The features of an array of shape {tuple(x.shape)}",
+        8 * math.prod(x.shape[:-2]) * queries * feature_count(x.shape[-1]),
+        advice="give fewer examples at a time, or tokens of fewer dimensions",
+    )
 
 
 def _weights(d: int) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from attention._arrays import namespace
-from upper.linear_attention.features import blocks, cubic_features, floating
+from upper.linear_attention.features import blocks, cubic_features, floating, require_no_overflow
 
 __all__ = ["CubicRegression", "FeatureRegression"]
 
@@ -83,10 +83,12 @@ class CubicRegression(FeatureRegression):
         lead, n = x.shape[:-2], x.shape[-2]
         flat = xp.reshape(x, (-1, n, self.dim))
         coefficients = xp.asarray(self.coefficients, dtype=x.dtype)
-        parts = [
-            xp.matmul(cubic_features(flat[part, ...], average=self.average), coefficients)
-            for part in blocks(flat.shape[0], len(self.coefficients))
-        ]
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            parts = [
+                xp.matmul(cubic_features(flat[part, ...], average=self.average), coefficients)
+                for part in blocks(flat.shape[0], len(self.coefficients))
+            ]
         outputs = self.tensor.shape[0]
         together = xp.concat(parts) if parts else xp.zeros((0, outputs), dtype=x.dtype)
+        require_no_overflow(together, xp)
         return xp.reshape(together, (*lead, outputs))

@@ -198,7 +198,8 @@ def alternate(
     Returns
     -------
     LinearAttention
-        The model after the last step.
+        The model after the last step, of min(p d, d^2) heads if that is less, which suffice; one zero head for a tensor
+        that does not act.
     float
         Its tail |sym M - S| / |S|; 0 for a tensor that does not act.
 

@@ -16,7 +16,13 @@ from attention.memory import require_memory as require_bytes
 from attention.metrics import relative_error
 from upper._held_out import EXACT_ERROR, HELD_OUT_SHARE
 from upper.linear_attention._evidence import IndependentQueries
-from upper.linear_attention.features import blocks, feature_count, floating, tensor_from_features
+from upper.linear_attention.features import (
+    blocks,
+    feature_count,
+    floating,
+    require_no_overflow,
+    tensor_from_features,
+)
 from upper.linear_attention.fitted import FeatureRegression
 from upper.linear_attention.moments import FeatureMoments, require_memory
 from upper.linear_attention.regression import regress_blocks, regress_features, regress_moments
@@ -88,11 +94,14 @@ class LinearAttentionPredictor:
         x = floating(x)
         flat = xp.reshape(x, (-1, *x.shape[-2:]))
         coefficients = xp.asarray(self.coefficients, dtype=x.dtype)
-        parts = [
-            xp.matmul(softmax_features(flat[part, ...], self.features), coefficients)
-            for part in blocks(flat.shape[0], x.shape[-2] * len(self.coefficients))
-        ]
-        return xp.reshape(xp.concat(parts) if parts else flat, x.shape)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            parts = [
+                xp.matmul(softmax_features(flat[part, ...], self.features), coefficients)
+                for part in blocks(flat.shape[0], x.shape[-2] * len(self.coefficients))
+            ]
+        together = xp.concat(parts) if parts else flat
+        require_no_overflow(together, xp)
+        return xp.reshape(together, x.shape)
 
     def __repr__(self) -> str:
         return f"<LinearAttentionPredictor: {self.features}, {self.regression}>"

@@ -20,7 +20,7 @@ from attention._arrays import (
 )
 from attention.inputs import Rng
 from attention.memory import require_memory as require_bytes
-from upper.linear_attention.features import floating
+from upper.linear_attention.features import floating, require_no_overflow
 
 __all__ = ["LinearAttention", "make_linear_attention"]
 
@@ -117,7 +117,7 @@ class LinearAttention:
         Raises
         ------
         ValueError
-            If the tokens have another dimension than the model.
+            If the tokens have another dimension than the model, or products overflow.
 
         Notes
         -----
@@ -135,15 +135,19 @@ class LinearAttention:
                     "a token a row."
                 )
         x, queries = floating(x), floating(queries)
-        gram = xp.matmul(xp.matrix_transpose(x), x)
-        if self.average:
-            gram = gram / x.shape[-2]
-        total = None
-        for head in range(self.heads):
-            v, q = (xp.asarray(to_numpy_if_needed(m[head, ...], xp), dtype=x.dtype) for m in (self.v, self.q))
-            part = xp.matmul(xp.matmul(queries, xp.matrix_transpose(q)), gram)  # G is symmetric
-            part = xp.matmul(part, xp.matrix_transpose(v))
-            total = part if total is None else total + part
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            gram = xp.matmul(xp.matrix_transpose(x), x)
+            if self.average:
+                gram = gram / x.shape[-2]
+            total = None
+            for head in range(self.heads):
+                v, q = (
+                    xp.asarray(to_numpy_if_needed(m[head, ...], xp), dtype=x.dtype) for m in (self.v, self.q)
+                )
+                part = xp.matmul(xp.matmul(queries, xp.matrix_transpose(q)), gram)  # G is symmetric
+                part = xp.matmul(part, xp.matrix_transpose(v))
+                total = part if total is None else total + part
+        require_no_overflow(total, xp)
         return total
 
     def tensor(self) -> Float[np.ndarray, "p d d d"]:

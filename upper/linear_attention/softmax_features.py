@@ -9,7 +9,13 @@ from jaxtyping import Float, Shaped
 
 from attention._arrays import count, namespace, non_negative, random_generator, require_flag, shown
 from attention.inputs import BooleanInputs, Rng
-from upper.linear_attention.features import blocks, cubic_features, feature_count, floating
+from upper.linear_attention.features import (
+    blocks,
+    cubic_features,
+    feature_count,
+    floating,
+    require_no_overflow,
+)
 from upper.linear_attention.moments import FeatureMoments, require_memory
 from upper.linear_attention.regression import regress_moments
 
@@ -139,7 +145,7 @@ def softmax_features(
     Raises
     ------
     ValueError
-        If the set is not known or `x` has fewer than two axes.
+        If the set is not known, `x` has fewer than two axes, or products overflow.
 
     Notes
     -----
@@ -167,10 +173,13 @@ def softmax_features(
         raise ValueError(f"The tokens have shape {tuple(x.shape)}: (..., k, d) is needed, a token a row.")
     x = floating(x)
     queries = x if every_row else x[..., -1:, :]
-    mean = xp.mean(x, axis=-2, keepdims=True)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused in the next line
+        mean = xp.mean(x, axis=-2, keepdims=True)
+        centred = x - mean
+    require_no_overflow(centred, xp)
     parts = []
     if kind != "tokens":
-        parts.append(cubic_features(x - mean if kind == "cent" else x, queries=queries))
+        parts.append(cubic_features(centred if kind == "cent" else x, queries=queries))
     if kind in ("cent", "tokens"):
         parts.append(queries)
     if kind != "plain":

@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import non_negative
+from attention._arrays import count, non_negative
 from upper.six_phase.agreement import Contrasts
 
 __all__ = ["NEGLIGIBLE_MISFIT", "ConvexBody", "EmptyBodyError", "contradictory", "require_body", "sculpt"]
@@ -120,6 +120,8 @@ def sculpt(
         tolerance = non_negative("tolerance", tolerance, strictly=True)
     if radius is not None:
         radius = non_negative("radius", radius, strictly=True)
+    if wide is not None:
+        wide = count("wide", wide, least=0)
     made: ConvexBody = kinds[body].from_contrasts(contrasts, tolerance=tolerance, radius=radius, wide=wide)
     return made
 

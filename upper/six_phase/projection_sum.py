@@ -115,6 +115,11 @@ def one_gradient_step(
     array (d, d)
         -(d/dW) of (1/2n) sum |Y - softmax(X 0 X^T) X W|^2 at W = 0.
 
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit together, an entry is not finite, or products overflow.
+
     Notes
     -----
     With zero attention every pattern is J/k, so the step is the mean of (J X / k)^T Y: the same as
@@ -130,7 +135,11 @@ def one_gradient_step(
     head = AttentionLayer(theta=np.zeros((1, d, d)), w=np.zeros((1, d, d)))
     read = np.einsum("nab,nbd->nad", head.patterns(x)[:, 0], x)
     residual = head(x) - y
-    return -np.einsum("nai,naj->ij", read, residual) / n
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        step = -np.einsum("nai,naj->ij", read, residual) / n
+    if not np.isfinite(step).all():
+        raise ValueError("The products of x and y overflow: scale the tokens or the labels down.")
+    return step
 
 
 def _correlate(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:

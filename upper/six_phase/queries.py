@@ -15,7 +15,9 @@ from attention._arrays import (
     require_finite,
     require_instance,
     require_shape,
+    shown,
 )
+from attention.memory import require_memory
 from upper.six_phase.agreement import certify_agreement
 from upper.six_phase.hull_margin import HullMargin
 from upper.six_phase.statistical_query import Features, QueryFamily
@@ -378,10 +380,16 @@ def _family(
     low: float = -1.0,
 ) -> QueryFamily:
     tolerance = non_negative("tolerance", tolerance)
+    phase = count("phase", phase, most=6)
     return QueryFamily(name, phase, features, entries, low, 1.0, tolerance, unit)
 
 
 def _all_entries(rows: int, columns: int) -> np.ndarray:
+    require_memory(
+        f"A family of {shown(rows)} x {shown(columns)} queries",
+        32 * rows * columns,
+        advice="take fewer coordinates d",
+    )
     return np.indices((rows, columns)).reshape(2, -1).T
 
 

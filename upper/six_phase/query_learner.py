@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative, real_array, require_shape
+from attention._arrays import count, non_negative, real_array, require_instance, require_shape
 from upper.six_phase.affine_hull import LARGEST_RESIDUAL
 from upper.six_phase.attention_span import AttentionSpan, hull_extent
 from upper.six_phase.axes import AxisBody, default_radius
@@ -115,7 +115,7 @@ def learn_by_queries(oracle: QueryOracle, plan: QueryPlan) -> QueriedSpan:
     PhaseFailedError
         If no agreement events are found, the equations contradict one another, or no rows have a large margin.
     ValueError
-        If the oracle's answers are not finite numbers, one a query.
+        If `oracle` or `plan` is something else, or the answers are not finite numbers, one a query.
 
     Notes
     -----
@@ -131,6 +131,7 @@ def learn_by_queries(oracle: QueryOracle, plan: QueryPlan) -> QueriedSpan:
         raise ValueError(
             f"oracle is a {type(oracle).__name__}: one with query(q) is needed, which examples have not."
         )
+    require_instance("plan", plan, QueryPlan, needed="a QueryPlan")
     ask = _Asked(oracle)
     d, k = plan.d, plan.k
     family = projection_sum_queries(

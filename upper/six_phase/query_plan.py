@@ -127,7 +127,10 @@ class QueryPlan:
         non_negative("degradation", self.degradation, strictly=True)
         if self.label_bound is not None:
             non_negative("label_bound", self.label_bound, strictly=True)
-        non_negative("token_bound", self.token_bound, strictly=True)
+        if not 1e-60 <= non_negative("token_bound", self.token_bound, strictly=True) <= 1e60:
+            raise ValueError(
+                f"token_bound is {self.token_bound}: its fourth power is needed, so 1e-60 to 1e60 are allowed."
+            )
         count("steps", self.steps)
         self.agreement_rows(np.zeros((self.d, self.d)), 0.0).largest_log_ratio(self.k)
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-__all__ = ["relative_change", "scaled_to_square", "size_of"]
+__all__ = ["exponent_to_square", "relative_change", "scaled_to_square", "size_of"]
 
 # Sums of squares of numbers within these exponents are ordinary numbers.
 _MODERATE = 256
@@ -23,10 +23,14 @@ def scaled_to_square(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     >>> bool(abs(scaled[0] / scaled[1] - 0.75) < 1e-15 and (scaled**2).sum() > 1)
     True
     """
+    exponent = exponent_to_square(*arrays)
+    return tuple(np.ldexp(array, -exponent) for array in arrays) if exponent else arrays
+
+
+def exponent_to_square(*arrays: np.ndarray) -> int:
+    """The e for which 2^e is the unit of `scaled_to_square`: 0 if squares are ordinary numbers already."""
     exponent = math.frexp(max(size_of(array) for array in arrays))[1] - 1
-    if abs(exponent) <= _MODERATE:
-        return arrays
-    return tuple(np.ldexp(array, -exponent) for array in arrays)
+    return 0 if abs(exponent) <= _MODERATE else exponent
 
 
 def size_of(array: np.ndarray) -> float:

@@ -144,3 +144,27 @@ class TestWrongInput:
             features_from_tensor(np.ones((1, 2, 2, 3)))
         with pytest.raises(ValueError, match="dimensions: the same"):
             cubic_kernel(np.ones((1, 2, 2)), np.ones((1, 2, 3)))
+
+    def test_products_that_overflow_are_refused(self):
+        model = make_linear_attention(heads=1, dim=2, rng=0)
+        for bad in (np.nan, np.inf, 1e300):
+            x = np.ones((2, 3, 2))
+            x[0, -1, 0] = bad
+            for call in (cubic_features, prefix_features, model):
+                with pytest.raises(ValueError, match="overflow"):
+                    call(x)
+
+    def test_queries_of_another_dimension(self):
+        with pytest.raises(ValueError, match=r"queries have shape \(3, 1, 4\)"):
+            cubic_features(np.ones((3, 2, 2)), queries=np.ones((3, 1, 4)))
+
+
+def test_a_kernel_of_whole_numbers_does_not_wrap_around():
+    x = np.full((1, 2, 3), 200, dtype=np.uint8)
+    np.testing.assert_allclose(cubic_kernel(x, x), cubic_kernel(x.astype(float), x.astype(float)))
+
+
+def test_a_kernel_of_two_types_has_the_digits_of_the_wider():
+    x = np.random.default_rng(0).standard_normal((3, 4, 2))
+    half = x.astype(np.float16)
+    np.testing.assert_allclose(cubic_kernel(x, half), cubic_kernel(x, half.astype(float)), rtol=1e-12)

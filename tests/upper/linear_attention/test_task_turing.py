@@ -238,5 +238,5 @@ def test_bad_machines_are_refused_in_sentences():
         learned_turing_rows(((2, 2, 4, "whole histories", 24),), machines=1)
     with pytest.raises(ValueError, match="machines is 0"):
         turing_rows(machines=0)
-    with pytest.raises(ValueError, match="14 are needed"):
+    with pytest.raises(ValueError, match=r"14\) is needed"):
         nearest_delta_tokens(SMALL, np.zeros((1, 3)))

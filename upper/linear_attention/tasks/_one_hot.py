@@ -41,6 +41,10 @@ def whole_numbers(
         array = np.asarray(values)
     except ValueError:
         raise ValueError(f"{name} has rows of different lengths: an array is needed.") from None
+    except TypeError:  # tensors of types that NumPy has not, or on a device
+        raise ValueError(
+            f"{name} is a {type(values).__name__} that NumPy cannot read: an array is needed."
+        ) from None
     require_shape(name, array, shape)
     if allowed is not None or not np.issubdtype(array.dtype, np.integer):
         require_entries(name, array, range(0) if allowed is None else allowed)

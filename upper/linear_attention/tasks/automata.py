@@ -158,6 +158,7 @@ def automaton_examples(
     ----------
     Derived here.
     """
+    require_instance("automaton", automaton, Automaton, needed="an Automaton")
     pairs = whole_numbers("pairs", pairs, ("N",), range(automaton.states * automaton.symbols))
     states, symbols = np.divmod(pairs, automaton.symbols)
     x = _tokens(automaton, one_hot(states, automaton.states), symbols)
@@ -239,6 +240,7 @@ def run_automaton(
     def following(step: int, outputs: np.ndarray) -> np.ndarray:
         return _tokens(automaton, nearest_one_hot(outputs), words[:, step + 1])
 
+    require_instance("automaton", automaton, Automaton, needed="an Automaton")
     states, words = automaton.checked(states, words)
     start = _tokens(automaton, one_hot(states, automaton.states), words[:, 0])
     outputs = run_closed_loop(model, start, words.shape[1], following, keep=False)

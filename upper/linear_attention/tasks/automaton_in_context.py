@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count, random_generator, require_shape, shown
+from attention._arrays import count, random_generator, real_array, shown
 from attention.inputs import Rng
 from attention.memory import require_memory
 from upper.linear_attention.model import LinearAttention
@@ -235,7 +235,7 @@ def run_in_context(
     ----------
     Derived here.
     """
-    require_shape("context", context, ("R", "pairs", "d"))
+    context = real_array("context", context, ("R", "pairs", "d"))
     pairs = context.shape[1]
     number = context.shape[2] - pairs
     if number < 1 or pairs % number:

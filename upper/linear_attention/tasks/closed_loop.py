@@ -5,7 +5,16 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention._arrays import count, require_shape
+from attention._arrays import (
+    count,
+    real_array,
+    require_callable,
+    require_flag,
+    require_instance,
+    require_shape,
+    shown,
+)
+from attention.memory import require_memory
 from upper.linear_attention.features import feature_count, gram_pairs, pair_products
 from upper.linear_attention.fitted import CubicRegression, FeatureRegression
 from upper.linear_attention.model import LinearAttention
@@ -48,7 +57,7 @@ def run_closed_loop(
     Raises
     ------
     ValueError
-        If the tokens do not fit the model, or `next_tokens` returns another shape.
+        If the tokens do not fit the model, `next_tokens` returns another shape, or outputs overflow.
 
     Notes
     -----
@@ -68,20 +77,37 @@ def run_closed_loop(
     >>> run_closed_loop(model, np.ones((1, 1, 1)), 3, lambda step, y: np.ones((1, 1, 1)))[0, :, 0]
     array([1., 2., 3.])
     """
-    require_shape("tokens", tokens, ("R", "n", "d"))
+    require_instance(
+        "model", model, LinearAttention | FeatureRegression, needed="a LinearAttention or FeatureRegression"
+    )
+    tokens = real_array("tokens", tokens, ("R", "n", "d"))
     steps = count("steps", steps)
+    require_callable("next_tokens", next_tokens)
+    require_flag("keep", keep)
     runs, length, d = tokens.shape
     read, outputs, average = _reader(model, d)
-    gram = np.matrix_transpose(tokens) @ tokens
+    require_memory(
+        f"The outputs of {shown(steps)} steps of {shown(runs)} runs",
+        8 * runs * steps * outputs,
+        advice="take fewer steps",
+    )
     found = np.empty((runs, steps, outputs))
-    for step in range(steps):
-        found[:, step] = read(gram / length if average else gram, tokens[:, -1])
-        if step + 1 == steps:
-            break
-        tokens = next_tokens(step, found[:, step])
-        require_shape("The next tokens", tokens, (runs, "m", d))
-        new = np.matrix_transpose(tokens) @ tokens
-        gram, length = (gram + new, length + tokens.shape[1]) if keep else (new, tokens.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        gram = np.matrix_transpose(tokens) @ tokens
+        for step in range(steps):
+            found[:, step] = read(gram / length if average else gram, tokens[:, -1])
+            if step + 1 == steps:
+                break
+            tokens = next_tokens(step, found[:, step])
+            require_shape("The next tokens", tokens, (runs, "m", d))
+            if tokens.dtype != np.float64:
+                tokens = real_array("The next tokens", tokens)
+            new = np.matrix_transpose(tokens) @ tokens
+            gram, length = (gram + new, length + tokens.shape[1]) if keep else (new, tokens.shape[1])
+    if not np.isfinite(found).all():
+        raise ValueError(
+            "Products of the tokens overflow, or next tokens are NaN or infinite: scale the tokens down."
+        )
     return found
 
 
@@ -101,7 +127,7 @@ def agreement(*pairs: tuple[Shaped[np.ndarray, "R T ..."], Shaped[np.ndarray, "R
     Raises
     ------
     ValueError
-        If there is no pair, or the two of a pair have different shapes.
+        If there is no pair, or the two of a pair have different shapes, or other runs and steps than the first has.
 
     Notes
     -----
@@ -114,11 +140,31 @@ def agreement(*pairs: tuple[Shaped[np.ndarray, "R T ..."], Shaped[np.ndarray, "R
     """
     if not pairs:
         raise ValueError("There is nothing to compare: give at least one pair of arrays.")
-    same = np.ones(pairs[0][0].shape[:2], dtype=bool)
-    for found, wanted in pairs:
-        require_shape("What was found", found, wanted.shape)
+    same: np.ndarray | None = None
+    for pair in pairs:
+        found, wanted = _compared(pair)
+        same = np.ones(found.shape[:2], dtype=bool) if same is None else same
+        if found.shape[:2] != same.shape:
+            raise ValueError(
+                f"A pair has arrays of shape {found.shape}: runs and steps {same.shape} are needed."
+            )
         same &= np.all((found == wanted).reshape(*found.shape[:2], -1), axis=-1)
-    return float(np.mean(same))
+    return float(np.mean(same if same is not None else 1.0))
+
+
+def _compared(pair: object) -> tuple[np.ndarray, np.ndarray]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise ValueError(f"There is a pair {shown(pair)}: (found, wanted) is needed, two arrays.")
+    try:
+        found, wanted = (np.asarray(one) for one in pair)
+    except ValueError:
+        raise ValueError("found or wanted has rows of different lengths: an array is needed.") from None
+    if found.ndim < 2 or not found.size or found.shape != wanted.shape:
+        raise ValueError(
+            f"What was found has shape {found.shape} and what was wanted {wanted.shape}: the same (R, T, ...) is "
+            "needed."
+        )
+    return found, wanted
 
 
 def _reader(model: Model, d: int) -> tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], int, bool]:

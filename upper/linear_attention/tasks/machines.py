@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import count, random_generator, require_shape, shown
+from attention._arrays import count, random_generator, require_instance, require_shape, shown
 from attention.inputs import Rng
 from attention.memory import require_memory
 from upper.linear_attention.tasks._one_hot import require_entries, whole_numbers
@@ -72,6 +72,11 @@ class Configurations:
     def symbols_read(self) -> Int[np.ndarray, "*batch"]:
         """The symbols under the heads."""
         return np.take_along_axis(self.tapes, self.positions[..., None], axis=-1)[..., 0]
+
+    @staticmethod
+    def require_are(name: str, at: object) -> None:
+        """Refuse what is none of these, named; a ValueError."""
+        require_instance(name, at, Configurations, needed="Configurations")
 
     def pairs_with(self, other: "Configurations") -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """Tapes, positions and states, each with the other's, as `agreement` wants them."""

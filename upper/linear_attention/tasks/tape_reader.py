@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, random_generator, require_instance
+from attention._arrays import count, random_generator, require_instance, shown
 from attention.inputs import Rng
+from attention.memory import require_memory
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import regress
 from upper.linear_attention.tasks._one_hot import one_hot
@@ -109,9 +110,15 @@ class TapeLayout:
         ValueError
             If the configurations are not of this size.
         """
+        Configurations.require_are("The configurations", at)
         if at.tapes.shape[-1] != self.positions:
             raise ValueError(f"The tapes have {at.tapes.shape[-1]} cells: {self.positions} are needed.")
         at.require(states=self.states, symbols=self.symbols)
+        require_memory(
+            f"Contexts of {shown(len(at.tapes))} tapes of {shown(self.positions)} cells",
+            8 * len(at.tapes) * (self.positions + 1) * self.dim,
+            advice="take fewer at a time",
+        )
         x = np.zeros((len(at.tapes), self.positions + 1, self.dim))
         x[:, :-1, self.symbol_block] = one_hot(at.tapes, self.symbols)
         x[:, :-1, self.position_block] = np.eye(self.positions)
@@ -190,6 +197,7 @@ def reader_examples(
     -----
     O(N P d). References: derived here.
     """
+    require_instance("layout", layout, TapeLayout, needed="a TapeLayout")
     return layout.contexts(at), one_hot(at.symbols_read, layout.symbols)
 
 
@@ -217,10 +225,18 @@ def all_configurations(layout: TapeLayout, *, most: int = 100_000) -> Configurat
     -----
     O(A^P P^2 S). References: derived here.
     """
+    require_instance("layout", layout, TapeLayout, needed="a TapeLayout")
+    most = count("most", most)
     if layout.configurations > most:
         raise ValueError(
-            f"There are {layout.configurations} configurations: {most} are allowed, so draw some at random."
+            f"There are {shown(layout.configurations)} configurations: {shown(most)} are allowed, so draw some at "
+            "random."
         )
+    require_memory(
+        f"All {shown(layout.configurations)} configurations",
+        24 * layout.configurations * (layout.positions + 2),
+        advice="draw some at random",
+    )
     shape = (layout.symbols,) * layout.positions + (layout.positions, layout.states)
     grid = np.indices(shape).reshape(len(shape), -1).T
     return Configurations(grid[:, : layout.positions].copy(), grid[:, -2].copy(), grid[:, -1].copy())

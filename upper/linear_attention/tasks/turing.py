@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, require_instance, shown
+from attention._arrays import count, real_array, require_instance, shown
 from attention.memory import require_memory
-from upper.linear_attention.features import prefix_features
+from upper.linear_attention.features import feature_count, prefix_features
 from upper.linear_attention.fitted import FeatureRegression
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import regress_features
@@ -70,6 +70,9 @@ def delta_tokens(
     -----
     O(d) a step. References: derived here.
     """
+    require_instance("layout", layout, TapeLayout, needed="a TapeLayout")
+    Configurations.require_are("before", before)
+    Configurations.require_are("after", after)
     if before.tapes.shape != after.tapes.shape or before.tapes.shape[-1] != layout.positions:
         raise ValueError(
             f"The tapes have shapes {before.tapes.shape} and {after.tapes.shape}: the same and {layout.positions} "
@@ -176,7 +179,7 @@ def step_examples(
     ----------
     Derived here.
     """
-    layout = TapeLayout(states=machine.states, symbols=machine.symbols, positions=at.tapes.shape[-1])
+    layout = _layout_of(machine, "at", at)
     return layout.contexts(at), delta_tokens(layout, at, machine.step(at))
 
 
@@ -212,7 +215,12 @@ def history_examples(
     ----------
     Derived here.
     """
-    layout = TapeLayout(states=machine.states, symbols=machine.symbols, positions=start.tapes.shape[-1])
+    layout, steps = _layout_of(machine, "start", start), count("steps", steps)
+    require_memory(
+        f"Histories of {shown(steps)} steps",
+        16 * len(start.tapes) * (layout.positions + steps) * feature_count(layout.dim),
+        advice="take fewer steps or runs",
+    )
     labels = delta_tokens(layout, machine.path(start, steps), machine.run(start, steps))
     x = np.concatenate([layout.contexts(start), labels[:, :-1]], axis=1)
     phi = np.concatenate([prefix_features(run)[layout.positions :] for run in x])
@@ -248,7 +256,11 @@ def learn_from_histories(phi: Float[np.ndarray, "N D"], y: Float[np.ndarray, "N 
     ----------
     Derived here.
     """
+    phi = real_array("phi", phi, ("N", "D"))
+    y = real_array("y", y, (len(phi), "p"))
     used = phi.any(axis=0)
+    if not used.any():
+        raise ValueError("phi is zero: features of at least one history are needed.")
     found = regress_features(phi[:, used], y, method="svd", least_norm=True)
     coefficients = np.zeros((phi.shape[1], y.shape[1]))
     coefficients[used] = found.coefficients
@@ -283,9 +295,9 @@ def nearest_delta_tokens(layout: TapeLayout, outputs: Float[np.ndarray, "R d"]) 
     ----------
     Derived here.
     """
+    require_instance("layout", layout, TapeLayout, needed="a TapeLayout")
+    outputs = real_array("outputs", outputs, ("R", layout.dim))
     tokens = np.zeros_like(outputs)
-    if outputs.shape[-1] != layout.dim:
-        raise ValueError(f"The outputs have {outputs.shape[-1]} entries: {layout.dim} are needed.")
     delta = outputs[:, layout.symbol_block]
     step = nearest_one_hot(delta) - nearest_one_hot(-delta)
     wide = np.ptp(delta, axis=1) > 1
@@ -348,6 +360,7 @@ def simulate(
     ----------
     Derived here.
     """
+    require_instance("layout", layout, TapeLayout, needed="a TapeLayout")
     steps = count("steps", steps)
     found: list[Configurations] = []
     context = layout.contexts(start)
@@ -370,3 +383,9 @@ def simulate(
     outputs = run_closed_loop(model, context, steps, following, keep=keep)
     following(steps - 1, outputs[:, -1])  # the loop asks for no tokens after its last step
     return Simulation(Configurations.along_steps(found), rounding)
+
+
+def _layout_of(machine: TuringMachine, name: str, at: Configurations) -> TapeLayout:
+    require_instance("machine", machine, TuringMachine, needed="a TuringMachine")
+    Configurations.require_are(name, at)
+    return TapeLayout(states=machine.states, symbols=machine.symbols, positions=at.tapes.shape[-1])

@@ -26,8 +26,9 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, random_generator, require_instance
+from attention._arrays import count, random_generator, require_flag, require_instance, shown
 from attention.inputs import Rng
+from attention.memory import require_memory
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.tasks._one_hot import nearest_one_hot, one_hot
 from upper.linear_attention.tasks.closed_loop import Model, run_closed_loop
@@ -123,6 +124,11 @@ class UniversalLayout:
         """Random machines and uniform configurations, one a run."""
         generator = random_generator(rng)
         runs = count("runs", runs)
+        require_memory(
+            f"{shown(runs)} machines of {shown(self.states)} states and {shown(self.symbols)} symbols",
+            runs * (1000 + 96 * self.states * self.symbols),
+            advice="take fewer",
+        )
         machines = [
             random_machine(states=self.states, symbols=self.symbols, rng=generator) for _ in range(runs)
         ]
@@ -147,10 +153,15 @@ class UniversalLayout:
         ValueError
             If the machines are not as many as the runs, or something is not of this size.
         """
+        Configurations.require_are("The configurations", at)
+        require_flag("look_up", look_up)
         runs, rows = len(at.tapes), self.states * self.symbols
+        if not isinstance(machines, Sequence):
+            raise ValueError(f"machines is a {type(machines).__name__}: a list of machines is needed.")
         if len(machines) != runs:
             raise ValueError(f"There are {len(machines)} machines and {runs} runs: one a run is needed.")
         for machine in machines:
+            require_instance("An entry of machines", machine, TuringMachine, needed="a TuringMachine")
             if (machine.states, machine.symbols) != (self.states, self.symbols):
                 raise ValueError(
                     f"A machine has {machine.states} states and {machine.symbols} symbols: "
@@ -159,6 +170,11 @@ class UniversalLayout:
         write, move, following = (
             np.stack([getattr(machine, name).reshape(rows) for machine in machines])
             for name in ("write", "move", "next_state")
+        )
+        require_memory(
+            f"Contexts of {shown(runs)} machines",
+            8 * runs * (rows + self.positions + 1) * self.dim,
+            advice="take fewer at a time",
         )
         x = np.zeros((runs, rows + self.positions + 1, self.dim))
         x[:, :rows, self.row_block] = np.eye(rows)
@@ -267,6 +283,13 @@ def universal_examples(
     -----
     O(number (S A + P) d). References: derived here.
     """
+    require_instance("layout", layout, UniversalLayout, needed="a UniversalLayout")
+    number = count("number", number)
+    require_memory(
+        f"Examples of number = {shown(number)} steps",
+        32 * number * (layout.states * layout.symbols + layout.positions + 1) * layout.dim,
+        advice="take fewer",
+    )
     machines, at = layout.draw(number, rng=rng)
     x = np.stack([layout.contexts(machines, at, look_up=look_up) for look_up in (False, True)], axis=1)
     y = np.zeros((number, 2, layout.dim))
@@ -321,6 +344,7 @@ def simulate_universal(
     ----------
     Derived here.
     """
+    require_instance("layout", layout, UniversalLayout, needed="a UniversalLayout")
     steps = count("steps", steps)
     tape, size = layout.tape, layout.dim
     found: list[Configurations] = []

@@ -1,0 +1,41 @@
+"""Every public name of `attention` is tried in one of the files beside this one, or there is a reason not to."""
+
+import test_attention_files
+import test_attention_inputs
+import test_attention_layers
+import test_attention_learning
+from fuzzing import Subject, missing_subjects
+
+import attention
+
+SUBJECTS = [
+    *test_attention_files.SUBJECTS,
+    *test_attention_inputs.SUBJECTS,
+    *test_attention_layers.SUBJECTS,
+    *test_attention_learning.SUBJECTS,
+]
+EXCEPTIONS = {
+    "attention.Condition": "a record of what was measured",
+    "attention.ConditionReport": "a record of what was measured",
+    "attention.ExamplesExhaustedError": "an error",
+    "attention.FileFormatError": "an error",
+    "attention.Fit": "a record of what was learned",
+    "attention.ImportedLayer": "a record of what was converted",
+    "attention.Inputs": "a protocol",
+    "attention.Learner": "a protocol",
+    "attention.LogitEquation": "a record of three arrays",
+    "attention.MixedArraysError": "an error",
+    "attention.NotEnoughMemoryError": "an error",
+    "attention.Outcome": "an enumeration",
+    "attention.ParameterErrors": "a record of what was measured",
+    "attention.Step": "a record of what was measured",
+    "attention.StoredLayer": "a record of what was read",
+    "attention.StoredTensors": "a record of what was read",
+    "attention.Weighting": "a protocol",
+    "attention.read_checkpoint_layer": "its files are tried in tests/attention/test_checkpoints.py",
+}
+
+
+def test_every_public_name_is_tried_or_excepted():
+    without_torch = [Subject("attention.convert_torch_module", attention.convert_torch_module, {})]
+    assert missing_subjects({"attention": attention}, SUBJECTS + without_torch, EXCEPTIONS) == ([], [])

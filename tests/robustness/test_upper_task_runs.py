@@ -1,0 +1,10 @@
+"""Examples and closed loops of the tasks, called with what a user may give by mistake."""
+
+import pytest
+from upper_task_runs import TASK_RUN_SUBJECTS
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("subject", TASK_RUN_SUBJECTS, ids=repr)
+def test_every_call_is_answered_rightly_or_refused_in_a_sentence(subject, fuzz):
+    fuzz(subject)

@@ -1,0 +1,86 @@
+"""Public names of `upper` that no subject tries, and why."""
+
+import upper.linear_attention.tasks as tasks
+
+__all__ = ["EXCEPTIONS"]
+
+EXCEPTIONS = {
+    "upper.CrossMoment": "a record that cross_moment makes",
+    "upper.Engine": "what choose_engine makes",
+    "upper.FactoredIterate": "a record that factored_gauss_newton makes",
+    "upper.HeadJacobian": "a linear map between what read_tokens gives, tried through gauss_newton",
+    "upper.Iterate": "a record that gauss_newton makes",
+    "upper.LinearPredictor": "a record that LinearBaseline makes; its call is tried",
+    "upper.linear_attention.MEMORY": "a constant",
+    "upper.linear_attention.POPULATIONS": "a constant",
+    "upper.linear_attention.SOFTMAX_KINDS": "a constant",
+    "upper.linear_attention.Certificate": "a record that certify makes",
+    "upper.linear_attention.Comparison": "a record of what was measured",
+    "upper.linear_attention.CubicRegression": "a record that regress makes",
+    "upper.linear_attention.FeatureRegression": "a record that regress_features makes",
+    "upper.linear_attention.GradientFit": "a record of what was learned",
+    "upper.linear_attention.HeadsFound": "a record of what was found",
+    "upper.linear_attention.LinearAttentionPredictor": "a record that the learner makes",
+    "upper.linear_attention.Method": "a type",
+    "upper.linear_attention.SoftmaxKind": "a type",
+    "upper.linear_attention.SoftmaxRow": "a record of what was measured",
+    "upper.linear_attention.Tokens": "a type",
+    **{
+        f"upper.six_phase.{name}": "a record of what a phase found"
+        for name in (
+            "AffineHull",
+            "AgreementLaw",
+            "AttentionSpan",
+            "Certificates",
+            "Contrasts",
+            "Ellipsoid",
+            "Findings",
+            "HullMargin",
+            "LargeMargin",
+            "NetSearch",
+            "Phases",
+            "Polytope",
+            "ProjectionSum",
+            "QueriedSpan",
+            "QueryCount",
+            "SelfConsistent",
+            "SpanFit",
+            "SpectralGap",
+        )
+    },
+    **{
+        f"upper.linear_attention.tasks.{name}": "a record of what was measured, or a type"
+        for name in (
+            "AutomatonInContextRow",
+            "AutomatonRow",
+            "Configurations",
+            "KEYS",
+            "KeyValueRow",
+            "Keys",
+            "Model",
+            "NextTokens",
+            "NoiseRow",
+            "RandomNetworkRow",
+            "RareKeyRow",
+            "Simulation",
+            "Solver",
+            "TapeReaderRow",
+            "Training",
+            "TuringMachine",
+            "TuringRow",
+            "UniversalRow",
+        )
+    },
+    **{
+        f"upper.linear_attention.tasks.{name}": "an experiment of many fits, whose parts are tried"
+        for name in tasks.__all__
+        if name.endswith("_rows") or name == "noise_row"
+    },
+    "upper.six_phase.ConvexBody": "a protocol",
+    "upper.six_phase.QueryOracle": "a protocol",
+    "upper.six_phase.PhaseFailedError": "an error",
+    "upper.six_phase.MarginRows": "a part of a query plan, made of a margin that refine_by_margin measures",
+    "upper.six_phase.QueryFamily": "a record that the query functions make",
+    "upper.six_phase.StatisticalQuery": "a record that a family makes",
+    "upper.six_phase.regression_queries": "takes the margin rows that learn_by_queries makes, and is tried by it",
+}

@@ -1,0 +1,260 @@
+"""Linear attention as subjects: models, features, tensors, exact moments of populations, files."""
+
+from itertools import islice
+from pathlib import Path
+
+from fuzzing import Given, Sizes, Subject, anything, array, choice, made, real, seed, whole
+from upper_linear_laws import (
+    a_file_that_is_read,
+    a_lower_bound,
+    a_model_of_sizes,
+    a_moment,
+    a_rank,
+    all_of_the_tensor,
+    boolean_is_exact,
+    coefficients_are_right,
+    cubic,
+    dimension,
+    feature_number,
+    features_are_right,
+    features_of_queries,
+    fits,
+    gaussian_is_right,
+    kernel_is_right,
+    model,
+    model_is_right,
+    outputs_are_right,
+    pairs_are_right,
+    pairs_in_order,
+    prefixes_are_right,
+    rank_of_the_moment,
+    slices_in_order,
+    softmax_features_are_right,
+    softmax_number,
+    spectrum_is_right,
+    tensor_is_right,
+    the_dimension,
+    the_model_stored,
+)
+from upper_makers import only, with_bounded_work
+
+import upper.linear_attention as linear
+
+__all__ = ["LINEAR_SUBJECTS", "POPULATION", "cubic", "model", "store", "tensor_of"]
+
+FILES: dict[str, Path] = {}
+
+
+def store(folder: Path) -> None:
+    """The file that is read, and the folder that is written to."""
+    linear.save_linear_attention(folder / "model.safetensors", model())
+    FILES.update(model=folder / "model.safetensors", folder=folder)
+
+
+def tokens(size: Sizes):
+    return {"x": array((size.n, size.k, size.d)), "average": choice(False, True)}
+
+
+def plain(size: Sizes, *names):
+    return {name: array((size.n, size.k, size.d), torch=False) for name in names}
+
+
+def tensor_of(size: Sizes):
+    return array((size.m, size.d, size.d, size.d), torch=False)
+
+
+POPULATION = choice(*linear.POPULATIONS)
+
+
+LINEAR_SUBJECTS = with_bounded_work(
+    [
+        Subject(
+            "upper.linear_attention.LinearAttention",
+            linear.LinearAttention,
+            lambda size: {
+                "v": array((size.m, 2, size.d)),
+                "q": array((size.m, size.d, size.d)),
+                "average": choice(False, True),
+            },
+            right=model_is_right,
+        ),
+        Subject(
+            "upper.linear_attention.LinearAttention.call",
+            lambda own, x: own(x),
+            lambda size: {
+                "own": only(lambda: model(size.m, size.d), "<model>"),
+                "x": array((size.n, size.k, size.d)),
+            },
+            right=outputs_are_right,
+            words=("tokens", "queries"),
+        ),
+        Subject(
+            "upper.linear_attention.make_linear_attention",
+            linear.make_linear_attention,
+            {
+                "heads": whole(),
+                "dim": whole(),
+                "outputs": whole(),
+                "average": choice(False, True),
+                "rng": seed(),
+            },
+            right=a_model_of_sizes,
+        ),
+        Subject(
+            "upper.linear_attention.feature_count", linear.feature_count, {"d": whole()}, right=feature_number
+        ),
+        Subject("upper.linear_attention.gram_pairs", linear.gram_pairs, {"d": whole()}, right=pairs_in_order),
+        Subject(
+            "upper.linear_attention.pair_products",
+            linear.pair_products,
+            tokens,
+            right=pairs_are_right,
+            words=("tokens",),
+        ),
+        Subject(
+            "upper.linear_attention.cubic_features",
+            linear.cubic_features,
+            tokens,
+            right=features_are_right,
+            words=("tokens",),
+        ),
+        Subject(
+            "upper.linear_attention.cubic_features.of queries",
+            linear.cubic_features,
+            lambda size: plain(size, "x", "queries"),
+            right=features_of_queries,
+            words=("tokens",),
+        ),
+        Subject(
+            "upper.linear_attention.prefix_features",
+            linear.prefix_features,
+            tokens,
+            right=prefixes_are_right,
+            words=("tokens",),
+        ),
+        Subject(
+            "upper.linear_attention.cubic_kernel",
+            linear.cubic_kernel,
+            lambda size: plain(size, "x", "other"),
+            right=kernel_is_right,
+            words=("tokens",),
+        ),
+        Subject(
+            "upper.linear_attention.tensor_from_features",
+            linear.tensor_from_features,
+            lambda size: {
+                "coefficients": array((linear.feature_count(size.d), size.m), torch=False),
+                "d": whole(size.d, size.d),
+            },
+            right=tensor_is_right,
+        ),
+        Subject(
+            "upper.linear_attention.features_from_tensor",
+            linear.features_from_tensor,
+            lambda size: {"tensor": tensor_of(size)},
+            right=coefficients_are_right,
+        ),
+        Subject(
+            "upper.linear_attention.symmetric_rank",
+            linear.symmetric_rank,
+            lambda size: {"tensor": tensor_of(size), "tolerance": real(1e-9, 1e-6)},
+            right=a_rank,
+        ),
+        Subject(
+            "upper.linear_attention.fewest_heads_bound",
+            linear.fewest_heads_bound,
+            lambda size: {"tensor": tensor_of(size), "tolerance": real(1e-9, 1e-6), "rng": seed()},
+            right=a_lower_bound,
+        ),
+        Subject(
+            "upper.linear_attention.heads_of_tensor",
+            linear.heads_of_tensor,
+            lambda size: {"tensor": tensor_of(size), "average": choice(False, True)},
+            right=all_of_the_tensor,
+        ),
+        Subject(
+            "upper.linear_attention.boolean_moment",
+            linear.boolean_moment,
+            {"d": whole(1, 3), "n": whole(1, 3), "constant": choice(False, True)},
+            right=boolean_is_exact,
+        ),
+        Subject(
+            "upper.linear_attention.gaussian_moment",
+            linear.gaussian_moment,
+            {"d": whole(1, 3), "n": whole(1, 3)},
+            right=gaussian_is_right,
+        ),
+        Subject(
+            "upper.linear_attention.gaussian_spectrum",
+            linear.gaussian_spectrum,
+            {"d": whole(3, 5), "n": whole(1, 3)},
+            right=spectrum_is_right,
+        ),
+        Subject(
+            "upper.linear_attention.population_moment",
+            linear.population_moment,
+            {"tokens": POPULATION, "d": whole(2, 3), "n": whole(1, 3)},
+            right=a_moment(dimension),
+        ),
+        Subject(
+            "upper.linear_attention.exact_rank",
+            linear.exact_rank,
+            {"tokens": POPULATION, "d": whole(2, 3), "n": whole(1, 3)},
+            right=rank_of_the_moment,
+        ),
+        Subject(
+            "upper.linear_attention.token_dimension",
+            linear.token_dimension,
+            {"tokens": POPULATION, "d": whole(2, 3)},
+            right=the_dimension,
+        ),
+        Subject(
+            "upper.linear_attention.softmax_feature_count",
+            linear.softmax_feature_count,
+            {"kind": choice(*linear.SOFTMAX_KINDS), "d": whole()},
+            right=softmax_number,
+        ),
+        Subject(
+            "upper.linear_attention.softmax_features",
+            linear.softmax_features,
+            lambda size: {
+                "x": array((size.n, size.k, size.d)),
+                "kind": choice(*linear.SOFTMAX_KINDS),
+                "every_row": choice(False, True),
+            },
+            right=softmax_features_are_right,
+            words=("tokens",),
+        ),
+        Subject(
+            "upper.linear_attention.blocks",
+            # who asks for 10^15 rows gets slices without end
+            lambda **arguments: list(islice(linear.blocks(**arguments), 1000)),
+            {"rows": whole(0, 5), "numbers_a_row": whole(0, 5)},
+            right=slices_in_order,
+        ),
+        Subject(
+            "upper.linear_attention.require_memory",
+            linear.require_memory,
+            {"features": whole(), "memory": whole(2**29, 2**30)},
+            right=fits,
+        ),
+        Subject(
+            "upper.linear_attention.save_linear_attention",
+            linear.save_linear_attention,
+            {
+                "path": anything(Given("new", lambda: FILES["folder"] / "new.safetensors")),
+                "model": made(model, "<model>"),
+                "made": anything({"a": 1}),
+            },
+            right=a_file_that_is_read,
+            also=(OSError,),
+        ),
+        Subject(
+            "upper.linear_attention.load_linear_attention",
+            linear.load_linear_attention,
+            {"path": anything(Given("model", lambda: FILES["model"]))},
+            right=the_model_stored,
+            words=("file",),
+        ),
+    ]
+)
