@@ -5,7 +5,7 @@ from arena.attacks import ATTACKS, AttackKind, choose_attacks
 from arena.calls import WorkersLostError
 from arena.cells import run_cell
 from arena.clusters import cluster
-from arena.compare import compare, versions
+from arena.compare import compare
 from arena.curve_figures import draw_curves, draw_learner_side
 from arena.curve_store import CurveStore
 from arena.curves import run_curves
@@ -17,6 +17,7 @@ from arena.learner_side import LearnerSide, learner_side
 from arena.lwr_figure import draw_lwr_curve, lwr_curve_text
 from arena.lwr_reach import LWRCell, LWRPoint, largest_broken, lwr_curve
 from arena.made_targets import family_target, lwr_target, nice_target, parity_target, preset_targets
+from arena.made_with import versions
 from arena.paper_figure import PaperFigure
 from arena.phases import LearnedPhases, learn_phases
 from arena.queried_phases import PoolOracle, QueriedPhases, queried_phases

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from arena.attacks import AttackKind, choose_attacks
 from arena.calls import Answer, Call, run_calls, workers
 from arena.cells import single_thread
-from arena.compare import versions
+from arena.made_with import versions
 from arena.plain import aligned, folded
 from arena.targets import Target, load_target
 from attention._arrays import count, require_instance

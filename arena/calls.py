@@ -2,7 +2,7 @@
 
 import secrets
 import warnings
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from joblib.parallel import BACKENDS, DEFAULT_BACKEND, get_active_backend
 from arena._phrases import sentence
 from arena.clusters import end_on_workers, on_workers, still_wanted
 from arena.isolation import EndedError, IsolationError, end_processes, pack, run_isolated
+from arena.made_with import difference, made_with
 
 __all__ = ["Answer", "Call", "WorkersLostError", "run_calls", "workers"]
 
@@ -89,7 +90,8 @@ def run_calls(
     -----
     `joblib.Parallel` is called bare: ``joblib.parallel_config(n_jobs=..., backend=...)`` around the call, or
     `workers`, decides how many calls are made at once, and where. Only the backend of dask is replaced, by the same one
-    held to its workers: see `arena.clusters.on_workers`.
+    held to its workers: see `arena.clusters.on_workers`. A worker of a cluster whose packages or whose toolkit are
+    other than those here answers with a failure that says so.
 
     Examples
     --------
@@ -103,7 +105,9 @@ def run_calls(
     group = secrets.token_hex(8)
     answers = None
     try:
-        answers = parallel(_delayed(call, timeout, isolated, group) for call in calls)
+        # elsewhere other versions may be installed: what they answer would be kept as made with those of here
+        here = None if cluster is None else made_with()
+        answers = parallel(_delayed(call, timeout, isolated, group, here) for call in calls)
         while True:
             try:
                 answer = next(answers)
@@ -139,9 +143,11 @@ def workers(jobs: int | None, *, isolated: bool = True) -> Iterator[None]:
         yield
 
 
-def _delayed(call: Call, timeout: float | None, isolated: bool, group: str) -> object:
+def _delayed(
+    call: Call, timeout: float | None, isolated: bool, group: str, expected: Mapping[str, str] | None
+) -> object:
     if not isolated:
-        return delayed(_here)(call.name, call.function, call.arguments)
+        return delayed(_here)(call.name, call.function, call.arguments, expected)
     # packed here once: workers pass the bytes on, and clusters do not spread them as data that could be lost
     try:
         packed = pack(call.function, *call.arguments)
@@ -149,17 +155,28 @@ def _delayed(call: Call, timeout: float | None, isolated: bool, group: str) -> o
         return delayed(Answer)(
             call.name, failure=sentence(f"{error}; isolated=False runs it in this process.")
         )
-    return delayed(_apart)(call.name, packed, timeout, group)
+    return delayed(_apart)(call.name, packed, timeout, group, expected)
 
 
-def _here(name: Hashable, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Answer:
+def _here(
+    name: Hashable,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    expected: Mapping[str, str] | None,
+) -> Answer:
+    if expected and (other := difference(expected)):
+        return Answer(name, failure=other)
     try:
         return Answer(name, function(*arguments))
     except Exception as error:  # as in a process of its own
         return Answer(name, failure=sentence(f"{type(error).__name__}: {error}"))
 
 
-def _apart(name: Hashable, packed: bytes, timeout: float | None, group: str) -> Answer:
+def _apart(
+    name: Hashable, packed: bytes, timeout: float | None, group: str, expected: Mapping[str, str] | None
+) -> Answer:
+    if expected and (other := difference(expected)):
+        return Answer(name, failure=other)
     try:
         return Answer(name, run_isolated(packed, timeout=timeout, group=group, wanted=still_wanted()))
     except TimeoutError as error:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ from arena.isolation import end_processes
 
 __all__ = ["cluster", "end_on_workers", "on_workers", "still_wanted"]
 
+_ADDRESS = re.compile(r"([a-z]+://)?[^\s/]+:\d+/?|[a-z]+://\S+")
 _PATIENCE = 10.0  # seconds for the scheduler to answer, and then for its first worker
 _FAREWELL = 5.0  # seconds for the workers to end what they are at
 _LOOK_SECONDS = 1.0  # between looks for workers that have joined
@@ -32,6 +34,8 @@ def cluster(address: str | None) -> Iterator[None]:
     ------
     ImportError
         If dask is not installed.
+    ValueError
+        If `address` is none.
     OSError
         If no scheduler answers there, or it has no worker.
 
@@ -53,6 +57,10 @@ def cluster(address: str | None) -> Iterator[None]:
     if find_spec("distributed") is None:
         raise ImportError(
             "Running on a cluster needs dask: install it with pip install 'attention-bounds[distributed]'."
+        )
+    if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
+        raise ValueError(
+            f"The scheduler's address is {address!r}: one as tcp://host:8786 is needed, as dask scheduler prints it."
         )
     from distributed import Client
 

@@ -2,14 +2,12 @@
 
 import math
 import os
-import platform
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from arena.calls import WorkersLostError, workers
 from arena.engines import asked_settings, on_engine, require_known_engine
 from arena.execution import CellId, Job, run_jobs
 from arena.made_targets import preset_targets
+from arena.made_with import versions
 from arena.memory import Memory
 from arena.results import Cell, Results
 from arena.store import RunStore, StoreError
@@ -27,9 +26,8 @@ from attention import Learner
 from attention._arrays import count, non_negative, one_of, shown
 from attention.errors import FileFormatError
 
-__all__ = ["compare", "versions"]
+__all__ = ["compare"]
 
-_VERSIONED = ("attention-bounds", "numpy", "scipy", "torch", "joblib", "fpylll")
 _LONGEST_TIMEOUT = 1e8  # seconds; clocks take no more than a few times that
 _MOST_CELLS = 100_000  # of a comparison: each is kept in memory and on the page
 _PATIENCE = 0.2  # seconds between looks at what another process is doing
@@ -182,17 +180,6 @@ def compare(
                 cells.setdefault(job.id, Cell(*job.id, "failed", message=message))
     made["seconds"] = round(time.perf_counter() - began, 3)
     return Results(made, records, described, tuple(cells[job.id] for job in work if job.id in cells))
-
-
-def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on; a package that is absent is left out."""
-    found = {"python": platform.python_version()}
-    for name in _VERSIONED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _run(

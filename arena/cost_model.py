@@ -1,23 +1,19 @@
 """What learning costs against heads m, tokens k and dimension d: laws of known terms, fitted to small sizes."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+from arena._cost_laws import KINDS, Kind, Law
 from attention._arrays import count
-from upper import counting_floor
-from upper.linear_attention import feature_count
 
-__all__ = ["COST_LEARNERS", "QUANTITIES", "Cost", "CostModel", "FittedLaw"]
+__all__ = ["COST_LEARNERS", "QUANTITIES", "Cost", "CostModel", "FittedLaw", "Scatter", "shown_bytes"]
 
 QUANTITIES = ("examples", "passes", "memory")
 """What is fitted: examples, passes over them, and the peak of the arrays in bytes."""
-
-_Term = Callable[[int, int, int], float]
-_BLOCK = 1 << 23  # numbers of a block of cubic features
 
 
 @dataclass(frozen=True)
@@ -34,12 +30,32 @@ class Cost:
         Multiplications of the products that dominate, by their formula; None where there is none.
     memory : float
         The peak of its arrays, in bytes.
+    beyond : tuple of str
+        Which of m, k and d lie outside what the laws were fitted to: the cost is extrapolated there, and whether the
+        learner succeeds at such a size is not known.
+    passes_range : (float, float) or None
+        The 95 % prediction interval of the passes, if the law holds there; None where there is none.
+
+    Examples
+    --------
+    >>> print(Cost(216.0, 364.2, None, 3.2e6, ("d",)))
+    216 examples, 364 passes, 3.05 MiB of arrays; extrapolated in d
     """
 
     examples: float
     passes: float | None
     operations: float | None
     memory: float
+    beyond: tuple[str, ...] = ()
+    passes_range: tuple[float, float] | None = None
+
+    def __str__(self) -> str:
+        parts = [f"{self.examples:,.0f} examples"]
+        if self.passes is not None:
+            between = "" if self.passes_range is None else " ({:,.0f} to {:,.0f})".format(*self.passes_range)
+            parts.append(f"{self.passes:,.0f} passes{between}")
+        parts.append(f"{shown_bytes(self.memory)} of arrays")
+        return ", ".join(parts) + (f"; extrapolated in {' and '.join(self.beyond)}" if self.beyond else "")
 
     def machines(self, gib: float = 24.0) -> int:
         """How many machines of so many GiB hold the arrays, if they can be split evenly and nothing else needs room.
@@ -52,12 +68,49 @@ class Cost:
         return max(1, math.ceil(self.memory / (gib * 2**30)))
 
 
-@dataclass(frozen=True)
-class _Law:
-    """A product of powers, factor * prod term^exponent, or a sum of terms with coefficients of at least zero."""
+def shown_bytes(number: float) -> str:
+    """A number of bytes in the unit that suits it, from MiB on.
 
-    kind: Literal["product", "sum"]
-    terms: Mapping[str, _Term]
+    Examples
+    --------
+    >>> shown_bytes(3 * 2.0**31)
+    '6 GiB'
+    """
+    for unit, size in (("PiB", 2.0**50), ("TiB", 2.0**40), ("GiB", 2.0**30)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number / 2.0**20:.3g} MiB"
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """How far medians lie from a fitted product of powers, and what that makes of its exponents.
+
+    Attributes
+    ----------
+    variance : float
+        Of the logarithm of a median about the law.
+    covariance : tuple of tuple of float
+        Of the logarithm of the factor and of the exponents, in their order.
+    freedom : int
+        Sizes less numbers of the law.
+    """
+
+    variance: float
+    covariance: tuple[tuple[float, ...], ...]
+    freedom: int
+
+    def factor(self, terms: Sequence[float], *, confidence: float = 0.95) -> float:
+        """What the law is multiplied and divided by for the interval that holds a further median, at these terms.
+
+        By Student's t: the scatter of a median and the error of the exponents, which grows with the distance from what
+        was fitted. That the law itself holds there is taken for granted.
+        """
+        from scipy.special import stdtrit
+
+        row = np.array([1.0, *np.log(terms)])
+        deviation = math.sqrt(self.variance + float(row @ np.array(self.covariance) @ row))
+        return math.exp(float(stdtrit(self.freedom, (1 + confidence) / 2)) * deviation)
 
 
 @dataclass(frozen=True)
@@ -74,117 +127,36 @@ class FittedLaw:
         The largest ratio between a row it was fitted to and what it says of it, either way: at least 1.
     sizes : int
         How many sizes it was fitted to.
+    scatter : Scatter or None
+        Of a product with more sizes than numbers.
+
+    Examples
+    --------
+    >>> print(FittedLaw("product", {"factor": 31.4, "m": 0.5, "d": -0.25}, 1.2, 9))
+    31.4 m^0.50 d^-0.25
+    >>> print(FittedLaw("sum", {"N k d": 8.0, "m d^2": 0.0, "1": 512.0}, 1.1, 9))
+    8 N k d + 512
     """
 
     kind: Literal["product", "sum"]
     numbers: Mapping[str, float]
     worst: float
     sizes: int
+    scatter: Scatter | None = None
+
+    def __str__(self) -> str:
+        if self.kind == "product":
+            powers = (f"{name}^{number:.2f}" for name, number in self.numbers.items() if name != "factor")
+            return " ".join([f"{self.numbers['factor']:.3g}", *powers])
+        terms = (
+            f"{number:.3g}" + ("" if name == "1" else f" {name}")
+            for name, number in self.numbers.items()
+            if number
+        )
+        return " + ".join(terms)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """What is known of a learner beforehand."""
-
-    laws: Mapping[str, _Law]
-    operations: Callable[[int, int, int, float, float], float] | None = None
-
-
-def _floor(m: int, k: int, d: int) -> float:
-    return float(counting_floor(heads=m, tokens=k, dim=d))
-
-
-def _examples(m: int, k: int, d: int) -> float:
-    return 4 * _floor(m, k, d)
-
-
-def _excess(m: int, k: int, d: int) -> float:
-    """Equations of patterns over unknowns of one Theta, at the counting floor: 1 where patterns set the floor."""
-    return max(1.0, _floor(m, k, d) * max(1, k * (k - 1)) / (d * d))
-
-
-def _features(m: int, k: int, d: int) -> float:
-    return float(feature_count(d))
-
-
-def _rows(m: int, k: int, d: int) -> float:
-    """Rows of examples that the cubic regression takes: four an unknown, and the few held out."""
-    return 4 * feature_count(d) * k / min(k, d)
-
-
-def _two_blocks(m: int, k: int, d: int) -> float:
-    """Numbers of two blocks of features, one being made while the one before is there, in two rounds over all."""
-    numbers = _rows(m, k, d) * feature_count(d)
-    return 2 * numbers if numbers <= _BLOCK else min(numbers, 2.0 * _BLOCK)
-
-
-_SIZES: dict[str, _Term] = {
-    "m": lambda m, k, d: float(m),
-    "k": lambda m, k, d: float(k),
-    "d": lambda m, k, d: float(d),
-}
-_KINDS: dict[str, _Kind] = {
-    "newton": _Kind(
-        laws={
-            "examples": _Law("sum", {"floor": _floor}),
-            "passes": _Law("product", {**_SIZES, "excess": _excess}),
-            "memory": _Law(
-                "sum",
-                {
-                    "N k m d": lambda m, k, d: _examples(m, k, d) * k * m * d,
-                    "N k m k": lambda m, k, d: _examples(m, k, d) * k * m * k,
-                    "N k d": lambda m, k, d: _examples(m, k, d) * k * d,
-                    "m d^2": lambda m, k, d: float(m * d * d),
-                    "(m d)^2": lambda m, k, d: float((m * d) ** 2),
-                    "1": lambda m, k, d: 1.0,
-                },
-            ),
-        },
-        # half a step of the inner solver: a product with J or its transpose, and one with Z
-        operations=lambda m, k, d, n, passes: (
-            passes * (n * k * m * d * (2 * d + 2 * k) + (m * d) ** 2 * d / 2)
-        ),
-    ),
-    "linear": _Kind(
-        laws={
-            "examples": _Law(
-                "sum",
-                {"F / min(k, d)": lambda m, k, d: feature_count(d) / min(k, d), "1": lambda m, k, d: 1.0},
-            ),
-            "memory": _Law(
-                "sum",
-                {
-                    "F^2": lambda m, k, d: _features(m, k, d) ** 2,
-                    "two blocks": _two_blocks,
-                    "N k d": lambda m, k, d: _rows(m, k, d) * d,
-                    "1": lambda m, k, d: 1.0,
-                },
-            ),
-        },
-        operations=lambda m, k, d, n, passes: n * k * feature_count(d) ** 2 + feature_count(d) ** 3 / 3,
-    ),
-    "six-phase": _Kind(
-        laws={
-            "examples": _Law(
-                "sum",
-                {
-                    "d": lambda m, k, d: float(d),
-                    "d^2 / (k (k - 1))": lambda m, k, d: d * d / max(1, k * (k - 1)),
-                    "1": lambda m, k, d: 1.0,
-                },
-            ),
-            "memory": _Law(
-                "sum",
-                {
-                    "k d": lambda m, k, d: float(k * d),
-                    "d^4": lambda m, k, d: float(d**4),
-                    "1": lambda m, k, d: 1.0,
-                },
-            ),
-        }
-    ),
-}
-COST_LEARNERS = tuple(_KINDS)
+COST_LEARNERS = tuple(KINDS)
 """The learners it knows: Newton, linear attention by regression in cubic features, and the six phases (practical)."""
 
 
@@ -196,6 +168,8 @@ class CostModel:
     ----------
     laws : mapping of (str, str) to FittedLaw
         By learner and quantity.
+    ranges : mapping of (str, str) to (int, int)
+        By learner and "m", "k" or "d": the least and the most of the sizes fitted to.
 
     Notes
     -----
@@ -219,25 +193,36 @@ class CostModel:
     """
 
     laws: Mapping[tuple[str, str], FittedLaw]
+    ranges: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def fit(cls, rows: Sequence[Mapping[str, Any]]) -> "CostModel":
         """Fit the laws to rows with ``learner``, ``m``, ``k``, ``d`` and `QUANTITIES`; None is left out.
 
+        Rows with a ``role`` other than ``fitted``, such as the checks of the study of costs, are left out, too: the
+        laws are those of that study's page.
+
         Raises
         ------
         ValueError
-            If a learner is not known, or no quantity of any learner was measured at enough sizes.
+            If a row lacks one of these, a learner is not known, or no quantity of any learner was measured at enough
+            sizes.
 
         Notes
         -----
         Rows of one size count as one, with their median. A quantity of a learner with fewer sizes than its law has
         numbers has no law then.
         """
+        rows = [row for row in rows if row.get("role", "fitted") == "fitted"]
         for row in rows:
+            if missing := [name for name in ("learner", "m", "k", "d") if name not in row]:
+                raise ValueError(
+                    f"A row of costs has no {missing[0]!r}: learner, m, k, d and some of {', '.join(QUANTITIES)} are "
+                    f"needed."
+                )
             _require_learner(row["learner"])
         laws = {}
-        for learner, kind in _KINDS.items():
+        for learner, kind in KINDS.items():
             for quantity, law in kind.laws.items():
                 medians = _medians(rows, learner, quantity)
                 if len(medians) >= _needed(law, medians):
@@ -246,7 +231,14 @@ class CostModel:
             raise ValueError(
                 "No learner was measured at enough sizes to fit a law: more of m, k and d are needed."
             )
-        return cls(laws)
+        fitted = {learner for learner, _ in laws}
+        ranges = {
+            (learner, name): (min(values), max(values))
+            for learner in sorted(fitted)
+            for name in ("m", "k", "d")
+            for values in [[int(row[name]) for row in rows if row["learner"] == learner]]
+        }
+        return cls(laws, ranges)
 
     def predict(self, learner: str, m: int, k: int, d: int) -> Cost:
         """What a fit costs at a size.
@@ -266,17 +258,33 @@ class CostModel:
             )
         known = kind.operations is not None and (passes is not None or "passes" not in kind.laws)
         operations = kind.operations(*size, examples, passes or 1.0) if kind.operations and known else None
-        return Cost(examples, passes, operations, memory)
+        beyond = tuple(
+            name
+            for name, value in zip(("m", "k", "d"), size, strict=True)
+            if (known_range := self.ranges.get((learner, name)))
+            and not known_range[0] <= value <= known_range[1]
+        )
+        return Cost(examples, passes, operations, memory, beyond, self._passes_range(learner, size, passes))
+
+    def _passes_range(
+        self, learner: str, size: tuple[int, int, int], passes: float | None
+    ) -> tuple[float, float] | None:
+        law = self.laws.get((learner, "passes"))
+        if law is None or law.scatter is None or passes is None:
+            return None
+        terms = KINDS[learner].laws["passes"].terms
+        factor = law.scatter.factor([terms[name](*size) for name in law.numbers if name != "factor"])
+        return passes / factor, passes * factor
 
     def _value(self, learner: str, quantity: str, size: tuple[int, int, int]) -> float | None:
         fitted = self.laws.get((learner, quantity))
-        return None if fitted is None else _evaluate(_KINDS[learner].laws[quantity], fitted.numbers, size)
+        return None if fitted is None else _evaluate(KINDS[learner].laws[quantity], fitted.numbers, size)
 
 
-def _require_learner(name: str) -> _Kind:
-    if name not in _KINDS:
-        raise ValueError(f"{name!r} is no learner whose cost is known: choose among {', '.join(_KINDS)}.")
-    return _KINDS[name]
+def _require_learner(name: str) -> Kind:
+    if name not in KINDS:
+        raise ValueError(f"{name!r} is no learner whose cost is known: choose among {', '.join(KINDS)}.")
+    return KINDS[name]
 
 
 def _medians(
@@ -289,24 +297,25 @@ def _medians(
     return {size: float(np.median(those)) for size, those in values.items()}
 
 
-def _needed(law: _Law, sizes: Mapping[tuple[int, int, int], float]) -> int:
+def _needed(law: Law, sizes: Mapping[tuple[int, int, int], float]) -> int:
     """Numbers of the law that are to be determined; an exponent of what was not varied is none."""
     return max(1, len(_varied(law, sizes)) + (law.kind == "product"))
 
 
-def _varied(law: _Law, sizes: Mapping[tuple[int, int, int], float]) -> list[str]:
+def _varied(law: Law, sizes: Mapping[tuple[int, int, int], float]) -> list[str]:
     if law.kind == "sum":
         return list(law.terms)
     return [name for name, term in law.terms.items() if len({term(*size) for size in sizes}) > 1]
 
 
-def _fitted(law: _Law, medians: Mapping[tuple[int, int, int], float]) -> FittedLaw:
-    values = np.array(list(medians.values()))
+def _fitted(law: Law, medians: Mapping[tuple[int, int, int], float]) -> FittedLaw:
+    values, scatter = np.array(list(medians.values())), None
     names = _varied(law, medians)
     table = np.array([[law.terms[name](*size) for name in names] for size in medians])
     if law.kind == "product":
         design = np.column_stack([np.ones(len(values)), np.log(table)])
         solved = np.linalg.lstsq(design, np.log(values), rcond=None)[0]
+        scatter = _scatter(design, np.log(values) - design @ solved)
         numbers = {"factor": float(np.exp(solved[0]))} | dict(zip(names, map(float, solved[1:]), strict=True))
     else:
         from scipy.optimize import nnls
@@ -317,10 +326,19 @@ def _fitted(law: _Law, medians: Mapping[tuple[int, int, int], float]) -> FittedL
         numbers = dict(zip(names, map(float, solved), strict=True))
     said = np.array([_evaluate(law, numbers, size) for size in medians])
     worst = float(np.exp(np.abs(np.log(said / values)).max()))
-    return FittedLaw(law.kind, numbers, worst, len(medians))
+    return FittedLaw(law.kind, numbers, worst, len(medians), scatter)
 
 
-def _evaluate(law: _Law, numbers: Mapping[str, float], size: tuple[int, int, int]) -> float:
+def _scatter(design: np.ndarray, left: np.ndarray) -> Scatter | None:
+    freedom = design.shape[0] - design.shape[1]
+    if freedom < 1:
+        return None
+    variance = float(left @ left) / freedom
+    covariance = variance * np.linalg.pinv(design.T @ design)
+    return Scatter(variance, tuple(tuple(map(float, row)) for row in covariance), freedom)
+
+
+def _evaluate(law: Law, numbers: Mapping[str, float], size: tuple[int, int, int]) -> float:
     if law.kind == "sum":
         return float(sum(number * law.terms[name](*size) for name, number in numbers.items()))
     powers = (law.terms[name](*size) ** number for name, number in numbers.items() if name != "factor")

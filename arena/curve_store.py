@@ -129,7 +129,9 @@ class CurveStore:
 
     def _require_ours(self) -> None:
         if self._database.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-            raise FileFormatError(f"{self.path}: the file is no store of curves; give one that curves made.")
+            raise FileFormatError(
+                f"{self.path}: the file is no store of measured points; give one that curves or study made."
+            )
         version = self._database.execute("PRAGMA user_version").fetchone()[0]
         if version != _VERSION:
             raise FileFormatError(
@@ -142,4 +144,6 @@ class CurveStore:
             return StoreError(
                 f"The store {self.path} cannot be used ({said}): free some space, or choose another place."
             )
-        return FileFormatError(f"{self.path}: the file is no store of curves, or is damaged ({said}).")
+        return FileFormatError(
+            f"{self.path}: the file is no store of measured points, or is damaged ({said})."
+        )

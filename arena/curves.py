@@ -7,9 +7,9 @@ from typing import Any
 from arena._answers import answers_to, jobs_allowed
 from arena.calls import Call
 from arena.cells import single_thread
-from arena.compare import versions
 from arena.curve_store import CurveStore
 from arena.identity import cell_key
+from arena.made_with import versions
 from attention._arrays import require_instance
 from sq import CurveCell, CurvePoint, measure_cell
 

@@ -3,11 +3,10 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from arena._description import TOOLKIT, described, like_nothing_else
+from arena._description import described, like_nothing_else
+from arena.made_with import toolkit_code
 from arena.students import Effort, Student
 from arena.targets import Target
 from attention import inputs_to_json
@@ -44,7 +43,7 @@ def cell_key(target: Any, learner: Any, seed: int, versions: Mapping[str, str]) 
         "learner": learner,
         "seed": seed,
         "versions": dict(versions),
-        "code": _code(),
+        "code": toolkit_code(),
     }
     return hashlib.sha256(_canonical(content)).hexdigest()
 
@@ -104,16 +103,3 @@ def learner_identity(student: Student, target: Target, effort: Effort) -> Any:
 
 def _canonical(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
-@cache
-def _code() -> str:
-    """The text of everything of this toolkit that a number can depend on."""
-    here = Path(__file__).parent
-    files = [here / f"{name}.py" for name in ("cells", "effort", "student_table", "students", "targets")]
-    for package in TOOLKIT:
-        files += sorted((here.parent / package).rglob("*.py"))
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.parent.name}/{file.name}\0".encode() + file.read_bytes() + b"\0")
-    return digest.hexdigest()

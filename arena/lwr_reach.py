@@ -10,9 +10,9 @@ from arena._answers import answers_to, jobs_allowed
 from arena.attacking import attack_here, came_of, longest_seconds
 from arena.attacks import ATTACKS, AttackKind
 from arena.calls import Call
-from arena.compare import versions
 from arena.curve_store import CurveStore
 from arena.identity import cell_key
+from arena.made_with import versions
 from attention._arrays import count, non_negative, require_instance
 from lwe import AttackOutcome, AttackResult, Budget, LWRParameters, Matrix, law_from_json, make_samples
 

@@ -97,7 +97,7 @@ def dimension_axis(axes: Any, dims: Sequence[int] | Sequence[float]) -> None:
     room = 1.5 if least == most else (most / least) ** 0.06
     axes.set_xlim(least / room, most * room)
     axes.xaxis.set_major_locator(FixedLocator(_apart(sorted(set(dims)))))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.4g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.0f}" if x >= 1000 else f"{x:.4g}"))
     axes.xaxis.set_minor_locator(NullLocator())
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from arena._answers import answers_to, jobs_allowed
 from arena.calls import Call, WorkersLostError
 from arena.cells import single_thread
-from arena.compare import versions
 from arena.curve_store import CurveStore
 from arena.identity import cell_key
+from arena.made_with import versions
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
 from attention._arrays import count, non_negative
 from attention.inputs import Rng

@@ -22,12 +22,12 @@ from arena.cli.console import (
 )
 from arena.cli.lwr_curve import lwr_curve_command
 from arena.clusters import cluster
-from arena.compare import versions
 from arena.curve_figures import draw_curves, draw_learner_side
 from arena.curve_store import CurveStore
 from arena.curve_words import curves_text, learner_side_text, said_of_curves, said_of_learner_side
 from arena.curves import run_curves
 from arena.learner_side import LearnerSide, learner_side
+from arena.made_with import versions
 from arena.queried_phases import QUERIED_DIMS, QUERIED_SLACKS, QueriedPhases, queried_phases
 from attention._arrays import count
 from attention.files import write_whole

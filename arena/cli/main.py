@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import Annotated
 
@@ -143,7 +143,9 @@ def _ended_politely() -> Iterator[None]:
 
 
 def _complain(message: str, status: int) -> int:
-    typer.echo(f"attention-bounds: {_one_sentence(message)}", err=True)
+    # where not even that can be written, the status still tells
+    with suppress(OSError):
+        typer.echo(f"attention-bounds: {_one_sentence(message)}", err=True)
     return status
 
 

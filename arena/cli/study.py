@@ -24,7 +24,7 @@ from arena.studies.folder import load_result, write_index, write_study
 from arena.studies.registry import STUDIES, all_studies
 from arena.studies.running import StudyResult, run_study
 from arena.studies.study import Study
-from arena.studies.words import study_text, three_sentences
+from arena.studies.words import figures_found, study_text, three_sentences
 from attention._arrays import count, non_negative
 from paper_checks import Scale
 
@@ -40,8 +40,11 @@ def study_command(
         bool, typer.Option("--list", help="Say which studies there are, and run none.")
     ] = False,
     scale: Annotated[
-        str, typer.Option(help="quick: seconds to a minute each; full: the sizes of the documentation.")
-    ] = Scale.QUICK.value,
+        str | None,
+        typer.Option(
+            help="quick, the default: seconds to a minute each; full: the sizes of the documentation."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of figures, tables and pages.")] = Path(
         "studies"
     ),
@@ -75,7 +78,7 @@ def study_command(
 
     Example: attention-bounds study agreement --scale quick --out studies
     """
-    if scale not in [one.value for one in Scale]:
+    if scale is not None and scale not in [one.value for one in Scale]:
         raise ValueError(f"--scale is {scale!r}: {' or '.join(one.value for one in Scale)} is needed.")
     if list_only:
         _list(all_studies(names or []), as_json)
@@ -91,8 +94,11 @@ def study_command(
     if timeout is not None:
         timeout = non_negative("--timeout", timeout, strictly=True)
     if redraw:
-        _redraw(chosen, out, as_json)
+        if fresh:
+            raise ValueError("--fresh measures everything again and --redraw nothing: give one of them.")
+        _redraw(chosen, out, as_json, None if scale is None else Scale(scale), seed or None)
         return
+    scale = scale or Scale.QUICK.value
     require_writable(out, directory=True)
     done: list[tuple[Study, StudyResult]] = []
     total = sum(len(study.cells(Scale(scale))) for study in chosen)
@@ -143,7 +149,7 @@ def _kept(study: Study, scale: str, done: int, store: CurveStore, fresh: bool) -
     return f"{done} of {cells} of {study.name} are done and kept in {store.path}; {again} goes on."
 
 
-def _redraw(studies: list[Study], out: Path, as_json: bool) -> None:
+def _redraw(studies: list[Study], out: Path, as_json: bool, scale: Scale | None, seed: int | None) -> None:
     done = []
     for study in studies:
         path = out / f"{study.name}.json"
@@ -155,9 +161,20 @@ def _redraw(studies: list[Study], out: Path, as_json: bool) -> None:
                 f"{path} was measured by other code than that of today: leave --redraw out to measure the study "
                 f"{study.name} again."
             )
+        if scale not in (None, result.scale) or seed not in (None, result.seed):
+            raise ValueError(
+                f"{path} was measured at the {result.scale.value} scale with seed {result.seed}: leave --redraw out to "
+                f"measure with others."
+            )
         done.append((study, result))
     for study, result in done:
-        write_study(out, study, result)
+        try:
+            write_study(out, study, result)
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise ValueError(
+                f"{out / study.name}.json holds rows that the study {study.name} cannot have measured "
+                f"({type(error).__name__}: {error}): leave --redraw out to measure them again."
+            ) from None
         say(study_text(study, result) + "\n", quiet=as_json)
     say(str(write_index(out)), quiet=as_json)
     if as_json:
@@ -186,6 +203,7 @@ def _as_json(study: Study, result: StudyResult) -> dict[str, Any]:
         "question": study.question,
         "expected": expected,
         "found": found,
+        "figures": list(figures_found(study, result)),
         "limits": limits,
         "failures": list(result.failures),
         "versions": dict(result.versions),

@@ -28,7 +28,9 @@ from arena import (
     run_curves,
     save_target,
 )
+from arena.calls import Call, run_calls
 from arena.cli.main import run
+from arena.made_with import made_with
 from arena.studies import Study, Table, run_study
 from sq import CurveCell, curve_cells
 from upper import KnownPart
@@ -454,7 +456,15 @@ def test_an_end_by_a_signal_leaves_nothing_on_the_workers(pair, tmp_path, target
         assert dict(_begun(log)).keys() == dask.pids
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense://x", "tcp://"])
+@pytest.mark.parametrize("address", ["tcp://", "nonsense", "localhost"])
+def test_what_is_no_address_is_refused_at_once(address, tmp_path, capsys):
+    assert run(["compare", "--learners", "linear", "-o", str(tmp_path), "--dask", address]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "tcp://host:8786 is needed" in said.err
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense://x"])
 def test_no_scheduler_is_one_line(address, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("arena.clusters._PATIENCE", 1.0)
     assert run(["compare", "--learners", "linear", "-o", str(tmp_path), "--dask", address]) == 1
@@ -474,3 +484,16 @@ def test_without_dask_its_name_is_said(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("arena.clusters.find_spec", lambda name: None)
     assert run(["compare", "--learners", "linear", "-o", str(tmp_path), "--dask", "tcp://127.0.0.1:9"]) == 2
     assert "attention-bounds[distributed]" in capsys.readouterr().err
+
+
+def _number(one):
+    return one
+
+
+def test_a_worker_with_other_packages_answers_with_a_failure_that_names_them(pair, monkeypatch):
+    monkeypatch.setattr("arena.calls.made_with", lambda: {**made_with(), "numpy": "0.1"})
+    with cluster(pair.address):
+        (answer,) = run_calls([Call("one", _number, (1,))])
+    assert answer.value is None
+    assert answer.failure.startswith("The worker has numpy")
+    assert "asks 0.1" in answer.failure

@@ -1,11 +1,13 @@
 """What learning costs: laws are found again in numbers that obey them, and structure is kept beyond them."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from arena.cost_model import COST_LEARNERS, Cost, CostModel
+from arena.cost_model import COST_LEARNERS, Cost, CostModel, shown_bytes
+from arena.studies import load_result
 from upper import Newton, counting_floor
 
 SIZES = [(m, k, d) for m in (1, 2, 4) for k in (2, 3, 8) for d in (8, 16, 32)]
@@ -111,3 +113,64 @@ def test_what_cannot_be_said_is_said_so(model):
         CostModel.fit([{**newton_row(1, 2, 8), "learner": "adam"}])
     with pytest.raises(ValueError, match="m"):
         model.predict("newton", 0, 2, 16)
+
+
+def _linear_rows(role: str, factor: int) -> list[dict]:
+    return [
+        {
+            "learner": "linear",
+            "role": role,
+            "m": 1,
+            "k": 2,
+            "d": d,
+            "examples": factor * d**3,
+            "passes": None,
+            "memory": 9 * d**6,
+        }
+        for d in (4, 6, 8, 12)
+    ]
+
+
+def test_checks_are_no_part_of_the_fit_and_the_page_is_what_a_user_predicts():
+    fitted = _linear_rows("fitted", 2)
+    alone, beside = CostModel.fit(fitted), CostModel.fit([*fitted, *_linear_rows("checked", 50)])
+    assert alone == beside
+    rows = load_result(Path(__file__).parents[2] / "docs" / "studies" / "cost.json").rows
+    said = CostModel.fit(rows).predict("newton", 12, 64, 384)
+    page = (Path(__file__).parents[2] / "docs" / "studies" / "cost.rst").read_text(encoding="utf-8")
+    assert f"Newton at (12, 64, 384) would hold {shown_bytes(said.memory)} of arrays" in page
+
+
+def test_what_lies_beyond_the_sizes_fitted_is_named():
+    model = CostModel.fit(_linear_rows("fitted", 2))
+    assert model.predict("linear", 1, 2, 10).beyond == ()
+    assert model.predict("linear", 2, 2, 24).beyond == ("m", "d")
+    assert "extrapolated in m and d" in str(model.predict("linear", 2, 2, 24))
+
+
+def test_a_row_that_lacks_a_size_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="has no 'learner'"):
+        CostModel.fit([{}])
+
+
+def test_the_interval_of_passes_holds_as_many_further_medians_as_it_says():
+    rng, inside = np.random.default_rng(0), []
+    for _ in range(200):
+        noise = dict(zip(SIZES, np.exp(0.3 * rng.standard_normal(len(SIZES))), strict=True))
+        said = CostModel.fit([newton_row(*size, noise=noise[size]) for size in SIZES]).predict(
+            "newton", 8, 8, 96
+        )
+        true = newton_row(8, 8, 96)["passes"] * np.exp(0.3 * rng.standard_normal())
+        inside.append(said.passes_range[0] <= true <= said.passes_range[1])
+    assert 0.9 <= np.mean(inside) <= 0.985
+
+
+def test_the_interval_widens_away_from_the_sizes_fitted_and_is_shown():
+    rng = np.random.default_rng(1)
+    rows = [newton_row(*size, noise=float(np.exp(0.3 * rng.standard_normal()))) for size in SIZES]
+    model = CostModel.fit(rows)
+    low, high = model.predict("newton", 2, 3, 16).passes_range
+    far = model.predict("newton", 32, 2048, 4096)
+    assert far.passes_range[1] / far.passes_range[0] > 1.5 * high / low
+    assert f"passes ({far.passes_range[0]:,.0f} to" in str(far)
+    assert CostModel.fit(_linear_rows("fitted", 2)).predict("linear", 1, 2, 8).passes_range is None

@@ -117,7 +117,7 @@ def test_what_is_in_the_store_is_not_computed(tmp_path, monkeypatch):
     }
     honest = [CurveCell(**base, oracle="honest", batch=batch) for batch in (10, 20)]
     assert len(keys | {curve_key(cell) for cell in honest}) == len(changes) + 3
-    monkeypatch.setattr("arena.identity._code", lambda: "other code")
+    monkeypatch.setattr("arena.identity.toolkit_code", lambda: "other code")
     assert curve_key(CurveCell(**base)) not in keys
 
 
@@ -363,7 +363,7 @@ def test_wrong_input_is_one_sentence_before_any_work(cli, tmp_path, options, sai
 
 def test_what_is_no_store_is_left_alone(cli, tmp_path):
     (tmp_path / "curves.sqlite").write_text("hello")
-    assert "no store of curves" in cli("curves", *SMALL, "-o", tmp_path, status=2).err
+    assert "no store of measured points" in cli("curves", *SMALL, "-o", tmp_path, status=2).err
     assert (tmp_path / "curves.sqlite").read_text() == "hello"
     with pytest.raises(FileFormatError, match="folder"):
         CurveStore(tmp_path)

@@ -148,16 +148,16 @@ def test_code_of_the_toolkit_counts(monkeypatch):
     from arena import identity
 
     before = cell_key("t", "l", 0, {})
-    monkeypatch.setattr(identity, "_code", lambda: "another")
+    monkeypatch.setattr(identity, "toolkit_code", lambda: "another")
     assert cell_key("t", "l", 0, {}) != before
 
 
 def test_the_code_that_counts_is_there_and_is_read(monkeypatch, tmp_path):
-    from arena import identity
+    from arena import made_with
 
     read = []
-    monkeypatch.setattr(identity.Path, "read_bytes", lambda self: read.append(self) or b"")
-    identity._code.__wrapped__()
+    monkeypatch.setattr(made_with.Path, "read_bytes", lambda self: read.append(self) or b"")
+    made_with.toolkit_code.__wrapped__()
     names = {f"{file.parent.name}/{file.name}" for file in read}
     assert {"arena/cells.py", "arena/effort.py", "arena/student_table.py", "arena/students.py"} <= names
     assert {"attention/layer.py", "upper/newton.py"} <= names
