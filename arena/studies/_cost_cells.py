@@ -48,14 +48,19 @@ _SIX = {
         (3, 3, 16),
     ],
 }
+# sizes and draws; the second of the regression and the last two of Newton came after every law was settled
 _CHECKS = {
-    Scale.QUICK: {"newton": (4, 4, 48), "linear": (2, 4, 18)},
-    Scale.FULL: {"newton": (8, 8, 96), "linear": (2, 4, 22), "six-phase": (2, 2, 40)},
+    Scale.QUICK: {"newton": [((4, 4, 48), 2)], "linear": [((2, 4, 18), 1)]},
+    Scale.FULL: {
+        "newton": [((8, 8, 96), 3), ((12, 16, 64), 3), ((16, 32, 64), 1)],
+        "linear": [((2, 4, 22), 1), ((2, 4, 24), 1)],
+        "six-phase": [((2, 2, 40), 1)],
+    },
 }
 
 
 def cost_cells(scale: Scale) -> list[Parameters]:
-    """The sizes that laws are fitted to, and one larger for each learner; Newton's with several draws."""
+    """The sizes that laws are fitted to, and larger ones for each learner; Newton's with several draws."""
     heads, tokens, dims = _GRID[scale]
     most, draws = _MOST[scale], 2 if scale is Scale.QUICK else 3
     newton = [
@@ -64,12 +69,12 @@ def cost_cells(scale: Scale) -> list[Parameters]:
     sizes = {"newton": newton, "linear": _LINEAR[scale], "six-phase": _SIX[scale]}
     cells: list[Parameters] = []
     for learner, those in sizes.items():
-        checked = [_CHECKS[scale][learner]] if learner in _CHECKS[scale] else []
-        for role, chosen in ((FITTED, those), (CHECKED, checked)):
+        fitted = [(size, draws if learner == "newton" else 1) for size in those]
+        for role, chosen in ((FITTED, fitted), (CHECKED, _CHECKS[scale].get(learner, []))):
             cells += [
                 {"learner": learner, "m": m, "k": k, "d": d, "draw": draw, "role": role}
-                for m, k, d in chosen
-                for draw in range(draws if learner == "newton" else 1)
+                for (m, k, d), several in chosen
+                for draw in range(several)
             ]
     return cells
 

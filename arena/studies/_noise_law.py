@@ -7,9 +7,9 @@ from attention import AttentionLayer
 
 __all__ = [
     "centred",
+    "class_laws",
     "class_shares",
     "derivative",
-    "likelihood_law",
     "share_covariance",
     "squared_law",
     "weighted_gram",
@@ -69,12 +69,9 @@ def weighted_gram(
 
 
 def squared_law(
-    layer: AttentionLayer,
-    x: Float[np.ndarray, "n k d"],
-    fresh: Float[np.ndarray, "fresh k d"],
-    covariance: Float[np.ndarray, "n*k d d"] | None = None,
+    layer: AttentionLayer, x: Float[np.ndarray, "n k d"], fresh: Float[np.ndarray, "fresh k d"]
 ) -> float:
-    """The excess squared error of least squares on an entry of a fresh label, to first order in the noise.
+    """The excess squared error of least squares on an entry of a fresh label, to first order in noise of variance 1.
 
     Parameters
     ----------
@@ -84,42 +81,42 @@ def squared_law(
         The examples that are fitted.
     fresh : array (fresh, k, d)
         Inputs to measure on.
-    covariance : array (n k, d, d), optional
-        Of the noise on each row of the labels; by default it is white, of variance 1.
 
     Notes
     -----
-    tr(G H^+ V H^+) / (n k d) with H = E J^T J and V = E J^T S J on the examples and G that on fresh inputs; with white
-    noise and many examples it is p / (n k d). O(n k d p^2 + p^3). Derived here; the sandwich is that of any estimate
-    by minimisation.
+    tr(G H^+) / (n k d) with H = E J^T J on the examples and G that on fresh inputs; with many examples it is
+    p / (n k d). O(n k d p^2 + p^3).
     """
     n, k, d = x.shape
-    inverse = _inverse(weighted_gram(layer, x))
-    spread = inverse if covariance is None else inverse @ weighted_gram(layer, x, covariance) @ inverse
-    return float(np.vdot(weighted_gram(layer, fresh), spread)) / (n * k * d)
+    return float(np.vdot(weighted_gram(layer, fresh), _inverse(weighted_gram(layer, x)))) / (n * k * d)
 
 
-def likelihood_law(layer: AttentionLayer, x: Float[np.ndarray, "n k d"], gain: float) -> float:
-    """The squared error on an entry of a fresh output times the number of examples, for the most likely layer.
+def class_laws(layer: AttentionLayer, x: Float[np.ndarray, "n k d"], gain: float) -> tuple[float, float]:
+    """The squared error on an entry of a fresh output times the number of examples: least squares, maximum likelihood.
 
     Parameters
     ----------
     layer : AttentionLayer
         The target, its W centred.
     x : array (n, k, d)
-        Inputs, to average over.
+        Inputs to average over, in the place of their law: many more equations than unknowns are needed.
     gain : float
         What outputs are multiplied by to be logits.
 
     Notes
     -----
-    tr(G I^+) / (k d), I = gain^2 E J^T (diag q - q q^T) J the information of an example, q its class shares: the
-    Cramer-Rao bound, which maximum likelihood meets as examples grow. For a small gain it is p / (k gain^2).
-    O(n k d p^2 + p^3).
+    With H = E J^T J and M = E J^T (diag q - q q^T) J, q the class shares: an example tells gain^2 M, so that maximum
+    likelihood comes, as examples grow, to the Cramer-Rao bound tr(H M^+) / (gain^2 k d), p / (k gain^2) for a small
+    gain. The labels d (e_c - 1/d) / gain have the noise (d / gain)^2 M, and least squares, by the sandwich formula,
+    d^2 tr(M H^+) / (gain^2 k d). The expectation of an inverse is more than the inverse of the expectation: from few
+    inputs both come out too large. O(n k d p^2 + p^3).
     """
     _, k, d = x.shape
-    information = gain**2 * weighted_gram(layer, x, share_covariance(class_shares(gain * layer(x))))
-    return float(np.vdot(weighted_gram(layer, x), _inverse(information))) / (k * d)
+    plain = weighted_gram(layer, x)
+    of_classes = weighted_gram(layer, x, share_covariance(class_shares(gain * layer(x))))
+    squared = d**2 * np.vdot(of_classes, _inverse(plain))
+    likelihood = np.vdot(plain, _inverse(of_classes))
+    return float(squared) / (gain**2 * k * d), float(likelihood) / (gain**2 * k * d)
 
 
 def share_covariance(shares: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n*k d d"]:

@@ -1,11 +1,11 @@
 """Sums over the rows of the study of noisy labels: ratios to a law, where phases break, exponents."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from arena.studies.study import Row
+from paper_checks import mean_interval
 from upper.floor import counting_floor
 
 __all__ = [
@@ -14,7 +14,9 @@ __all__ = [
     "breaking_levels",
     "excess_ratios",
     "floors_of",
+    "likelihood_over_bound",
     "likelihood_slopes",
+    "mean_words",
     "middle",
     "most_examples",
     "of_kind",
@@ -27,6 +29,7 @@ SMALL = 0.1
 """The noise, in units of the labels, up to which a law to first order is held against what is found."""
 _BROKEN = 2.0  # times the error without noise
 _SETTLED = 0.2  # errors below which a law to first order is taken to hold
+_FEWEST = 3  # independent layers, for an interval that says something
 
 
 def of_kind(rows: Sequence[Row], kind: str) -> list[Row]:
@@ -54,18 +57,38 @@ def middle(values: Sequence[float | None]) -> float | None:
 def excess_ratios(
     rows: Sequence[Row],
 ) -> dict[tuple[tuple[int, int, int], int], tuple[list[float], float | None]]:
-    """Newton's excess over the law, by size and floors, for small noise; and what the covariance says."""
+    """Newton's excess over the law, by size and floors, for small noise, one value a layer; what the covariance says.
+
+    Notes
+    -----
+    A layer's examples and noise are the same at every level, the noise scaled: its values there are one, measured
+    again, and are averaged.
+    """
     groups: dict[tuple[tuple[int, int, int], int], list[Row]] = {}
     for row in of_kind(rows, "newton"):
         if row["level"] <= SMALL:
             groups.setdefault((size_of(row), floors_of(row)), []).append(row)
     return {
         key: (
-            [ratio for row in members for ratio in row["ratio"]],
+            _by_layer([row["ratio"] for row in members]),
             middle([law for row in members for law in row["law"]]),
         )
         for key, members in sorted(groups.items())
     }
+
+
+def _by_layer(columns: Sequence[Sequence[float]]) -> list[float]:
+    """The mean of each layer's values, of lists with a value for each layer."""
+    return [float(np.mean(values)) for values in zip(*columns, strict=False)]
+
+
+def mean_words(values: Sequence[float]) -> str:
+    """The mean of one value a layer in words, with its interval by Student's t where there are layers enough."""
+    mean = f"{np.mean(values):.2f}"
+    if len(values) < _FEWEST:
+        return mean
+    interval = mean_interval(values, confidence=0.95)
+    return f"{mean} (95 %: {interval.low:.2f} to {interval.high:.2f})"
 
 
 def breaking_levels(rows: Sequence[Row]) -> dict[str, float | None]:
@@ -87,23 +110,46 @@ def breaking_levels(rows: Sequence[Row]) -> dict[str, float | None]:
     return found
 
 
-def likelihood_slopes(rows: Sequence[Row]) -> list[float]:
-    """Exponents of the examples in the error of maximum likelihood: one a size, a gain and a draw."""
-    groups: dict[Any, list[Row]] = {}
-    for row in of_kind(rows, "sampled"):
-        groups.setdefault((size_of(row), row["level"]), []).append(row)
-    slopes = []
-    for members in groups.values():
-        settled = [row for row in members if (middle(row["likelihood_law"]) or 1.0) < _SETTLED]
+def likelihood_slopes(rows: Sequence[Row]) -> dict[float, list[float]]:
+    """Exponents of the examples in the error of maximum likelihood, by gain: one a layer of the smallest size.
+
+    Notes
+    -----
+    The layers and their examples are the same at every gain, so that exponents at two gains are not independent.
+    """
+    there = of_kind(rows, "sampled")
+    slopes = {}
+    for gain in sorted({row["level"] for row in there}):
+        settled = [
+            row
+            for row in _smallest(there)
+            if row["level"] == gain and (middle(row["likelihood_law"]) or 1.0) < _SETTLED
+        ]
         if len(settled) > 1:
             places = np.log([row["examples"] for row in settled])
-            for errors in zip(*(row["likelihood"] for row in settled), strict=False):
-                slopes.append(float(np.polyfit(places, np.log(errors), 1)[0]))
+            errors = zip(*(row["likelihood"] for row in settled), strict=False)
+            slopes[gain] = [float(np.polyfit(places, np.log(one), 1)[0]) for one in errors]
     return slopes
+
+
+def likelihood_over_bound(rows: Sequence[Row]) -> dict[float, dict[int, float]]:
+    """The error of maximum likelihood over its bound, a mean over layers of the smallest size: by gain and examples."""
+    found: dict[float, dict[int, float]] = {}
+    for row in sorted(_smallest(of_kind(rows, "sampled")), key=lambda row: (row["level"], row["examples"])):
+        ratios = np.divide(row["likelihood"], row["likelihood_law"])
+        found.setdefault(row["level"], {})[row["examples"]] = float(np.mean(ratios))
+    return found
+
+
+def _smallest(rows: Sequence[Row]) -> list[Row]:
+    """The rows of the smallest size."""
+    return [row for row in rows if size_of(row) == min(map(size_of, rows), key=lambda size: size[2])]
 
 
 def most_examples(rows: Sequence[Row]) -> list[Row]:
     """The sampled rows of the smallest size with the most examples, one a gain."""
-    there = of_kind(rows, "sampled")
-    there = [row for row in there if size_of(row) == min(map(size_of, there), key=lambda size: size[2])]
-    return [row for row in there if row["examples"] == max(one["examples"] for one in there)]
+    there = _smallest(of_kind(rows, "sampled"))
+    return sorted(
+        (row for row in there if row["examples"] == max(one["examples"] for one in there)),
+        key=lambda row: float(row["level"]),
+    )

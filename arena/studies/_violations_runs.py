@@ -1,16 +1,35 @@
 """How far each phase of the six-phase learner and Newton get on one layer, and which phase breaks first."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
+from arena.studies._violations import NICE
+from arena.studies.study import Row
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, GroundTruth
 from upper import Newton
 from upper.six_phase import SixPhase
 
-__all__ = ["BREAKS_AT", "EXACT", "PHASES", "broken_phase", "newton_error", "phase_errors", "ratios"]
+__all__ = [
+    "BREAKS_AT",
+    "EXACT",
+    "PHASES",
+    "baseline_runs",
+    "broken_phase",
+    "broken_phases",
+    "exact_runs",
+    "is_alone",
+    "median_error",
+    "mostly_broken",
+    "newton_error",
+    "newton_exact",
+    "phase_errors",
+    "ratios",
+    "what_stops",
+]
 
 Mode = Literal["practical", "paper"]
 
@@ -114,3 +133,52 @@ def broken_phase(run: Mapping[str, Any], baseline: Sequence[Mapping[str, Any]]) 
     if run["failed"] is not None:
         broken.append(run["failed"])
     return min(broken, default=None)
+
+
+def baseline_runs(rows: Sequence[Row], row: Row, mode: str) -> list[Any]:
+    """The runs on nice layers of the same size; none if they were not measured."""
+    same = [one for one in rows if one["violation"] == NICE and one["heads"] == row["heads"]]
+    return [run for one in same for run in one[mode]]
+
+
+def broken_phases(rows: Sequence[Row], row: Row, mode: str) -> Counter[int | None]:
+    """How many runs break first in which phase."""
+    baseline = baseline_runs(rows, row, mode)
+    return Counter(broken_phase(run, baseline) for run in row[mode])
+
+
+def mostly_broken(rows: Sequence[Row], row: Row, mode: str) -> str:
+    """Which phase breaks first in more than half of the runs."""
+    phase, times = broken_phases(rows, row, mode).most_common(1)[0]
+    if 2 * times <= len(row[mode]):
+        return "by the draw"
+    return "nowhere" if phase is None else f"phase {phase}"
+
+
+def newton_exact(row: Row) -> tuple[int, int]:
+    """In how many draws Newton is exact, of how many."""
+    return sum(error <= EXACT for error in row["newton_errors"]), len(row["newton_errors"])
+
+
+def exact_runs(row: Row) -> int:
+    """In how many runs practical mode is exact."""
+    return sum(run["error"] <= EXACT for run in row["practical"])
+
+
+def is_alone(row: Row) -> bool:
+    """Whether no other condition fails in any draw."""
+    return not any(row["beside"])
+
+
+def what_stops(row: Row) -> dict[str, bool]:
+    """Whether a run of paper mode fails, one of practical mode is not exact, and a draw of Newton."""
+    exact, draws = newton_exact(row)
+    stopped = {"practical mode": exact_runs(row) < len(row["practical"]), "Newton": exact < draws}
+    if "paper" in row["modes"]:
+        stopped["paper mode"] = any(run["failed"] is not None for run in row["paper"])
+    return stopped
+
+
+def median_error(runs: Sequence[Mapping[str, Any]]) -> float:
+    """Of the layers in the end."""
+    return float(np.median([run["error"] for run in runs]))

@@ -60,12 +60,14 @@ def phase_one_bias(
 def agreement_counts(
     layer: WeightedLayer, x: Float[np.ndarray, "n k d"], tolerances: Float[np.ndarray, " t"]
 ) -> dict[str, np.ndarray]:
-    """How many rows agree exactly, how many of those say nothing, and how many agree usefully up to each tolerance.
+    """How many rows agree exactly, and how many agree usefully up to each tolerance, with how many equations.
 
     Notes
     -----
-    Exactly: all heads have the same pattern to rounding. Usefully: all heads have the same support, of two tokens or
-    more, no weight on it below .05, and no two heads differ by more than the tolerance in a weight.
+    Exactly: all heads have the same pattern to rounding. Rows on which all heads are uniform by convention, some
+    without a positive weight, are counted apart: they say nothing. Usefully: all heads have the same support, of two
+    tokens or more, no weight on it below .05, and no two heads differ by more than the tolerance in a weight. A row
+    with s tokens in its support gives s - 1 equations.
     """
     p = layer.patterns(x)  # n, m, k, k
     gap = (p.max(axis=1) - p.min(axis=1)).max(axis=-1)
@@ -81,9 +83,12 @@ def agreement_counts(
         known = (weight.max(axis=-1) > 0).all(axis=1)
     useful = same & large & many & known
     exact = gap < 1e-12
+    gives = support[:, 0].sum(axis=-1)[useful] - 1
     return {
-        "exact": np.array(int(exact.sum())),
+        "exact": np.array(int((exact & known).sum())),
+        "uniform": np.array(int((exact & ~known).sum())),
         "useful": np.searchsorted(np.sort(gap[useful]), tolerances, side="right"),
+        "equations": np.array([int(gives[gap[useful] <= tolerance].sum()) for tolerance in tolerances]),
         "rows": np.array(gap.size),
     }
 

@@ -83,10 +83,67 @@ def exact_share(rows: Sequence[Row]) -> tuple[int, int]:
 
 def found_in_words(rows: Sequence[Row]) -> str:
     """One sentence, made of whatever was measured."""
-    parts = [
-        part for part in (_bias(rows), _agreement(rows), _span(rows), _success(rows), _newton(rows)) if part
-    ]
+    told = (
+        _answer(rows),
+        _bias(rows),
+        _agreement(rows),
+        _two_tokens(rows),
+        _span(rows),
+        _success(rows),
+        _newton(rows),
+    )
+    parts = [part for part in told if part]
     return "; ".join(parts)[:1].upper() + "; ".join(parts)[1:] + "." if parts else "Nothing was measured."
+
+
+def _answer(rows: Sequence[Row]) -> str:
+    """How agreement at three tokens depends on the tolerance, and how frequent it is beside softmax's."""
+    shape = largest_shape(rows, "agreement", tokens=3)
+    slopes, three = _slopes(rows, shape), _useful(rows, shape)
+    sparse = [name for name in _SPARSE if name in three]
+    if "softmax" not in three or not sparse or not all(three[name].all() for name in ("softmax", *sparse)):
+        return ""
+    first = all(slopes[name] < 1.25 for name in sparse) and slopes["softmax"] > 1.5
+    ratios = np.array([three[name] / three["softmax"] for name in sparse])
+    begin = (
+        "with sparse weightings the share of rows with usable agreement falls with the first power of the tolerance at "
+        "three tokens, not the second"
+        if first
+        else "with sparse weightings the share of rows with usable agreement falls at three tokens with the power "
+        f"{_range([slopes[name] for name in sparse], '.1f')} of the tolerance, with softmax {slopes['softmax']:.1f}"
+    )
+    told = (
+        f"{begin}: it is {_range(ratios[:, 0])} times softmax's at tolerance {TOLERANCES[0]:g}, "
+        f"{_range(ratios[:, -1])} times at {TOLERANCES[-1]:g}"
+    )
+    two = _useful(rows, {**shape, "tokens": 2})
+    if "softmax" not in two:
+        return told
+    behind = np.array([two["softmax"] / three[name] for name in sparse])
+    if behind.min() <= 1:
+        return f"{told}, and {_range(1 / behind)} times softmax's at two tokens"
+    return f"{told}, and stays {_range(behind)} times below softmax's at two tokens"
+
+
+def _slopes(rows: Sequence[Row], shape: dict[str, int]) -> dict[str, float]:
+    slopes = {name: slope_of(chosen(rows, "agreement", weighting=name, **shape)) for name in NAMES}
+    return {name: slope for name, slope in slopes.items() if slope is not None}
+
+
+def _useful(rows: Sequence[Row], shape: dict[str, int]) -> dict[str, np.ndarray]:
+    """The share of rows that agree usefully up to each tolerance."""
+    groups = {name: chosen(rows, "agreement", weighting=name, **shape) for name in NAMES if shape}
+    return {name: _shares(group) for name, group in groups.items() if group}
+
+
+def _shares(group: Sequence[Row]) -> np.ndarray:
+    counts = np.sum([row["useful"] for row in group], axis=0)
+    return np.asarray(counts / sum(row["rows"] for row in group))
+
+
+def _range(values: Sequence[float] | np.ndarray, form: str = ".2g") -> str:
+    low, high = format(float(np.min(values)), form), format(float(np.max(values)), form)
+    return low if low == high else f"{low} to {high}"
 
 
 def _each(values: dict[str, str]) -> str:
@@ -116,19 +173,41 @@ def _bias(rows: Sequence[Row]) -> str:
 
 def _agreement(rows: Sequence[Row]) -> str:
     shape = largest_shape(rows, "agreement", tokens=3) or largest_shape(rows, "agreement")
-    here = chosen(rows, "agreement", **shape)
-    shares = _by_weighting([row for row in here if row["weighting"] in _SPARSE], _share_in_words)
-    slopes = _by_weighting(
-        [row for row in here if row["weighting"] in ("softmax", *_SPARSE)], _slope_in_words
-    )
-    told = []
-    if shares:
-        told.append(
-            f"heads' patterns are exactly equal in a share {_each(shares)} of rows at {_shape(shape)}"
+    if not shape:
+        return ""
+    here = [row for row in chosen(rows, "agreement", **shape) if row["weighting"] in ("softmax", *_SPARSE)]
+    told = [
+        f"{words} {_each(values)}"
+        for words, values in (
+            (
+                f"at {_shape(shape)} heads' patterns are exactly equal in a share of rows of",
+                _by_weighting([row for row in here if row["weighting"] in _SPARSE], _share_in_words),
+            ),
+            ("and uniform for want of a positive weight in", _by_weighting(here, _uniform_share)),
+            (f"they agree usefully to {TOLERANCES[0]:g} in", _by_weighting(here, _first_share)),
+            ("falling with the power", _by_weighting(here, _slope_in_words)),
+            (
+                f"and a row useful to {TOLERANCES[-1]:g} gives so many equations:",
+                _by_weighting(here, _equations_in_words),
+            ),
         )
-    if slopes:
-        told.append(f"near agreement there falls with the power {_each(slopes)} of the tolerance")
-    return " and ".join(told)
+        if values
+    ]
+    return ", ".join(told)
+
+
+def _two_tokens(rows: Sequence[Row]) -> str:
+    """Sparse weightings beside softmax at two tokens."""
+    shape = largest_shape(rows, "agreement", tokens=2)
+    shares = _useful(rows, shape)
+    sparse = [name for name in _SPARSE if name in shares and shares[name][0]]
+    if "softmax" not in shares or not sparse:
+        return ""
+    ratios = [shares["softmax"][0] / shares[name][0] for name in sparse]
+    return (
+        f"at {_shape(shape)} softmax's heads agree usefully to {TOLERANCES[0]:g} {_range(ratios)} times as often as "
+        "those of sparse weightings"
+    )
 
 
 def _span(rows: Sequence[Row]) -> str:
@@ -149,7 +228,7 @@ def _success(rows: Sequence[Row]) -> str:
     floors = max(row["floors"] for row in here)
     most = [row for row in here if row["floors"] == floors]
     shares = _by_weighting(most, lambda group: "{}/{}".format(*exact_share(group)))
-    return f"L-BFGS is exact at {_shape(shape)} from {floors} floors {_each(shares)}"
+    return f"L-BFGS is exact ({EXACT_ERROR:g}) at {_shape(shape)} from {floors} floors {_each(shares)}"
 
 
 def _newton(rows: Sequence[Row]) -> str:
@@ -161,7 +240,7 @@ def _newton(rows: Sequence[Row]) -> str:
     ]
     if not errors:
         return ""
-    return f"Newton's softmax leaves {min(errors):.2g} to {max(errors):.2g} of the others' labels"
+    return f"Newton's softmax leaves {min(errors):.2g} to {max(errors):.2g} of the others' labels at {_shape(shape)}"
 
 
 def _median(rows: Sequence[Row], name: str) -> float:
@@ -171,6 +250,27 @@ def _median(rows: Sequence[Row], name: str) -> float:
 def _share_in_words(rows: list[Row]) -> str:
     share = sum(row["exact"] for row in rows) / sum(row["rows"] for row in rows)
     return "0" if share == 0 else (f"{share:.1e}" if share < 1e-3 else f"{share:.2g}")
+
+
+def _uniform_share(rows: list[Row]) -> str | None:
+    share = sum(row["uniform"] for row in rows) / sum(row["rows"] for row in rows)
+    return f"{share:.2g}" if share else None
+
+
+def _first_share(rows: list[Row]) -> str:
+    return f"{_shares(rows)[0]:.1e}"
+
+
+def _last_share(rows: list[Row]) -> str:
+    return f"{_shares(rows)[-1]:.1e}"
+
+
+def _equations_in_words(rows: list[Row]) -> str | None:
+    """Equations of a row that agrees usefully up to the largest tolerance, if the weighting has any."""
+    if _EQUATIONS[rows[0]["weighting"]].startswith("none"):
+        return None
+    count = sum(row["useful"][-1] for row in rows)
+    return f"{sum(row['equations'][-1] for row in rows) / count:.2f}" if count else None
 
 
 def _slope_in_words(rows: list[Row]) -> str | None:
@@ -198,7 +298,10 @@ def weightings_table(rows: Sequence[Row]) -> Table:
         cells = (
             _or_nothing(chosen(rows, "bias", weighting=name, **bias), lambda g: f"{_median(g, 'bias'):.3f}"),
             _or_nothing(agreeing, _share_in_words),
+            _or_nothing(agreeing, _first_share),
+            _or_nothing(agreeing, _last_share),
             _or_nothing(agreeing, lambda g: _slope_in_words(g) or "–"),
+            _or_nothing(agreeing, lambda g: _equations_in_words(g) or "–"),
             _or_nothing(at_least, lambda g: f"{min(_median(g, 'refined'), _median(g, 'one_hot')):.1e}"),
             _or_nothing(at_least, lambda g: f"{_median(g, 'span'):.1e}"),
             _or_nothing(ends, _success_in_words),
@@ -212,7 +315,10 @@ def weightings_table(rows: Sequence[Row]) -> Table:
         "weighting: its equation",
         f"bias {_at(bias)}",
         f"equal rows {_at(agree)}",
+        f"useful to {TOLERANCES[0]:g}",
+        f"useful to {TOLERANCES[-1]:g}",
         "slope",
+        "equations a row",
         f"sum W {_at(hulls[0] if hulls else {})}",
         f"span, {100 * least:g} % of rows",
         f"exact, {floors} floors {_at(descent)}",

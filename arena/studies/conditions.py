@@ -239,27 +239,33 @@ def _passed(rows: Sequence[Row]) -> tuple[int, int]:
 
 
 def _found(rows: Sequence[Row]) -> str:
-    told = []
+    told: list[str] = []
+    met: list[str] = []
     random = [row for row in rows if row["family"] == "random"]
     if random:
         shares = [f"{held} of {of} at d = {row['dim']}" for row in random for held, of in [_passed([row])]]
-        ends = shares if len(shares) < 3 else [shares[0], shares[-1]]
-        told.append(f"random layers meet all conditions {' and '.join(ends)}")
+        met.append(f"random layers in {', '.join(shares)}")
+    made = [row for row in rows if row["family"] in _MADE and row["family"] != "random"]
+    fresh = [row for row in rows if row["family"] == _IMPORTED[0]]
+    trained = [row for row in rows if row["family"] in _IMPORTED[1:]]
+    for several, name in (
+        (made, "structured"),
+        (fresh, "imported and untrained"),
+        (trained, "imported and trained"),
+    ):
+        if several:
+            met.append("{} ones in {} of {}".format(name, *_passed(several)))
+    if met:
+        told.append(f"all conditions hold of {', of '.join(met)}")
     if exponents := _exponents(rows):
         words = [f"{name} d^{one.estimate:.2f} ({law:.2f})" for name, (one, law) in exponents.items()]
-        told.append(f"with exponents, in brackets those derived, {', '.join(words)}")
-    made = [row for row in rows if row["family"] in _MADE and row["family"] != "random"]
-    if made:
-        held, of = _passed(made)
-        told.append(f"of structured layers {held} of {of} meet all")
-    trained = [row for row in rows if row["family"] in _IMPORTED[1:]]
+        told.append(f"random layers' exponents, in brackets those derived: {', '.join(words)}")
     if trained:
-        held, of = _passed(trained)
         ranks = [one for row in trained for one in _values(row, "theta_stable_rank")]
         overlap = [one for row in trained for one in _values(row, "theta_incoherence")]
         told.append(
-            f"of trained ones {held} of {of}, with incoherence from {min(overlap):.2f} to {max(overlap):.2f} and "
-            f"stable rank from {min(ranks):.1f} to {max(ranks):.1f}"
+            f"of trained ones incoherence is {min(overlap):.2f} to {max(overlap):.2f} and stable rank {min(ranks):.1f} "
+            f"to {max(ranks):.1f}"
         )
     text = "; ".join(told)
     return text[:1].upper() + text[1:] + "."

@@ -8,19 +8,30 @@ import numpy as np
 from arena._canvas import canvas
 from arena.paper_figure import PaperFigure, dimension_axis, legend_above, line_look, paper_figure
 from arena.phase_axes import axes_in, decade_limits, decade_ticks, name_axes
-from arena.studies._inputs_measures import EXACT, LAWS, fitted, tokens_of
+from arena.studies._inputs_measures import LAWS, fitted, tokens_of
+from arena.studies._inputs_rows import (
+    CONFIDENCE,
+    exact_fits,
+    floors_of,
+    median,
+    of_learner,
+    size_of,
+)
+from arena.studies._inputs_words import found_in_words
 from arena.studies._noise_measures import columns
 from arena.studies.study import Parameters, Row, Study, Table
 from attention import make_nice_layer
-from paper_checks import Scale, mean_interval, proportion_interval
+from paper_checks import Scale, proportion_interval
 from upper.floor import counting_floor
 
 __all__ = ["STUDY"]
 
-_CONFIDENCE = 0.95
-_FEWEST = 4  # pairs, for an interval that says something
 _MEASURES = {"crude": "crude sum", "sampling": "its sampling error", "refined": "refined sum", "span": "span"}
-_SHOWN = {"phases": ("crude", "sampling", "refined", "span"), "paper": ("span", "error"), "adam": ("error",)}
+_SHOWN = {
+    "phases": ("crude", "sampling", "refined", "span"),
+    "paper": ("refined", "span", "error"),
+    "adam": ("error",),
+}
 _DASHES: Mapping[str, Any] = {"crude": (0, (1, 1.5)), "refined": (0, (5, 2)), "span": "-"}
 
 
@@ -89,122 +100,28 @@ def _measure(
     return columns(found)
 
 
-def _of(rows: Sequence[Row], learner: str, law: str | None = None) -> list[Row]:
-    return [row for row in rows if row["learner"] == learner and law in (None, row["inputs"])]
-
-
-def _size(row: Row) -> tuple[int, int, int]:
-    return row["heads"], row["tokens"], row["dim"]
-
-
-def _floors(row: Row) -> float:
-    """Examples in units of the floor, in quarters."""
-    m, k, d = _size(row)
-    return round(4 * row["examples"] / counting_floor(heads=m, tokens=k, dim=d)) / 4
-
-
-def _exact(rows: Sequence[Row]) -> tuple[int, int]:
-    errors = [error for row in rows for error in row["error"]]
-    return sum(error < EXACT for error in errors), len(errors)
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    there = [value for value in values if value is not None]
-    return float(np.median(there)) if there else None
-
-
-def _pairs(rows: Sequence[Row], law: str, learner: str, name: str) -> list[tuple[float, float]]:
-    """What was measured with Boolean tokens and with this law, on the same layer with as many examples."""
-    plain = {(_size(row), row["examples"]): row for row in _of(rows, learner, "boolean")}
-    pairs = []
-    for row in _of(rows, learner, law):
-        other = plain.get((_size(row), row["examples"]))
-        if other is not None:
-            both = zip(other[name], row[name], strict=False)
-            pairs += [(one, two) for one, two in both if one is not None and two is not None]
-    return pairs
-
-
-def _apart(rows: Sequence[Row], law: str) -> tuple[int, int, int]:
-    """Pairs of Newton's fits, those of them exact with Boolean tokens only, and those with this law only."""
-    pairs = [(one < EXACT, two < EXACT) for one, two in _pairs(rows, law, "newton", "error")]
-    return len(pairs), sum(one and not two for one, two in pairs), sum(two and not one for one, two in pairs)
-
-
-def _ratio(rows: Sequence[Row], law: str, learner: str, name: str) -> tuple[float, float, float] | None:
-    """The error over that with Boolean tokens, a geometric mean with its interval, of paired runs."""
-    logs = [np.log(two / one) for one, two in _pairs(rows, law, learner, name) if min(one, two) > 0]
-    if len(logs) < _FEWEST:
-        return None
-    interval = mean_interval([float(one) for one in logs], confidence=_CONFIDENCE)
-    low, middle, high = np.exp([interval.low, interval.estimate, interval.high])
-    return float(low), float(middle), float(high)
-
-
-def _found(rows: Sequence[Row]) -> str:
-    told = [*_told_newton(rows), *_told_errors(rows)]
-    text = "; ".join(told) or "too few cells were measured to say anything"
-    return text[:1].upper() + text[1:] + "."
-
-
-def _told_newton(rows: Sequence[Row]) -> Iterator[str]:
-    parts = []
-    for law in ("gaussian", "sphere"):
-        total, plain, other = _apart(rows, law)
-        if total:
-            verdict = "no difference beyond chance"
-            if plain + other:
-                interval = proportion_interval(plain, plain + other, confidence=_CONFIDENCE)
-                if interval.low > 0.5 or interval.high < 0.5:
-                    verdict = f"in favour of {'Boolean' if plain > other else LAWS[law]} tokens"
-            parts.append(
-                f"of {total} pairs of fits to one layer {plain} were exact with Boolean tokens only and {other} with "
-                f"{LAWS[law]} ones only ({verdict})"
-            )
-    if parts:
-        yield f"with Newton, {', and '.join(parts)}"
-
-
-def _told_errors(rows: Sequence[Row]) -> Iterator[str]:
-    parts = []
-    for learner, name, words in (
-        ("phases", "crude", "the crude sum"),
-        ("phases", "refined", "the refined sum"),
-        ("phases", "span", "the span"),
-        ("adam", "error", "Adam"),
-    ):
-        ratios = [_ratio(rows, law, learner, name) for law in ("gaussian", "sphere")]
-        said = [f"{middle:.2f} ({low:.2f} to {high:.2f})" for low, middle, high in filter(None, ratios)]
-        if len(said) == 2:
-            parts.append(f"{' and '.join(said)} of {words}")
-    if parts:
-        yield f"errors with Gaussian and with sphere tokens are, over those with Boolean ones, {', '.join(parts)}"
-    spans = [
-        one for learner in ("phases", "paper") for row in _of(rows, learner, "slice") for one in row["span"]
-    ]
-    if spans:
-        came = sum(span is not None for span in spans)
-        yield f"with slice tokens the phases came to a span in {came} of {len(spans)} runs"
-
-
 def _table(rows: Sequence[Row]) -> Table:
     lines = []
-    for size in sorted({_size(row) for row in _of(rows, "newton")}, key=lambda size: (size[2], size)):
-        for floors in sorted({_floors(row) for row in _of(rows, "newton") if _size(row) == size}):
-            there = [row for row in _of(rows, "newton") if (_size(row), _floors(row)) == (size, floors)]
-            shares = [_exact([row for row in there if row["inputs"] == law]) for law in LAWS]
+    for size in sorted(
+        {size_of(row) for row in of_learner(rows, "newton")}, key=lambda size: (size[2], size)
+    ):
+        for floors in sorted({floors_of(row) for row in of_learner(rows, "newton") if size_of(row) == size}):
+            there = [
+                row for row in of_learner(rows, "newton") if (size_of(row), floors_of(row)) == (size, floors)
+            ]
+            shares = [exact_fits([row for row in there if row["inputs"] == law]) for law in LAWS]
             cells = [f"{exact} of {total}" if total else "" for exact, total in shares]
             lines.append((f"Newton at {floors:g} floors: exact", ", ".join(map(str, size)), *cells))
     for learner, words in (("phases", "phases"), ("paper", "paper mode"), ("adam", "Adam")):
-        for size in sorted({_size(row) for row in _of(rows, learner)}):
-            there = [row for row in _of(rows, learner) if _size(row) == size]
+        for size in sorted({size_of(row) for row in of_learner(rows, learner)}):
+            there = [row for row in of_learner(rows, learner) if size_of(row) == size]
             most = max(row["examples"] for row in there)
             for name in _SHOWN[learner]:
                 found = [
-                    _median(
+                    median(
                         [
                             one
-                            for row in _of(there, learner, law)
+                            for row in of_learner(there, learner, law)
                             if row["examples"] == most
                             for one in row[name]
                         ]
@@ -236,14 +153,16 @@ def _draw(rows: Sequence[Row]) -> PaperFigure:
 
 
 def _draw_newton(axes: Any, rows: Sequence[Row]) -> None:
-    there = _of(rows, "newton")
-    places = sorted({_floors(row) for row in there})
+    there = of_learner(rows, "newton")
+    places = sorted({floors_of(row) for row in there})
     for number, (law, words) in enumerate(LAWS.items()):
         points = []
         for floors in places:
-            exact, total = _exact([row for row in there if (row["inputs"], _floors(row)) == (law, floors)])
+            exact, total = exact_fits(
+                [row for row in there if (row["inputs"], floors_of(row)) == (law, floors)]
+            )
             if total:
-                interval = proportion_interval(exact, total, confidence=_CONFIDENCE)
+                interval = proportion_interval(exact, total, confidence=CONFIDENCE)
                 points.append((floors, interval.estimate, interval.low, interval.high))
         if points:
             at, share, low, high = np.array(points).T
@@ -257,13 +176,13 @@ def _draw_newton(axes: Any, rows: Sequence[Row]) -> None:
 
 
 def _draw_phases(axes: Any, rows: Sequence[Row]) -> None:
-    there = _of(rows, "phases")
+    there = of_learner(rows, "phases")
     dim = max((row["dim"] for row in there), default=0)
     drawn: list[float] = []
     for number, law in enumerate(LAWS):
         for name, dashes in _DASHES.items():
             points = sorted(
-                (row["examples"], _median(row[name]))
+                (row["examples"], median(row[name]))
                 for row in there
                 if (row["dim"], row["inputs"]) == (dim, law)
             )
@@ -279,7 +198,7 @@ def _draw_phases(axes: Any, rows: Sequence[Row]) -> None:
 
 
 def _draw_adam(axes: Any, rows: Sequence[Row]) -> None:
-    there = _of(rows, "adam")
+    there = of_learner(rows, "adam")
     drawn: list[float] = []
     for number, law in enumerate(LAWS):
         points = sorted(
@@ -318,14 +237,20 @@ STUDY = Study(
     how="Nice random layers, the same for every law; errors are relative, on 1000 fresh tokens of the law itself. "
     "Slice tokens are Boolean with as many 1 as -1: then E[x x^T] has rank d - 1, and nothing can be learned along "
     "the all-ones direction, nor is it needed. Newton: one start, at most 3000 passes, from 1 to 6 counting floors (a "
-    "twentieth is held out); exact means an error below 1e-6. Pairs are compared by the share of those exact with one "
-    "law only (Clopper-Pearson, 95 %). Six phases in practical mode within three budgets, the same for all laws: "
-    "error of the crude sum and the part of it that is sampling error, of the refined sum, and of the span; paper "
-    "mode at d = 16. Adam: 600 steps at rate .01 on fresh batches of 16 to 256. Ratios are geometric means over "
-    "paired runs, 95 % by Student's t; bars are 95 % by Clopper and Pearson; other numbers are medians.",
+    "twentieth is held out); exact means an error below 1e-6. A law is said to be better "
+    "only where it is exact more often on more layers than chance explains (Clopper-Pearson, 95 %; a layer counts "
+    "once); otherwise it is said between which numbers of examples each law goes from exact on less than half of the "
+    "layers to half or more, and how far those are apart. Six phases in practical mode within three "
+    "budgets, the same for all laws: error of the crude sum and the part of it that is sampling error, of the refined "
+    "sum, and of the span; paper mode at d = 16. Adam: 600 steps at rate .01 on fresh batches of 16 to 256. Ratios are "
+    "geometric means over layers, each with both laws, at the most examples of each size and learner, 95 % by "
+    "Student's t of their logarithms (3 to 6 layers: first, runs of one layer from several numbers of examples were "
+    "taken for as many layers, and sizes for one); of so many intervals one may be off by chance, and the headline "
+    "names those away from 1 by a factor of 1.25 at least; bars are 95 % by "
+    "Clopper and Pearson; other numbers are medians.",
     cells=_cells,
     measure=_measure,
-    found=_found,
+    found=found_in_words,
     table=_table,
     draw=_draw,
     stream=("learner", "heads", "tokens", "dim"),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from arena.studies.running import StudyResult
 from arena.studies.study import Study, Table
-from arena.studies.words import three_sentences
+from arena.studies.words import figures_found, three_sentences
 from paper_checks.rst import escaped, heading
 
 __all__ = ["render_index", "render_page"]
@@ -36,6 +36,8 @@ def _page(study: Study, result: StudyResult, alt: str) -> Iterator[str]:
     yield from (f"*{escaped(study.question)}*", "")
     for label, text in (("Expected", expected), ("Found", found), ("Not shown", limits)):
         yield from (f"**{label}.** {escaped(text)}", "")
+        if label == "Found" and (figures := figures_found(study, result)):
+            yield from (*(f"* {escaped(figure)}" for figure in figures), "")
     # dark-light: the theme leaves the figure's colours alone in the dark
     yield from (f".. image:: {study.name}.svg", f"   :alt: {escaped(alt)}", "   :class: dark-light", "")
     yield from _table(study.table(result.rows))

@@ -12,11 +12,11 @@ import numpy as np
 
 from arena.calls import Call, run_calls, workers
 from arena.cells import single_thread
-from arena.compare import versions
 from arena.curve_store import CurveStore
 from arena.identity import cell_key
-from arena.studies.study import Parameters, Row, Study
-from attention._arrays import count
+from arena.made_with import versions
+from arena.studies.study import Parameters, Row, Study, require_scale
+from attention._arrays import count, non_negative
 from paper_checks import Scale
 
 __all__ = ["StudyResult", "run_study", "study_key"]
@@ -109,7 +109,14 @@ def run_study(
         raise ImportError(
             f"The study {study.name} needs {' and '.join(missing)}: install it with pip install {' '.join(missing)}."
         )
+    scale = require_scale(scale)
     seed, jobs = count("seed", seed, least=0), None if jobs is None else count("jobs", jobs)
+    if timeout is not None:
+        timeout = non_negative("timeout", timeout, strictly=True)
+    if store is not None and not isinstance(store, CurveStore):
+        raise ValueError(
+            f"store is {store!r}: an arena.CurveStore is needed, as CurveStore('studies.sqlite')."
+        )
     cells = [dict(cell) for cell in study.cells(scale)]
     made_with = versions()
     keys = [study_key(study, cell, seed, made_with) for cell in cells]

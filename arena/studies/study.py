@@ -1,5 +1,7 @@
 """What a study is: a question, what the sources lead one to expect, cells to measure, and what is made of them."""
 
+import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +11,9 @@ from arena.paper_figure import PaperFigure
 from paper_checks import Scale
 from paper_checks.fingerprint import fingerprint
 
-__all__ = ["Parameters", "Row", "Study", "Table"]
+__all__ = ["Parameters", "Row", "Study", "Table", "require_scale"]
+
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 Parameters = Mapping[str, Any]
 """One cell: the arguments of the measurement, plain JSON values."""
@@ -62,7 +66,8 @@ class Study:
         ``measure(rng=rng, **cell)`` gives what was measured of a cell, plain JSON values by name. A function of a
         module, which runs in a process of its own, in one thread.
     found : callable
-        What was found, a sentence made of the rows.
+        What was found, made of the rows: the answer and its figures, clauses parted by "; ", of which the first
+        answers the question and is the sentence that is quoted, and the others are listed after it.
     table : callable
         The rows as a table that fits a page.
     draw : callable
@@ -93,7 +98,35 @@ class Study:
     stream: tuple[str, ...] | None = None
     needs: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"The study's name is {self.name!r}: files are named by it, so lower-case words with hyphens are "
+                f"needed."
+            )
+        object.__setattr__(self, "cells", _by_scale(self.cells))
+
     @cached_property
     def fingerprint(self) -> str:
         """A digest of the code that chooses and measures cells; what the library does is no part of it."""
         return fingerprint(self.cells, self.measure, extra=(repr(self.stream),), within="arena.studies")
+
+
+def require_scale(scale: Any) -> Scale:
+    """A scale, also by its name."""
+    try:
+        return Scale(scale)
+    except ValueError:
+        raise ValueError(
+            f"scale is {scale!r}: {' or '.join(repr(one.value) for one in Scale)} is needed."
+        ) from None
+
+
+def _by_scale(cells: Callable[[Scale], Sequence[Parameters]]) -> Callable[[Scale], Sequence[Parameters]]:
+    """The cells, with a scale that is none refused: what is not quick would pass for full."""
+
+    @functools.wraps(cells)
+    def of(scale: Scale) -> Sequence[Parameters]:
+        return cells(require_scale(scale))
+
+    return of

@@ -11,7 +11,20 @@ from arena._canvas import canvas
 from arena.palette import FAINT, INK, ON_STRONG, heat_colours, is_strong
 from arena.paper_figure import PaperFigure, paper_figure
 from arena.studies._violations import NICE, VIOLATIONS, violated_layer
-from arena.studies._violations_runs import EXACT, PHASES, broken_phase, newton_error, phase_errors, ratios
+from arena.studies._violations_runs import (
+    PHASES,
+    baseline_runs,
+    broken_phases,
+    exact_runs,
+    is_alone,
+    median_error,
+    mostly_broken,
+    newton_error,
+    newton_exact,
+    phase_errors,
+    ratios,
+    what_stops,
+)
 from arena.studies.study import Parameters, Row, Study, Table
 from paper_checks import Scale, proportion_interval
 
@@ -25,6 +38,7 @@ _QUICK = {
     "diagonal": 1.0,
     "affinely dependent": 0.0,
 }
+_LARGE = 10.0  # times the baseline's error, at the end of paper mode
 _STRONGEST = 1000.0  # times the baseline's error, the last colour
 
 
@@ -78,33 +92,6 @@ def _measure(
     return {"measured": measured, "beside": beside, "newton_errors": errors, **found}
 
 
-def _baseline(rows: Sequence[Row], row: Row, mode: str) -> list[Any]:
-    """The runs on nice layers of the same size; none if they were not measured."""
-    same = [one for one in rows if one["violation"] == NICE and one["heads"] == row["heads"]]
-    return [run for one in same for run in one[mode]]
-
-
-def _broken(rows: Sequence[Row], row: Row, mode: str) -> Counter[int | None]:
-    baseline = _baseline(rows, row, mode)
-    return Counter(broken_phase(run, baseline) for run in row[mode])
-
-
-def _mostly(rows: Sequence[Row], row: Row, mode: str) -> str:
-    """Which phase breaks first in more than half of the runs."""
-    phase, times = _broken(rows, row, mode).most_common(1)[0]
-    if 2 * times <= len(row[mode]):
-        return "by the draw"
-    return "nowhere" if phase is None else f"phase {phase}"
-
-
-def _exact(row: Row) -> tuple[int, int]:
-    return sum(error <= EXACT for error in row["newton_errors"]), len(row["newton_errors"])
-
-
-def _exact_runs(row: Row) -> int:
-    return sum(run["error"] <= EXACT for run in row["practical"])
-
-
 def _step(row: Row) -> str:
     return f"{row['step']:g}"
 
@@ -113,48 +100,122 @@ def _label(row: Row) -> str:
     return f"{row['violation']} {_step(row)}"
 
 
-def _median_error(runs: Sequence[Mapping[str, Any]]) -> float:
-    return float(np.median([run["error"] for run in runs]))
+def _how_often(share: float) -> str:
+    return "never" if share == 0 else "seldom" if share < 0.25 else "often" if share < 0.75 else "mostly"
+
+
+def _answer(rows: Sequence[Row], cells: Sequence[Row]) -> str:
+    """Of the settings without any other violation if there are such: the learners, and the phase."""
+    here = [row for row in cells if is_alone(row)] or list(cells)
+    paper = [row for row in here if "paper" in row["modes"]]
+    told: list[str] = []
+    often: dict[str, list[str]] = {}
+    for name, what in (
+        ("paper mode", "a run of paper mode fails"),
+        ("practical mode", "one of practical mode is not exact"),
+        ("Newton", "Newton is not exact in some draw"),
+    ):
+        among = paper if name == "paper mode" else here
+        if among:
+            times = sum(what_stops(row)[name] for row in among)
+            often.setdefault(_how_often(times / len(among)), []).append(name)
+            told.append(f"{what} in {times}" + ("" if len(among) == len(here) else f" of {len(among)}"))
+    kind = (
+        "that violate no other condition,"
+        if any(map(is_alone, here))
+        else "all of which violate others, too,"
+    )
+    words = ", ".join(f"{how} stops {' and '.join(names)}" for how, names in often.items())
+    text = f"one violated condition {words}: of {len(here)} settings {kind} {', '.join(told)}"
+    broken = Counter(mostly_broken(rows, row, "paper") for row in paper)
+    first = [place for place, _ in broken.most_common() if place.startswith("phase")]
+    breaks = sum(times for place, times in broken.items() if place != "nowhere")
+    if first and 2 * broken[first[0]] > breaks:
+        text += (
+            f", and where paper mode breaks it is mostly {first[0]} first ({broken[first[0]]} of {breaks})"
+        )
+    return text
 
 
 def _found(rows: Sequence[Row]) -> str:
     cells = [row for row in rows if row["violation"] != NICE]
     if not cells:
         return "Only nice layers were measured."
-    told = []
-    for mode in ("paper", "practical"):
-        here = [row for row in cells if mode in row["modes"]]
-        phases = Counter(_mostly(rows, row, mode) for row in here)
-        if here:
-            words = [f"{place} in {times}" for place, times in sorted(phases.items(), reverse=True)]
-            told.append(f"{mode} mode, of {len(here)} violated settings, first breaks {', '.join(words)}")
-    practical = [row for row in cells if _exact_runs(row) == len(row["practical"])]
-    told.append(f"practical mode ends exact in every run of {len(practical)} of {len(cells)}")
-    newton = [row for row in cells if _exact(row)[0] == _exact(row)[1]]
-    lost = [f"{_label(row)} {_exact(row)[0]}/{_exact(row)[1]}" for row in cells if row not in newton]
+    newton = [row for row in cells if not what_stops(row)["Newton"]]
+    practical = [row for row in cells if not what_stops(row)["practical mode"]]
+    paper = [row for row in cells if "paper" in row["modes"]]
+    told = [_answer(rows, cells)]
+    if others := [_label(row) for row in cells if not is_alone(row)]:
+        told.append(
+            f"of {len(cells)} settings {len(others)} violate another condition, too, in some draw: {', '.join(others)}"
+        )
+    if paper:
+        told.append(_paper_mode(rows, paper))
     told.append(
-        f"Newton reaches machine precision in every draw of {len(newton)} of {len(cells)}"
-        + (f", less often in {', '.join(lost)}" if lost else "")
+        f"over all {len(cells)} settings Newton is exact (1e-10) throughout in {len(newton)}, practical mode in "
+        f"{len(practical)}"
     )
-    for name in _MORE:
-        ends = [
-            (_step(row), _median_error(row["paper"]) / _median_error(usual))
-            for row in cells
-            if row["violation"] == name and (usual := _baseline(rows, row, "paper"))
-        ]
-        if ends:
-            step, ratio = ends[-1]
-            told.append(f"paper mode's error is {ratio:.2g} times that on nice layers for {name} {step}")
+    for mode in ("paper", "practical"):
+        if here := [row for row in cells if mode in row["modes"]]:
+            told.append(_first_breaks(rows, here, mode))
+    lost = [
+        f"{_label(row)} {newton_exact(row)[0]} of {newton_exact(row)[1]}"
+        for row in cells
+        if row not in newton
+    ]
+    if lost:
+        told.append(f"draws in which Newton is exact where it is not in all: {', '.join(lost)}")
+    ends = {
+        _label(row): median_error(row["paper"]) / median_error(usual)
+        for row in paper
+        if not what_stops(row)["paper mode"] and (usual := baseline_runs(rows, row, "paper"))
+    }
+    if ends:
+        least, most = min(ends, key=lambda one: ends[one]), max(ends, key=lambda one: ends[one])
+        told.append(
+            f"where every run of paper mode ends its error is {ends[least]:.2g} ({least}) to {ends[most]:.2g} ({most}) "
+            "times that on nice layers"
+        )
     text = "; ".join(told)
     return text[:1].upper() + text[1:] + "."
 
 
+def _paper_mode(rows: Sequence[Row], paper: Sequence[Row]) -> str:
+    some = sum(what_stops(row)["paper mode"] for row in paper)
+    most = sum(
+        2 * sum(run["failed"] is not None for run in row["paper"]) > len(row["paper"]) for row in paper
+    )
+    text = f"over all {len(paper)} settings paper mode fails in a run in {some}, in most runs in {most}"
+    usual = {row["heads"]: runs for row in paper if (runs := baseline_runs(rows, row, "paper"))}
+    if usual:
+        large = sum(
+            median_error(row["paper"]) > _LARGE * median_error(usual[row["heads"]])
+            for row in paper
+            if row["heads"] in usual
+        )
+        text += f", and its median error is over {_LARGE:g} times that on nice layers in {large}"
+    return text
+
+
+def _first_breaks(rows: Sequence[Row], here: Sequence[Row], mode: str) -> str:
+    phases = Counter(mostly_broken(rows, row, mode) for row in here)
+    words = [f"{place} in {times}" for place, times in sorted(phases.items())]
+    text = (
+        f"where {mode} mode first has three times its usual error, or ends, of {len(here)} settings: "
+        f"{', '.join(words)}"
+    )
+    weak = sum(
+        row["violation"] == "weak head" and mostly_broken(rows, row, mode) == "phase 5" for row in here
+    )
+    return text + (f" ({weak} with a weak head, whose distance is over its own small norm)" if weak else "")
+
+
 def _table(rows: Sequence[Row]) -> Table:
     header = (
-        "violated alone",
+        "violated",
         "amounts",
         "measured",
-        "fail beside it",
+        "fail beside it, share of draws by amount",
         "paper mode: first to break",
         "practical mode: first to break",
         "practical mode exact",
@@ -164,19 +225,18 @@ def _table(rows: Sequence[Row]) -> Table:
     for name, heads in dict.fromkeys((row["violation"], row["heads"]) for row in rows):
         here = [row for row in rows if (row["violation"], row["heads"]) == (name, heads)]
         kind = VIOLATIONS.get(name)
-        beside = Counter(one for row in here for names in row["beside"] for one in names)
-        draws = sum(len(row["beside"]) for row in here)
+        beside = dict.fromkeys(one for row in here for names in row["beside"] for one in names)
         lines.append(
             (
                 f"nothing, {heads} heads" if kind is None else f"{name}: {_plain(kind.condition)}",
                 "" if kind is None else f"{kind.words} {_each(_step(row) for row in here)}",
                 "" if kind is None else _each(f"{np.median(row['measured']):.3g}" for row in here),
-                ", ".join(f"{_plain(one)} {100 * count / draws:.0f} %" for one, count in beside.items())
+                ", ".join(f"{_plain(one)} {_each(_beside(row, one) for row in here)}" for one in beside)
                 or "none",
                 _each(_first(rows, row, "paper") for row in here),
                 _each(_first(rows, row, "practical") for row in here),
-                _each(f"{_exact_runs(row)}/{len(row['practical'])}" for row in here),
-                _each(_share(*_exact(row)) for row in here),
+                _each(f"{exact_runs(row)}/{len(row['practical'])}" for row in here),
+                _each(_share(*newton_exact(row)) for row in here),
             )
         )
     return Table(header, tuple(lines))
@@ -190,6 +250,10 @@ def _plain(condition: str) -> str:
     return condition.replace("theta_", "").replace("w_", "W ").replace("_", " ")
 
 
+def _beside(row: Row, condition: str) -> str:
+    return f"{100 * sum(condition in names for names in row['beside']) / len(row['beside']):.0f} %"
+
+
 def _share(successes: int, trials: int) -> str:
     interval = proportion_interval(successes, trials, confidence=0.95)
     return f"{successes}/{trials} [{interval.low:.2f}, {interval.high:.2f}]"
@@ -198,7 +262,7 @@ def _share(successes: int, trials: int) -> str:
 def _first(rows: Sequence[Row], row: Row, mode: str) -> str:
     if mode not in row["modes"]:
         return "not run"
-    counts = sorted(_broken(rows, row, mode).items(), key=lambda one: (-one[1], one[0] or 0))
+    counts = sorted(broken_phases(rows, row, mode).items(), key=lambda one: (-one[1], one[0] or 0))
     of = len(row[mode])
     return ", ".join(
         f"{'none' if phase is None else f'phase {phase}'} {times}/{of}" for phase, times in counts
@@ -273,7 +337,7 @@ def _cell(rows: Sequence[Row], row: Row, mode: str, phase: int) -> tuple[str, in
     """What a phase did in the runs of a cell, as text and as a colour."""
     if mode not in row["modes"]:
         return "", 0
-    baseline = _baseline(rows, row, mode)
+    baseline = baseline_runs(rows, row, mode)
     times = [there[str(phase)] for run in row[mode] if str(phase) in (there := ratios(run, baseline))]
     ended = sum(run["failed"] == phase for run in row[mode])
     if 2 * ended > len(row[mode]):
@@ -288,8 +352,8 @@ def _ended(row: Row) -> list[tuple[int, int]]:
     paper = row.get("paper", [])
     return [
         (sum(run["failed"] is None for run in paper), len(paper)),
-        (_exact_runs(row), len(row["practical"])),
-        _exact(row),
+        (exact_runs(row), len(row["practical"])),
+        newton_exact(row),
     ]
 
 
@@ -320,10 +384,12 @@ STUDY = Study(
     "amount, 5 for close heads and for blocks, 6 on nice layers; 8 of Newton, at four times the counting floor, up to "
     "10 starts and 4000 passes; the six phases have their default budgets. The error of a phase: 1 and 3, the "
     "relative error of the sum of the projections; 2 and 4, by how many logits the heads miss the certified equations, "
-    "over their norm; 5, the worst head's distance from the span, over its norm; 6, the relative error of the net's "
-    "best, or of the fit within the span before Newton's iterates. A phase breaks where its error is above three times "
-    "the median on nice layers of the same size, or where it ends the run. Exact is a relative error of at most 1e-10 "
-    "on fresh inputs. Intervals are 95 %, Clopper and Pearson.",
+    "over the root mean square of their norms; 5, the worst head's distance from the span, over that head's own norm, "
+    "so that with a weak head part of what phase 5 loses is that this norm is small; 6, the relative error of the "
+    "net's best, or of the fit within the span before Newton's iterates. A phase breaks where its error is above three "
+    "times the median on nice layers of the same size, or where it ends the run. A setting violates one condition only "
+    "if no other fails in any draw. Often: in a quarter of settings or more, mostly: in three quarters. Exact is a "
+    "relative error of at most 1e-10 on fresh inputs. Intervals are 95 %, Clopper and Pearson.",
     cells=_cells,
     measure=_measure,
     found=_found,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from arena.studies._inputs_measures import LAWS, tokens_of
+from arena.studies._inputs_rows import apart, exact_more_often
 from arena.studies.inputs import STUDY
 from paper_checks import Scale
 from upper.floor import counting_floor
@@ -72,29 +73,108 @@ def test_no_more_examples_are_drawn_than_the_cell_allows(rows):
     assert all(drawn <= row["examples"] for row in rows for drawn in row["drawn"])
 
 
-def _newton(law: str, errors: list[float]) -> dict:
-    return {**_cell("newton", law, (2, 2, 16), 128, len(errors)), "error": errors}
+def _newton(law: str, errors: list[float], examples: int = 128) -> dict:
+    return {**_cell("newton", law, (2, 2, 16), examples, len(errors)), "error": errors}
 
 
 def test_pairs_are_told_apart_only_beyond_chance():
     plain = _newton("boolean", [1e-12] * 10)
     few = STUDY.found([plain, _newton("gaussian", [0.1] * 2 + [1e-12] * 8)])
-    assert "of 10 pairs of fits to one layer 2 were exact with Boolean tokens only and 0" in few
-    assert "no difference beyond chance" in few
-    assert "in favour of Boolean tokens" in STUDY.found([plain, _newton("gaussian", [0.1] * 10)])
+    assert (
+        "of 10 pairs of Newton's fits to one layer, on 10 layers, 2 (on 2 layers) with Boolean tokens only"
+        in few
+    )
+    assert "No difference between the laws was seen" in few
+    assert "Newton is exact more often with Boolean than with Gaussian tokens" in STUDY.found(
+        [plain, _newton("gaussian", [0.1] * 10)]
+    )
     many = [_newton("boolean", [0.1] * 10), _newton("sphere", [1e-12] * 10)]
-    assert "in favour of sphere tokens" in STUDY.found(many)
+    assert "Newton is exact more often with sphere than with Boolean tokens" in STUDY.found(many)
+
+
+def test_a_layer_fitted_from_many_numbers_of_examples_is_one_layer():
+    # twenty pairs that all say the same, but of two layers
+    rows = [
+        _newton(law, [error] * 2 + [1e-12] * 6, examples)
+        for law, error in (("boolean", 1e-12), ("gaussian", 0.1))
+        for examples in range(129, 139)
+    ]
+    assert apart(rows, "gaussian")[:2] == (80, 0)
+    assert exact_more_often(rows, "gaussian") is None
+    assert "20 (on 2 layers) with Boolean tokens only" in STUDY.found(rows)
+
+
+def _steps(law: str, shares: dict[int, int]) -> list[dict]:
+    """Newton's rows of eight layers with so many exact ones by examples."""
+    return [_newton(law, [1e-12] * good + [0.1] * (8 - good), n) for n, good in shares.items()]
+
+
+def test_factor_that_could_not_have_been_seen_is_that_of_the_step_all_laws_share():
+    alike = {128: 0, 256: 8}
+    rows = [*_steps("boolean", alike), *_steps("gaussian", alike), *_steps("sphere", alike)]
+    text = STUDY.found(rows)
+    assert text.startswith(
+        "No difference between the laws was seen in how many examples Newton needs, and one of a factor below 2.0 "
+        "could not have been"
+    )
+    assert "of 16 pairs" in text
+    assert "and 16 could tell little" in text
+    assert "between 1 and 2 floors at m, k, d = 2, 2, 16" in text
+    later = _steps("gaussian", {128: 0, 192: 3, 256: 8})
+    earlier = _steps("boolean", {128: 0, 192: 5, 256: 8})
+    assert STUDY.found([*earlier, *later]).startswith(
+        "Newton is first exact on half of the layers at other numbers"
+    )
+    assert "could not have shown one" in STUDY.found(
+        [*_steps("boolean", {128: 0}), *_steps("gaussian", {128: 0})]
+    )
+
+
+def _errors(learner: str, law: str, errors: list[float], *, dim: int = 16, examples: int = 1000) -> dict:
+    same = dict.fromkeys(("crude", "sampling", "refined", "span", "error"), errors)
+    return {**_cell(learner, law, (2, 2, dim), examples, len(errors)), **same}
 
 
 def test_ratio_of_errors_is_their_geometric_mean():
-    twice = [_phases("boolean", [0.1, 0.2, 0.4, 0.1]), _phases("gaussian", [0.2, 0.4, 0.8, 0.2])]
-    text = STUDY.found([*twice, _phases("sphere", [0.1, 0.2, 0.4, 0.1])])
-    assert "2.00 (2.00 to 2.00) and 1.00 (1.00 to 1.00) of the span" in text
+    base = [0.1, 0.2, 0.4, 0.1]
+    rows = [
+        _errors("phases", law, [factor * one for one in base])
+        for law, factor in (("boolean", 1.0), ("gaussian", 2.0), ("sphere", 1.0))
+    ]
+    text = STUDY.found(rows)
+    assert (
+        "of the span is, over that with Boolean tokens, with Gaussian ones 2.00 (2.00 to 2.00) at d = 16"
+        in text
+    )
+    assert "with sphere ones 1.00 (1.00 to 1.00) at d = 16" in text
 
 
-def _phases(law: str, errors: list[float]) -> dict:
-    same = dict.fromkeys(("crude", "sampling", "refined", "span", "error"), errors)
-    return {**_cell("phases", law, (2, 2, 16), 1000, len(errors)), **same}
+def test_sizes_are_told_apart_and_a_layer_counts_at_its_most_examples_only():
+    base = np.array([0.1, 0.2, 0.4, 0.1, 0.3])
+    rows = [
+        _errors("paper", law, (base * (factor if law == "gaussian" else 1.0)).tolist(), dim=dim, examples=n)
+        for law in ("boolean", "gaussian")
+        for dim, n, factor in ((16, 500, 9.0), (16, 1000, 0.5), (32, 1000, 1.01))
+    ]
+    text = STUDY.found(rows)
+    assert (
+        "of the span in paper mode is, over that with Boolean tokens, with Gaussian ones 0.50 (0.50 to 0.50, below 1 "
+        "on all 5 layers) at d = 16 and 1.01 (1.01 to 1.01, above 1 on all 5 layers) at d = 32" in text
+    )
+
+
+def test_headline_names_errors_that_differ_and_no_others():
+    newton = [*_steps("boolean", {128: 0, 256: 8}), *_steps("gaussian", {128: 0, 256: 8})]
+    for factor, named in ((2.0, True), (1.1, False)):
+        adam = [
+            _errors("adam", "boolean", [0.1, 0.2, 0.3]),
+            _errors("adam", "gaussian", [factor * one for one in (0.1, 0.21, 0.3)]),
+        ]
+        headline = STUDY.found([*newton, *adam]).split("; ")[0]
+        assert (
+            "but with Gaussian tokens the error of Adam at d = 16 is 2 times that with Boolean" in headline
+        ) is named
+        assert ("the error" in headline) is named
 
 
 def test_results_of_all_rows_and_of_each_alone(rows):

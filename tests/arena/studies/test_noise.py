@@ -7,16 +7,22 @@ import pytest
 
 from arena.studies._noise_law import (
     centred,
+    class_laws,
     class_shares,
     derivative,
-    likelihood_law,
     share_covariance,
     squared_law,
     weighted_gram,
 )
 from arena.studies._noise_likelihood import cross_entropy, most_likely_layer
-from arena.studies._noise_measures import drawn_classes
-from arena.studies._noise_rows import breaking_levels, likelihood_slopes
+from arena.studies._noise_measures import _LAW_INPUTS, drawn_classes
+from arena.studies._noise_rows import (
+    breaking_levels,
+    excess_ratios,
+    likelihood_over_bound,
+    likelihood_slopes,
+    mean_words,
+)
 from arena.studies.noise import STUDY
 from attention import AttentionLayer, BooleanInputs, make_nice_layer
 from attention.metrics import relative_error
@@ -78,7 +84,30 @@ def test_small_gains_cost_likelihood_unknowns_over_rows_and_squared_gain(layer, 
     gain = 1e-3
     # the sums of the rows of W cannot be told, and are not missed
     rank = _P - _M * _D - (_P - np.linalg.matrix_rank(derivative(layer, many).reshape(-1, _P)))
-    assert likelihood_law(target, many, gain) * _K * gain**2 == pytest.approx(rank, rel=0.02)
+    assert class_laws(target, many, gain)[1] * _K * gain**2 == pytest.approx(rank, rel=0.02)
+
+
+def test_least_squares_on_classes_has_the_spread_of_its_law(layer):
+    # of the linear model at the target, classes drawn anew
+    gain, target = 2.0, centred(layer)
+    rng = np.random.default_rng(10)
+    x = BooleanInputs(_K, _D).sample(2000, rng=rng)
+    shares = class_shares(gain * target(x))
+    noise = [(_D / gain) * (np.eye(_D)[drawn_classes(shares, rng)] - shares).reshape(-1) for _ in range(200)]
+    rows = derivative(target, x).reshape(-1, _P)
+    found = rows @ np.linalg.lstsq(rows, np.array(noise).T, rcond=1e-9)[0]
+    assert np.mean(found**2) * len(x) == pytest.approx(class_laws(target, x, gain)[0], rel=0.05)
+
+
+def test_laws_of_classes_are_averaged_over_inputs_enough():
+    # at the largest gain of the cells, where the fewest rows tell most
+    target = centred(make_nice_layer(heads=2, dim=8, rng=0))
+    x = BooleanInputs(3, 8).sample(2 * _LAW_INPUTS, rng=11)
+    size = np.sqrt(np.mean(target(x) ** 2))
+    target = AttentionLayer(theta=target.theta, w=target.w / size)
+    few, half, all_ = (np.sqrt(class_laws(target, x[:n], 4.0)) for n in (300, _LAW_INPUTS, len(x)))
+    np.testing.assert_allclose(half, all_, rtol=0.02)
+    assert few[1] > 1.05 * all_[1]
 
 
 def test_classes_tell_the_layer_with_centred_w_only(layer, x):
@@ -120,7 +149,7 @@ def test_most_likely_layer_is_likelier_than_the_target_and_near_it(layer):
     classes = drawn_classes(class_shares(gain * target(x)), rng)
     found, loss = most_likely_layer(x, classes, target, gain=gain)
     assert loss < cross_entropy(_flat(target), x, classes, gain)[0]
-    law = np.sqrt(likelihood_law(target, x[:300], gain) / 1500 / np.mean(target(x) ** 2))
+    law = np.sqrt(class_laws(target, x, gain)[1] / 1500 / np.mean(target(x) ** 2))
     assert 0.6 * law < relative_error(found(x), target(x)) < 1.6 * law
 
 
@@ -156,16 +185,47 @@ def test_phase_breaks_where_its_error_is_twice_the_clean_one():
     assert breaking_levels(rows) == {"crude": None, "refined": 1.0, "span": 0.1}
 
 
-def test_exponent_of_errors_that_halve_with_four_times_the_examples():
+def _likely(level: float, *, examples: int, errors: list[float]) -> dict:
+    cell = _cell("sampled", (2, 3, 8), level, examples, len(errors))
+    return {**cell, "likelihood_law": [examples**-0.5] * len(errors), "likelihood": errors}
+
+
+def test_exponents_are_told_by_gain_with_intervals_over_layers():
     rows = [
-        {
-            **_cell("sampled", (2, 3, 8), 1.0, n, 2),
-            "likelihood_law": [n**-0.5] * 2,
-            "likelihood": [2 * n**-0.5, 3 * n**-0.5],
-        }
+        _likely(gain, examples=n, errors=[c * n**power for c in (2.0, 3.0, 4.0)])
+        for gain, power in ((1.0, -0.5), (4.0, -0.75))
         for n in (1000, 4000)
     ]
-    assert likelihood_slopes(rows) == pytest.approx([-0.5, -0.5])
+    slopes = likelihood_slopes(rows)
+    assert slopes[1.0] == pytest.approx([-0.5] * 3)
+    assert slopes[4.0] == pytest.approx([-0.75] * 3)
+    # the mean of 2, 3 and 4 at the exponent of the bound
+    assert likelihood_over_bound(rows)[1.0] == pytest.approx({1000: 3.0, 4000: 3.0})
+
+
+def test_levels_of_the_same_noise_are_no_more_layers():
+    rows = [
+        {**_cell("newton", (2, 3, 8), level, 44, 3), "ratio": [1.0, 1.2, 1.4], "law": [None] * 3}
+        for level in (0.001, 0.01, 0.1, 1.0)
+    ]
+    ((values, _),) = excess_ratios(rows).values()
+    assert values == pytest.approx([1.0, 1.2, 1.4])
+    assert excess_ratios(rows[:1]) == {((2, 3, 8), 4): (pytest.approx(values), None)}
+    assert mean_words(values) == "1.20 (95 %: 0.70 to 1.70)"
+
+
+@pytest.mark.parametrize(("likely", "from_gain"), [((0.3, 0.1), "4"), ((0.1, 0.1), "1"), ((0.1, 0.3), None)])
+def test_likelihood_is_said_to_be_better_only_from_where_it_is(likely, from_gain):
+    newton = [
+        {**_cell("newton", (2, 3, 8), 0.1, n, 2), "ratio": [1.0, 1.2], "law": [None] * 2} for n in (44, 704)
+    ]
+    classes = [
+        {**_likely(gain, examples=4000, errors=[error] * 2), "squared": [0.2] * 2, "floor": [0.1] * 2}
+        for gain, error in zip((1.0, 4.0), likely, strict=True)
+    ]
+    headline = STUDY.found([*newton, *classes]).split("; ")[0]
+    said = "maximum likelihood is more exact than squared loss from a gain of"
+    assert (f"{said} {from_gain} on" in headline) if from_gain else (said not in headline)
 
 
 @pytest.fixture(scope="module")

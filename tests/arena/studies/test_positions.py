@@ -107,6 +107,7 @@ class TestStudy:
         found = STUDY.found(rows)
         for part in ("phase 1", "six phases", "Newton", "Adam"):
             assert part in found
+        assert "after Newton's iterates, which end phase 6, the six phases are exact" in found
         assert "0 of 2 at scale 2 (2 centred)" in found
         assert len(STUDY.table(rows).rows) == 6
         assert "<svg" in STUDY.draw(rows).svg
@@ -131,3 +132,81 @@ class TestStudy:
         found = STUDY.measure(rng=np.random.default_rng(3), **cell)
         assert json.loads(json.dumps(found, allow_nan=False)) == found
         assert found["error"] < 1e-9
+
+
+def phases(kind, scale, *, raw=(0.1, 0.001, 0.01), centred=(0.1, 0.001, 0.01), tokens=2, final=1e-12):
+    """A row of the phases by the errors of phase 1, of phase 3 and of the span."""
+    cell = {
+        "part": "phases",
+        "heads": 2,
+        "tokens": tokens,
+        "dim": 16,
+        "kind": kind,
+        "scale": scale,
+        "draw": 0,
+    }
+    stages = {
+        what: {"as it is": one, "centred": other}
+        for what, one, other in zip(("crude", "refined", "span"), raw, centred, strict=True)
+    }
+    both = {"as it is": final, "centred": final}
+    return {**cell, **stages, "predicted": both, "final": both, "failed": {"as it is": None, "centred": None}}
+
+
+def solved(scale, error=1e-12):
+    cell = {
+        "part": "newton",
+        "heads": 2,
+        "tokens": 2,
+        "dim": 16,
+        "kind": "gaussian",
+        "scale": scale,
+        "draw": 0,
+    }
+    return {**cell, "error": error, "outcome": "EXACT", "passes": 1, "condition": 2.0}
+
+
+class TestWhatBreaksFirst:
+    def answer(self, *rows):
+        plain = [phases("none", 0.0), phases("none", 0.0, tokens=3)]
+        return STUDY.found([*plain, solved(0.5), solved(1.0), solved(2.0, 0.3), *rows]).split("; ")[0]
+
+    def test_the_phase_whose_error_doubles_at_the_least_scale_is_named(self):
+        first = phases("gaussian", 0.5, raw=(0.3, 0.001, 0.01))
+        then = phases("gaussian", 1.0, raw=(0.5, 0.5, 0.5))
+        assert "of the six phases phase 1 (from scale 0.5) at k = 2 breaks first" in self.answer(first, then)
+        spans = phases("gaussian", 0.5, raw=(0.15, 0.001, 0.05))
+        assert "the span (from scale 0.5) at k = 2 breaks first" in self.answer(spans, then)
+        none = phases("gaussian", 0.5)
+        assert "no phase is off by twice as much" in self.answer(none)
+
+    def test_each_k_is_judged_by_its_own_baseline(self):
+        rows = [
+            phases("gaussian", 0.5, raw=(0.3, 0.001, 0.01)),
+            phases("gaussian", 0.5, raw=(0.1, 0.1, 0.01), tokens=3),
+        ]
+        assert (
+            "there break first phase 1 (from scale 0.5) at k = 2 and phase 3 (from scale 0.5) at k = 3"
+            in self.answer(*rows)
+        )
+
+    def test_an_exact_end_after_newton_does_not_mend_the_span(self):
+        lost = phases("gaussian", 1.0, raw=(5.0, 0.5, 0.98), centred=(0.1, 0.001, 0.9))
+        answer = self.answer(lost)
+        assert "centring by position mends phase 1 at every scale but not the span from scale 1 on" in answer
+        found = STUDY.found([phases("none", 0.0), solved(1.0), lost])
+        assert "but 2 of all 2 such ends began at a span that was off by over 0.5" in found
+        kept = phases("gaussian", 1.0, raw=(5.0, 0.5, 0.01))
+        assert "mends phase 1 at every scale and the span at every scale" in self.answer(kept)
+
+    def test_newton_from_random_starts_is_told_by_its_own_runs(self):
+        row = phases("gaussian", 0.5, raw=(0.3, 0.001, 0.01))
+        assert "is exact in every run up to scale 1 and not at 2" in self.answer(row)
+        assert "already at scale 0.5" in STUDY.found([phases("none", 0.0), row, solved(0.5, 0.2)])
+
+    def test_every_k_has_rows_in_the_table(self):
+        table = STUDY.table(
+            [phases("gaussian", 1.0), phases("gaussian", 1.0, tokens=3, centred=(0.1, 0.1, 0.9))]
+        )
+        assert [row[0] for row in table.rows] == ["2", "3"]
+        assert table.rows[1][5] == "9.0e-01"

@@ -168,3 +168,25 @@ def test_numbers_are_kept_to_the_last_bit(tmp_path):
         np.array([row["value"] for row in kept]).tobytes()
         == np.array([row["value"] for row in result.rows]).tobytes()
     )
+
+
+@pytest.mark.bad_input
+def test_a_scale_that_is_none_is_refused_and_its_name_is_enough():
+    assert run_study(TOY, scale="quick", isolated=False).rows == run_study(TOY, isolated=False).rows
+    with pytest.raises(ValueError, match="scale is 'tiny': 'quick' or 'full' is needed"):
+        run_study(TOY, scale="tiny", isolated=False)
+    with pytest.raises(ValueError, match="scale is 'tiny'"):
+        TOY.cells("tiny")
+
+
+def test_a_name_that_cannot_name_files_is_refused():
+    with pytest.raises(ValueError, match="lower-case words with hyphens"):
+        replace(TOY, name="a b/c")
+
+
+@pytest.mark.bad_input
+def test_a_time_out_or_store_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="timeout"):
+        run_study(TOY, timeout=float("nan"), isolated=False)
+    with pytest.raises(ValueError, match="CurveStore"):
+        run_study(TOY, store="/tmp/somewhere", isolated=False)

@@ -117,8 +117,52 @@ def test_three_heads_cannot_be_planted():
 def test_the_sentence_has_the_numbers_of_the_rows():
     found = STUDY.found(measured())
     ends = [row for row in measured() if row["part"] == "ends"]
-    assert "exact up to k = 2 at d = 16, Newton in 2 of 2 runs" in found
-    assert "never end exact, Newton in 1 of 1 runs" in STUDY.found(ends[1:])
+    assert (
+        "after Newton's iterates, which end phase 6, the six phases are exact (1e-9) up to k = 2 at d = 16"
+        in found
+    )
+    assert "Newton from random starts in 2 of 2 runs" in found
+    assert "never end exact, Newton from random starts in 1 of 1 runs" in STUDY.found(ends[1:])
+    later = {**ends[0], "tokens": 4, "before_newton": 0.5}
+    assert (
+        "the fit before them is off by 0.1 at k = 2 of d = 16 and by 0.5 at k = 4 of d = 16"
+        in STUDY.found([ends[0], later])
+    )
+
+
+def certificates(*, false, rate, usable, dims=(16, 24)):
+    """Rows of certificates by k, for each d alike."""
+    judged = {"usable": 0.5, "log_ratio_error": 0.1, "accepted_false": None}
+    return [
+        {"part": "certificates", "dim": dim, "tokens": k, "draw": 0, "refused": None, "left": 0.9}
+        | {"left_predicted": 0.9, "crude": {**judged, "false_rate": 0.2}}
+        | {
+            "exact": {
+                **judged,
+                "accepted_false": false.get(k),
+                "false_rate": rate[k],
+                "usable": usable.get(k, 0.5),
+            }
+        }
+        for dim in dims
+        for k in rate
+    ]
+
+
+def test_that_rarity_makes_certificates_false_is_said_only_where_residuals_still_tell_them_apart():
+    false = {2: 0.0, 3: 0.3, 4: 0.8}
+    found = STUDY.found(certificates(false=false, rate={2: 0.02, 3: 0.01, 4: 0.003}, usable={}))
+    assert "as true agreement grows rarer than the hundredth of rows that is accepted" in found
+    assert "at most 0.02 of disagreeing rows pass with the exact sum, at k = 2" in found
+    worse = STUDY.found(certificates(false=false, rate={2: 0.02, 3: 0.1, 4: 0.3}, usable={}))
+    assert worse.startswith("Of the hundredth of rows accepted with the exact sum 0% at k = 2")
+    one = STUDY.found(certificates(false=false, rate={2: 0.02, 3: 0.01, 4: 0.003}, usable={}, dims=(16,)))
+    assert "at every d" not in one
+
+
+def test_the_last_usable_k_is_named_beside_the_first_that_is_not():
+    rows = certificates(false={2: 0.0}, rate={2: 0.02, 8: 0.01, 12: 0.01}, usable={12: 0.0})
+    assert "no row is usable at k = 12, the least k measured beyond 8, or above" in STUDY.found(rows)
 
 
 @pytest.mark.parametrize("place", [*range(9), None])
