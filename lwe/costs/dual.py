@@ -20,7 +20,7 @@ from lwe.parameters import LWRParameters, require_parameters
 
 __all__ = ["DualLattice", "best_dual_lattice", "dual_cost", "dual_lattices"]
 
-_MOST_STEPS = 200
+_MOST_STEPS = 64
 
 
 def dual_lattices(parameters: LWRParameters, samples: int) -> list[tuple[int, float]]:
