@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from arena._cost_laws import KINDS
-from arena._phrases import plural
+from arena._phrases import plural, sentence
 from arena.cost_model import Cost, CostModel, shown_bytes
 from arena.studies._cost_cells import CHECKED, FITTED
 from arena.studies.study import Row, Table
@@ -110,7 +110,7 @@ def found_in_words(rows: Sequence[Row]) -> str:
                 + _passes(rows, size, cost)
             )
     text = "; ".join(told) or "too few sizes were measured to fit a law"
-    return text[:1].upper() + text[1:] + "."
+    return sentence(text)
 
 
 def _answer(rows: Sequence[Row], checks: Sequence[Check]) -> str:

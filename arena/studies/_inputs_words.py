@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from arena._phrases import sentence
 from arena.studies._inputs_measures import LAWS
 from arena.studies._inputs_rows import (
     Size,
@@ -35,7 +36,7 @@ def found_in_words(rows: Sequence[Row]) -> str:
     """The answer and its figures, clauses parted by semicolons."""
     told = [*_told_newton(rows), *_told_step(rows), *_told_errors(rows)]
     text = "; ".join(told) or "too few cells were measured to say anything"
-    return text[:1].upper() + text[1:] + "."
+    return sentence(text)
 
 
 def _told_newton(rows: Sequence[Row]) -> Iterator[str]:

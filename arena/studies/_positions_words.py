@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from arena._phrases import sentence
 from arena.studies.study import Row, Table
 from paper_checks import proportion_interval
 
@@ -69,7 +70,7 @@ def found_in_words(rows: Sequence[Row]) -> str:
     )
     parts = [part for part in told if part]
     text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}." if text else "Nothing was measured."
+    return sentence(text) if text else "Nothing was measured."
 
 
 def _positioned(rows: Sequence[Row], part: str, tokens: int | None = None) -> list[Row]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from arena._phrases import sentence
 from arena.studies._symmetry_descent import Optimiser
 from arena.studies._symmetry_measure import GAPS
 from arena.studies.study import Row, Table
@@ -48,7 +49,7 @@ def found_in_words(rows: Sequence[Row]) -> str:
     )
     told = [one for one in parts if one]
     text = "; ".join(told) or "too few cells were measured"
-    return text[:1].upper() + text[1:] + "."
+    return sentence(text)
 
 
 def _other_starts(rows: Sequence[Row]) -> list[Row]:

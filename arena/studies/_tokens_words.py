@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from arena._phrases import sentence
 from arena.studies.study import Row, Table
 from paper_checks import mean_interval
 
@@ -46,7 +47,7 @@ def found_in_words(rows: Sequence[Row]) -> str:
     parts = (_found_own(rows), _found_fair(rows), _found_usable(rows), _found_ends(rows), _found_law(rows))
     told = [one for one in parts if one]
     text = "; ".join(told) or "every cell measured was refused, as k is not below d"
-    return text[:1].upper() + text[1:] + "."
+    return sentence(text)
 
 
 def _found_own(rows: Sequence[Row]) -> str:

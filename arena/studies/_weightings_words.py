@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from arena._phrases import sentence
 from arena.studies.study import Row, Table
 from paper_checks import proportion_interval
 
@@ -93,7 +94,7 @@ def found_in_words(rows: Sequence[Row]) -> str:
         _newton(rows),
     )
     parts = [part for part in told if part]
-    return "; ".join(parts)[:1].upper() + "; ".join(parts)[1:] + "." if parts else "Nothing was measured."
+    return sentence("; ".join(parts)) if parts else "Nothing was measured."
 
 
 def _answer(rows: Sequence[Row]) -> str:

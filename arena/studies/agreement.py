@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from arena._canvas import canvas
+from arena._phrases import sentence
 from arena.paper_figure import PaperFigure, legend_above, line_look, paper_figure
 from arena.phase_axes import axes_in, decade_limits, decade_ticks, name_axes
 from arena.studies.study import Parameters, Row, Study, Table
@@ -157,7 +158,7 @@ def _found(rows: Sequence[Row]) -> str:
             f"pairs of equal or opposite Boolean tokens, which are left out, were {left[min(left)]:.1e} of all at d = "
             f"{min(left)}"
         )
-    return "; ".join(told)[:1].upper() + "; ".join(told)[1:] + "."
+    return sentence("; ".join(told))
 
 
 def _chance(rows: Sequence[Row], dim: int) -> float:

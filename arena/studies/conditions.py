@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arena._canvas import canvas
+from arena._phrases import sentence
 from arena.cells import single_thread
 from arena.palette import FAINT, INK
 from arena.paper_figure import PaperFigure, dimension_axis, legend_above, line_look, paper_figure
@@ -268,7 +269,7 @@ def _found(rows: Sequence[Row]) -> str:
             f"to {max(ranks):.1f}"
         )
     text = "; ".join(told)
-    return text[:1].upper() + text[1:] + "."
+    return sentence(text)
 
 
 def _table(rows: Sequence[Row]) -> Table:

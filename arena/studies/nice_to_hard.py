@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from arena._phrases import sentence
 from arena.paper_figure import PaperFigure
 from arena.studies._path_figure import draw_path_figure
 from arena.studies._path_rows import (
@@ -208,7 +209,7 @@ def _found(rows: Sequence[Row]) -> str:
         )
     told.append(_nearly(places, family))
     text = "; ".join(one for one in told if one) or "no learner was run along the path"
-    return f"{text[:1].upper()}{text[1:]}."
+    return sentence(text)
 
 
 def _answer(places: Mapping[Place, list[float]], family: tuple[int, int]) -> str:

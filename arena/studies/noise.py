@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from arena._phrases import sentence
 from arena.studies._noise_figure import draw_noise
 from arena.studies._noise_measures import additive, columns, sampled
 from arena.studies._noise_rows import (
@@ -101,7 +102,7 @@ def _measure(
 def _found(rows: Sequence[Row]) -> str:
     told = [*_answer(rows), *_found_additive(rows), *_found_sampled(rows)]
     text = "; ".join(told) or "too few cells were measured to say anything"
-    return text[:1].upper() + text[1:] + "."
+    return sentence(text)
 
 
 def _means(rows: Sequence[Row]) -> dict[int, list[float]]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from arena._canvas import canvas
+from arena._phrases import sentence
 from arena.palette import FAINT, INK, ON_STRONG, heat_colours, is_strong
 from arena.paper_figure import PaperFigure, paper_figure
 from arena.studies._violations import NICE, VIOLATIONS, violated_layer
@@ -177,7 +178,7 @@ def _found(rows: Sequence[Row]) -> str:
             "times that on nice layers"
         )
     text = "; ".join(told)
-    return text[:1].upper() + text[1:] + "."
+    return sentence(text)
 
 
 def _paper_mode(rows: Sequence[Row], paper: Sequence[Row]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from arena._phrases import plural
+from arena._phrases import plural, sentence
 from arena.plain import aligned, folded
 from arena.studies.running import StudyResult
 from arena.studies.study import Study
@@ -24,7 +24,7 @@ def figures_found(study: Study, result: StudyResult) -> tuple[str, ...]:
 
 def _parts(study: Study, result: StudyResult) -> list[str]:
     found = study.found(result.rows) if result.rows else "No cell was measured."
-    return [f"{part[:1].upper()}{part[1:]}." for part in found.removesuffix(".").split("; ")]
+    return [sentence(part) for part in found.split("; ")]
 
 
 def study_text(study: Study, result: StudyResult) -> str:
