@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -27,6 +28,10 @@ __all__ = ["Descents", "Ends", "SplitExamples", "draw_split"]
 
 # So many starts at one residual are taken for a floor. Two may share a local minimum: 1 of 16 did at six coordinates.
 _AGREEING = 3
+# Before a floor is declared a few more iterates of the best descent must take less than this off: where there are many
+# heads all descents are slow at first, and alike. If they take more, descents go on with more patience.
+_FEW, _NO_LOWER = 5, 0.98
+_MORE_PATIENCE = Patience(20, 0.98)
 
 Tell = Callable[[int, int, Iterate], None]
 
@@ -175,6 +180,9 @@ class Descents:
         When a descent counts as stalled.
     held_out_too : bool
         Whether a descent at the tolerance goes on until held-out examples are there too.
+    resume : callable, optional
+        Maps an iterate to a start there. With it, starts that agree are a floor only if the best of them has come to
+        rest; if it has not, it goes on from there, and the starts after it are given more patience, too.
     """
 
     iterates: Callable[[Any, Any, Any, float], Iterator[Iterate]]
@@ -182,6 +190,7 @@ class Descents:
     tolerance: float
     patience: Patience = PATIENCE
     held_out_too: bool = True
+    resume: Callable[[Iterate], Any] | None = None
 
     def one(
         self,
@@ -254,23 +263,47 @@ class Descents:
         """
         share = fitted_share(unknowns, examples.x)
         ends: list[Iterate] = []
-        spent, at_floor = 0, False
+        spent, at_floor, descents = 0, False, self
+        several = max(2, min(starts, _AGREEING))
         while len(ends) < starts and spent < work and not at_floor:
             number = len(ends) + 1
+            told = partial(tell, number)
             start = self.start(examples, heads, number)
-            ends.append(
-                self.one(examples, start, unknowns=unknowns, work=work - spent, tell=partial(tell, number))
-            )
+            ends.append(descents.one(examples, start, unknowns=unknowns, work=work - spent, tell=told))
             spent += ends[-1].passes
             ends.sort(key=attrgetter("residual"))
-            if ends[0].residual < EXACT_RESIDUAL or (
-                ends[0].residual <= self.tolerance and self._reached(ends[0], examples)
-            ):
+            if self._exact(ends[0], examples):
                 break
-            at_floor = same_residual(
-                ends, share=share, several=max(2, min(starts, _AGREEING))
-            ) and at_noise_level(ends[0], examples.x_held, examples.y_held, share=share)
+            at_floor = same_residual(ends, share=share, several=several) and at_noise_level(
+                ends[0], examples.x_held, examples.y_held, share=share
+            )
+            if at_floor and descents is self and spent < work:
+                passes, rests = self._rests(examples, ends[0])
+                spent += passes
+                if not rests and self.resume is not None and spent < work:
+                    descents, at_floor = replace(self, patience=_MORE_PATIENCE), False
+                    resumed = self.resume(ends[0])
+                    ends[0] = descents.one(examples, resumed, unknowns=unknowns, work=work - spent, tell=told)
+                    spent += ends[0].passes
+                    if self._exact(ends[0], examples):
+                        break
         return Ends(tuple(ends), spent, at_floor)
+
+    def _rests(self, examples: SplitExamples, end: Iterate) -> tuple[int, bool]:
+        """The passes of a few iterates more, and whether they leave the residual about where it was."""
+        if self.resume is None:
+            return 0, True
+        iterates = self.iterates(examples.x, examples.y, self.resume(end), self.tolerance)
+        last = end
+        for last in islice(iterates, 1 + _FEW):
+            if last.residual < _NO_LOWER * end.residual:
+                return last.passes, False
+        return last.passes, True
+
+    def _exact(self, end: Iterate, examples: SplitExamples) -> bool:
+        if end.residual < EXACT_RESIDUAL:
+            return True
+        return end.residual <= self.tolerance and self._reached(end, examples)
 
     def _reached(self, iterate: Iterate, examples: SplitExamples) -> bool:
         if not self.held_out_too:

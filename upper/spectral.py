@@ -207,7 +207,13 @@ def spectral_start(
     require_shape("x", x, ("n", "k", "d"))
     require_shape("y", y, x.shape)
     m, (_, k, d) = count("m", m), x.shape
-    require_memory(f"A start of m = {shown(m)} heads", 16 * m * d * d, advice="take fewer heads")
+    few = 4 * m * d // k + 64
+    require_memory(
+        f"A spectral start of m = {shown(m)} heads in {d} dimensions",
+        # bases of what is read, of two points and what made them, and the changes along them while there are few heads
+        32 * few * k * m * d + (8 * m**3 * d**2 if m * m < _START_PASSES else 0) + 16 * m * d * d,
+        advice="take fewer heads, or another start",
+    )
     rng = random_generator(rng)
     if k == 1 or m > d * d:
         return rng.standard_normal((m, d, d)) / d
@@ -224,7 +230,6 @@ def spectral_start(
         extent=0.0,
         gap=None,
     )
-    few = 4 * m * d // k + 64
     return fit_in_span(x[:few], y[:few], span, starts=1, work=_START_PASSES, rng=rng).theta
 
 

@@ -172,15 +172,14 @@ def counting_floor_by_rank(constants: Constants, scale: Scale, rng: Generator) -
 
 @check(
     "learners/newton-exact",
-    claim="From 4 counting floors of examples and random starts the Newton learner ends at a relative error below "
-    "1e-12 on nice layers at (m, k, d) = (2, 2, 16), (3, 3, 16) and (4, 4, 16), that is from 512, 172 and 128 "
-    "examples.",
+    claim="From 4 counting floors of examples the Newton learner ends at a relative error below 1e-12 on nice layers "
+    "at (m, k, d) = (2, 2, 16), (3, 3, 16) and (4, 4, 16), that is from 512, 172 and 128 examples.",
     source=_NEWTON,
     kind=Kind.NUMERIC,
     basis=Basis.MEASURED,
     how="Fresh layers; the budget is computed here from the floor's formula; the error on fresh examples by the "
-    "layer's formula written out. Random starts may fail: a start that ends in a local minimum is followed by the "
-    "next.",
+    "layer's formula written out. The first start is random; if it ends in a local minimum the next is from the "
+    "cross-moments of the examples, and those after it are random.",
     constants={"floors": 4, "error": 1e-12},
     wrong={"floors": 1.25},
 )

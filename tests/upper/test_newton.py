@@ -156,7 +156,7 @@ def test_a_learner_seeded_like_its_target_does_not_draw_it():
     assert fit.trace[0].measures["theta_error"] > 0.9
 
 
-def test_starts_after_the_layer_are_random_and_counted():
+def test_starts_after_the_layer_are_others_and_counted():
     learner = Newton(1, starts=3, start=make_nice_layer(heads=1, dim=8, rng=9))
     fit, _ = _learn(make_nice_layer(heads=3, dim=8, rng=1), BooleanInputs(3, 8), learner)
     assert not fit.outcome.succeeded
@@ -179,6 +179,28 @@ def test_a_spectral_start_is_asked_for_on_the_examples_to_fit(monkeypatch):
     assert fit.outcome is Outcome.EXACT
     assert asked == [((42, 3, 8), (42, 3, 8), 2)]
     assert fit.trace[0].measures["residual"] < 1e-3  # the projections follow from the examples
+
+
+@pytest.mark.parametrize("seed", [2, 7])
+def test_where_a_random_start_fails_the_spectral_one_is_exact(seed, monkeypatch):
+    inputs, layer = BooleanInputs(8, 16), make_nice_layer(heads=4, dim=16, rng=seed)
+    few = 3 * counting_floor(heads=4, tokens=8, dim=16)
+
+    def starts(learner):
+        fit = learner.fit(ExampleOracle(layer, inputs, rng=seed + 100), rng=seed + 200)
+        assert fit.outcome is Outcome.EXACT
+        return fit.trace[-1].measures["starts"]
+
+    assert starts(Newton(4, examples=few, starts=2)) == 2
+    monkeypatch.setattr("upper._starts._SECOND", None)
+    assert starts(Newton(4, examples=few)) > 2
+
+
+def test_many_heads_on_many_tokens_are_exact_at_four_times_the_counting_floor():
+    # random starts all end alike there, far above zero
+    fit, errors = _learn(make_nice_layer(heads=12, dim=48, rng=0), BooleanInputs(16, 48), Newton(12))
+    assert fit.outcome is Outcome.EXACT
+    assert errors["theta_error"] <= 1e-11
 
 
 @pytest.mark.parametrize("engine", ["numpy", "torch"])

@@ -193,3 +193,38 @@ def test_starts_that_agree_are_at_no_floor_while_held_out_examples_are_not():
     ends = descents.several(examples, 1, **run)
     assert len(ends.iterates) == 4
     assert not ends.at_floor
+
+
+def creeping(share_a_step, rest):
+    """Iterates that lose this share a step of what is above the rest, from where they are resumed."""
+
+    def iterates(x, y, start, tolerance):
+        residual, passes = float(start[0, 0, 0]), 0
+        while True:
+            passes += 1
+            yield Iterate(np.full((1, 3, 3), residual), np.zeros((1, 3, 3)), residual, 0.0, passes)
+            residual = rest + (1 - share_a_step) * (residual - rest)
+
+    return iterates
+
+
+@pytest.mark.parametrize(
+    ("step", "rest", "starts", "floor"),
+    [(1e-4, 0.0, 3, True), (0.02, 0.0, 3, False), (0.1, 0.75, 5, True)],
+    ids=["at rest", "on the way to zero", "on the way to a floor"],
+)
+def test_starts_that_agree_are_at_no_floor_while_the_best_goes_on(step, rest, starts, floor):
+    # held-out examples say little where there are few: at W = 0 they have the residual 1
+    x = BooleanInputs(2, 3).sample(30, rng=0)
+    examples = SplitExamples(x[:28], x[:28], x[28:], x[28:], 1.0)
+    descents = Descents(
+        iterates=creeping(step, rest),
+        start=lambda *_: np.full((1, 3, 3), 0.9),
+        tolerance=1e-14,
+        resume=lambda end: end.theta,
+    )
+    ends = descents.several(examples, 1, unknowns=18, starts=9, work=10**6, tell=lambda *_: None)
+    assert (len(ends.iterates), ends.at_floor) == (starts, floor)
+    # what goes on does so to its end, and the starts after it have the patience for it
+    assert floor or ends.best.residual < 1e-10
+    assert not rest or ends.best.residual < 1.05 * rest

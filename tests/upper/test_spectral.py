@@ -3,8 +3,17 @@
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_nice_layer
+import upper.spectral
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    NotEnoughMemoryError,
+    Outcome,
+    make_nice_layer,
+)
 from upper import Newton, counting_floor
+from upper._starts import a_start
 from upper.descents import SplitExamples
 from upper.spectral import CrossMoment, cross_moment, spectral_start
 
@@ -119,17 +128,36 @@ def test_a_start_for_every_shape(m, k, d):
     assert np.array_equal(theta, spectral_start(x, y, m, rng=0))
 
 
-def test_of_newtons_starts_the_first_alone_is_spectral():
+def start_of(start, number, seed=0, **settings):
     _, x, y = _examples(3, 3, 8, 500)
     examples = SplitExamples(x, y, x[:0], y[:0], 1.0)
-    first, again, second = (
-        Newton(3, start="spectral")._start(examples, 3, number, np.random.default_rng(seed)).reshape(3, -1)
-        for seed, number in enumerate((1, 1, 2))
-    )
-    span = np.linalg.qr(first.T)[0]
-    within = [np.linalg.norm(theta @ span) / np.linalg.norm(theta) for theta in (again, second)]
-    assert within[0] > 0.9
-    assert within[1] < 0.5  # of a random start sqrt(3/64) is
+    return a_start(start, examples, 3, number, rank=None, rng=np.random.default_rng(seed), **settings)
+
+
+def share_within(theta, span):
+    basis = np.linalg.qr(span.reshape(3, -1).T)[0]
+    return np.linalg.norm(theta.reshape(3, -1) @ basis) / np.linalg.norm(theta)
+
+
+def test_of_newtons_starts_one_is_spectral():
+    asked = start_of("spectral", 1)
+    assert share_within(start_of("spectral", 1, seed=1), asked) > 0.9
+    assert share_within(start_of("random", 2, seed=2), asked) > 0.9
+    # of a random start sqrt(3/64) is
+    others = [("spectral", 2), ("random", 1), ("random", 3)]
+    assert all(share_within(start_of(*one, seed=3), asked) < 0.5 for one in others)
+    assert share_within(start_of("random", 2, seed=2, then_spectral=False), asked) < 0.5
+
+
+def test_a_spectral_start_that_does_not_fit_is_refused_where_asked_for_and_else_random(monkeypatch):
+    def refuse(*_, **__):
+        raise NotEnoughMemoryError("A start does not fit.")
+
+    monkeypatch.setattr(upper.spectral, "require_memory", refuse)
+    with pytest.raises(NotEnoughMemoryError):
+        start_of("spectral", 1)
+    drawn = np.random.default_rng(5).standard_normal((3, 8, 8)) / 8
+    np.testing.assert_array_equal(start_of("random", 2, seed=5), drawn)
 
 
 @pytest.mark.bad_input

@@ -15,7 +15,7 @@ from upper.stacked import read_tokens
 
 __all__ = ["fit_in_span"]
 
-_MOST_NUMBERS = 1 << 23  # of changes of the outputs at once
+_MOST_NUMBERS = 1 << 21  # of changes of the outputs at once
 _EXPLAINED = 0.01  # a residual below this ends the search
 _NO_CHANGE = 1e-10
 _LEAST_DAMPING, _MOST_DAMPING = 1e-12, 1e8
@@ -181,7 +181,9 @@ class _Problem:
             # heads outermost, as in the coordinates
             changes = np.stack([jacobian.times_each_head(one) for one in self._basis], axis=1)
             changes = changes.reshape(m * m, -1, d)
-            along += np.matmul(point.orthonormal[rows].T, changes)
+            # all at once would take their memory twice
+            for total, change in zip(along, changes, strict=True):
+                total += point.orthonormal[rows].T @ change
             changes = changes.reshape(m * m, -1)
             moments += changes @ changes.T
             gradient -= changes @ point.residual[rows].ravel()
