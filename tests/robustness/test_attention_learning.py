@@ -109,6 +109,22 @@ def parameters_are_right(result, given):
         )
 
 
+def record_is_right(result, given):
+    """Examples drawn since, the steps in their order, and both in the fit."""
+    oracle = given["oracle"]
+    result.step("one", found=2)
+    oracle.draw(3)
+    result.step("two", predict=np.zeros_like)
+    fit = result.fit(attention.Outcome.EXACT, predict=np.zeros_like)
+    assert [step.name for step in fit.trace] == ["one", "two"]
+    assert [step.examples for step in fit.trace] == [0, 3]
+    assert fit.trace[0].measures["found"] == 2
+    assert fit.examples_used == result.examples == 3
+    assert 0 <= fit.trace[0].seconds <= fit.trace[1].seconds <= fit.seconds
+    if given["truth"] is not None:
+        assert fit.trace[1].measures["relative_error"] == pytest.approx(1)
+
+
 def measured(truth, predict, fitted):
     return truth.measure(predict=predict, layer=fitted)
 
@@ -172,7 +188,7 @@ SUBJECTS = [
         "attention.Recorder",
         attention.Recorder,
         {"oracle": an_oracle(), "truth": anything(None), "progress": anything(None)},
-        right=lambda result, given: result.step("one"),
+        right=record_is_right,
     ),
     Subject(
         "attention.check_budget",

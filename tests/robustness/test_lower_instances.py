@@ -25,7 +25,15 @@ def a_certificate():
 
 def saved_is_right(result, given):
     """What was saved loads equal."""
-    one, other = lower.load_instance(given["path"]), given["instance"]
+    same_instances(lower.load_instance(given["path"]), given["instance"])
+
+
+def same_instances(one, other):
+    assert one.family == other.family
+    assert (one.inputs.k, one.inputs.d) == (other.inputs.k, other.inputs.d)
+    x = np.where(np.random.default_rng(0).random((5, other.inputs.k, other.inputs.d)) < 0.5, -1.0, 1.0)
+    np.testing.assert_array_equal(one.known(x), other.known(x))
+    assert one.realisation_error == other.realisation_error
     for name in ("theta", "w"):
         assert np.array_equal(getattr(one.layer, name), getattr(other.layer, name))
     assert np.array_equal(one.secret, other.secret)
@@ -138,6 +146,7 @@ SUBJECTS = [
                 | anything(None).hostile,
             )
         },
+        right=lambda result, given: same_instances(result, an_instance()),
         words=("file",),
     ),
 ]
