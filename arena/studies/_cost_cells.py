@@ -12,7 +12,7 @@ from arena.studies.study import Parameters
 from attention import BooleanInputs, ExampleOracle, Fit, GaussianInputs, Learner, make_nice_layer
 from attention.inputs import Rng
 from paper_checks import Scale
-from upper import Newton, counting_floor
+from upper import Newton, counting_floor, spectral_start
 from upper.linear_attention import LinearAttention, LinearAttentionLearner, make_linear_attention
 from upper.six_phase import SixPhase
 
@@ -99,7 +99,11 @@ def measure_cost(
 @cache
 def _warmed(learner: str) -> None:
     """A small fit first: what is imported and compiled once in a process is no part of a cell."""
-    _fitted(learner, *_WARM[learner], np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    _fitted(learner, *_WARM[learner], rng)
+    if learner == "newton":  # what a second start needs, too
+        x = BooleanInputs(k=3, d=12).sample(100, rng=rng)
+        spectral_start(x, make_nice_layer(heads=3, dim=12, rng=rng)(x), 3, rng=rng)
 
 
 def _fitted(learner: str, m: int, k: int, d: int, rng: np.random.Generator) -> tuple[Fit, int]:

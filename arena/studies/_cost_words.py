@@ -9,6 +9,7 @@ from arena._phrases import plural, sentence
 from arena.cost_model import Cost, CostModel, shown_bytes
 from arena.studies._cost_cells import CHECKED, FITTED
 from arena.studies.study import Row, Table
+from attention import Outcome
 
 __all__ = [
     "MACHINE",
@@ -24,7 +25,8 @@ __all__ = [
 
 TITLES = {"newton": "Newton", "linear": "linear attention", "six-phase": "six phases"}
 _QUANTITIES = ("examples", "passes", "memory")
-_SET = {("newton", "examples"), ("linear", "examples")}  # by the learner's own budget: no test of a law
+# by the learner's own budget, wholly or for a good part: no test of a law
+_SET = {("newton", "examples"), ("linear", "examples"), ("six-phase", "examples")}
 _SEEN = {("linear", "memory"): 22}  # checks up to this d were seen before the law was settled: no test either
 WITHIN = 0.30
 MACHINE = 24.0  # GiB
@@ -43,11 +45,15 @@ Check = tuple[str, Size, str, float, float]
 
 
 def fitted_model(rows: Sequence[Row]) -> CostModel | None:
-    """The laws of the rows that are there to be fitted; None of too few."""
+    """The laws of the fits that are there for it and ended exact, as others cost no learning; None of too few."""
     try:
-        return CostModel.fit([row for row in rows if row["role"] == FITTED])
+        return CostModel.fit([row for row in rows if _counts(row, FITTED)])
     except ValueError:
         return None
+
+
+def _counts(row: Row, role: str) -> bool:
+    return row["role"] == role and (role == CHECKED or row["outcome"] == Outcome.EXACT.name)
 
 
 def said_of(model: CostModel | None, learner: str, size: Size) -> Cost | None:
@@ -58,10 +64,10 @@ def said_of(model: CostModel | None, learner: str, size: Size) -> Cost | None:
 
 
 def measured_at(rows: Sequence[Row], role: str) -> dict[tuple[str, Size], dict[str, float]]:
-    """By learner and size, the medians over draws of what was measured."""
+    """By learner and size, the medians over draws of what was measured; of sizes to fit, over exact draws."""
     groups: dict[tuple[str, Size], list[Row]] = {}
     for row in rows:
-        if row["role"] == role:
+        if _counts(row, role):
             groups.setdefault((row["learner"], (row["m"], row["k"], row["d"])), []).append(row)
     return {
         key: {
@@ -96,6 +102,7 @@ def found_in_words(rows: Sequence[Row]) -> str:
         told.append(
             f"{TITLES[learner]} at {size} took {_listed(ratios)} predicted from smaller sizes"
             + _not_exact(rows, learner, size)
+            + (_excess(rows, size) if learner == "newton" else "")
         )
     for (learner, name), law in (model.laws if model else {}).items():
         if law.sizes <= len(law.numbers):  # says nothing that was not put in
@@ -169,16 +176,26 @@ def _passes(rows: Sequence[Row], size: Size, cost: Cost) -> str:
     """Passes with their interval, and how far the excess of examples is from those fitted to."""
     if cost.passes is None or cost.passes_range is None:
         return ""
+    low, high = cost.passes_range
+    return (
+        f", and take {cost.passes:,.0f} passes ({low:,.0f} to {high:,.0f}) if the law held there"
+        + _excess(rows, size)
+    )
+
+
+def _excess(rows: Sequence[Row], size: Size) -> str:
+    """How far the excess of examples at a size is from those fitted to; empty within them."""
     excess = KINDS["newton"].laws["passes"].terms["excess"]
     fitted = [
         excess(row["m"], row["k"], row["d"])
         for row in rows
-        if (row["learner"], row["role"]) == ("newton", FITTED)
+        if row["learner"] == "newton" and _counts(row, FITTED)
     ]
-    low, high = cost.passes_range
+    here = excess(*size)
     return (
-        f", and take {cost.passes:,.0f} passes ({low:,.0f} to {high:,.0f}) if the law held there, at an excess of "
-        f"{excess(*size):.2g} where at most {max(fitted):.2g} was fitted"
+        f", at an excess of {here:.2g} where at most {max(fitted):.2g} was fitted"
+        if fitted and here > max(fitted)
+        else ""
     )
 
 

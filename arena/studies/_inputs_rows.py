@@ -11,6 +11,7 @@ from upper.floor import counting_floor
 
 __all__ = [
     "CONFIDENCE",
+    "MEASURES",
     "Size",
     "apart",
     "error_ratios",
@@ -26,6 +27,8 @@ __all__ = [
 
 CONFIDENCE = 0.95
 """Of every interval."""
+MEASURES = {"crude": "crude sum", "sampling": "its sampling error", "refined": "refined sum", "span": "span"}
+"""What is measured of the phases, and what it is called."""
 Size = tuple[int, int, int]
 """The numbers m, k and d."""
 _FEWEST = 3  # layers, for an interval that says something

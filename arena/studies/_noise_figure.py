@@ -1,6 +1,6 @@
 """The figure of the study of noisy labels: errors against added noise, and against examples with classes for labels."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,27 +36,46 @@ def _added(axes: Any, rows: Sequence[Row]) -> None:
     levels = sorted({row["level"] for row in rows if row["kind"] != "sampled" and row["level"] > 0}) or [0.1]
     drawn: list[float] = []
 
+    sizes: set[tuple[int, int, int]] = set()
+
     def line(place: int, label: str, chosen: Sequence[Row], name: str) -> None:
         points = sorted((row["level"], middle(row[name])) for row in chosen if row["level"] > 0)
         shown = [(level, error) for level, error in points if error is not None]
         if shown:
             axes.plot(*zip(*shown, strict=True), **line_look(place), label=label)
             drawn.extend(error for _, error in shown)
+            sizes.update(map(size_of, chosen))
+
+    def law(chosen: Sequence[Row], label: str | None) -> None:
+        there = sorted((row["level"], _simple_law(row)) for row in chosen if row["level"] > 0)
+        axes.plot(*zip(*there, strict=True), **_LAW, label=label)
 
     for place, members in enumerate(_newton_lines(rows)):
-        m, k, d = size_of(members[0])
-        line(place, f"Newton, {floors_of(members[0])} floors", members, "error")
-        law = [row["level"] * np.sqrt(2 * m * d / (row["examples"] * k)) for row in members]
-        label = "first-order law" if place == 0 else None
-        axes.plot([row["level"] for row in members], law, **_LAW, label=label)
+        line(place, f"Newton, {members[0]['examples']} examples", members, "error")
+        law(members, "simple law, Cramer-Rao bound" if place == 0 else None)
     for place, (name, words) in enumerate(PHASES.items(), start=2):
         line(place, f"phases: {words}", of_kind(rows, "phases"), name)
-    line(5, "Adam", of_kind(rows, "adam"), "error")
-    line(6, "linear", of_kind(rows, "linear"), "error")
+    for place, kind, words in ((5, "adam", "Adam"), (6, "linear", "linear")):
+        there = of_kind(rows, kind)
+        if there:
+            line(place, f"{words}, {there[0]['examples']} examples", there, "error")
+    if of_kind(rows, "adam"):
+        law(of_kind(rows, "adam"), None)
     _scaled(axes, levels, drawn)
     decade_ticks(axes.xaxis, levels[0], levels[-1])
     name_axes(axes, "noise s, in units of the labels", "relative error")
-    axes.set_title("added noise", fontsize=9, loc="right")
+    axes.set_title(_titled("added noise", sizes), fontsize=9, loc="right")
+
+
+def _simple_law(row: Row) -> float:
+    m, k, d = size_of(row)
+    return float(row["level"] * np.sqrt(2 * m * d / (row["examples"] * k)))
+
+
+def _titled(words: str, sizes: Iterable[tuple[int, int, int]]) -> str:
+    """The words with the numbers m, k and d, where they are the same for all that is shown."""
+    there = set(sizes)
+    return f"{words}, m, k, d = {', '.join(map(str, *there))}" if len(there) == 1 else words
 
 
 def _newton_lines(rows: Sequence[Row]) -> list[list[Row]]:
@@ -90,7 +109,7 @@ def _classes(axes: Any, rows: Sequence[Row]) -> None:
         axes.plot(places, [np.median(row["likelihood_law"]) for row in chosen], **_LAW)
     _scaled(axes, sorted({row["examples"] for row in there}) or [1], drawn)
     name_axes(axes, "examples", "")
-    axes.set_title("classes drawn by softmax", fontsize=9, loc="right")
+    axes.set_title(_titled("classes drawn by softmax", map(size_of, there)), fontsize=9, loc="right")
 
 
 def _scaled(axes: Any, places: Sequence[Any], values: Sequence[float]) -> None:

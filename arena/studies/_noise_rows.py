@@ -11,6 +11,7 @@ from upper.floor import counting_floor
 __all__ = [
     "PHASES",
     "SMALL",
+    "Case",
     "breaking_levels",
     "excess_ratios",
     "floors_of",
@@ -20,8 +21,15 @@ __all__ = [
     "middle",
     "most_examples",
     "of_kind",
+    "over_covariance",
+    "over_law",
     "size_of",
+    "steep_slopes",
+    "where_likelier_is_better",
 ]
+
+Case = tuple[tuple[int, int, int], float]
+"""The numbers m, k and d, and a gain."""
 
 PHASES = {"crude": "crude sum", "refined": "refined sum", "span": "span"}
 """What is measured of the phases, and what it is called."""
@@ -29,6 +37,7 @@ SMALL = 0.1
 """The noise, in units of the labels, up to which a law to first order is held against what is found."""
 _BROKEN = 2.0  # times the error without noise
 _SETTLED = 0.2  # errors below which a law to first order is taken to hold
+_ABOVE = 1.05  # times the bound: more is no longer on it
 _FEWEST = 3  # independent layers, for an interval that says something
 
 
@@ -77,6 +86,31 @@ def excess_ratios(
     }
 
 
+def over_covariance(rows: Sequence[Row]) -> dict[tuple[tuple[int, int, int], int], float]:
+    """Newton's mean excess over what the covariance of least squares says, by size and floors, for small noise."""
+    return {
+        key: float(np.mean(values)) / law
+        for key, (values, law) in excess_ratios(rows).items()
+        if law is not None
+    }
+
+
+def over_law(rows: Sequence[Row], kind: str) -> dict[float, list[float]]:
+    """The squared error of a learner over s^2 2 m d^2/(N k d), by level, one value a layer.
+
+    Notes
+    -----
+    It is the whole error: what the learner would be off by without noise is in it.
+    """
+    found = {}
+    for row in of_kind(rows, kind):
+        m, k, d = size_of(row)
+        law = row["level"] ** 2 * 2 * m * d / (row["examples"] * k)
+        if law:
+            found[row["level"]] = [error**2 / law for error in row["error"]]
+    return found
+
+
 def _by_layer(columns: Sequence[Sequence[float]]) -> list[float]:
     """The mean of each layer's values, of lists with a value for each layer."""
     return [float(np.mean(values)) for values in zip(*columns, strict=False)]
@@ -120,11 +154,7 @@ def likelihood_slopes(rows: Sequence[Row]) -> dict[float, list[float]]:
     there = of_kind(rows, "sampled")
     slopes = {}
     for gain in sorted({row["level"] for row in there}):
-        settled = [
-            row
-            for row in _smallest(there)
-            if row["level"] == gain and (middle(row["likelihood_law"]) or 1.0) < _SETTLED
-        ]
+        settled = [row for row in _smallest(there) if row["level"] == gain and _settled(row)]
         if len(settled) > 1:
             places = np.log([row["examples"] for row in settled])
             errors = zip(*(row["likelihood"] for row in settled), strict=False)
@@ -139,6 +169,35 @@ def likelihood_over_bound(rows: Sequence[Row]) -> dict[float, dict[int, float]]:
         ratios = np.divide(row["likelihood"], row["likelihood_law"])
         found.setdefault(row["level"], {})[row["examples"]] = float(np.mean(ratios))
     return found
+
+
+def _settled(row: Row) -> bool:
+    """Whether the bound is so small that a law to first order is taken to hold."""
+    law = middle(row["likelihood_law"])
+    return law is not None and law < _SETTLED
+
+
+def steep_slopes(rows: Sequence[Row]) -> list[float]:
+    """The gains whose exponent is below -1/2 beyond chance, for being above the bound from the fewest examples only."""
+    over = likelihood_over_bound([row for row in rows if row["kind"] == "sampled" and _settled(row)])
+    found = []
+    for gain, slopes in likelihood_slopes(rows).items():
+        if len(slopes) >= _FEWEST and mean_interval(slopes, confidence=0.95).high < -0.5:
+            fewest, most = (over[gain][end(over[gain])] for end in (min, max))
+            if fewest > _ABOVE > most:
+                found.append(gain)
+    return found
+
+
+def where_likelier_is_better(rows: Sequence[Row]) -> tuple[dict[Case, list[int]], dict[Case, list[int]]]:
+    """With how many examples maximum likelihood beats squared loss on every layer, and with how many it does not."""
+    better: dict[Case, list[int]] = {}
+    worse: dict[Case, list[int]] = {}
+    for row in sorted(of_kind(rows, "sampled"), key=lambda row: int(row["examples"])):
+        pairs = zip(row["likelihood"], row["squared"], strict=True)
+        there = better if all(likely < squared for likely, squared in pairs) else worse
+        there.setdefault((size_of(row), float(row["level"])), []).append(row["examples"])
+    return better, worse
 
 
 def _smallest(rows: Sequence[Row]) -> list[Row]:

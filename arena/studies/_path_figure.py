@@ -136,15 +136,19 @@ def _others(axes: Any, places: Mapping[Place, Sequence[float]]) -> None:
     for place, errors in places.items():
         if place.learner == "newton" and place.on_path and place.slope == 0:
             lines.setdefault((place.bits, place.dim), {})[place.shape] = errors
+    across = sorted({t for points in lines.values() for t in points})
     for number, ((bits, dim), points) in enumerate(sorted(lines.items())):
-        look, shift = line_look(number), 0.008 * (number - (len(lines) - 1) / 2)
+        # side by side at values that are evenly apart: most of them lie near 1
+        look, shift = line_look(number), 0.12 * (number - (len(lines) - 1) / 2)
         shares = [_share(points[t]) for t in sorted(points)]
-        at = [t + shift for t in sorted(points)]
+        at = [across.index(t) + shift for t in sorted(points)]
         axes.plot(at, [one.estimate for one in shares], **look, label=f"l {bits}, d {dim}")
         axes.vlines(
             at, [one.low for one in shares], [one.high for one in shares], color=look["color"], alpha=0.3
         )
     _unit_axes(axes, "shape t", "Newton: share of draws learned")
+    axes.set_xlim(-0.5, max(len(across), 1) - 0.5)
+    axes.set_xticks(range(len(across)), [f"{t:g}" for t in across])
 
 
 def _share(errors: Sequence[float]) -> Any:

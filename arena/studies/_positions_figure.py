@@ -9,7 +9,7 @@ from arena._canvas import canvas
 from arena.palette import FAINT
 from arena.paper_figure import PaperFigure, legend_above, line_look, paper_figure
 from arena.phase_axes import axes_in, decade_limits, decade_ticks
-from arena.studies._positions_words import CENTRED, NAMES, RAW, rows_of, tokens_in
+from arena.studies._positions_words import CENTRED, NAMES, RAW, newton_rows, rows_of, tokens_in
 from arena.studies.study import Row
 
 __all__ = ["draw_positions"]
@@ -38,7 +38,7 @@ def draw_positions(rows: Sequence[Row]) -> PaperFigure:
             (*tokens_in(rows, "newton"), *tokens_in(rows, "adam")), default=None
         )  # Adam has only these
         for part, dashed in (("newton", False), ("adam", True)):
-            here = rows_of(rows, part, fewest)
+            here = newton_rows(rows, tokens=fewest) if part == "newton" else rows_of(rows, part, fewest)
             _lines(panels[2], here, scales, _value("error"), dashed=dashed)
         _finish(panels[2], scales, "Newton and Adam" + ("" if fewest is None else f", k = {fewest}"))
         _styles(panels[0])

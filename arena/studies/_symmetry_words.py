@@ -1,6 +1,7 @@
 """What the study of symmetry found: in words and as a table."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ _ADAM: Optimiser = "Adam"
 _SHOWN_GAP = 1e-6
 _NEARLY = 0.1  # starts with a smaller share of their own are nearly equal
 _EXACT = 0.02  # of a single head's error, as what is measured has it
+_NEAR_ONE = 0.8  # of a single head's error: as good as where L-BFGS is not tried any more
+_EVEN = 2.0  # times as many steps more from one gap to the next are still as the logarithm has it
 _STILL = 20  # halved heads that are equal are followed for this part of the steps of the others
 
 
@@ -45,6 +48,7 @@ def found_in_words(rows: Sequence[Row]) -> str:
         _found_steps(rows),
         _found_ends(rows),
         _found_growth(rows),
+        _found_predicted(rows),
         _found_time(rows),
     )
     told = [one for one in parts if one]
@@ -65,38 +69,77 @@ def _by_itself(row: Row) -> bool:
 
 
 def _found_equal(rows: Sequence[Row]) -> str:
+    """The answer: whether they part, and when."""
     equal = [row["equal_distance"] for row in part_of(rows, "escape")]
     equal += [row["distance"] for row in part_of(rows, "train") if row["start_gap"] == 0]
-    if not equal:
+    told = []
+    if equal:
+        stayed = sum(one == 0 for one in equal)
+        told.append(f"exactly equal heads stay equal to the last bit in {stayed} of {len(equal)} runs")
+    if nearly := _starts(rows, True):
+        parted = sum(row["parted"] is not None for row in nearly)
+        told.append(f"nearly equal ones part in {parted} of {len(nearly)}{_when(nearly)}")
+    return ", ".join(told)
+
+
+def _when(nearly: Sequence[Row]) -> str:
+    """After how many steps those nearest at the start part, on the smallest nice targets."""
+    nice = [row for row in nearly if row["target"] == "nice"]
+    if not nice:
         return ""
-    stayed = sum(one == 0 for one in equal)
-    away = _other_starts(rows)
-    rest = (
-        f", while {len(_arrived(away))} of {len(away)} other starts lead to the target{_brought(_arrived(away))}"
-        if away
-        else ""
-    )
-    return f"exactly equal heads stay equal to the last bit, in {stayed} of {len(equal)} runs{rest}"
+    dim, gap = min(row["dim"] for row in nice), min(row["start_gap"] for row in nice)
+    spans: list[str] = []
+    for optimiser, words in ((_PLAIN, "gradient descent"), (_ADAM, "Adam")):
+        steps = [
+            row["parted"]
+            for row in nice
+            if (row["dim"], row["start_gap"], row["optimiser"]) == (dim, gap, optimiser)
+        ]
+        if steps and None not in steps:
+            spans.append(
+                f"{_range(float(min(steps)), float(max(steps)))}{'' if spans else ' steps'} of {words}"
+            )
+    where = f"from {gap:g} apart, on nice targets of d = {dim}"
+    return f": {where}, after {' and '.join(spans)}" if spans else ""
 
 
-def _brought(arrived: Sequence[Row]) -> str:
-    many = sum(not _by_itself(row) for row in arrived)
-    return f", {many} of them only with L-BFGS after training" if many else ""
+def _range(low: float, high: float) -> str:
+    return f"{low:.0f}" if low == high else f"{low:.0f}-{high:.0f}"
 
 
 def _found_failed(rows: Sequence[Row]) -> str:
-    """Where the starts that do not lead to the target are."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in _other_starts(rows):
-        groups.setdefault((row["optimiser"], row["target"]), []).append(row)
-    failed = {key: len(those) - len(_arrived(those)) for key, those in groups.items()}
-    told = [
-        f"{many} of {len(groups[optimiser, target])} with {optimiser} on "
-        + ("nice targets" if target == "nice" else f"targets at gap {target}")
-        for (optimiser, target), many in failed.items()
-        if many
-    ]
-    return f"the target is not reached by {', '.join(told)}" if told else ""
+    """The starts that do not lead to the target, and whether they parted."""
+    told = []
+    for words, nearly in (("nearly equal", True), ("independent", False)):
+        if those := _starts(rows, nearly):
+            told.append(f"{words} in {len(_arrived(those))} of {len(those)}")
+    if not told:
+        return ""
+    said = f"the target is reached, with L-BFGS after training, from starts that are {' and '.join(told)}"
+    failed = [row for row in _other_starts(rows) if row["end"] != "exact"]
+    together = sum(row["parted"] is None for row in failed)
+    apart = [row for row in failed if row["parted"] is not None]
+    if together:
+        said += f", and {together} of the others had not parted within their steps"
+    if not apart:
+        return said
+    left = [row["error"] / row["one_head_error"] for row in apart]
+    nearest = max(
+        (row["error"] / row["one_head_error"] for row in _arrived(_other_starts(rows))), default=0.0
+    )
+    # which side of the line a run ends on may be a matter of a few steps
+    beside = (
+        f" (the nearest that it was given to, at {nearest:.3f}, ended exact)" if nearest > _NEAR_ONE else ""
+    )
+    return (
+        f"{said}; {len(apart)} had parted but were still at {_range_of(left)} of a single head's error, and L-BFGS is "
+        f"given to none above nine tenths, so that they may only be slow{beside}"
+    )
+
+
+def _range_of(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.3f}", f"{max(values):.3f}"
+    return low if low == high else f"{low}-{high}"
 
 
 def _found_alone(rows: Sequence[Row]) -> str:
@@ -164,19 +207,53 @@ def _found_growth(rows: Sequence[Row]) -> str:
 
 
 def _found_time(rows: Sequence[Row]) -> str:
-    parts = []
+    """The steps from the halved single head, by gap, beside the logarithm's and the predicted ones."""
+    parts: list[str] = []
+    uneven: list[str] = []
     for optimiser, words in ((_PLAIN, "gradient descent"), (_ADAM, "Adam")):
         chosen = [
             row
             for row in part_of(rows, "escape", optimiser)
             if row["target"] == "nice" and (row["tokens"], row["dim"]) == (2, 16) and row["rate"] != 0.5
         ]
-        first, last = (median_of([row["breaking"][place] for row in chosen]) for place in (0, len(GAPS) - 1))
-        if first is not None and last is not None:
-            parts.append(f"{first:.0f} steps of {words} ({last:.0f} from {GAPS[-1]:g})")
+        steps = [median_of([row["breaking"][place] for row in chosen]) for place in range(len(GAPS))]
+        known = [one for one in steps if one is not None]
+        if len(known) < len(steps):
+            continue
+        parts.append(f"{', '.join(f'{one:.0f}' for one in known)}{'' if parts else ' steps'} of {words}")
+        if not _even(known):
+            uneven.append(words)
+    if not parts:
+        return ""
+    gaps = ", ".join(f"{gap:g}" for gap in GAPS)
+    contrary = (
+        f": contrary to the picture expected, the steps of {' and '.join(uneven)} do not follow log(1/gap)"
+        if uneven
+        else ", as log(1/gap) has it"
+    )
     return (
-        f"from a gap of {GAPS[0]:g} nice heads part at k = 2, d = 16 after {' and '.join(parts)}"
-        if parts
+        f"from the halved single head moved {gaps} apart nice heads part at k = 2, d = 16 after {' and '.join(parts)}"
+        f"{contrary}"
+    )
+
+
+def _even(steps: Sequence[float]) -> bool:
+    """Whether each hundredth of the gap costs about the same number of steps more."""
+    more = [first - second for first, second in pairwise(steps)]
+    return min(more) > 0 and max(more) <= _EVEN * min(more)
+
+
+def _found_predicted(rows: Sequence[Row]) -> str:
+    off = [
+        steps / predicted - 1
+        for row in part_of(rows, "escape", _PLAIN)
+        for steps, predicted in zip(row["breaking"], row["predicted"], strict=True)
+        if steps is not None and predicted
+    ]
+    return (
+        f"the steps until they part are {min(off):+.0%} to {max(off):+.0%} off the predicted ones, which hold only "
+        "while the heads are near"
+        if off
         else ""
     )
 

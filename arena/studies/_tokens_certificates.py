@@ -88,10 +88,12 @@ def judge_certificates(
     Returns
     -------
     mapping
-        ``usable``, the share of rows with every entry of the pattern above .05. At the learner's own threshold (the
-        usable rows of least residual, a hundredth of all): ``threshold``, ``accepted`` rows, the share of them that is
-        false (``accepted_false``), the root mean square error in logits of the log-ratios they give
-        (``log_ratio_error``), and the share of planted agreements that it certifies (``true_rate``). At the threshold
+        ``agreeing``, the share of rows whose heads disagree by no more than is allowed, and ``agreeing_usable``, of
+        those that are usable too; ``usable``, the share of rows with every entry of the pattern above .05. At the
+        learner's own threshold (the usable rows of least residual, a hundredth of all): ``threshold``, ``accepted``
+        rows, the share of them that is false (``accepted_false``), the root mean square error in logits of the
+        log-ratios they give (``log_ratio_error``), and the share of planted agreements that it certifies
+        (``true_rate``). At the threshold
         that lets nine of ten planted agreements through, ``fair_threshold``: the share of all disagreeing rows that
         pass too, ``false_rate``. ``below_largest``: the share of them below the residual above which the learner gives
         up. None where nothing was accepted.
@@ -115,6 +117,8 @@ def judge_certificates(
             "true_rate": float(np.mean(passed[fine])),
         }
     return {
+        "agreeing": float(np.mean(rows.gaps <= allowed)),
+        "agreeing_usable": float(np.mean(usable & (rows.gaps <= allowed))),
         "usable": float(np.mean(usable)),
         "threshold": threshold,
         "accepted": int(accepted.sum()),

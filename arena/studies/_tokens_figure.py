@@ -6,13 +6,20 @@ from typing import Any
 from arena._canvas import canvas
 from arena.paper_figure import PaperFigure, dimension_axis, legend_above, line_look, paper_figure
 from arena.phase_axes import axes_in, decade_limits, decade_ticks, name_axes
-from arena.studies._tokens_words import SUMS, Point, judged, mean_of, median_of, points_of
+from arena.studies._tokens_words import SUMS, Point, judged, mean_of, median_of, points_of, refused
 from arena.studies.study import Row
 
 __all__ = ["draw_tokens"]
 
 _STYLES: Mapping[str, Any] = {"exact": (0, (1.5, 1.5)), "crude": "-"}
-_LEAST = 1e-5  # shown in place of no false certificate, which a logarithm cannot show
+_LEAST = 1e-5  # where no false certificate is shown, named 0, as a logarithm has no place for it
+_BESIDE: Mapping[str, Any] = {
+    "xytext": (-4, 0),
+    "textcoords": "offset points",
+    "ha": "right",
+    "va": "center",
+    "fontsize": 9,
+}
 
 
 def draw_tokens(rows: Sequence[Row]) -> PaperFigure:
@@ -63,6 +70,9 @@ def _draw_fair(axes: Any, points: Mapping[Point, list[Row]], dims: Sequence[int]
     low, high = decade_limits(shown)
     axes.set_ylim(low, high)
     decade_ticks(axes.yaxis, low, high)
+    if min(shown) == _LEAST:
+        axes.set_yticks([tick for tick in axes.get_yticks() if tick > 1.1 * _LEAST])
+        axes.annotate("0", (0, _LEAST), xycoords=("axes fraction", "data"), **_BESIDE)
     axes.set_xlim(0, 1.03)
     _named(axes, "k / d", "false rate at 9 of 10 true")
 
@@ -71,7 +81,7 @@ def _draw_ends(axes: Any, points: Mapping[Point, list[Row]], dims: Sequence[int]
     lines = {
         "before_newton": "six phases before Newton",
         "error": "after Newton's iterates",
-        "newton_error": "Newton, random starts",
+        "newton_error": "Newton alone",
     }
     styles = {"before_newton": (0, (1.5, 1.5)), "error": "-", "newton_error": (0, (6, 2, 1.5, 2))}
     shown = [1.0, 1e-14]
@@ -80,7 +90,10 @@ def _draw_ends(axes: Any, points: Mapping[Point, list[Row]], dims: Sequence[int]
             line = [
                 (k, max(value, 1e-16))
                 for (d, k), members in sorted(points.items())
-                if d == dim and (value := median_of(members, name)) is not None
+                if d == dim
+                # what is refused has no error
+                and (name == "newton_error" or not refused(members))
+                and (value := median_of(members, name)) is not None
             ]
             if line:
                 axes.plot(*zip(*line, strict=True), **{**line_look(place), "linestyle": styles[name]})

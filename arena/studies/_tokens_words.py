@@ -8,12 +8,23 @@ from arena._phrases import sentence
 from arena.studies.study import Row, Table
 from paper_checks import mean_interval
 
-__all__ = ["SUMS", "Point", "found_in_words", "judged", "mean_of", "median_of", "points_of", "tokens_table"]
+__all__ = [
+    "SUMS",
+    "Point",
+    "found_in_words",
+    "judged",
+    "mean_of",
+    "median_of",
+    "points_of",
+    "refused",
+    "tokens_table",
+]
 
 SUMS = {"exact": "exact sum", "crude": "phase 1's sum"}
 """The sums that certificates are judged with, by their name in a row."""
 _EXACT = 1e-9  # an end with a smaller relative error is exact
 _ALIKE = 0.1  # shares that differ by less are alike
+_FEW = (2, 3, 4)  # the k at which agreement is frequent enough to be seen
 
 Point = tuple[int, int]
 """d and k."""
@@ -42,9 +53,21 @@ def median_of(members: Sequence[Row], name: str) -> float | None:
     return float(np.median(values)) if values else None
 
 
+def refused(members: Sequence[Row]) -> bool:
+    """Whether the six phases refused a point of the ends: as many tokens as dimensions."""
+    return all(row["outcome"] == "NOT_APPLICABLE" for row in members)
+
+
 def found_in_words(rows: Sequence[Row]) -> str:
     """The answer and its figures, made of whatever was measured."""
-    parts = (_found_own(rows), _found_fair(rows), _found_usable(rows), _found_ends(rows), _found_law(rows))
+    parts = (
+        _found_own(rows),
+        _found_crude(rows),
+        _found_fair(rows),
+        _found_usable(rows),
+        _found_ends(rows),
+        _found_law(rows),
+    )
     told = [one for one in parts if one]
     text = "; ".join(told) or "every cell measured was refused, as k is not below d"
     return sentence(text)
@@ -52,24 +75,71 @@ def found_in_words(rows: Sequence[Row]) -> str:
 
 def _found_own(rows: Sequence[Row]) -> str:
     points = points_of(rows, "certificates")
-    shares = {
+    shares = _accepted_false(points, "exact")
+    by_tokens = {k: [share for (_, one), share in shares.items() if one == k] for k in _FEW}
+    by_tokens = {k: several for k, several in by_tokens.items() if several}
+    if not by_tokens:
+        return ""
+    ks = _listed([str(k) for k in by_tokens])
+    said = f"{_listed([_span(several) for several in by_tokens.values()])} disagree by over a logit"
+    agreeing = _agreeing(points)
+    rarer = (
+        len(agreeing) > 1
+        and [*agreeing] == [*by_tokens]
+        and list(agreeing.values()) == sorted(agreeing.values(), reverse=True)
+    )
+    if not (rarer and _told_apart(points) and max(map(max, by_tokens.values())) > 0.5):
+        return f"of the hundredth of rows accepted with the exact sum at k = {ks} {said}"
+    several_dims = len({dim for dim, k in shares if k in by_tokens}) > 1
+    alike = several_dims and all(max(several) - min(several) < _ALIKE for several in by_tokens.values())
+    rare = f"{_listed([_few(agreeing[k]) for k in agreeing])} of rows"
+    return (
+        f"accepted certificates turn false long before k is near d{', at every d alike,' if alike else ''} as "
+        f"agreement grows rare: at k = {ks}, {rare} agree, and of those accepted with the exact sum {said}"
+    )
+
+
+def _accepted_false(points: Mapping[Point, Sequence[Row]], which: str) -> dict[Point, float]:
+    return {
         point: share
         for point, members in points.items()
-        if (share := mean_of(members, judged("exact", "accepted_false"))) is not None
+        if (share := mean_of(members, judged(which, "accepted_false"))) is not None
     }
-    by_tokens = {k: [share for (_, one), share in shares.items() if one == k] for k in (2, 3, 4)}
-    parts = [f"{_span(several)} at k = {k}" for k, several in by_tokens.items() if several]
-    if not parts:
+
+
+def _agreeing(points: Mapping[Point, Sequence[Row]]) -> dict[int, float]:
+    """The share of rows that truly agree, by k, the mean over all d."""
+    every: dict[int, list[float]] = {k: [] for k in _FEW}
+    for (_, k), members in points.items():
+        share = mean_of(members, lambda row: row["exact"].get("agreeing"))
+        if k in every and share is not None:
+            every[k].append(share)
+    return {k: float(np.mean(shares)) for k, shares in every.items() if shares}
+
+
+def _few(share: float) -> str:
+    return f"{100 * share:.2g}%"
+
+
+def _found_crude(rows: Sequence[Row]) -> str:
+    """The sum that the learner has at first: how much of what it accepts is false, by d."""
+    shares = _accepted_false(points_of(rows, "certificates"), "crude")
+    told = []
+    for k in _FEW:
+        own = {dim: share for (dim, one), share in sorted(shares.items()) if one == k}
+        if len(own) > 1:
+            told.append(f"{_listed([f'{share:.0%}' for share in own.values()])} at k = {k}")
+            dims = list(own)
+    if not told:
         return ""
-    said = f"{', '.join(parts)} disagree by over a logit"
-    several_dims = len({dim for dim, k in shares if k in by_tokens}) > 1
-    alike = all(max(several) - min(several) < _ALIKE for several in by_tokens.values() if several)
-    if several_dims and alike and _told_apart(points) and any(share > 0.5 for share in shares.values()):
-        return (
-            "accepted certificates turn false long before k is near d, and at every d alike, as true agreement grows "
-            f"rarer than the hundredth of rows that is accepted: with the exact sum {said}"
-        )
-    return f"of the hundredth of rows accepted with the exact sum {said}"
+    return (
+        f"with phase 1's own sum, all that the learner has at first, the false share of accepted rows is "
+        f"{', '.join(told)} (d = {_listed(list(map(str, dims)))})"
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
 
 
 def _told_apart(points: Mapping[Point, Sequence[Row]]) -> bool:
@@ -145,7 +215,7 @@ def _found_ends(rows: Sequence[Row]) -> str:
             parts.append(f"up to k = {below[-1]} at d = {dim}")
     every = [row for members in points.values() for row in members]
     newton = sum(row["newton_error"] < _EXACT for row in every)
-    beside = f"Newton from random starts in {newton} of {len(every)} runs"
+    beside = f"Newton alone in {newton} of {len(every)} runs"
     if not parts:
         return f"the six phases never end exact, {beside}"
     before = {
@@ -178,10 +248,11 @@ def tokens_table(rows: Sequence[Row]) -> Table:
     kept = [
         point for point in shown if len(shown) <= 25 or point in ends or point[1] in (2, 4, 8, point[0] - 1)
     ]
-    refused = sorted({(row["dim"], row["tokens"]) for row in rows if row.get("refused")} - set(kept))
+    others = sorted({(row["dim"], row["tokens"]) for row in rows if row.get("refused")} - set(kept))
     header = (
         "d",
         "k",
+        "agree",
         "usable",
         "accepted rows that are false",
         "their log-ratios off by",
@@ -189,21 +260,22 @@ def tokens_table(rows: Sequence[Row]) -> Table:
         "false rate, phase 1's",
         "six phases before Newton's iterates",
         "after them",
-        "Newton, random starts",
+        "Newton alone",
     )
     body = [
         (str(d), str(k), *_judgements(certificates.get((d, k), [])), *_end_words(ends.get((d, k), [])))
         for d, k in kept
     ]
-    body += [(str(d), str(k), "refused", *([""] * (len(header) - 3))) for d, k in refused]
+    body += [(str(d), str(k), "refused", *([""] * (len(header) - 3))) for d, k in others]
     return Table(header, tuple(sorted(body, key=lambda row: (int(row[0]), int(row[1])))))
 
 
 def _judgements(members: Sequence[Row]) -> tuple[str, ...]:
     if not members:
-        return ("",) * 5
+        return ("",) * 6
     logits = mean_of(members, judged("exact", "log_ratio_error"))
     return (
+        _percent(mean_of(members, lambda row: row["exact"].get("agreeing"))),
         _percent(mean_of(members, judged("exact", "usable"))),
         _percent(mean_of(members, judged("exact", "accepted_false"))),
         "-" if logits is None else f"{logits:.2g}",
@@ -228,7 +300,7 @@ def _with_interval(values: Sequence[float | None]) -> str:
 def _end_words(members: Sequence[Row]) -> tuple[str, str, str]:
     if not members:
         return "", "", ""
-    if all(row["outcome"] == "NOT_APPLICABLE" for row in members):
+    if refused(members):
         return "refused", "refused", f"{median_of(members, 'newton_error'):.1g}"
     before = median_of(members, "before_newton")
     return (

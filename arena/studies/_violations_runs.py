@@ -11,6 +11,7 @@ from arena.studies._violations import NICE
 from arena.studies.study import Row
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, GroundTruth
 from upper import Newton
+from upper.floor import counting_floor
 from upper.six_phase import SixPhase
 
 __all__ = [
@@ -20,15 +21,19 @@ __all__ = [
     "baseline_runs",
     "broken_phase",
     "broken_phases",
+    "ends_by",
     "exact_runs",
     "is_alone",
     "median_error",
     "mostly_broken",
+    "newton_budgets",
     "newton_error",
     "newton_exact",
     "phase_errors",
+    "phase_ratio",
     "ratios",
-    "what_stops",
+    "setting_rows",
+    "stopped_modes",
 ]
 
 Mode = Literal["practical", "paper"]
@@ -67,8 +72,8 @@ def phase_errors(
     Returns
     -------
     dict
-        ``errors``, with None for a phase that was not reached; the phase ``failed``, or None; the ``outcome``; and the
-        ``error`` of the layer in the end.
+        ``errors``, with None for a phase that was not reached; the phase ``failed``, or None; the ``outcome``; the
+        ``examples`` used; and the ``error`` of the layer in the end.
 
     Notes
     -----
@@ -86,6 +91,7 @@ def phase_errors(
         "errors": _errors(told.fit, mode, math.sqrt(float(np.mean(np.sum(layer.theta**2, axis=(1, 2)))))),
         "failed": told.failed,
         "outcome": told.fit.outcome.name,
+        "examples": told.fit.examples_used,
         "error": _capped(truth.measure(predict=told.fit.predict)["relative_error"]),
     }
 
@@ -106,13 +112,14 @@ def _capped(error: float) -> float:
     return min(error, _LARGEST) if not math.isnan(error) else _LARGEST
 
 
-def newton_error(layer: AttentionLayer, *, tokens: int, rng: np.random.Generator) -> float:
-    """The relative error on fresh inputs of what Newton finds, at four times the counting floor of examples."""
+def newton_error(layer: AttentionLayer, *, tokens: int, floors: int, rng: np.random.Generator) -> float:
+    """The relative error on fresh inputs of what Newton finds, at so many times the counting floor of examples."""
     for_oracle, for_learner, for_truth = rng.spawn(3)
     inputs = BooleanInputs(tokens, layer.dim)
     truth = GroundTruth.draw(layer, inputs, _TRUTH, rng=for_truth)
     # NumPy's engine: the same numbers with and without PyTorch
-    learner = Newton(m=layer.heads, engine="numpy", work=_PASSES)
+    examples = floors * counting_floor(heads=layer.heads, tokens=tokens, dim=layer.dim)
+    learner = Newton(m=layer.heads, examples=examples, engine="numpy", work=_PASSES)
     fit = learner.fit(ExampleOracle(layer, inputs, rng=for_oracle), rng=for_learner)
     return _capped(truth.measure(predict=fit.predict)["relative_error"])
 
@@ -138,7 +145,7 @@ def broken_phase(run: Mapping[str, Any], baseline: Sequence[Mapping[str, Any]]) 
 def baseline_runs(rows: Sequence[Row], row: Row, mode: str) -> list[Any]:
     """The runs on nice layers of the same size; none if they were not measured."""
     same = [one for one in rows if one["violation"] == NICE and one["heads"] == row["heads"]]
-    return [run for one in same for run in one[mode]]
+    return [run for one in same for run in one.get(mode, [])]
 
 
 def broken_phases(rows: Sequence[Row], row: Row, mode: str) -> Counter[int | None]:
@@ -153,6 +160,17 @@ def mostly_broken(rows: Sequence[Row], row: Row, mode: str) -> str:
     if 2 * times <= len(row[mode]):
         return "by the draw"
     return "nowhere" if phase is None else f"phase {phase}"
+
+
+def setting_rows(rows: Sequence[Row]) -> list[Row]:
+    """Those with runs of the six phases, one a setting; others are Newton's alone, with more examples."""
+    return [row for row in rows if row["modes"]]
+
+
+def newton_budgets(rows: Sequence[Row], row: Row) -> dict[int, Row]:
+    """The rows of Newton on a setting by their number of counting floors."""
+    same = [one for one in rows if all(one[name] == row[name] for name in ("violation", "step", "heads"))]
+    return {one["floors"]: one for one in sorted(same, key=lambda one: one["floors"])}
 
 
 def newton_exact(row: Row) -> tuple[int, int]:
@@ -170,13 +188,25 @@ def is_alone(row: Row) -> bool:
     return not any(row["beside"])
 
 
-def what_stops(row: Row) -> dict[str, bool]:
-    """Whether a run of paper mode fails, one of practical mode is not exact, and a draw of Newton."""
-    exact, draws = newton_exact(row)
-    stopped = {"practical mode": exact_runs(row) < len(row["practical"]), "Newton": exact < draws}
+def stopped_modes(row: Row) -> dict[str, bool]:
+    """Of each mode that was run: whether a run fails (paper), or is not exact (practical)."""
+    stopped = {"practical": exact_runs(row) < len(row["practical"])}
     if "paper" in row["modes"]:
-        stopped["paper mode"] = any(run["failed"] is not None for run in row["paper"])
+        stopped["paper"] = any(run["failed"] is not None for run in row["paper"])
     return stopped
+
+
+def phase_ratio(rows: Sequence[Row], row: Row, mode: str, phase: int) -> float | None:
+    """The median ratio of a phase's error to its usual one; None where less than half of the runs reach it."""
+    baseline = baseline_runs(rows, row, mode)
+    times = [there[str(phase)] for run in row[mode] if str(phase) in (there := ratios(run, baseline))]
+    return float(np.median(times)) if times and 2 * len(times) >= len(row[mode]) else None
+
+
+def ends_by(row: Row, mode: str, phase: int) -> bool:
+    """Whether most runs have ended with a failure in this phase or before it."""
+    ended = sum(run["failed"] is not None and run["failed"] <= phase for run in row[mode])
+    return 2 * ended > len(row[mode])
 
 
 def median_error(runs: Sequence[Mapping[str, Any]]) -> float:

@@ -9,7 +9,7 @@ from arena._canvas import canvas
 from arena.palette import FAINT
 from arena.paper_figure import PaperFigure, legend_above, line_look, paper_figure, scales
 from arena.phase_axes import axes_in, decade_limits, decade_ticks
-from arena.studies._weightings_words import NAMES, chosen, exact_share, largest_shape
+from arena.studies._weightings_rows import NAMES, chosen, exact_share, largest_shape
 from arena.studies.study import Row
 from paper_checks import proportion_interval
 

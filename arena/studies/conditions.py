@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arena._canvas import canvas
-from arena._phrases import sentence
 from arena.cells import single_thread
 from arena.palette import FAINT, INK
 from arena.paper_figure import PaperFigure, dimension_axis, legend_above, line_look, paper_figure
 from arena.phase_axes import axes_in, decade_limits, decade_ticks, name_axes
+from arena.studies._conditions_laws import HEADS, exponents, values_of
+from arena.studies._conditions_words import IMPORTED, found_in_words, passed
 from arena.studies.study import Parameters, Row, Study, Table
 from attention import (
     AttentionLayer,
@@ -26,14 +27,14 @@ from attention import (
     make_repeated_singular_values_layer,
     make_transformer_shaped_layer,
 )
-from paper_checks import Interval, Scale, proportion_interval, slope_interval
+from paper_checks import Interval, Scale, proportion_interval
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["STUDY"]
 
-_HEADS = _TOKENS = 4
+_HEADS = _TOKENS = HEADS
 _LEAST_RANK, _GAP = 4, 0.05
 _MADE: Mapping[str, Callable[..., AttentionLayer]] = {
     "random": make_nice_layer,
@@ -47,7 +48,7 @@ _MADE: Mapping[str, Callable[..., AttentionLayer]] = {
         heads=heads, dim=dim, rank=dim // heads, strengths=(2.0, 12.0), rng=rng
     ),
 }
-_IMPORTED = ("imported, untrained", "imported, recall", "imported, masked")
+_IMPORTED = IMPORTED
 _STEPS, _BATCH, _LENGTH, _SYMBOLS = 600, 64, 8, 32  # of the training
 _RATE = {16: 0.01, 32: 0.005, 64: 0.003}
 _PANELS = {
@@ -61,7 +62,7 @@ _PANELS = {
     "theta_affine_independence": "affine independence",
 }
 _SHOWN = ("theta_incoherence", "theta_stable_rank", "theta_trace", "theta_non_arithmetic")
-_LEAST_DRAWN = 1e-8  # what an axis of logarithms shows in place of zero
+_LEAST_DRAWN = 1e-8  # where an axis of logarithms shows zero, and what is not far above it by rounding, as 0
 
 
 def _cells(scale: Scale) -> list[Parameters]:
@@ -179,10 +180,6 @@ def _descended(parameters: list[Any], loss_of_batch: Callable[[], "torch.Tensor"
     return float(np.mean(last))
 
 
-def _values(row: Row, name: str) -> list[float]:
-    return [float(one) for one in row["measured"][name] if one is not None]
-
-
 def _largest(rows: Sequence[Row]) -> dict[str, Row]:
     """Every family at its largest d."""
     last: dict[str, Row] = {}
@@ -190,86 +187,6 @@ def _largest(rows: Sequence[Row]) -> dict[str, Row]:
         if row["family"] not in last or row["dim"] >= last[row["family"]]["dim"]:
             last[row["family"]] = row
     return last
-
-
-def _exponents(rows: Sequence[Row]) -> dict[str, tuple[Interval, float]]:
-    """Of random heads: the exponent in d of a measure, and what the law of the measure gives over the same sizes."""
-    random = [row for row in rows if row["family"] == "random"]
-    if len({row["dim"] for row in random}) < 3:
-        return {}
-    places = [math.log(row["dim"]) for row in random for _ in range(row["draws"])]
-    measures: dict[str, tuple[Callable[[Row], list[float]], Callable[[int], float]]] = {
-        "incoherence": (lambda row: _values(row, "theta_incoherence"), lambda d: 1 / d),
-        "Tr²/|Θ|²": (lambda row: _values(row, "theta_trace"), lambda d: 1 / d),
-        "heaviest column": (lambda row: _values(row, "theta_heavy_column"), _heaviest_column),
-        "norm ratio − 1": (
-            lambda row: [one - 1 for one in _values(row, "theta_norms_comparable")],
-            lambda d: 1 / d,
-        ),
-        "stable rank": (lambda row: list(row["mean_stable_rank"]), _stable_rank),
-        "gap of singular values": (
-            lambda row: _values(row, "theta_distinct_singular_values"),
-            lambda d: d**-1.5,
-        ),
-    }
-    found = {}
-    for name, (of_row, law) in measures.items():
-        heights = [math.log(one) for row in random for one in of_row(row)]
-        derived = slope_interval(
-            places, [math.log(law(row["dim"])) for row in random for _ in range(row["draws"])]
-        )
-        found[name] = slope_interval(places, heights), derived.estimate
-    return found
-
-
-def _heaviest_column(dim: int) -> float:
-    """The median of the largest of m d independent chi-squared variables, over their sum d^2."""
-    from scipy.special import chdtri
-
-    return float(chdtri(dim, -math.expm1(math.log(0.5) / (_HEADS * dim)))) / dim**2
-
-
-def _stable_rank(dim: int) -> float:
-    """The edge of the Marchenko-Pastur law, with the mean of the Tracy-Widom law: about d/4."""
-    return dim**2 / (4 * dim - 2 - 1.2065 * 2 ** (4 / 3) * dim ** (1 / 3))
-
-
-def _passed(rows: Sequence[Row]) -> tuple[int, int]:
-    told = [names for row in rows for names in row["violated"]]
-    return sum(not names for names in told), len(told)
-
-
-def _found(rows: Sequence[Row]) -> str:
-    told: list[str] = []
-    met: list[str] = []
-    random = [row for row in rows if row["family"] == "random"]
-    if random:
-        shares = [f"{held} of {of} at d = {row['dim']}" for row in random for held, of in [_passed([row])]]
-        met.append(f"random layers in {', '.join(shares)}")
-    made = [row for row in rows if row["family"] in _MADE and row["family"] != "random"]
-    fresh = [row for row in rows if row["family"] == _IMPORTED[0]]
-    trained = [row for row in rows if row["family"] in _IMPORTED[1:]]
-    for several, name in (
-        (made, "structured"),
-        (fresh, "imported and untrained"),
-        (trained, "imported and trained"),
-    ):
-        if several:
-            met.append("{} ones in {} of {}".format(name, *_passed(several)))
-    if met:
-        told.append(f"all conditions hold of {', of '.join(met)}")
-    if exponents := _exponents(rows):
-        words = [f"{name} d^{one.estimate:.2f} ({law:.2f})" for name, (one, law) in exponents.items()]
-        told.append(f"random layers' exponents, in brackets those derived: {', '.join(words)}")
-    if trained:
-        ranks = [one for row in trained for one in _values(row, "theta_stable_rank")]
-        overlap = [one for row in trained for one in _values(row, "theta_incoherence")]
-        told.append(
-            f"of trained ones incoherence is {min(overlap):.2f} to {max(overlap):.2f} and stable rank {min(ranks):.1f} "
-            f"to {max(ranks):.1f}"
-        )
-    text = "; ".join(told)
-    return sentence(text)
 
 
 def _table(rows: Sequence[Row]) -> Table:
@@ -284,18 +201,17 @@ def _table(rows: Sequence[Row]) -> Table:
         (
             family,
             str(row["dim"]),
-            _share(*_passed([row])),
-            *(f"{np.median(_values(row, name)):.2g}" for name in _SHOWN),
+            _share(*passed([row])),
+            *(f"{np.median(values_of(row, name)):.2g}" for name in _SHOWN),
             _failing(row),
         )
         for family, row in _largest(rows).items()
     ]
-    exponents = _exponents(rows)
-    if exponents:
+    if slopes := exponents(rows):
         shown = [_PANELS[name] for name in _SHOWN]
-        others = [name for name in exponents if name not in shown]
+        others = [name for name in slopes if name not in shown]
         for what, place in (("measured", 0), ("derived", 1)):
-            words = {name: _exponent(pair[place]) for name, pair in exponents.items()}
+            words = {name: _exponent(pair[place]) for name, pair in slopes.items()}
             rest = ", ".join(f"{name}: {words[name]}" for name in others)
             lines.append((f"random: exponent {what}", "", "", *(words.get(name, "") for name in shown), rest))
     return Table(header, tuple(lines))
@@ -333,7 +249,7 @@ def _draw(rows: Sequence[Row]) -> PaperFigure:
             drawn = [*bounds.values()]
             for number, family in enumerate(families):
                 here = [row for row in rows if row["family"] == family]
-                heights = [max(float(np.median(_values(row, name))), _LEAST_DRAWN) for row in here]
+                heights = [max(float(np.median(values_of(row, name))), _LEAST_DRAWN) for row in here]
                 axes.plot([row["dim"] for row in here], heights, **_look(family, number), label=family)
                 drawn += heights
             across = [dims[0] / 2, *sorted(bounds), dims[-1] * 2]
@@ -349,6 +265,8 @@ def _draw(rows: Sequence[Row]) -> PaperFigure:
             low, high = decade_limits(drawn)
             axes.set_ylim(low, high)
             decade_ticks(axes.yaxis, low, high)
+            if _LEAST_DRAWN in drawn:
+                _name_zero(axes)
             dimension_axis(axes, dims)
             axes.tick_params(labelsize=8)
             name_axes(axes, "d" if line == 1 else "", "")
@@ -358,6 +276,12 @@ def _draw(rows: Sequence[Row]) -> PaperFigure:
             figure,
             "Eight of the conditions against d, by family of heads, medians over layers, with the thresholds",
         )
+
+
+def _name_zero(axes: Any) -> None:
+    axes.set_yticks([tick for tick in axes.get_yticks() if tick > 1.1 * _LEAST_DRAWN])
+    beside = {"xytext": (-4, 0), "textcoords": "offset points", "ha": "right", "va": "center", "fontsize": 8}
+    axes.annotate("0", (0, _LEAST_DRAWN), xycoords=("axes fraction", "data"), **beside)
 
 
 def _look(family: str, place: int) -> dict[str, Any]:
@@ -393,7 +317,7 @@ STUDY = Study(
     "linearly.",
     cells=_cells,
     measure=_measure,
-    found=_found,
+    found=found_in_words,
     table=_table,
     draw=_draw,
     needs=("torch",),

@@ -5,22 +5,19 @@ from typing import Any
 
 import numpy as np
 
-from arena._phrases import sentence
 from arena.studies._noise_figure import draw_noise
 from arena.studies._noise_measures import additive, columns, sampled
 from arena.studies._noise_rows import (
     PHASES,
     SMALL,
-    breaking_levels,
     excess_ratios,
-    likelihood_over_bound,
-    likelihood_slopes,
     mean_words,
     middle,
-    most_examples,
     of_kind,
+    over_law,
     size_of,
 )
+from arena.studies._noise_words import found_in_words
 from arena.studies.study import Parameters, Row, Study, Table
 from attention import make_nice_layer
 from paper_checks import Scale
@@ -99,109 +96,6 @@ def _measure(
     return columns(found)
 
 
-def _found(rows: Sequence[Row]) -> str:
-    told = [*_answer(rows), *_found_additive(rows), *_found_sampled(rows)]
-    text = "; ".join(told) or "too few cells were measured to say anything"
-    return sentence(text)
-
-
-def _means(rows: Sequence[Row]) -> dict[int, list[float]]:
-    """Newton's excess over the law by floors: the mean over layers for each size."""
-    means: dict[int, list[float]] = {}
-    for (_, floors), (values, _) in excess_ratios(rows).items():
-        means.setdefault(floors, []).append(float(np.mean(values)))
-    return means
-
-
-def _answer(rows: Sequence[Row]) -> Iterator[str]:
-    ratios = _means(rows)
-    if len(ratios) < 2:
-        return
-    least, most = min(ratios), max(ratios)
-    said = (
-        f"Newton loses {_extent(ratios[least])} times as much to noise as the law says at {least} floors and "
-        f"{_extent(ratios[most])} times at {most}"
-    )
-    breaks = breaking_levels(rows)
-    last = [PHASES[name] for name, level in breaks.items() if level is None]
-    first = [PHASES[name] for name, level in breaks.items() if level is not None]
-    if first and last:
-        said += f", of the phases it spoils the {' and the '.join(first)}, not the {' and the '.join(last)}"
-    gain = _better_from(rows)
-    if gain is not None:
-        said += (
-            ", and where labels are only classes maximum likelihood is more exact than squared loss from a gain of "
-            f"{gain:g} on"
-        )
-    yield said
-
-
-def _better_from(rows: Sequence[Row]) -> float | None:
-    """The least gain from which on maximum likelihood beats squared loss on every layer, with the most examples."""
-    least = None
-    for row in reversed(most_examples(rows)):
-        pairs = zip(row["likelihood"], row["squared"], strict=True)
-        if not all(likely < squared for likely, squared in pairs):
-            break
-        least = float(row["level"])
-    return least
-
-
-def _found_additive(rows: Sequence[Row]) -> Iterator[str]:
-    by_floors = _means(rows)
-    if by_floors:
-        parts = [f"{_extent(by_floors[floors])} at {floors} floors" for floors in sorted(by_floors)]
-        yield (
-            f"with s up to {SMALL:g} of the labels Newton's excess squared error is, over s^2 2 m d^2/(N k d) and "
-            f"by size, a mean over layers of {', '.join(parts)}"
-        )
-    breaks = breaking_levels(rows)
-    if breaks:
-        order = sorted(breaks.items(), key=lambda pair: np.inf if pair[1] is None else pair[1])
-        words = [
-            f"the {PHASES[name]} " + ("at no noise measured" if level is None else f"at s = {level:g}")
-            for name, level in order
-        ]
-        yield f"of the six phases' errors, {', '.join(words)} is twice what it is without noise"
-
-
-def _found_sampled(rows: Sequence[Row]) -> Iterator[str]:
-    there = most_examples(rows)
-    if there:
-        first, last = (
-            min(there, key=lambda row: abs(row["level"] - 1.0)),
-            max(there, key=lambda r: r["level"]),
-        )
-        parts = [
-            f"at gain {row['level']:g} to {middle(row['squared']):.2g} (floor {middle(row['floor']):.2g}) and "
-            f"{middle(row['likelihood']):.2g}"
-            for row in ([first] if first is last else [first, last])
-        ]
-        yield (
-            f"from {first['examples']} examples with classes for labels, squared loss and maximum likelihood come "
-            f"{', '.join(parts)}"
-        )
-    over = [
-        f"{' and '.join(f'{ratio:.2f} at {n}' for n, ratio in _ends(ratios))} examples at gain {gain:g}"
-        for gain, ratios in likelihood_over_bound(rows).items()
-    ]
-    if over:
-        yield f"the error of maximum likelihood is, over its Cramer-Rao bound, {', '.join(over)}"
-    slopes = [f"N^{mean_words(values)} at gain {gain:g}" for gain, values in likelihood_slopes(rows).items()]
-    if slopes:
-        yield f"the error of maximum likelihood goes as {', '.join(slopes)}, intervals over the same layers"
-
-
-def _ends(ratios: Mapping[int, float]) -> list[tuple[int, float]]:
-    """The ratio with the fewest and with the most examples."""
-    return [(n, ratios[n]) for n in sorted({min(ratios), max(ratios)})]
-
-
-def _extent(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
-    return low if low == high else f"{low} to {high}"
-
-
 def _table(rows: Sequence[Row]) -> Table:
     lines = []
     for (size, floors), (values, law) in excess_ratios(rows).items():
@@ -213,6 +107,18 @@ def _table(rows: Sequence[Row]) -> Table:
                 f"{floors} floors",
                 f"{mean_words(values)}, {len(values)} layers",
                 "1" if law is None else f"1; of the covariance {law:.2f}",
+            )
+        )
+    for row in of_kind(rows, "adam"):
+        ratios = over_law(rows, "adam")[row["level"]]
+        lines.append(
+            (
+                "Adam: squared error / law",
+                _named(size_of(row)),
+                f"{row['level']:g}",
+                str(row["examples"]),
+                f"{mean_words(ratios)}, {len(ratios)} layers",
+                "1",
             )
         )
     for row in of_kind(rows, "phases"):
@@ -271,8 +177,9 @@ STUDY = Study(
     "256 unknowns, over the same of the covariance of least squares at the target, tr(G (J^T J)^-1), J the derivative "
     "and G that of 1000 fresh inputs. A layer has the same examples and the same noise, scaled, at every level: its "
     "ratios up to s = .1 are averaged, and intervals are over layers (95 %, Student's t). The six phases in practical "
-    "mode, Adam (batches of 256) and linear regression. A "
-    "phase's error is compared with its own without noise, which for phase 1 is mostly its bias. Classes: in each row "
+    "mode, Adam (batches of 256, each example once) and linear regression; Adam's whole squared error is held against "
+    "the same law, called the simple one. A phase's error is compared with its own without noise, which for phase 1 is "
+    "mostly its bias. Classes: in each row "
     "a class c is drawn with probability softmax(gain Y_a)_c. As softmax does not change when a number is added to a "
     "row, only the layer whose W_i have rows of mean zero can be told: targets and errors are of that layer, its "
     "outputs scaled to root mean square 1. Squared loss (Newton, linear regression, phase 1) is given the labels d "
@@ -289,7 +196,7 @@ STUDY = Study(
     "seen, one a layer; the layers and their examples are the same at every gain.",
     cells=_cells,
     measure=_measure,
-    found=_found,
+    found=found_in_words,
     table=_table,
     draw=draw_noise,
     stream=("kind", "heads", "tokens", "dim"),

@@ -14,7 +14,8 @@ from arena.studies._positions import (
     projection_sums,
 )
 from arena.studies._positions_figure import draw_positions
-from arena.studies._positions_words import found_in_words, positions_table
+from arena.studies._positions_table import positions_table
+from arena.studies._positions_words import found_in_words
 from arena.studies.study import Parameters, Study
 from attention import (
     AttentionLayer,
@@ -26,6 +27,7 @@ from attention import (
 )
 from paper_checks import Scale
 from upper import Adam, Newton
+from upper.floor import counting_floor
 
 __all__ = ["STUDY"]
 
@@ -34,6 +36,7 @@ _KINDS = ("sinusoidal", "gaussian", "one-hot")
 _SCALES = (0.25, 0.5, 1.0, 2.0)
 _TESTED = 2000  # fresh examples that errors are measured on
 _EXAMPLES = 2000  # of phase 1, in units of d
+_FLOORS, _MORE_FLOORS = 4, 28  # of Newton's examples; the second at the largest scale only
 _NEWTON_WORK, _ADAM_STEPS, _ADAM_BATCH = 6000, 600, 256
 
 
@@ -43,7 +46,7 @@ def _cells(scale: Scale) -> list[Parameters]:
     where: list[Mapping[str, Any]] = [
         {"kind": "none", "scale": 0.0},
         *({"kind": kind, "scale": size} for kind in kinds for size in scales),
-        *({"kind": "larger logits", "scale": size} for size in scales if size >= 1),
+        *({"kind": "larger logits", "scale": size} for size in scales),
     ]
     # part, (m, k, d), draws
     parts = (
@@ -58,12 +61,17 @@ def _cells(scale: Scale) -> list[Parameters]:
         ]
     )
     return [
-        {"part": part, "heads": m, "tokens": k, "dim": d, **one, "draw": draw}
+        {"part": part, "heads": m, "tokens": k, "dim": d, **one, "floors": floors, "draw": draw}
         for part, (m, k, d), draws in parts
         for one in where
+        for floors in (_floors(one, max(scales)) if part == "newton" else (None,))
         if not (quick and part == "adam" and one["kind"] not in ("none", "gaussian"))  # the longest cells
         for draw in range(draws)
     ]
+
+
+def _floors(where: Mapping[str, Any], largest: float) -> tuple[int, ...]:
+    return (_FLOORS, _MORE_FLOORS) if where["scale"] == largest else (_FLOORS,)
 
 
 def _measure(
@@ -75,6 +83,7 @@ def _measure(
     dim: int,
     kind: str,
     scale: float,
+    floors: int | None,
     draw: int,
 ) -> Mapping[str, Any]:
     larger = kind == "larger logits"
@@ -93,7 +102,9 @@ def _measure(
     if part == "adam":
         adam = Adam(m=heads, work=_ADAM_STEPS, batch=_ADAM_BATCH, learning_rate=0.01, dtype="float64")
         return {"error": _error(adam.fit(oracle, rng=rng).predict, layer, fresh)}
-    fit = Newton(m=heads, starts=3, work=_NEWTON_WORK, engine="numpy").fit(oracle, rng=rng)
+    examples = (floors or _FLOORS) * counting_floor(heads=heads, tokens=tokens, dim=dim)
+    newton = Newton(m=heads, examples=examples, starts=3, work=_NEWTON_WORK, engine="numpy")
+    fit = newton.fit(oracle, rng=rng)
     passes = fit.trace[-1].measures.get("passes")
     return {
         "error": _error(fit.predict, layer, fresh),
@@ -135,24 +146,25 @@ STUDY = Study(
     "number.",
     limits="Two heads, two or three tokens, d = 12 or 16, positions of equal norm and known which token has which; "
     "positions that are drawn anew, relative ones, and masks are not looked at.",
-    how="Nice layers, sigma 2, on Boolean tokens u with positions pi added: sinusoidal (the first few, which are "
-    "nearly parallel), Gaussian or one-hot, all of norm scale times sqrt(d), the norm of a token. Phase 1 is the mean "
-    "of (1/k) X^T J Y over 2000 d examples: as it is; with the known pi taken off X; and with X and Y centred by "
-    "position. Derived: with pi' the mean position and S = sum W the first tends, without attention, to S + k pi'^T "
-    "pi' S; the other two to S + sum Theta_i Pi^T D_i Pi W_i, D_i the mean of diag(p) - p^T p over rows p, for the "
-    "logit of token b moves with u_a Theta pi_b, and both have the bias that mean-zero tokens have. From there phases "
-    "3 to 6 go on in practical mode on the tokens as they are, with 20 000 examples a round of refinement and 1 % of "
-    "the rows accepted; what failed counts as error 1. Phases are judged by what is measured before Newton has a part: "
-    "the sums of phases 1 and 3 and the worst head's distance from the span, where 1 is a head of which the span holds "
-    "nothing; broken is a median over kinds and targets of more than twice that without positions. Phase 6 ends in "
-    "Newton's iterates, so an exact end says little for the phases where Newton from random starts, on as many "
-    "examples, is exact too. Newton has four counting floors and three starts, Adam 600 "
-    "steps of 256 fresh examples at rate .01 in float64. Positions enlarge logits, their standard deviation to about "
-    "2 (1 + scale^2): the control is sigma of that size without positions. Errors are relative, on fresh examples, "
-    "medians over five targets (three for k = 3 and Adam, eight for Newton), ends of the range as lines; exact is "
-    "below 1e-6, intervals 95 % by Clopper and Pearson. At the quick scale sizes and numbers are smaller. The "
-    "derived bias and the control were settled after trials on other draws, and the expectation was written after "
-    "them.",
+    how="Nice layers, sigma 2, on Boolean tokens u with positions pi added: sinusoidal (the first few, which are nearly"
+    " parallel), Gaussian or one-hot, all of norm scale times sqrt(d), the norm of a token. Phase 1 is the mean of "
+    "(1/k) X^T J Y over 2000 d examples: as it is; with the known pi taken off X; and with X and Y centred by "
+    "position. Derived: with pi' the mean position and S = sum W the first tends, without attention, to S + k pi'^T"
+    " pi' S; the other two to S + sum Theta_i Pi^T D_i Pi W_i, D_i the mean of diag(p) - p^T p over rows p, for the"
+    " logit of token b moves with u_a Theta pi_b, and both have the bias that mean-zero tokens have. From there "
+    "phases 3 to 6 go on in practical mode on the tokens as they are, with 20 000 examples a round of refinement "
+    "and 1 % of the rows accepted; what failed counts as error 1. Phases are judged by what is measured before "
+    "Newton has a part: the sums of phases 1 and 3 and the worst head's distance from the span, where 1 is a head "
+    "of which the span holds nothing. Positions enlarge logits, their standard deviation to about 2 (1 + scale^2): "
+    "the control is sigma of that size without positions, at every scale. A phase breaks where its median over "
+    "kinds and targets is more than twice the control's at the same scale, by interpolation between scales; scales "
+    "within a quarter of the least count as the same. Phase 6 ends in Newton's iterates, so an exact end says "
+    "little for the phases where Newton alone, on as many examples, is exact too. Newton has four counting floors "
+    "of examples, at the largest scale also 28, and three starts; Adam 600 steps of 256 fresh examples at rate .01 "
+    "in float64. Errors are relative, on fresh examples, medians over five targets (three for k = 3 and Adam, eight"
+    " for Newton), ends of the range as lines; exact is below 1e-6, intervals 95 % by Clopper and Pearson. At the "
+    "quick scale sizes and numbers are smaller. The derived bias and the control were settled after trials on other"
+    " draws, and the expectation was written after them.",
     cells=_cells,
     measure=_measure,
     found=found_in_words,

@@ -145,7 +145,7 @@ def _draw_times(axes: Any, rows: Sequence[Row]) -> None:
                 points = tuple(zip(*line, strict=True)) or ((), ())
                 axes.plot(*points, **{**look, "linestyle": ""}, label=label)
             shown += [value for _, value in line]
-    axes.plot([], [], color="#5d6875", linewidth=0.9, label="predicted")
+    axes.plot([], [], color="#5d6875", linewidth=0.9, label="lines in the middle: predicted")
     axes.set_xscale("log")
     decade_ticks(axes.xaxis, min(GAPS), max(GAPS))
     axes.set_xticks(GAPS)
@@ -166,7 +166,8 @@ def _draw_depth(axes: Any, rows: Sequence[Row]) -> None:
         axes.plot(*zip(*points, strict=True), **{**line_look(0), "linestyle": ""})
         gaps = sorted({gap for gap, _ in points})
         unit = float(np.exp(np.mean([np.log(depth / gap) for gap, depth in points])))
-        axes.plot(gaps, [unit * gap for gap in gaps], color="#5d6875", linewidth=0.9)
+        look = {"color": "#5d6875", "linewidth": 0.9, "linestyle": (0, (4, 2))}
+        axes.plot(gaps, [unit * gap for gap in gaps], **look, label="fit of slope 1")
     for way, values in (("x", [gap for gap, _ in points]), ("y", [depth for _, depth in points])):
         low, high = decade_limits(values or [1.0])
         getattr(axes, f"set_{way}scale")("log")

@@ -118,15 +118,16 @@ STUDY = Study(
     "and 2 at the quick scale), certified with the exact sum of the projections and with that of phase 1 from 2000 d "
     "/ k examples. The learner accepts the hundredth of all rows with the least residual among the usable ones, "
     "those with every entry of the pattern above .05; an accepted row is false if its heads disagree by more than "
-    "one logit. Because rows that agree are rare as eps^((m-1)(k-1)), agreement is planted beside them: labels in "
-    "which the second head attends as the first up to a tenth of a logit. The false rate is the share of rows that "
-    "disagree by more than a logit and have a residual below that of nine of ten planted ones; intervals are 95 % by "
-    "Student's t over layers. The squared share that the regression leaves of what disagreement adds to a row is "
-    "compared with 1 - (k-1)/d, the mean of the law Beta((d-k+1)/2, (k-1)/2) of a random direction off the affine "
-    "span of k points (derived here). Ends: the practical SixPhase and Newton, both of 2 heads with 3000 passes and "
-    "their own numbers of examples, 3 targets at d = 16 and 2 at d = 24; before Newton is the fit within the "
-    "span of the heads, from which Newton's iterates, the same as those of the learner Newton, end phase 6; "
-    "errors are relative test errors, medians over targets; exact is below 1e-9.",
+    "one logit, and the column agree is the share of all rows whose heads do not. Because rows that agree are rare as "
+    "eps^((m-1)(k-1)), agreement is planted beside them: labels in which the second head attends as the first up to "
+    "a tenth of a logit. The false rate is the share of rows that disagree by more than a logit and have a residual "
+    "below that of nine of ten planted ones; intervals are 95 % by Student's t over layers. The squared share "
+    "that the regression leaves of what disagreement adds to a row is compared with 1 - (k-1)/d, the mean of the law "
+    "Beta((d-k+1)/2, (k-1)/2) of a random direction off the affine span of k points (derived here). Ends: the "
+    "practical SixPhase and Newton, both of 2 heads with 3000 passes and their own numbers of examples, 3 targets at "
+    "d = 16 and 2 at d = 24; before Newton is the fit within the span of the heads, from which Newton's iterates, the "
+    "same as those of the learner Newton, end phase 6; errors are relative test errors, "
+    "medians over targets; exact is below 1e-9.",
     cells=_cells,
     measure=_measure,
     found=found_in_words,

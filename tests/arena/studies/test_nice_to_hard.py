@@ -154,13 +154,18 @@ def test_a_linear_predictor_finds_nothing_of_a_parity(rows: list[dict[str, objec
     assert _error(rows[3]) > 0.95
 
 
+def _least(rows: list[dict[str, object]]) -> str:
+    title, error = min((("Newton", _error(rows[1])), ("Linear", _error(rows[3]))), key=lambda one: one[1])
+    return f"{shown_error(error)}, {title}"
+
+
 def test_sentence_tells_where_each_learner_works(rows: list[dict[str, object]]) -> None:
     assert STUDY.found(rows) == (
-        "With 3 hidden bits no learner of layers learns the parity, and exact recovery at its own slopes ends between "
-        "t = 0 and 1; with d = 7, 3 bits and the parity's own slopes these come below 0.3 in the secret's part in half "
-        "of the draws or more: Newton only at t = 0, Linear nowhere, Elimination only at t = 1; how far they reach "
-        "depends on that threshold: below 0.25 instead it is the same for all, below 0.35 instead it is the same for "
-        "all; Newton learns all of it exactly in 1 of 1 at t = 0; of the ingredients Newton learns the parity's "
+        f"No learner of layers comes below 0.3 on the parity of 3 bits (least {_least(rows)}), and exact recovery ends "
+        "between t = 0 and 1; with d = 7, 3 bits and the parity's own slopes these come below 0.3 in the secret's part "
+        "in half of the draws or more: Newton only at t = 0, Linear nowhere, Elimination only at t = 1; how far they "
+        "reach depends on that threshold: below 0.25 instead it is the same for all, below 0.35 instead it is the same "
+        "for all; Newton learns all of it exactly in 1 of 1 at t = 0; of the ingredients Newton learns the parity's "
         "attention with random projections in 1 of 1 draws, both together in 0 of 1 draws."
     )
 
@@ -192,8 +197,8 @@ def _headline(rows: list[dict[str, object]]) -> str:
 
 def test_headline_says_what_stops_newton_and_where_it_is_exact() -> None:
     assert _headline(_along()) == (
-        "With 3 hidden bits no learner of layers learns the parity, exact recovery at its own slopes ends between t = "
-        "0 and 0.5, and neither steep slopes, the parity's ranks, its projections nor its attention alone stops "
+        "No learner of layers comes below 0.3 on the parity of 3 bits (least 1.1, Newton), exact recovery ends between "
+        "t = 0 and 0.5, and neither steep slopes, the parity's ranks, its projections nor its attention alone stops "
         "Newton, the last two together do"
     )
     assert _headline(_along(apart=0.9)).endswith("and Newton is stopped by its attention alone")
@@ -202,16 +207,18 @@ def test_headline_says_what_stops_newton_and_where_it_is_exact() -> None:
         "With 3 hidden bits learners of layers learn the parity in 2 of 2 runs, exact recovery"
     )
     assert learned.endswith("alone stops Newton")
+    partly = _headline([*_along(), _row(0.46, 1.0, learner="adam", slope=1.0)])
+    assert "below 0.3 on the parity of 3 bits (least .46, Adam (8 heads) at 8 times the slopes)" in partly
 
 
 def test_headline_claims_no_parity_of_a_path_that_does_not_reach_it() -> None:
-    assert "learns the parity" not in _headline([row for row in _along() if row["shape"] != 1])
+    assert "on the parity" not in _headline([row for row in _along() if row["shape"] != 1])
 
 
 def test_figures_tell_other_thresholds_slopes_and_sizes() -> None:
     found = STUDY.found([*_along(), _row(1e-14, 1.0, bits=1), _row(1.0, 1.0, bits=2)])
     assert "below 0.25 instead it is Newton only at t = 0, below 0.35 instead it is the same for all" in found
-    assert "at 8 times the slopes t = 0.5 is learned by Newton in 1 of 1 draws" in found
+    assert "draws learned at 8 times the slopes and t = 0, 0.5: Newton 1, 1 of 1;" in found
     assert (
         "Newton learns the parity of 1 bit at d = 9 in 1 of 1 draws, 2 bits at d = 9 in 0 of 1 draws" in found
     )
@@ -220,7 +227,26 @@ def test_figures_tell_other_thresholds_slopes_and_sizes() -> None:
 def test_figures_tell_that_steep_slopes_do_not_stop_newton_against_what_was_expected() -> None:
     words = "though slopes of sigma 16 were expected to stop it"
     assert words in STUDY.found(_along())
+    assert f"1 of 1 draws with 28 counting floors of examples, {words}" in STUDY.found(
+        [{**row, "examples": 14 * 9**2} for row in _along()]
+    )
     assert words not in STUDY.found(_along(nice=0.5))
+
+
+def test_slopes_are_told_at_every_share_even_where_success_comes_back() -> None:
+    back = [_row(error, t, slope=1.0) for t, error in ((0.8, 1e-14), (0.9, 0.5), (0.95, 1e-14), (1.0, 1.1))]
+    linear = [_row(2.0, t, slope=1.0, learner="linear") for t in (0.8, 0.9, 0.95)]
+    words = "draws learned at 8 times the slopes and t = 0.8, 0.9, 0.95: Newton 1, 0, 1 of 1, Linear none"
+    assert words in STUDY.found([*back, *linear])
+
+
+def test_a_nice_layer_that_the_six_phases_miss_is_put_down_to_their_budget() -> None:
+    words = "leave .21 of a nice layer at 8 times the slopes, from at most 39,611 examples"
+    missed = _row(0.21, 0.0, slope=1.0, learner="six-phase", examples=39_611)
+    assert words in STUDY.found([*_along(), missed])
+    assert "of a nice layer at 8 times the slopes, from" not in STUDY.found(
+        [*_along(), {**missed, "error": 1e-14}]
+    )
 
 
 def test_figures_tell_the_one_ingredient_with_part_of_the_other() -> None:

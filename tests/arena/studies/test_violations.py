@@ -6,9 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from arena.studies import _violations
+from arena.studies import _violations, _violations_runs
 from arena.studies._violations import NICE, VIOLATIONS, violated_layer
-from arena.studies._violations_runs import BREAKS_AT, broken_phase, newton_error, phase_errors, ratios
+from arena.studies._violations_figure import _cell
+from arena.studies._violations_runs import (
+    BREAKS_AT,
+    broken_phase,
+    ends_by,
+    newton_error,
+    phase_errors,
+    phase_ratio,
+    ratios,
+)
 from arena.studies.violations import STUDY
 from attention import BooleanInputs, ExampleOracle, check_conditions, make_nice_layer
 from paper_checks import Scale
@@ -85,7 +94,31 @@ def test_error_of_phase_one_is_that_of_its_mean_and_the_end_is_exact():
 
 
 def test_newton_finds_a_nice_layer():
-    assert newton_error(_made(NICE, 0.0).layer, tokens=2, rng=np.random.default_rng(2)) < 1e-10
+    layer = _made(NICE, 0.0).layer
+    assert newton_error(layer, tokens=2, floors=4, rng=np.random.default_rng(2)) < 1e-10
+
+
+def test_newton_is_given_as_many_floors_as_are_asked_for(monkeypatch):
+    given = []
+
+    class Told:
+        def __init__(self, *, m, examples, **_):
+            given.append((m, examples))
+
+        def fit(self, oracle, *, rng):
+            return oracle.layer_fit
+
+    monkeypatch.setattr(_violations_runs, "Newton", Told)
+    monkeypatch.setattr(_violations_runs, "ExampleOracle", lambda layer, *_, **__: FitOf(layer))
+    newton_error(_made(NICE, 0.0).layer, tokens=2, floors=28, rng=np.random.default_rng(2))
+    assert given == [(2, 28 * 128)]
+
+
+class FitOf:
+    """Of an oracle and of a fit what the measurement reads."""
+
+    def __init__(self, layer):
+        self.layer_fit, self.predict = self, layer
 
 
 def test_projections_that_cancel_end_paper_mode():
@@ -123,13 +156,17 @@ def rows():
             paper = {"errors": ended, "failed": 3, "outcome": "NO_LARGE_MARGIN", "error": 0.5}
         practical = {"errors": good, "failed": None, "outcome": "EXACT", "error": 1e-15}
         made = {"paper": paper, "practical": practical}
-        measured = None if cell["violation"] == NICE else 0.5
+        nice = cell["violation"] == NICE
         found.append(
             {
                 **cell,
-                "measured": [measured] * cell["newton"],
+                "measured": [None if nice else 0.5] * cell["newton"],
+                "holds": [nice] * cell["newton"],
                 "beside": [[]] * cell["newton"],
-                "newton_errors": [1e-14] + [scale - 1] * (cell["newton"] - 1),
+                "stable_ranks": [4.0 / scale] * cell["newton"],
+                # with more examples it is exact
+                "newton_errors": [1e-14]
+                + [scale - 1 if cell["floors"] == 4 else 1e-14] * (cell["newton"] - 1),
                 **{mode: [made[mode]] * cell["runs"] for mode in cell["modes"]},
             }
         )
@@ -140,12 +177,27 @@ def headline(rows):
     return STUDY.found(rows).partition("; ")[0]
 
 
-def test_headline_begins_with_paper_mode_and_says_what_each_learner_does(rows):
+def test_headline_begins_with_paper_mode_and_says_what_stops_each_learner(rows):
     assert headline(rows) == (
-        "One violated condition often stops paper mode, never stops practical mode, mostly stops Newton: of 4 settings "
-        "that violate no other condition, a run of paper mode fails in 1 of 3, one of practical mode is not exact in "
-        "0, Newton is not exact in some draw in 4, and where paper mode breaks it is mostly phase 3 first (1 of 1)"
+        "One violated condition alone often stops paper mode (1 of 3 settings), never stops practical mode (0 of 4) "
+        "and Newton at 28 (0 of 4), mostly stops Newton at 4 counting floors of examples (4 of 4), and paper mode's "
+        "first phase to err threefold, or to end, is phase 3 in 1 of 1"
     )
+
+
+def test_headline_on_newton_at_more_floors_is_of_its_own_rows(rows):
+    worse = [{**row, "newton_errors": [0.3, 0.3]} if row["floors"] == 28 else row for row in rows]
+    assert "Newton at 4 counting floors of examples (4 of 4) and Newton at 28 (4 of 4)" in headline(worse)
+    assert "Newton at 28" not in headline([row for row in rows if row["floors"] == 4])
+
+
+def test_a_phase_that_is_first_no_more_often_than_another_is_not_named(rows):
+    close = {"errors": {"1": 0.5}, "failed": None, "outcome": "EXACT", "error": 0.1}
+    tied = [
+        {**row, "paper": [close]} if row["violation"] == "close heads" and row["modes"] else row
+        for row in rows
+    ]
+    assert "first phase to err" not in headline(tied)
 
 
 def test_found_counts_phases_and_newton(rows):
@@ -156,9 +208,49 @@ def test_found_counts_phases_and_newton(rows):
     )
     assert (
         "over all 3 settings paper mode fails in a run in 1, in most runs in 1, and its median error is over 10 times "
-        "that on nice layers in 1; over all 4 settings Newton is exact (1e-10) throughout in 0, practical mode in 4;"
+        "that on nice layers in 1; over all settings Newton is exact throughout in 0 of 4 at 4 counting floors, 4 of 4 "
+        "at 28 counting floors, practical mode in 4 of 4;"
     ) in found
+    assert "draws in which Newton is exact at 4 counting floors where it is not in all: close heads" in found
+    assert "is exact at 28 counting floors where" not in found
     assert "where every run of paper mode ends its error is 2 (close heads" in found
+
+
+def test_examples_are_told_where_practical_mode_is_exact_and_newton_never(rows):
+    never = [
+        {
+            **row,
+            "newton_errors": [0.3, 0.3],
+            "practical": [{**run, "examples": 451_000} for run in row["practical"]],
+        }
+        if row["violation"] == "diagonal" and row["modes"]
+        else row
+        for row in rows
+    ]
+    assert (
+        "practical mode is exact and Newton with fewest examples never on diagonal 1 (from 500,000 examples, Newton's "
+        "512);"
+    ) in STUDY.found(never)
+    assert "Newton with fewest examples" not in STUDY.found(rows)
+
+
+def test_phase_one_on_a_low_rank_is_told_against_the_stable_rank(rows):
+    low = {**rows[2], "violation": "low rank", "step": 1.0, "stable_ranks": [1.0, 1.0]}
+    better = [{**run, "errors": {**run["errors"], "1": 0.007}} for run in low["paper"]]
+    words = "phase 1 has 0.7 times its usual error at rank 1 (by the stable rank 2), contrary to what was expected"
+    assert words in STUDY.found([rows[0], {**low, "paper": better}])
+    assert "contrary to what was expected" not in STUDY.found([rows[0], low])
+
+
+def test_a_phase_three_that_breaks_without_harm_is_told(rows):
+    def with_errors(row, third, fifth):
+        errors = {"1": 0.01, "3": third, "4": 0.005, "5": fifth, "6": 0.005}
+        return {**row, "practical": [{**run, "errors": errors} for run in row["practical"]]}
+
+    close = rows[2]
+    words = "phase 3 of practical mode breaks and phases 4 to 6 are no worse than usual with close heads 0.05"
+    assert words in STUDY.found([rows[0], with_errors(close, 0.05, 0.005)])
+    assert words not in STUDY.found([rows[0], with_errors(close, 0.05, 0.05)])
 
 
 def with_beside(row, *draws):
@@ -169,9 +261,8 @@ def test_settings_that_violate_another_condition_in_some_draw_are_not_in_the_hea
     changed = [
         with_beside(row, [], ["theta_trace"]) if row["violation"] == "opposed heads" else row for row in rows
     ]
-    assert (
-        "never stops paper mode and practical mode, mostly stops Newton: of 3 settings that violate"
-        in headline(changed)
+    assert "never stops paper mode (0 of 2 settings), practical mode (0 of 3) and Newton at 28" in headline(
+        changed
     )
     assert "of 4 settings 1 violate another condition, too, in some draw: opposed heads 1" in STUDY.found(
         changed
@@ -179,7 +270,15 @@ def test_settings_that_violate_another_condition_in_some_draw_are_not_in_the_hea
     (line,) = [line for line in STUDY.table(changed).rows if line[0].startswith("opposed heads")]
     assert line[3] == "trace 50 %"
     every = [with_beside(row, ["theta_trace"]) if row["violation"] != NICE else row for row in rows]
-    assert "of 4 settings all of which violate others, too, a run of paper mode" in headline(every)
+    assert "A violated condition, never alone here, often stops paper mode (1 of 3 settings)" in headline(
+        every
+    )
+
+
+def test_a_setting_that_does_not_violate_its_condition_is_named(rows):
+    assert "holds all the same" not in STUDY.found(rows)
+    met = [{**row, "holds": [False, True]} if row["violation"] == "diagonal" else row for row in rows]
+    assert "the condition to be violated holds all the same in some draw of diagonal 1;" in STUDY.found(met)
 
 
 def test_phase_five_of_a_weak_head_is_said_to_be_over_its_own_norm(rows):
@@ -194,6 +293,7 @@ def test_phase_five_of_a_weak_head_is_said_to_be_over_its_own_norm(rows):
 def test_every_published_layer_violates_its_condition():
     path = Path(__file__).parents[3] / "docs" / "studies" / "violations.json"
     for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+        assert any(row.get("holds", ())) == (row["violation"] == NICE and "holds" in row), row["violation"]
         if row["violation"] != NICE:
             nice = make_nice_layer(heads=row["heads"], dim=row["dim"], rng=0)
             one = check_conditions(nice, tokens=2)[VIOLATIONS[row["violation"]].condition]
@@ -211,10 +311,24 @@ def test_words_table_and_figure_of_many_rows_and_of_one(rows):
         "affinely dependent",
     ]
     assert ">end<" in STUDY.draw(rows).svg
+    assert ">Newton 28<" in STUDY.draw(rows).svg
     for row in rows[::3]:
         assert STUDY.found([row]).endswith(".")
         assert len(STUDY.table([row]).rows) == 1
         assert "<svg" in STUDY.draw([row]).svg
+
+
+def test_figure_shows_no_phase_after_the_one_by_which_most_runs_have_ended():
+    usual = [_run([0.1] * 6)]
+    runs = [_run([0.1, 0.1], failed=2), _run([0.1, 0.1], failed=3), _run([0.1] * 6)]
+    rows = [
+        {"violation": name, "step": 1.0, "heads": 2, "modes": ["paper"], "paper": paper}
+        for name, paper in ((NICE, usual), ("large norms", runs))
+    ]
+    assert [_cell(rows, rows[1], "paper", phase)[0] for phase in range(1, 7)] == ["1", "1", "end", "", "", ""]
+    assert not ends_by(rows[1], "paper", 2)
+    assert phase_ratio(rows, rows[1], "paper", 2) == pytest.approx(1.0)
+    assert phase_ratio(rows, rows[1], "paper", 4) is None
 
 
 def test_cells_are_distinct_and_draw_the_same_layers():
@@ -236,7 +350,28 @@ def test_a_measured_cell_is_plain_json_and_the_same_again():
         "modes": ["paper"],
         "runs": 0,
         "newton": 2,
+        "floors": 4,
     }
     once, again = (STUDY.measure(rng=np.random.default_rng(1), **cell) for _ in range(2))
     assert json.loads(json.dumps(once, allow_nan=False)) == once == again
     assert max(once["newton_errors"]) < 1e-10
+    assert once["holds"] == [True, True]
+    layer = _made_by(cell)
+    assert once["stable_ranks"][0] == pytest.approx(
+        check_conditions(layer, tokens=2)["theta_stable_rank"].measured
+    )
+
+
+def _made_by(cell):
+    """The layer of a cell's first draw."""
+    stream = np.random.default_rng(1).spawn(1)[0].spawn(2)[0]
+    return violated_layer(cell["violation"], cell["step"], heads=2, tokens=2, dim=16, rng=stream).layer
+
+
+def test_newton_alone_with_more_examples_is_measured_on_the_same_layers():
+    cell = {"violation": "opposed W", "step": 1.0, "heads": 2, "dim": 16, "modes": [], "runs": 0, "newton": 1}
+    few, many = (STUDY.measure(rng=np.random.default_rng(1), **cell, floors=floors) for floors in (4, 28))
+    assert few["measured"] == many["measured"]
+    assert few["stable_ranks"] == many["stable_ranks"]
+    assert few["holds"] == [False]
+    assert many["newton_errors"][0] < 1e-10

@@ -17,7 +17,7 @@ from arena.studies._weightings_hull import (
     span_error,
     usable_rows,
 )
-from arena.studies._weightings_words import TOLERANCES, slope_of
+from arena.studies._weightings_rows import TOLERANCES, slope_of
 from arena.studies.weightings import STUDY
 from attention import BooleanInputs, make_nice_layer, relative_error
 from attention.weightings import NormalisedPower, NormalisedSigmoid, Softmax, Sparsemax, WeightedLayer
@@ -169,13 +169,13 @@ def every_row():
     return [made_up(cell, place) for place, cell in enumerate(STUDY.cells(Scale.QUICK))]
 
 
-def agreeing(weighting, tokens, shares, *, uniform=0, equations=1):
+def agreeing(weighting, tokens, shares, *, heads=2, uniform=0, equations=1):
     """A row of useful agreement in these shares of a million rows."""
     useful = [round(1e6 * share) for share in shares]
     return {
         "part": "agreement",
         "weighting": weighting,
-        "heads": 2,
+        "heads": heads,
         "tokens": tokens,
         "dim": 32,
         "draw": 0,
@@ -190,54 +190,113 @@ def agreeing(weighting, tokens, shares, *, uniform=0, equations=1):
 SECOND, FIRST = (np.array([1.0, 2.0, 4.0, 8.0]) ** power for power in (2, 1))
 
 
+def one_of(part, weighting, **measured):
+    """A row of another part."""
+    return {"part": part, "weighting": weighting, "heads": 2, "tokens": 2, "dim": 16, "draw": 0, **measured}
+
+
 class TestHeadline:
-    def rows(self, *, softmax_at_two=0.01, sparse=FIRST):
+    def rows(self, *, sparse=FIRST, three_heads=SECOND):
         return [
             agreeing("softmax", 3, 1e-4 * SECOND, equations=2),
             agreeing("sparsemax", 3, 5e-4 * sparse),
             agreeing("positive square", 3, 4e-4 * sparse, uniform=30_000),
-            agreeing("softmax", 2, softmax_at_two * FIRST),
+            agreeing("softmax", 2, 0.01 * FIRST),
             agreeing("sparsemax", 2, 2e-3 * FIRST),
+            agreeing("softmax", 2, 2e-4 * SECOND, heads=3),
+            agreeing("sparsemax", 2, 1e-5 * three_heads, heads=3),
         ]
 
     def headline(self, rows):
         return STUDY.found(rows).partition("; ")[0]
 
-    def test_it_compares_the_shares_and_not_the_slope_alone(self):
+    def test_it_says_that_sparsity_takes_the_tokens_and_not_the_heads_out_of_the_power(self):
         assert self.headline(self.rows()) == (
-            "With sparse weightings the share of rows with usable agreement falls with the first power of the "
-            "tolerance at three tokens, not the second: it is 4 to 5 times softmax's at tolerance 0.01, 0.5 to 0.62 "
-            "times at 0.08, and stays 20 to 25 times below softmax's at two tokens"
+            "Against expectation sparse weightings take the tokens, not the heads, out of agreement's power (m-1)(k-1)"
+        )
+        found = STUDY.found(self.rows())
+        assert (
+            "softmax 2.0, sparsemax 1.0, z₊² 1.0 at (2,3,32), where (m-1)(k-1) is 2, softmax 2.0, sparsemax 2.0 at "
+            "(3,2,32), where (m-1)(k-1) is 2: the support is two tokens, so that of (m-1)(k-1) m-1 is left"
+            in found
         )
 
-    def test_it_says_no_below_where_sparse_rows_are_as_frequent_as_at_two_tokens(self):
-        headline = self.headline(self.rows(softmax_at_two=2e-4))
-        assert headline.endswith("and 2 to 2.5 times softmax's at two tokens")
+    @pytest.mark.parametrize("three_heads", [FIRST, None], ids=["first power", "not measured"])
+    def test_heads_are_not_said_to_stay_where_they_do_not(self, three_heads):
+        rows = self.rows(three_heads=FIRST if three_heads is None else three_heads)
+        rows = [row for row in rows if three_heads is not None or row["heads"] == 2]
+        assert self.headline(rows).endswith(
+            "with sparse weightings agreement of two heads falls with the first power of the tolerance at three "
+            "tokens, not the second"
+        )
+        assert "m-1 is left" not in STUDY.found(rows)
 
-    def test_it_says_the_powers_where_they_are_not_one_and_two(self):
-        headline = self.headline(self.rows(sparse=SECOND))
-        assert "with the power 2.0 of the tolerance, with softmax 2.0:" in headline
+    def test_no_power_is_claimed_where_sparse_weightings_have_softmax_s(self):
+        assert "against expectation" not in STUDY.found(self.rows(sparse=SECOND)).lower()
 
-    def test_it_is_left_out_without_softmax(self):
+    def test_no_power_is_claimed_without_softmax(self):
         rows = [row for row in self.rows() if row["weighting"] != "softmax"]
-        assert self.headline(rows).startswith("At (2,3,32) heads' patterns are exactly equal")
+        assert "against expectation" not in STUDY.found(rows).lower()
+
+    def test_phases_stand_only_where_they_do(self):
+        bias = [one_of("bias", "softmax", bias=0.06), one_of("bias", "sparsemax", bias=0.07)]
+        hull = [one_of("hull", name, accept=0.001, span=0.005) for name in ("softmax", "sparsemax")]
+        assert self.headline([*bias, *hull]) == (
+            "Phase 1 stands without exp, and so does the span where patterns give linear equations"
+        )
+        bias[1]["bias"] = 0.5
+        assert self.headline([*bias, *hull]).startswith("The span is found without exp")
+        hull[1]["span"] = 0.5
+        assert self.headline([*bias, *hull]).startswith("Phase 1 is biased")
+
+    def test_weightings_no_descent_was_exact_with_are_named(self):
+        rows = [
+            one_of("descent", name, floors=floors, error=error, passes=passes)
+            for name, floors, error, passes in (
+                ("softmax", 4, 1e-9, 80),
+                ("softmax", 8, 1e-9, 80),
+                ("sparsemax", 4, 0.3, 601),
+                ("sparsemax", 8, 1e-9, 200),
+                ("square", 4, 0.5, 602),
+                ("square", 8, 0.5, 100),
+            )
+        ]
+        assert self.headline(rows) == "Against expectation a descent fails in every run with z²"
+        found = STUDY.found(rows)
+        assert "from 4 and 8 floors softmax 1/1 and 1/1, sparsemax 0/1 and 1/1, z² 0/1 and 0/1" in found
+        assert "so many had spent their 600 evaluations: sparsemax 1 of 1, z² 1 of 2" in found
+        assert (
+            "exact in no run from the fewest examples and in most from the most: sparsemax" in found.lower()
+        )
+        rows[0]["error"] = 0.5
+        assert "against expectation" not in STUDY.found(rows).lower()
+
+    def test_spans_are_told_for_every_share_of_rows(self):
+        rows = [
+            one_of("hull", name, accept=accept, span=span)
+            for name, spans in (("softmax", (0.004, 0.0005)), ("positive square", (0.55, 0.007)))
+            for accept, span in zip((0.01, 0.001), spans, strict=True)
+        ]
+        assert (
+            "from the best 1 % / 0.1 % of rows off by softmax 0.004 / 0.0005, z₊² 0.55 / 0.007"
+            in STUDY.found(rows)
+        )
 
     def test_nothing_is_told_of_agreement_that_was_not_measured(self):
         cell = next(cell for cell in STUDY.cells(Scale.QUICK) if cell["part"] == "bias")
         assert STUDY.found([made_up(cell, 0)]).startswith("Phase 1 is biased")
 
     def test_rows_of_two_tokens_alone_are_not_taken_for_three(self):
-        found = STUDY.found([row for row in self.rows() if row["tokens"] == 2])
-        assert found.startswith("At (2,2,32) heads' patterns")
-        assert "three tokens" not in found
+        found = STUDY.found([row for row in self.rows() if row["tokens"] == 2 and row["heads"] == 2])
+        assert found.startswith("Useful agreement falls with the tolerance to the power softmax 1.0")
+        assert "(2,3,32)" not in found
 
-    def test_figures_tell_uniform_rows_equations_and_two_tokens(self):
+    def test_figures_tell_uniform_rows_equations_and_frequencies(self):
         found = STUDY.found(self.rows())
         assert "uniform for want of a positive weight in z₊² 0.03" in found
         assert "a row useful to 0.08 gives so many equations: softmax 2.00, sparsemax 1.00, z₊² 1.00" in found
-        assert (
-            "at (2,2,32) softmax's heads agree usefully to 0.01 5 times as often as those of sparse" in found
-        )
+        assert "sparsemax 5 and 0.62, z₊² 4 and 0.5 at (2,3,32)" in found
+        assert "sparsemax 0.05 and 0.05 at (3,2,32) (to 0.01 in rows: softmax 200, sparsemax 10)" in found
 
     def test_the_table_has_the_shares(self):
         table = STUDY.table(self.rows())
