@@ -5,7 +5,7 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import product
@@ -23,7 +23,7 @@ from arena.store import RunStore, StoreError
 from arena.students import Effort, Student, as_students, choose_effort, set_up_for
 from arena.targets import Target, load_targets, require_path
 from attention import Learner
-from attention._arrays import count, non_negative, one_of, shown
+from attention._arrays import count, non_negative, one_of, require_instance, shown
 from attention.errors import FileFormatError
 
 __all__ = ["compare"]
@@ -216,6 +216,9 @@ def _run(
 def _as_targets(
     targets: Sequence[Target | str | os.PathLike[str]] | Target | str | os.PathLike[str],
 ) -> list[Target]:
+    require_instance(
+        "targets", targets, Target | str | os.PathLike | Iterable, needed="a target or a list of them"
+    )
     targets = [targets] if isinstance(targets, Target | str | os.PathLike) else list(targets)
     if not targets:
         raise ValueError("No target is given: give some, or none at all for those of preset_targets.")

@@ -38,9 +38,11 @@ def export_cells(path: str | Path, cells: Sequence[StoredCell]) -> None:
         If the file cannot be written; then the one that was there stays.
     """
     cells = listed_of("cells", cells, StoredCell)
-    path = as_path(path)
+    given, path = path, as_path(path)
     if path.suffix not in EXPORTS:
-        raise ValueError(f"{path} ends in {path.suffix or 'nothing'}: {', '.join(EXPORTS)} are the formats.")
+        raise ValueError(
+            f"The path {str(given)!r} ends in {path.suffix or 'nothing'}: {', '.join(EXPORTS)} are the formats."
+        )
     write_whole(path, EXPORTS[path.suffix](cells))
 
 

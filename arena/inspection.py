@@ -12,6 +12,7 @@ from arena._origin import FROM_CHECKPOINT, describe_inputs, how_imported
 from arena.results import TargetRecord
 from arena.targets import Target, load_target, require_path
 from attention import AttentionLayer
+from attention._arrays import require_flag
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
 from lower import Certificate, HardInstance
@@ -163,6 +164,7 @@ def inspect(
     >>> found.conditions.satisfied, found.holds
     (True, True)
     """
+    require_flag("verify", verify)
     file = None if isinstance(target, Target) else str(target)
     if isinstance(target, Target):
         if tokens is not None:

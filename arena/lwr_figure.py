@@ -98,7 +98,7 @@ def lwr_curve_text(
     dims : sequence of int, optional
         The sizes asked for: a series that ended before the largest of them, or two failures, has a question mark.
     """
-    points = listed_of("points", points, LWRPoint)
+    points = listed_of("points", points, LWRPoint, least=0 if dims else 1)
     levels = sorted({point.cell.levels for point in points})
     largest = max((*dims, *(point.cell.secret_dim for point in points)))
     rows = [("largest n broken", *(f"p = {one}" for one in levels))]

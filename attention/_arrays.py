@@ -73,6 +73,10 @@ def to_numpy(array: Any) -> np.ndarray:
 
 def as_floating(array: Any, dtype: Any, xp: Any) -> Any:
     """`array` in `dtype` or wider when it holds real numbers; integers become `dtype`."""
+    if isinstance(array, np.ma.MaskedArray):  # of which some products of NumPy make something else
+        if np.ma.is_masked(array):
+            raise ValueError("Got an array with masked entries, which are no numbers: give a plain array.")
+        array = array.data
     if xp.isdtype(array.dtype, "real floating"):
         wide = xp.result_type(array.dtype, dtype)
         return array if array.dtype == wide else xp.astype(array, wide)

@@ -235,6 +235,8 @@ class GroundTruth:
         require_layer("layer", self.layer)
         require_shape("x", self.x, ("n", "k", self.layer.dim))
         require_finite("x", self.x)
+        if isinstance(self.x, np.ndarray):  # its bytes may be in the order of another machine
+            object.__setattr__(self, "x", self.x.astype(self.x.dtype.newbyteorder("="), copy=False))
         if self.known is not None:
             require_callable("known", self.known)
 

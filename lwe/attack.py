@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import count, non_negative, random_generator, require_instance
+from attention._arrays import count, non_negative, random_generator, require_instance, shown
 from attention.inputs import Rng
 from lwe.parameters import LWRParameters, centred, require_parameters
 from lwe.samples import LWRSamples
@@ -253,6 +253,8 @@ def run_attacks(
     )
     require_parameters(parameters)
     require_samples(samples, parameters)
+    if isinstance(attacks, str) or not isinstance(attacks, Iterable):
+        raise ValueError(f"attacks is {shown(attacks)}: a list of attacks is needed.")
     attacks = list(attacks)
     results: list[AttackResult] = []
     interrupted = False
@@ -288,7 +290,7 @@ def _run(
         told = f"It was interrupted after {seconds:.1f} seconds."
         return _unfinished(attack, AttackOutcome.INTERRUPTED, told, seconds)
     except Exception as error:  # whatever it is, the other attacks go on
-        told = f"It broke down with {type(error).__name__}: {error}"
+        told = f"It broke down with {type(error).__name__}: {str(error).removesuffix('.')}."
         return _unfinished(attack, AttackOutcome.FAILED, told, time.perf_counter() - start)
 
 

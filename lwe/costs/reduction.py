@@ -147,12 +147,12 @@ def block_size_for(dim: int, log_volume: float | int, deviation: float | int) ->
     >>> block_size_for(999, 486 * math.log(3329), math.sqrt(1.5))
     406
     """
-    dim = count("dim", dim, least=1)
+    dim = count("dim", dim, least=1, most=1 << 1000)  # floats end a little above
     log_volume = finite_number("log_volume", log_volume)
     deviation = non_negative("deviation", deviation, strictly=True)
     blocks, factors = block_sizes(dim)
     short = math.log(deviation) + 0.5 * np.log(blocks)
-    enough = np.flatnonzero(short <= (2 * blocks - dim - 1) * factors + log_volume / dim)
+    enough = np.flatnonzero(short <= (2.0 * blocks - dim - 1) * factors + log_volume / dim)
     return int(blocks[enough[0]]) if len(enough) else None
 
 

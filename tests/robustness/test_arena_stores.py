@@ -79,7 +79,7 @@ SUBJECTS = [
         told,
         dims=anything((8, 16)),
         heads=anything((2,)),
-        words=("dim",),
+        words=("dim", "d is"),
     ),
     subject(
         "arena.draw_curves",

@@ -235,6 +235,7 @@ SUBJECTS = [
         isolated=choice(False),
         timeout=Argument(st.just(fixed(None)), real().hostile),
         share=0.3,
+        seconds=60.0,  # left out, the learners are all of them
         words=("target", "learner"),
         repeatable=False,
     ),

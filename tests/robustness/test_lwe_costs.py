@@ -73,7 +73,7 @@ def shape_is_right(result, given):
 
 def exponent_is_right(result, given):
     rate = lwe.costs.QUANTUM_EXPONENT if given["quantum"] else lwe.costs.CLASSICAL_EXPONENT
-    assert math.isclose(result, rate * given["block_size"], rel_tol=1e-6)
+    assert math.isclose(result, rate * float(given["block_size"]), rel_tol=1e-6)
 
 
 def block_finds_it(result, given):
