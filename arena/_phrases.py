@@ -1,6 +1,19 @@
 """Small turns of phrase that sentences of several modules share."""
 
-__all__ = ["plural", "sentence"]
+from collections.abc import Sequence
+
+__all__ = ["listed", "plural", "sentence"]
+
+
+def listed(words: Sequence[str]) -> str:
+    """The words, at least one, with commas and an "and" before the last.
+
+    Examples
+    --------
+    >>> listed(["phases", "Newton", "Adam"]), listed(["Adam"])
+    ('phases, Newton and Adam', 'Adam')
+    """
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
 
 
 def plural(n: int, what: str) -> str:

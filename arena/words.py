@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from arena._phrases import listed
 from arena.results import Results, TargetRecord
 from arena.summary import BROKEN, LEARNED, NOT_INSTALLED, NOTHING, Summary, package_missing
 
@@ -211,13 +212,13 @@ def findings(results: Results) -> list[str]:
         full = [title for title, count in learned.items() if count == len(easy)]
         some = [title for title, count in learned.items() if count]
         if full and len(easy) > 1:
-            said.append(f"All {len(easy)} {kind} targets are learned by {_join(full)}.")
+            said.append(f"All {len(easy)} {kind} targets are learned by {listed(full)}.")
         elif full:
-            said.append(f"{easy[0].title} is learned by {_join(full)}.")
+            said.append(f"{easy[0].title} is learned by {listed(full)}.")
         elif some:
             of = f"all {len(easy)} {kind} targets"
             said.append(
-                f"None of {_these(results, easy)} learns {of}; some of them are learned by {_join(some)}."
+                f"None of {_these(results, easy)} learns {of}; some of them are learned by {listed(some)}."
             )
         else:
             of = f"the {kind} target" if len(easy) == 1 else f"any of the {len(easy)} {kind} targets"
@@ -232,8 +233,8 @@ def findings(results: Results) -> list[str]:
             [one.title for one in results.learners if _with_verdict(results, one.name, [target], verdict)]
             for verdict in ("learned", "partly")
         )
-        by = f"only by {_join(full)}" if full else f"by none of {_these(results, [target])}"
-        end = f"; in part by {_join(some)}" if some else "" if full else f": no error is below {NOTHING:g}"
+        by = f"only by {listed(full)}" if full else f"by none of {_these(results, [target])}"
+        end = f"; in part by {listed(some)}" if some else "" if full else f": no error is below {NOTHING:g}"
         said.append(f"{target.title} is learned {by}{end}{_lost(results, target)}.")
     return said + _idle(results)
 
@@ -261,12 +262,12 @@ def _lost(results: Results, target: TargetRecord) -> str:
     said = ""
     for verdict in BROKEN:
         names = [one.title for one in results.learners if _with_verdict(results, one.name, [target], verdict)]
-        said += f"; {_join(names)} {verdict}" if names else ""
+        said += f"; {listed(names)} {verdict}" if names else ""
     absent = [
         one.title for one in results.learners if _with_verdict(results, one.name, [target], NOT_INSTALLED)
     ]
     if absent:
-        said += f"; {_join(absent)} {'is' if len(absent) == 1 else 'are'} {NOT_INSTALLED}"
+        said += f"; {listed(absent)} {'is' if len(absent) == 1 else 'are'} {NOT_INSTALLED}"
     return said
 
 
@@ -282,7 +283,3 @@ def _unfinished(results: Results, target: TargetRecord) -> bool:
 
 def _with_verdict(results: Results, learner: str, targets: Sequence[TargetRecord], verdict: str) -> int:
     return sum(results.summary(target.name, learner).verdict == verdict for target in targets)
-
-
-def _join(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from arena._phrases import sentence
+from arena._phrases import listed, sentence
 from arena.studies.study import Row, Table
 
 __all__ = [
@@ -127,10 +127,10 @@ def _found_deficit(generic: dict[int, list[Row]]) -> str:
         return ""
     missing = {dim: 1 - float(mean_ratio(those)[0]) for dim, those in generic.items()}
     sides = [[_side(row, 0) for row in those] for those in generic.values()]
-    excluded = _listed([f"{sum(one != 0 for one in each)} of {len(each)}" for each in sides])
+    excluded = listed([f"{sum(one != 0 for one in each)} of {len(each)}" for each in sides])
     sizes, dims = (
-        _listed([f"{100 * one:.2g}%" for one in missing.values()]),
-        _listed([str(dim) for dim in missing]),
+        listed([f"{100 * one:.2g}%" for one in missing.values()]),
+        listed([str(dim) for dim in missing]),
     )
     values = list(missing.values())
     told = f"99.9 % intervals exclude the law in {excluded} draws"
@@ -259,7 +259,3 @@ def _ratios(members: Sequence[Row]) -> tuple[str, ...]:
 def _fraction(value: float) -> str:
     """A tolerance that is a fraction of 1/sqrt d."""
     return "1/√d" if value == 1 else f"1/({round(1 / value)}√d)"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from arena._phrases import sentence
+from arena._phrases import listed, sentence
 from arena.studies._conditions_laws import exponents, values_of
 from arena.studies.study import Row
 
@@ -71,7 +71,7 @@ def _from(dim: int, dims: Sequence[int]) -> str:
 def _by_dim(rows: Sequence[Row]) -> str:
     ordered = sorted(rows, key=lambda row: row["dim"])
     counts = ["{} of {}".format(*passed([row])) for row in ordered]
-    return f"{_listed(counts)} at d = {_listed([str(row['dim']) for row in ordered])}"
+    return f"{listed(counts)} at d = {listed([str(row['dim']) for row in ordered])}"
 
 
 def _found_training(fresh: Sequence[Row], trained: Sequence[Row]) -> str:
@@ -83,13 +83,13 @@ def _found_training(fresh: Sequence[Row], trained: Sequence[Row]) -> str:
     names = sorted({name for row in failing for several in row["violated"] for name in several})
     layers = [row for row in trained if row["dim"] in telling]
     tell = (
-        f"at d = {_listed(list(map(str, telling)))} only, in {passed(layers)[1]} layers"
+        f"at d = {listed(list(map(str, telling)))} only, in {passed(layers)[1]} layers"
         if layers
         else "nowhere"
     )
     said = (
-        f"that trained ones fail tells of training {tell}, as at d = {_listed([str(row['dim']) for row in failing])} "
-        f"untrained ones fail too, by {_listed(names)} alone (heads of dimension d/4)"
+        f"that trained ones fail tells of training {tell}, as at d = {listed([str(row['dim']) for row in failing])} "
+        f"untrained ones fail too, by {listed(names)} alone (heads of dimension d/4)"
     )
     always = [
         name
@@ -99,7 +99,7 @@ def _found_training(fresh: Sequence[Row], trained: Sequence[Row]) -> str:
     ]
     if always:
         said += (
-            f", but {_listed(always)} fails in all {passed(trained)[1]} trained ones and in none of the "
+            f", but {listed(always)} fails in all {passed(trained)[1]} trained ones and in none of the "
             f"{passed(fresh)[1]} untrained"
         )
     return said.replace("_", " ")
@@ -126,16 +126,12 @@ def _found_trained(name: str, rows: Sequence[Row]) -> str:
     )
     return (
         f"those trained on {_TASKS[name]} {'come' if nearer else 'do not come'} nearer to the thresholds as d grows: "
-        f"at d = {_listed([str(row['dim']) for row in ordered])} median incoherence is "
-        f"{_listed([f'{one:.2f}' for one in overlap])} (at most {most} is good) and median stable rank "
-        f"{_listed([f'{one:.1f}' for one in rank])} (at least {least})"
+        f"at d = {listed([str(row['dim']) for row in ordered])} median incoherence is "
+        f"{listed([f'{one:.2f}' for one in overlap])} (at most {most} is good) and median stable rank "
+        f"{listed([f'{one:.1f}' for one in rank])} (at least {least})"
     )
 
 
 def _span(values: Sequence[float], digits: int) -> str:
     low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
     return low if low == high else f"{low} to {high}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from arena._cost_laws import KINDS
-from arena._phrases import plural, sentence
+from arena._phrases import listed, plural, sentence
 from arena.cost_model import Cost, CostModel, shown_bytes
 from arena.studies._cost_cells import CHECKED, FITTED
 from arena.studies.study import Row, Table
@@ -100,7 +100,7 @@ def found_in_words(rows: Sequence[Row]) -> str:
             if (one, there) == (learner, size)
         ]
         told.append(
-            f"{TITLES[learner]} at {size} took {_listed(ratios)} predicted from smaller sizes"
+            f"{TITLES[learner]} at {size} took {listed(ratios)} predicted from smaller sizes"
             + _not_exact(rows, learner, size)
             + (_excess(rows, size) if learner == "newton" else "")
         )
@@ -139,7 +139,7 @@ def _answer(rows: Sequence[Row], checks: Sequence[Check]) -> str:
         f"the {name} of {TITLES[learner]} at {size} ({ratio:.2f}{_not_exact(rows, learner, size)})"
         for (learner, size, name), ratio in missed.items()
     ]
-    return told + (f", and not {_listed(which)}" if which else "")
+    return told + (f", and not {listed(which)}" if which else "")
 
 
 def _caveat(learner: str, size: Size, name: str) -> str:
@@ -197,10 +197,6 @@ def _excess(rows: Sequence[Row], size: Size) -> str:
         if fitted and here > max(fitted)
         else ""
     )
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
 def _machines(cost: Cost) -> str:
@@ -267,7 +263,7 @@ def cost_table(rows: Sequence[Row]) -> Table:
 
 
 def _beyond(said: Cost | None) -> str:
-    return f", extrapolated in {_listed(said.beyond)}" if said is not None and said.beyond else ""
+    return f", extrapolated in {listed(said.beyond)}" if said is not None and said.beyond else ""
 
 
 def _with_range(cost: Cost) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from arena._phrases import sentence
+from arena._phrases import listed, sentence
 from arena.studies.study import Row
 
 __all__ = [
@@ -199,7 +199,7 @@ def _first(names: Sequence[str]) -> str:
         return f"{names[0]} breaks"
     if all(name.startswith("phase ") for name in names):
         return f"phases {' and '.join(name.removeprefix('phase ') for name in names)} break"
-    return f"{', '.join(names[:-1])} and {names[-1]} break"
+    return f"{listed(names)} break"
 
 
 def _what_centring_mends(rows: Sequence[Row], ks: Sequence[int]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from arena._phrases import sentence
+from arena._phrases import listed, sentence
 from arena.studies.study import Row, Table
 from paper_checks import mean_interval
 
@@ -80,8 +80,8 @@ def _found_own(rows: Sequence[Row]) -> str:
     by_tokens = {k: several for k, several in by_tokens.items() if several}
     if not by_tokens:
         return ""
-    ks = _listed([str(k) for k in by_tokens])
-    said = f"{_listed([_span(several) for several in by_tokens.values()])} disagree by over a logit"
+    ks = listed([str(k) for k in by_tokens])
+    said = f"{listed([_span(several) for several in by_tokens.values()])} disagree by over a logit"
     agreeing = _agreeing(points)
     rarer = (
         len(agreeing) > 1
@@ -92,7 +92,7 @@ def _found_own(rows: Sequence[Row]) -> str:
         return f"of the hundredth of rows accepted with the exact sum at k = {ks} {said}"
     several_dims = len({dim for dim, k in shares if k in by_tokens}) > 1
     alike = several_dims and all(max(several) - min(several) < _ALIKE for several in by_tokens.values())
-    rare = f"{_listed([_few(agreeing[k]) for k in agreeing])} of rows"
+    rare = f"{listed([_few(agreeing[k]) for k in agreeing])} of rows"
     return (
         f"accepted certificates turn false long before k is near d{', at every d alike,' if alike else ''} as "
         f"agreement grows rare: at k = {ks}, {rare} agree, and of those accepted with the exact sum {said}"
@@ -128,18 +128,14 @@ def _found_crude(rows: Sequence[Row]) -> str:
     for k in _FEW:
         own = {dim: share for (dim, one), share in sorted(shares.items()) if one == k}
         if len(own) > 1:
-            told.append(f"{_listed([f'{share:.0%}' for share in own.values()])} at k = {k}")
+            told.append(f"{listed([f'{share:.0%}' for share in own.values()])} at k = {k}")
             dims = list(own)
     if not told:
         return ""
     return (
         f"with phase 1's own sum, all that the learner has at first, the false share of accepted rows is "
-        f"{', '.join(told)} (d = {_listed(list(map(str, dims)))})"
+        f"{', '.join(told)} (d = {listed(list(map(str, dims)))})"
     )
-
-
-def _listed(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
 
 
 def _told_apart(points: Mapping[Point, Sequence[Row]]) -> bool:
