@@ -277,28 +277,26 @@ class Descents:
             at_floor = same_residual(ends, share=share, several=several) and at_noise_level(
                 ends[0], examples.x_held, examples.y_held, share=share
             )
-            if at_floor and descents is self and spent < work:
-                passes, rests = self._rests(examples, ends[0])
+            if at_floor and self.resume is not None and descents is self and spent < work:
+                resumed = self.resume(ends[0])
+                passes, rests = self._rests(examples, resumed, ends[0].residual)
                 spent += passes
-                if not rests and self.resume is not None and spent < work:
+                if not rests and spent < work:
                     descents, at_floor = replace(self, patience=_MORE_PATIENCE), False
-                    resumed = self.resume(ends[0])
                     ends[0] = descents.one(examples, resumed, unknowns=unknowns, work=work - spent, tell=told)
                     spent += ends[0].passes
                     if self._exact(ends[0], examples):
                         break
         return Ends(tuple(ends), spent, at_floor)
 
-    def _rests(self, examples: SplitExamples, end: Iterate) -> tuple[int, bool]:
-        """The passes of a few iterates more, and whether they leave the residual about where it was."""
-        if self.resume is None:
-            return 0, True
-        iterates = self.iterates(examples.x, examples.y, self.resume(end), self.tolerance)
-        last = end
-        for last in islice(iterates, 1 + _FEW):
-            if last.residual < _NO_LOWER * end.residual:
-                return last.passes, False
-        return last.passes, True
+    def _rests(self, examples: SplitExamples, start: Any, residual: float) -> tuple[int, bool]:
+        """The passes of a few iterates from there, and whether they leave the residual about where it was."""
+        passes = 0
+        for iterate in islice(self.iterates(examples.x, examples.y, start, self.tolerance), 1 + _FEW):
+            passes = iterate.passes
+            if iterate.residual < _NO_LOWER * residual:
+                return passes, False
+        return passes, True
 
     def _exact(self, end: Iterate, examples: SplitExamples) -> bool:
         if end.residual < EXACT_RESIDUAL:
