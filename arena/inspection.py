@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+import lwe
+import sq
 from arena._fields import as_plain
 from arena._origin import FROM_CHECKPOINT, describe_inputs, how_imported
 from arena.results import TargetRecord
@@ -15,13 +17,9 @@ from attention import AttentionLayer
 from attention._arrays import require_flag
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
-from lower import Certificate, HardInstance
-from lwe import LWRVerification, verify_lwr_instance
-from sq import InstanceVerification, ParityVerification, verify_instance
+from lower import Certificate, HardInstance, Verification, verify_instance
 
-__all__ = ["Inspection", "Verification", "inspect"]
-
-Verification = ParityVerification | InstanceVerification | LWRVerification
+__all__ = ["Inspection", "inspect"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Inspection:
         The non-degeneracy conditions, measured.
     certificate : Certificate or None
         Why a hard instance is hard; None for other layers.
-    verification : ParityVerification, InstanceVerification, LWRVerification or None
+    verification : Verification or None
         A hard instance held against its definition; None where that was not asked for.
     realisation_error : float or None
         The proved bound on a hard instance's distance from its ideal target.
@@ -142,7 +140,7 @@ def inspect(
     tokens : int, optional
         The number k of tokens, where a file does not say or another is wanted; not for a `Target`.
     verify : bool
-        Check a hard instance against its definition, input by input.
+        Hold a hard instance to its definition: its heads are read, all else is computed again.
     thresholds : mapping of str to float, optional
         Thresholds by the name of the condition, in place of the defaults.
 
@@ -197,7 +195,7 @@ def inspect(
 def _verification(instance: HardInstance | None) -> Verification:
     if instance is None:
         raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
-    return (verify_lwr_instance if instance.family == "lwr" else verify_instance)(instance, rng=0)
+    return verify_instance(instance, {**sq.DEFINITIONS, **lwe.DEFINITIONS})
 
 
 def _measure_ranks(layer: AttentionLayer) -> dict[str, tuple[int, ...]]:

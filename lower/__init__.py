@@ -1,4 +1,4 @@
-"""What every hard instance shares: staircases of heads, the known part, certificates, bounds, files."""
+"""What every hard instance shares: staircases of heads, the known part, certificates, bounds, files, verification."""
 
 from lower.bounds import (
     eliminated_per_query,
@@ -18,20 +18,24 @@ from lower.instance import HardInstance, load_instance, save_instance
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
 from lower.rounding import outward_context, rounded_up
 from lower.staircase import SATURATED_SLOPE, ErrorBound, Staircase
+from lower.verify import Definition, Heads, Verification, verify_instance
 from lower.walsh import walsh_hadamard
 
 __all__ = [
     "SATURATED_SLOPE",
     "Certificate",
+    "Definition",
     "ErrorBound",
     "ExponentComparison",
     "GF2Solution",
     "GatedKnownPart",
     "HardInstance",
+    "Heads",
     "KnownPart",
     "LinearKnownPart",
     "Staircase",
     "Statement",
+    "Verification",
     "all_sign_matrices",
     "compare_exponents",
     "eliminated_per_query",
@@ -47,5 +51,6 @@ __all__ = [
     "save_instance",
     "solve_gf2",
     "symbolic_query_bound",
+    "verify_instance",
     "walsh_hadamard",
 ]

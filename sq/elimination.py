@@ -11,7 +11,10 @@ from attention.inputs import Rng
 from attention.learning import Predictor, Progress
 from lower import HardInstance, KnownPart, LinearKnownPart, solve_gf2
 from sq.heads import ParityHeads, parity_heads
-from sq.verify import gate_and_direction, parity_target
+from sq.hidden_part import HiddenPart
+from sq.parity_certificate import PARITY
+from sq.symmetric import gated_values
+from sq.target_family import require_hard_instance
 
 __all__ = ["ParityElimination"]
 
@@ -98,8 +101,13 @@ class ParityElimination:
         ValueError
             If the instance is of another family, or does not say which heads realise it.
         """
-        gate, direction = gate_and_direction(instance)
-        public = instance.parameters
+        require_hard_instance(instance)
+        if instance.family != PARITY:
+            raise ValueError(f"The instance is of the family {instance.family!r}: one of {PARITY} is needed.")
+        if instance.inputs.k != 2:
+            raise ValueError(f"The instance has {instance.inputs.k} tokens: parity instances have 2.")
+        public, direction = instance.parameters, HiddenPart.of(instance).direction
+        gate = count("The instance's gate", public.get("gate"), least=0, most=instance.layer.dim - 1)
         try:
             slopes = tuple(float(one) for one in public["slopes"])
             own = {"slopes": slopes} if public["construction"] == "D" else {"beta": slopes[0]}
@@ -255,4 +263,5 @@ class _Parity:
     direction: np.ndarray
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        return parity_target(x, self.secret, known=self.known, gate=self.gate, direction=self.direction)
+        signs = (-1.0) ** np.arange(len(self.secret) + 1)
+        return self.known(x) + gated_values(signs, self.secret, self.gate, x)[..., None] * self.direction

@@ -33,6 +33,7 @@ __all__ = [
     "ProfileHeads",
     "SymmetricFamily",
     "gated_values",
+    "profile_error",
     "staircase_profile",
 ]
 
@@ -259,14 +260,7 @@ class SymmetricFamily(ABC):
 
     def error(self) -> float:
         """The supremum of |layer - (K + scale f w^T)| along a direction of norm 1, rounded outward."""
-        c0, scale = Fraction(self.c0), Fraction(self.scale)
-        return supremum_error(
-            {n: c0 + scale * Fraction(float(one)) for n, one in enumerate(self.normalised_profile)},
-            thresholds=self.heads.thresholds,
-            coefficients=self.heads.coefficients,
-            slopes=self.heads.slopes,
-            c=self.c,
-        )
+        return profile_error(self.profile, self.heads)
 
     def _parameters(self) -> dict[str, Any]:
         heads = self.heads
@@ -368,6 +362,22 @@ def gated_values(
     differing = np.count_nonzero(first[:, secret] != second[:, secret], axis=1)
     signal = (first[:, gate] - second[:, gate]) / 2 * values[differing]
     return np.stack([signal, -signal], axis=-1)
+
+
+def profile_error(profile: Float[np.ndarray, " values"], heads: GateHeads) -> float:
+    """The supremum of |heads - (K + scale f)| for the f of that profile, rounded outward."""
+    mean, variance = profile_moments(profile)
+    c0, scale = float(mean), math.sqrt(variance)
+    return supremum_error(
+        {
+            n: Fraction(c0) + Fraction(scale) * Fraction(float(one))
+            for n, one in enumerate((profile - c0) / scale)
+        },
+        thresholds=heads.thresholds,
+        coefficients=heads.coefficients,
+        slopes=heads.slopes,
+        c=math.fsum(heads.coefficients),
+    )
 
 
 def staircase_profile(bits: int, heads: ProfileHeads) -> Float[np.ndarray, " values"]:

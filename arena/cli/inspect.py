@@ -23,7 +23,10 @@ def inspect_command(
         list[str] | None, typer.Option(help="NAME=VALUE: another threshold for a condition; may be repeated.")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check a hard instance against its definition, input by input.")
+        bool,
+        typer.Option(
+            "--verify", help="Hold a hard instance to its definition: heads, known part, certificate."
+        ),
     ] = False,
     layer: Annotated[int | None, typer.Option(help="Number of a checkpoint's layer, from 0.")] = None,
     heads: HeadsOption = None,
@@ -64,9 +67,7 @@ def inspect_command(
     else:
         say(str(found))
     if not found.holds:
-        raise WorkFailedError(
-            f"{file} is not what its certificate says: the layer does not compute its secret's labels."
-        )
+        raise WorkFailedError(f"{file} is not what it says it is; the reasons are listed above.")
 
 
 def _name_and_value(text: str) -> tuple[str, float]:

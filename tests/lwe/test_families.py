@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lwe.verify import verify_lwr_instance
 
 from lower import load_instance, outward_context, save_instance
 from lwe.description import describe_instance
@@ -15,7 +16,6 @@ from lwe.heads import lwr_staircase, value_range
 from lwe.laws import NO_NOISE, BinaryLaw, BinomialLaw, FlipLaw, GaussianLaw, SparseLaw, TernaryLaw
 from lwe.parameters import LARGEST_MODULUS, LWRParameters, covariate_form, rounded
 from lwe.presets import PRESETS
-from lwe.verify import verify_lwr_instance
 
 CASES = [
     {"secret_dim": 24, "modulus": 64, "levels": 2},
