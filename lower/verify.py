@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention import AttentionLayer, inputs_to_json
+from attention import AttentionLayer, Inputs, inputs_to_json
 from attention._arrays import require_instance, require_mapping, shown
 from lower.certificate import Certificate
 from lower.instance import HardInstance
@@ -92,18 +92,27 @@ class Definition:
 
     Attributes
     ----------
-    instance : HardInstance
-        The instance, made again.
     heads : Heads
         The heads that the layer must consist of.
     error : callable
         Gives a proved bound, over all inputs, on the row norm of what these heads compute minus the family's ideal
         target.
+    inputs, secret, known, certificate, parameters
+        What the instance must have under these names.
     """
 
-    instance: HardInstance
     heads: Heads
     error: Callable[[], float]
+    inputs: Inputs
+    secret: Int[np.ndarray, " entries"]
+    known: KnownPart
+    certificate: Certificate
+    parameters: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, made: HardInstance, heads: Heads, error: Callable[[], float]) -> "Definition":
+        """The definition whose every statement is that of an instance that the family made again."""
+        return cls(heads, error, made.inputs, made.secret, made.known, made.certificate, made.parameters)
 
 
 @dataclass(frozen=True)
@@ -168,8 +177,8 @@ def verify_instance(
     The layer must consist of the family's heads, entry by entry. Its value on every input then follows from their
     numbers, and no input is tried. All else is computed again from the parameters and the secret. Numbers may differ by
     1e-9 of their size, and numbers within texts by one unit of their last digit: machines differ in the last digits of
-    a tanh. The realisation error is proved again from the stored numbers, in decimal arithmetic, which gives the same on
-    all machines: the file's must be that number, as a larger one hides a wrong layer and a smaller one is false.
+    a tanh. The realisation error is proved again from the stored numbers in decimal arithmetic, alike on all machines:
+    the file's must be that number, as a larger one hides a wrong layer and a smaller one is false.
 
     O(m d^2), and what making the certificate takes.
 
@@ -191,7 +200,7 @@ def verify_instance(
     except (ValueError, TypeError, LookupError, ArithmeticError) as error:
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__} "
         return Verification(family, (f"its numbers describe no {family}: {kind}{error}",), None, 0)
-    reasons += _contradictions(instance, defined.instance)
+    reasons += _contradictions(instance, defined)
     if proved is not None and not _close(instance.realisation_error, proved, floor=0.0):
         reasons.append(
             f"realisation error: the file's is {instance.realisation_error:.6g}, its heads prove {proved:.6g}"
@@ -199,7 +208,7 @@ def verify_instance(
     return Verification(family, tuple(reasons), proved, 0 if proved is None else instance.layer.heads)
 
 
-def _contradictions(instance: HardInstance, made: HardInstance) -> Iterator[str]:
+def _contradictions(instance: HardInstance, made: Definition) -> Iterator[str]:
     if inputs_to_json(instance.inputs) != inputs_to_json(made.inputs):
         yield f"inputs: {instance.inputs}, the family's are {made.inputs}"
     if not np.array_equal(instance.secret, made.secret):

@@ -7,9 +7,8 @@ import numpy as np
 
 from lower import Definition, HardInstance, Heads, Staircase
 from lwe.description import FAMILY, PublicDescription, describe_instance
-from lwe.families import lwr_instance
-from lwe.heads import kept_range, lwr_staircase, value_range
-from lwe.parameters import covariate_form
+from lwe.families import described_parts
+from lwe.heads import kept_range, value_range
 
 __all__ = ["DEFINITIONS"]
 
@@ -18,12 +17,10 @@ _BLOCK = 1 << 20
 
 def _define(instance: HardInstance) -> Definition:
     described = describe_instance(instance)
-    parameters, own = described.parameters, {"beta": described.beta, "deviations": described.deviations}
-    form = covariate_form(instance.secret, parameters)
-    stairs = lwr_staircase(form, parameters, **own)
-    if stairs.heads != instance.layer.heads:
-        # before as many are made
-        raise ValueError(f"the layer has {instance.layer.heads} heads, its secret needs {stairs.heads}")
+    parameters = described.parameters
+    form, stairs, stated = described_parts(
+        parameters, secret=instance.secret, beta=described.beta, deviations=described.deviations
+    )
     gate, d = stairs.gate, parameters.dim
     heads = Heads(
         form=stairs.form,
@@ -36,8 +33,8 @@ def _define(instance: HardInstance) -> Definition:
         thresholds=stairs.thresholds,
         coefficients=stairs.coefficients,
     )
-    made = lwr_instance(parameters, secret=instance.secret, **own)
-    return Definition(made, heads, lambda: _error(stairs, form, described))
+    del stated["realisation_error"]
+    return Definition(heads, lambda: _error(stairs, form, described), **stated)
 
 
 def _error(stairs: Staircase, form: np.ndarray, described: PublicDescription) -> float:

@@ -53,7 +53,7 @@ def define_symmetric(family: SymmetricFamily | HiddenGateFamily, instance: HardI
         thresholds=thresholds,
         coefficients=coefficients,
     )
-    return Definition(made, heads, partial(_symmetric_error, family, instance, heads))
+    return Definition.of(made, heads, partial(_symmetric_error, family, instance, heads))
 
 
 def _symmetric_error(
@@ -107,7 +107,7 @@ def _define_pair(instance: HardInstance) -> Definition:
         thresholds=np.zeros(1),
         coefficients=np.array([c]),
     )
-    return Definition(made, heads, lambda: error_along(pair_error(family.beta, c), np.array([c]), w))
+    return Definition.of(made, heads, lambda: error_along(pair_error(family.beta, c), np.array([c]), w))
 
 
 def _define_token_parity(instance: HardInstance) -> Definition:
@@ -128,7 +128,7 @@ def _define_token_parity(instance: HardInstance) -> Definition:
         thresholds=family.thresholds,
         coefficients=family.coefficients,
     )
-    return Definition(made, heads, lambda: error_along(family.error(), heads.coefficients, w))
+    return Definition.of(made, heads, lambda: error_along(family.error(), heads.coefficients, w))
 
 
 def _parity(public: Mapping[str, Any], dim: int) -> ParityFamily:
