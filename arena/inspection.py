@@ -1,7 +1,7 @@
 """A look inside a target: its shape, its certificate if it is hard, and the non-degeneracy conditions it meets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from attention._arrays import require_flag
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
 from lower import Certificate, HardInstance, Verification, verify_instance
+from lower.instance import unknown_tensors
 
 __all__ = ["Inspection", "inspect"]
 
@@ -184,7 +185,7 @@ def inspect(
         record=target.record,
         conditions=conditions,
         certificate=None if instance is None else instance.certificate,
-        verification=_verification(instance) if verify else None,
+        verification=_verification(instance, file) if verify else None,
         realisation_error=None if instance is None else instance.realisation_error,
         made=target.made,
         ranks=_measure_ranks(target.layer) if imported else None,
@@ -192,10 +193,14 @@ def inspect(
     )
 
 
-def _verification(instance: HardInstance | None) -> Verification:
+def _verification(instance: HardInstance | None, file: str | None) -> Verification:
     if instance is None:
         raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
-    return verify_instance(instance, {**sq.DEFINITIONS, **lwe.DEFINITIONS})
+    found = verify_instance(instance, {**sq.DEFINITIONS, **lwe.DEFINITIONS})
+    more = () if file is None else unknown_tensors(file, instance)
+    return replace(
+        found, reasons=(*found.reasons, *(f"tensor {one}: the family has none of that name" for one in more))
+    )
 
 
 def _measure_ranks(layer: AttentionLayer) -> dict[str, tuple[int, ...]]:

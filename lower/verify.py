@@ -1,6 +1,7 @@
 """Whether a hard instance, such as a file holds, is what it says: its heads are read, all else is computed again."""
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -78,8 +79,8 @@ class Heads:
             if len(wrong):
                 head, j = wrong[0]
                 yield (
-                    f"{name} of head {head} is {own[head, j]} at ({at[0][j]}, {at[1][j]}), its heads' numbers give "
-                    f"{expected[head, j]}" + (f" ({len(wrong)} such entries)" if len(wrong) > 1 else "")
+                    f"{name} of head {head} is {own[head, j]} at ({at[0][j]}, {at[1][j]}), the family's has "
+                    f"{expected[head, j]} there" + (f" ({len(wrong)} such entries)" if len(wrong) > 1 else "")
                 )
             elsewhere = np.count_nonzero(array) - np.count_nonzero(own)
             if elsewhere:
@@ -195,20 +196,19 @@ def verify_instance(
         return Verification(family, (f"no definition of the family {family!r} is known",), None, 0)
     try:
         defined = definitions[family](instance)
-        reasons = list(defined.heads.differences(instance.layer))
-        proved = None if reasons else float(defined.error())
+        proved = float(defined.error())
+    except KeyError as error:
+        return Verification(family, (f"parameter {error.args[0]}: missing",), None, 0)
     except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__} "
-        return Verification(family, (f"its numbers describe no {family}: {kind}{error}",), None, 0)
-    reasons += _contradictions(instance, defined)
-    if proved is not None and not _close(instance.realisation_error, proved, floor=0.0):
-        reasons.append(
-            f"realisation error: the file's is {instance.realisation_error:.6g}, its heads prove {proved:.6g}"
-        )
-    return Verification(family, tuple(reasons), proved, 0 if proved is None else instance.layer.heads)
+        return Verification(family, (f"parameters and secret describe no {family}: {error}",), None, 0)
+    differences = tuple(defined.heads.differences(instance.layer))
+    reasons = (*differences, *_contradictions(instance, defined, proved))
+    if differences:
+        return Verification(family, reasons, None, 0)
+    return Verification(family, reasons, proved, instance.layer.heads)
 
 
-def _contradictions(instance: HardInstance, made: Definition) -> Iterator[str]:
+def _contradictions(instance: HardInstance, made: Definition, error: float) -> Iterator[str]:
     if inputs_to_json(instance.inputs) != inputs_to_json(made.inputs):
         yield f"inputs: {instance.inputs}, the family's are {made.inputs}"
     if not np.array_equal(instance.secret, made.secret):
@@ -224,9 +224,13 @@ def _contradictions(instance: HardInstance, made: Definition) -> Iterator[str]:
                 f"{shown(made.parameters[name])}"
             )
     difference = _difference(instance.known, made.known)
-    if difference:
+    if difference is None:
+        yield "known part: the file's has another gate than the family's"
+    elif difference:
         yield f"known part: the file's differs from the family's by {difference:.3g}"
-    yield from _misstatements(instance.certificate, made.certificate, instance.realisation_error)
+    if not _alike(instance.realisation_error, error):
+        yield f"realisation error: the file's is {instance.realisation_error:.6g}, proved is {error:.6g}"
+    yield from _misstatements(instance.certificate, made.certificate, error)
 
 
 def _misstatements(certificate: Certificate, made: Certificate, error: float) -> Iterator[str]:
@@ -241,15 +245,17 @@ def _misstatements(certificate: Certificate, made: Certificate, error: float) ->
         if one.name not in own:
             continue
         given = certificate[one.name]
-        # proved from the stored numbers, whose last digits the error depends on
-        value = error if one.name == "realisation error" else one.value
-        if not _alike(given.value, value, floor=0.0 if value is error else _NOISE):
+        # proved from the stored numbers, on whose last digits it depends
+        value, floor = (error, 0.0) if one.name == "realisation error" else (one.value, _NOISE)
+        if not _alike(given.value, value, floor=floor):
             yield f"certificate, {one.name}: {shown(given.value)}, recomputed {shown(value)}"
         if given.status != one.status:
             yield f"certificate, {one.name}: called {given.status}, it is {one.status}"
         for text, ours in ((given.meaning, one.meaning), (given.source, one.source)):
             if not _same_text(text, ours):
-                yield f"certificate, {one.name}: it says {text!r}, the family's says {ours!r}"
+                start = max(0, len(os.path.commonprefix([text, ours])) - 20)
+                cut = slice(start, start + 60)
+                yield f"certificate, {one.name}: it says {text[cut]!r}, the family's says {ours[cut]!r}"
 
 
 def _alike(given: Any, own: Any, *, floor: float = 0.0) -> bool:
@@ -262,14 +268,10 @@ def _alike(given: Any, own: Any, *, floor: float = 0.0) -> bool:
             and all(_alike(*pair, floor=max(floor, _AGREES * size)) for pair in zip(given, own, strict=True))
         )
     if isinstance(own, float):
-        return isinstance(given, float) and _close(given, own, floor=floor)
+        return isinstance(given, float) and math.isclose(given, own, rel_tol=_AGREES, abs_tol=floor)
     if isinstance(own, str):
         return isinstance(given, str) and _same_text(given, own)
     return type(given) is type(own) and bool(given == own)
-
-
-def _close(given: float, own: float, *, floor: float) -> bool:
-    return math.isclose(given, own, rel_tol=_AGREES, abs_tol=floor)
 
 
 def _same_text(given: str, own: str) -> bool:
@@ -288,17 +290,15 @@ def _last(number: Decimal) -> int:
     return int(number.as_tuple().exponent)
 
 
-def _difference(known: KnownPart, made: KnownPart) -> float:
-    """The most by which two known parts differ in a number; 0 where that is rounding."""
-    if isinstance(known, GatedKnownPart) != isinstance(made, GatedKnownPart):
-        return math.inf
-    if isinstance(known, GatedKnownPart) and isinstance(made, GatedKnownPart):
-        if known.gate != made.gate:
-            return math.inf
-        return max(_difference(known.on, made.on), _difference(known.off, made.off))
-    off = 0.0
-    for name in ("mixing", "projection"):
-        own = getattr(made, name)
-        found = float(np.abs(getattr(known, name) - own).max())
-        off = max(off, found if found > _AGREES * np.abs(own).max() else 0.0)
-    return off
+def _difference(known: KnownPart, made: KnownPart) -> float | None:
+    """The most by which two known parts differ in a number, 0 where that is rounding; None if their gates differ."""
+    if getattr(known, "gate", None) != getattr(made, "gate", None):
+        return None
+    pairs = zip(_matrices(known), _matrices(made), strict=True)
+    found = [(float(np.abs(one - own).max()), float(np.abs(own).max())) for one, own in pairs]
+    return max((off for off, size in found if off > _AGREES * size), default=0.0)
+
+
+def _matrices(known: KnownPart) -> list[np.ndarray]:
+    parts = [known.on, known.off] if isinstance(known, GatedKnownPart) else [known]
+    return [one for part in parts for one in (part.mixing, part.projection)]

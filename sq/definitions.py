@@ -38,9 +38,9 @@ def define_symmetric(family: SymmetricFamily | HiddenGateFamily, instance: HardI
     form = np.zeros(d, dtype=np.int64)
     form[chosen] = 1
     linear = public.get("construction") == "A"
-    thresholds, coefficients, slopes = (
-        real_array(name, public[name], (instance.layer.heads,))
-        for name in ("thresholds", "coefficients", "slopes")
+    slopes = real_array("slopes", public["slopes"], ("m",))
+    thresholds, coefficients = (
+        real_array(name, public[name], slopes.shape) for name in ("thresholds", "coefficients")
     )
     heads = Heads(
         form=form,
