@@ -198,9 +198,8 @@ def _verification(instance: HardInstance | None, file: str | None) -> Verificati
         raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
     found = verify_instance(instance, {**sq.DEFINITIONS, **lwe.DEFINITIONS})
     more = () if file is None else unknown_tensors(file, instance)
-    return replace(
-        found, reasons=(*found.reasons, *(f"tensor {one}: the family has none of that name" for one in more))
-    )
+    reasons = (f"tensor {one}: an instance has none of that name" for one in more)
+    return replace(found, reasons=(*found.reasons, *reasons))
 
 
 def _measure_ranks(layer: AttentionLayer) -> dict[str, tuple[int, ...]]:

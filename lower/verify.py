@@ -1,11 +1,11 @@
 """Whether a hard instance, such as a file holds, is what it says: its heads are read, all else is computed again."""
 
 import math
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -253,8 +253,10 @@ def _misstatements(certificate: Certificate, made: Certificate, error: float) ->
             yield f"certificate, {one.name}: called {given.status}, it is {one.status}"
         for text, ours in ((given.meaning, one.meaning), (given.source, one.source)):
             if not _same_text(text, ours):
-                start = max(0, len(os.path.commonprefix([text, ours])) - 20)
-                cut = slice(start, start + 60)
+                alike = sum(
+                    1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, ours, strict=False))
+                )
+                cut = slice(max(0, alike - 20), alike + 40)
                 yield f"certificate, {one.name}: it says {text[cut]!r}, the family's says {ours[cut]!r}"
 
 
