@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attention._arrays import real_array
+from attention._arrays import real_array, require_instance
 from lower import Definition, HardInstance, Heads, LinearKnownPart
 from sq.designed_steps import DesignedStepsFamily
 from sq.general_k import TokenParityFamily
@@ -18,6 +18,7 @@ from sq.parities import ParityFamily
 from sq.profiles import BumpFamily, CentreThresholdFamily, TwoSlopeFamily
 from sq.realisation import error_along, supremum_error
 from sq.symmetric import ProfileHeads, SymmetricFamily, profile_error
+from sq.target_family import require_hard_instance
 
 __all__ = ["DEFINITIONS", "define_symmetric"]
 
@@ -30,6 +31,10 @@ def define_symmetric(family: SymmetricFamily | HiddenGateFamily, instance: HardI
     ValueError
         If the instance's secret, direction or heads are none of the family's.
     """
+    require_instance("family", family, SymmetricFamily | HiddenGateFamily, needed="a family with a profile")
+    require_hard_instance(instance)
+    if missing := {"direction", "thresholds", "coefficients", "slopes"} - set(instance.parameters):
+        raise ValueError(f"The parameter {min(missing)} is missing.")
     public, d = instance.parameters, instance.layer.dim
     w = real_array("direction", public["direction"], (d,))
     made = family.instance(family.secrets.rank(instance.secret), direction=w)

@@ -377,9 +377,12 @@ SUBJECTS = [
 
 EXCEPTIONS = {
     "lower.SATURATED_SLOPE": "a constant",
+    "lower.Definition": "a record of what a family says; sq.DEFINITIONS and lwe.DEFINITIONS make it",
     "lower.ErrorBound": "a record of what was computed",
     "lower.ExponentComparison": "a record that compare_exponents makes; its methods are tried",
     "lower.GF2Solution": "a record of what was found",
+    "lower.Heads": "numbers that a definition holds; lower.verify_instance holds layers to them",
+    "lower.Verification": "a record of what was found",
     "lower.KnownPart": "a union of two types, each of which is tried",
 }
 
