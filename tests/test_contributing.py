@@ -99,7 +99,7 @@ def test_files_it_names_are_there(text):
         ("STUDENTS", "arena.student_table"),
         ("ATTACKS", "arena.attacks"),
         ("FAMILY_COMMANDS", "arena.cli.generate_families"),
-        ("_BUILDERS", "sq.verify_instance"),
+        ("DEFINITIONS", "sq.definitions"),
         ("two_head_families", "sq.families"),
         ("GROUPS", "paper_checks.registry"),
     ],

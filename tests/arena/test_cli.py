@@ -14,7 +14,7 @@ from arena.results import Results
 from attention import make_nice_layer
 from attention.files import load_layer, save_layer
 from lower import load_instance, save_instance
-from sq import rebuild_family, two_head_families
+from sq import two_head_families
 
 FAMILIES = {
     "sq-parity": [],
@@ -100,17 +100,14 @@ def test_inspect_a_hard_instance_shows_and_verifies_its_certificate(cli, tmp_pat
     assert said["verification"]["holds"] is True
 
 
-@pytest.mark.parametrize("dim", [6, 20], ids=["all inputs", "a sample"])
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_another_secret_of_the_family_is_found_out(cli, tmp_path, kind, dim):
+def test_another_secret_of_the_family_is_found_out(cli, tmp_path, kind):
     path, lie = tmp_path / "hard.safetensors", tmp_path / "lie.safetensors"
-    cli("generate", kind, "--dim", dim, *FAMILIES[kind], "-o", path)
+    cli("generate", kind, "--dim", 20, *FAMILIES[kind], "-o", path)
     instance = load_instance(path)
-    secrets = rebuild_family(instance).secrets
-    number = secrets.rank(instance.secret)
-    # the next one, which shares as many coordinates as two secrets can
-    secret = secrets.unrank((number + 1) % len(secrets))
-    assert not np.array_equal(secret, instance.secret)
+    # all coordinates but one are the same
+    secret = instance.secret.copy()
+    secret[-1] = np.setdiff1d(np.arange(2, 20), secret)[-1]
     save_instance(lie, dataclasses.replace(instance, secret=secret))
     cli("inspect", path, "--verify")
     said = cli("inspect", lie, "--verify", status=1)
