@@ -187,7 +187,7 @@ def verify_instance(
     --------
     >>> from sq import DEFINITIONS, BumpFamily
     >>> print(verify_instance(BumpFamily(dim=6, bits=4).instance(3), DEFINITIONS))
-    Verified on all inputs: 2 heads read back, realisation error 8.5e-18, certificate and known part recomputed.
+    Verified on all inputs: 2 heads read back, realisation error 3.1e-17, certificate and known part recomputed.
     """
     require_instance("instance", instance, HardInstance, needed="a HardInstance")
     require_mapping("definitions", definitions)
