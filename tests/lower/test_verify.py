@@ -171,6 +171,25 @@ def test_one_changed_number_is_refused(kind, data):
     assert not verify_instance(lie, DEFINITIONS).holds
 
 
+def test_heads_that_are_made_wrongly_are_found_by_the_definition(monkeypatch):
+    made_rightly, heads_of = lwe.families.lwr_staircase, sq.parities.parity_heads
+
+    def shifted(*arguments, **named):
+        stairs = made_rightly(*arguments, **named)
+        return dataclasses.replace(stairs, thresholds=stairs.thresholds + (np.arange(stairs.heads) == 1))
+
+    def halved(*arguments, **named):
+        heads = heads_of(*arguments, **named)
+        return dataclasses.replace(heads, coefficients=heads.coefficients / 2)
+
+    monkeypatch.setattr(lwe.families, "lwr_staircase", shifted)
+    instance = lwe.make_lwr_instance(secret_dim=9, modulus=32, levels=2, rng=0)
+    (reason,) = verify_instance(instance, DEFINITIONS).reasons
+    assert "is not the label of the secret" in reason
+    monkeypatch.setattr(sq.parities, "parity_heads", halved)
+    assert verify_instance(parity("B", 3, 8, 0), DEFINITIONS).realisation_error > 0.4
+
+
 LIES = {
     "known part 7 X": lambda instance: dataclasses.replace(instance, known=next(known_parts(instance))[1]),
     "rare heads": rare_heads,
