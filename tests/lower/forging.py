@@ -194,6 +194,13 @@ def forgeries(instance: HardInstance):
     turned = instance.secret[::-1].copy()
     if not np.array_equal(turned, instance.secret):
         yield "secret: another order", dataclasses.replace(instance, secret=turned)
+    more = LinearKnownPart.zero(instance.inputs.k + 1, instance.inputs.d)
+    yield (
+        "inputs: one token more",
+        dataclasses.replace(instance, inputs=BooleanInputs(more.k, more.d), known=more),
+    )
+    one = LinearKnownPart(mixing=np.full((1, 1), 1e308), projection=np.eye(more.d))
+    yield "inputs: one token", dataclasses.replace(instance, inputs=BooleanInputs(1, more.d), known=one)
     normal = GaussianInputs(instance.inputs.k, instance.inputs.d)
     yield "inputs: Gaussian", dataclasses.replace(instance, inputs=normal)
     assert isinstance(instance.inputs, BooleanInputs)
