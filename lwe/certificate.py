@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from attention._arrays import finite_number
-from lower import Certificate, ErrorBound, Staircase, Statement
+from lower import Certificate, ErrorBound, Hardness, Staircase, Statement
 from lwe.correlation import root_mean_square_correlation
 from lwe.description import FAMILY
 from lwe.heads import kept_range, truncation_failure, value_range
@@ -84,7 +84,7 @@ def lwr_certificate(
     statements += [
         Statement(
             "verdict",
-            "no objection" if verdict.passes else "looks easy",
+            (Hardness.ASSUMED if verdict.passes else Hardness.NEITHER).value,
             str(verdict),
             "derived",
             "lwe.judge_secret; its limits are conventions of this project",

@@ -22,6 +22,7 @@ from lower import (
     Statement,
     outward_context,
     query_lower_bound,
+    query_verdict,
     rounded_up,
 )
 from sq.realisation import error_along, require_layer_memory, require_realisable, unit_direction
@@ -299,5 +300,6 @@ class TokenParityFamily:
                 "proved",
                 "lower.solve_gf2",
             ),
+            query_verdict(targets, self.dim),
         ]
         return Certificate("sq-token-parity", tuple(statements))

@@ -19,6 +19,7 @@ from lower import (
     Statement,
     outward_context,
     query_lower_bound,
+    query_verdict,
     rounded_up,
 )
 from sq.realisation import error_along, require_layer_memory, unit_direction
@@ -226,5 +227,6 @@ class PairFamily:
                 "derived",
                 here,
             ),
+            query_verdict(targets, self.dim, shortcut="Queries that are no correlational ones find it."),
         ]
         return Certificate("sq-pair", tuple(statements))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lower import Certificate, Statement, number_of_parities, query_lower_bound
+from lower import Certificate, Statement, number_of_parities, query_lower_bound, query_verdict
 from sq.heads import ParityHeads
 
 __all__ = ["PARITY", "parity_certificate"]
@@ -97,6 +97,7 @@ def parity_certificate(heads: ParityHeads, dim: int, error: float) -> Certificat
             "proved",
             "sq.ParityElimination",
         ),
+        query_verdict(targets, dim),
     ]
     return Certificate(PARITY, tuple(statements))
 

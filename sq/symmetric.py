@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from attention import AttentionLayer, BooleanInputs
 from attention._arrays import count
 from attention.inputs import Rng
-from lower import Certificate, HardInstance, LinearKnownPart, Statement
+from lower import Certificate, HardInstance, LinearKnownPart, Statement, query_verdict
 from sq.krawtchouk import fourier_weights, overlap_correlations, profile_moments
 from sq.realisation import (
     error_along,
@@ -336,6 +336,11 @@ class SymmetricFamily(ABC):
             ),
             *(_query_bounds(self) if self.bits <= _MOST_BITS_OF_BOUNDS else ()),
             Statement("who breaks it", self._breaker, self.broken_by, "derived", "Derived here"),
+            query_verdict(
+                self.secrets.size,
+                self.dim,
+                shortcut="" if self.orthonormal else "Queries of low degree find it.",
+            ),
         ]
 
 

@@ -145,7 +145,7 @@ def test_compare_every_family(cli, tmp_path):
     options = ["--learners", "linear,known-part,elimination", "--jobs", 1, "--out", tmp_path / "r"]
     results = Results.from_json(cli("compare", *paths, *options, "--json").out)
     assert [target.kind for target in results.targets] == [kind.removeprefix("sq-") for kind in FAMILIES]
-    assert all(target.hard for target in results.targets)
+    assert all(target.has_secret for target in results.targets)
     for cell in results.cells:
         solved = cell.learner == "elimination" and cell.target == "sq-parity"
         wanted = "done" if solved or cell.learner != "elimination" else "not applicable"

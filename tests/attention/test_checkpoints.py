@@ -153,7 +153,7 @@ class TestTorch:
             for name, parameter in module.named_parameters():
                 if name.endswith("bias") and name != where:
                     parameter.zero_()
-        with pytest.raises(ValueError, match="biases='dropped' .* biases='absorbed'"):
+        with pytest.raises(ValueError, match=r"biases='dropped' .* biases='absorbed'"):
             AttentionLayer.from_torch(module)
         dropped = AttentionLayer.from_torch(module, biases="dropped")
         with torch.no_grad():
