@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from arena._phrases import plural
 from arena.attacks import AttackKind, choose_attacks
 from arena.calls import Answer, Call, run_calls, workers
 from arena.cells import single_thread
@@ -113,7 +112,7 @@ class Attacked:
 
     def _said(self) -> Iterator[str]:
         """What it comes to: sentences."""
-        whom = f"the {plural(len(self.results), 'attack')} that ran" if self.not_run else "these attacks"
+        whom = "those that ran" if self.not_run else "these attacks"
         yield f"Broken by {', '.join(self.broken_by) or f'none of {whom}'}."
         for outcome, told in (
             (AttackOutcome.PREDICTS, "Predicted in part by"),

@@ -25,8 +25,8 @@ from arena.given_examples import LearnedExamples, learn_examples
 from arena.learned import Learned, UnusedSettingError, learn
 from arena.phases import LAYER_FILE, LearnedPhases, is_six_phase, learn_phases
 from arena.students import STUDENTS, DoesNotApplyError, Student, choose_effort, choose_students
-from arena.targets import load_target
-from attention import Inputs, Step, save_layer
+from arena.targets import Target, load_target
+from attention import Step, save_layer
 from attention._arrays import non_negative
 from attention._containers import read_entries
 from attention.errors import FileFormatError
@@ -150,7 +150,7 @@ def learn_command(
                 told = learn_examples(given or (), student, **settings)
     except KeyboardInterrupt:
         saved = None if out is None else out if folder is None else folder / LAYER_FILE
-        raise _interrupted(student, steps, saved, None if target is None else target.inputs, seed) from None
+        raise _interrupted(student, steps, saved, target, seed) from None
     except DoesNotApplyError as error:
         raise ValueError(
             f"{error} {file} holds something else."
@@ -190,7 +190,7 @@ def learn_command(
 
 
 def _interrupted(
-    student: Student, steps: list[Step], out: Path | None, inputs: Inputs | None, seed: int
+    student: Student, steps: list[Step], out: Path | None, target: Target | None, seed: int
 ) -> WorkInterruptedError:
     """How far a fit came that was interrupted; the layer it had by then is written where one was to be."""
     if not steps:
@@ -203,8 +203,10 @@ def _interrupted(
         return WorkInterruptedError(
             f"{said}; {'nothing' if out is None else 'no layer yet, so nothing'} is written."
         )
-    made = {"generator": f"learn {student.name}", "seed": seed, "outcome": "INTERRUPTED"}
-    save_layer(out, layer, inputs=inputs, made=made)
+    made: dict[str, Any] = {"generator": f"learn {student.name}", "seed": seed, "outcome": "INTERRUPTED"}
+    if target is not None:
+        made["target"] = target.name
+    save_layer(out, layer, inputs=None if target is None else target.inputs, made=made)
     return WorkInterruptedError(f"{said}; its layer as it was then is in {out}.")
 
 
