@@ -184,7 +184,7 @@ class PairFamily:
             Statement(
                 "targets",
                 targets,
-                f"One head hides an ordered pair among {self.dim - 1} coordinates: C({self.dim - 1}, 2) targets.",
+                f"One head hides a pair a < b of {self.dim - 1} coordinates: C({self.dim - 1}, 2) targets.",
                 "derived",
                 here,
             ),

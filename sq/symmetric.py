@@ -149,7 +149,7 @@ class SymmetricFamily(ABC):
         if self.orthonormal:
             return (
                 "Gaussian elimination over GF(2), as the profile is that of a parity: from the signs on the gate of "
-                f"about {2 * (self.dim + 9)} noise-free examples, the known part taken off."
+                f"about {2 * (self.dim + 9)} noise-free examples (with probability .999), the known part taken off."
             )
         r = (self.lowest_degree - 1) // 2
         found = math.comb(self.dim - 1, r)
@@ -298,7 +298,7 @@ class SymmetricFamily(ABC):
             ),
             Statement(
                 "largest correlation of two targets",
-                float(rho[-2]) if self.dim - 1 > self.bits else 0.0,
+                float(rho[-2]) if self.dim - 1 > self.bits and not self.orthonormal else 0.0,
                 f"Known part off: reached by secrets that share {self.bits - 1} coordinates.",
                 "derived",
                 "sq.overlap_correlations (Krawtchouk polynomials)",

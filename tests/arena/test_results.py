@@ -360,7 +360,7 @@ def test_the_data_frame_holds_every_cell(sample_results):
     for cell, row in zip(results.cells, frame.to_dict("records"), strict=True):
         assert (row["target"], row["learner"], row["seed"]) == (cell.target, cell.learner, cell.seed)
         target = results.target(cell.target)
-        assert (row["target_hardness"] is pandas.NA) == (target.hardness is None)
+        assert pandas.isna(row["target_hardness"]) == (target.hardness is None)
         assert target.hardness is None or row["target_hardness"] == target.hardness
         assert (row["target_title"], row["target_heads"], row["target_dim"]) == (
             target.title,
