@@ -293,6 +293,7 @@ class TokenParityFamily:
                 "derived",
                 "To 50 digits over every reachable value, rounded outward",
             ),
+            query_verdict(targets, self.dim),
             Statement(
                 "who breaks it",
                 "Gaussian elimination over GF(2)",
@@ -300,6 +301,5 @@ class TokenParityFamily:
                 "proved",
                 "lower.solve_gf2",
             ),
-            query_verdict(targets, self.dim),
         ]
         return Certificate("sq-token-parity", tuple(statements))

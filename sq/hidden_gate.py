@@ -339,6 +339,9 @@ class HiddenGateFamily:
                 ),
                 *kept,
                 *bounds,
+                replace(
+                    base["verdict"], meaning=f"Of the base, whose gate is known. {base['verdict'].meaning}"
+                ),
                 Statement(
                     "who finds the gate",
                     "whether a label is 0",
@@ -353,9 +356,6 @@ class HiddenGateFamily:
                     f"it: {self.base.broken_by}",
                     "derived",
                     "Derived here",
-                ),
-                replace(
-                    base["verdict"], meaning=f"Of the base, whose gate is known. {base['verdict'].meaning}"
                 ),
             ),
         )

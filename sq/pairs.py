@@ -219,6 +219,7 @@ class PairFamily:
                 "derived",
                 "To 50 digits, rounded outward",
             ),
+            query_verdict(targets, self.dim, shortcut="Queries that are no correlational ones find it."),
             Statement(
                 "who breaks it",
                 "whether a label is 0",
@@ -227,6 +228,5 @@ class PairFamily:
                 "derived",
                 here,
             ),
-            query_verdict(targets, self.dim, shortcut="Queries that are no correlational ones find it."),
         ]
         return Certificate("sq-pair", tuple(statements))

@@ -89,6 +89,7 @@ def parity_certificate(heads: ParityHeads, dim: int, error: float) -> Certificat
             "derived",
             "Derived here",
         ),
+        query_verdict(targets, dim),
         Statement(
             "who breaks it",
             "Gaussian elimination over GF(2)",
@@ -97,7 +98,6 @@ def parity_certificate(heads: ParityHeads, dim: int, error: float) -> Certificat
             "proved",
             "sq.ParityElimination",
         ),
-        query_verdict(targets, dim),
     ]
     return Certificate(PARITY, tuple(statements))
 

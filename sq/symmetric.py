@@ -335,12 +335,12 @@ class SymmetricFamily(ABC):
                 "Enumeration of every reachable value to 50 digits, rounded outward",
             ),
             *(_query_bounds(self) if self.bits <= _MOST_BITS_OF_BOUNDS else ()),
-            Statement("who breaks it", self._breaker, self.broken_by, "derived", "Derived here"),
             query_verdict(
                 self.secrets.size,
                 self.dim,
                 shortcut="" if self.orthonormal else "Queries of low degree find it.",
             ),
+            Statement("who breaks it", self._breaker, self.broken_by, "derived", "Derived here"),
         ]
 
 
