@@ -390,3 +390,9 @@ def test_the_installed_command_runs():
         pytest.skip("the package is not installed with its command")
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("attention-bounds ")
+
+
+def test_a_law_of_a_single_secret_is_said_to_hide_nothing(cli, tmp_path):
+    command = ["generate", "lwr", "--secret-dim", 16, "--modulus", 16, "--levels", 2, "-o", tmp_path / "f"]
+    assert "Nothing is hidden" in cli(*command, "--secret-law", "zero").out
+    assert "Nothing is hidden" not in cli(*command).out
