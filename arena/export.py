@@ -101,7 +101,6 @@ def _parquet(cells: Sequence[StoredCell]) -> bytes:
         "seed": pyarrow.int64(),
         "succeeded": pyarrow.bool_(),
         "examples_used": pyarrow.int64(),
-        "target_hard": pyarrow.bool_(),
         **dict.fromkeys(("target_heads", "target_tokens", "target_dim", "target_seed"), pyarrow.int64()),
         **dict.fromkeys(
             ("relative_error", "unknown_part_error", "theta_error", "w_error", "seconds", "timeout"),

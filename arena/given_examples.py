@@ -1,6 +1,5 @@
 """One learner on given examples, of which no target is known: what was learned is measured on some held out."""
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +95,7 @@ class LearnedExamples:
                 "held_out_error": self.held_out_error,
                 **written_of_fit(self.fit, self.learner),
                 "engine": self.engine,
-                "trace": [dataclasses.asdict(step) for step in self.fit.trace],
+                "trace": [step.to_json() for step in self.fit.trace],
             }
         )
 

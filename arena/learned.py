@@ -115,7 +115,7 @@ class Learned:
                 "noise": self.noise,
                 **written_of_fit(self.fit, self.learner),
                 "engine": self.engine,
-                "trace": [dataclasses.asdict(step) for step in self.fit.trace],
+                "trace": [step.to_json() for step in self.fit.trace],
             }
         )
 

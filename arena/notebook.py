@@ -9,6 +9,7 @@ from arena.words import (
     LEGEND,
     family,
     findings,
+    hardness_meaning,
     in_order,
     interruption,
     losses,
@@ -68,7 +69,7 @@ k={{ target.tokens }} d={{ target.dim }}</span></th>
 <div>{{ failure }}</div>
 {% endfor %}
 <div style="{{ faint }}">Error on the unknown part, median over seeds: {{ legend }}.<br>
-{{ meaning }}. ex: examples drawn.</div>
+{{ meaning }}. ex: examples drawn.{% if hardness %}<br>{{ hardness }}.{% endif %}</div>
 </div>
 """
 
@@ -102,6 +103,7 @@ def results_html(results: "Results") -> str:
         ],
         legend=LEGEND,
         meaning=verdict_meaning().capitalize(),
+        hardness=hardness_meaning(results),
         learners=[printable(learner.title) for learner in results.learners],
         rows=rows,
         failures=[printable(sentence) for sentence in losses(results)],

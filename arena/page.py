@@ -18,6 +18,7 @@ from arena.summary import BROKEN
 from arena.words import (
     family,
     findings,
+    hardness_meaning,
     in_order,
     interruption,
     outcome_word,
@@ -69,6 +70,7 @@ def render_page(results: Results) -> str:
         stopped=interruption(results),
         findings=findings(results),
         meaning=verdict_meaning().capitalize(),
+        hardness=hardness_meaning(results),
         heat_map=Markup(inline_figure(heat, "map", _heat_map_words(results))),
         heat_map_width=_width(heat),
         rows=[

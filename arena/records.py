@@ -14,6 +14,7 @@ from arena._fields import (
     require_whole,
     wrong,
 )
+from lower import Hardness
 
 __all__ = ["STATUSES", "Cell", "LearnerRecord", "TargetRecord", "TracePoint"]
 
@@ -54,8 +55,8 @@ class TargetRecord:
         One sentence about the part known in advance.
     certificate : tuple of str
         Lines of the certificate of hardness, or of the conditions measured.
-    hard : bool
-        Whether it is meant to resist general learners.
+    hardness : Hardness or None
+        How hard its certificate says it is; None for a layer that hides no secret.
     """
 
     name: str
@@ -69,7 +70,7 @@ class TargetRecord:
     seed: int | None = None
     known: str = ""
     certificate: tuple[str, ...] = ()
-    hard: bool = False
+    hardness: Hardness | None = None
 
     def __post_init__(self) -> None:
         """Hold every field to its kind."""
@@ -79,12 +80,18 @@ class TargetRecord:
             require_whole(self, name, least=1)
         require_whole(self, "seed", least=None, optional=True)
         require_mapping(self, "inputs")
-        require_truth(self, "hard")
+        if self.hardness is not None:
+            require_one_of(self, "hardness", tuple(Hardness))
         lines = self.certificate
         is_list = isinstance(lines, list | tuple)
         if not is_list or not all(isinstance(line, str) and encodes(line) for line in lines):
             raise wrong(self, "certificate", "a list of lines of text")
         object.__setattr__(self, "certificate", tuple(lines))
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether it is an instance that hides a secret, hard or not."""
+        return self.hardness is not None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -131,12 +131,25 @@ class Step:
         Seconds since the fit began, the measuring itself left out.
     measures : mapping of str to float
         What the step measured; with ground truth at least ``relative_error`` and ``unknown_part_error``.
+    layer : AttentionLayer or None
+        The layer as it was then, where there is one: in what `progress` is called with, and not in a trace, which
+        would hold them all.
     """
 
     name: str
     examples: int
     seconds: float
     measures: Mapping[str, float] = field(default_factory=dict)
+    layer: AttentionLayer | None = field(default=None, repr=False, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers as JSON values, without the layer."""
+        return {
+            "name": self.name,
+            "examples": self.examples,
+            "seconds": self.seconds,
+            "measures": dict(self.measures),
+        }
 
 
 Progress = Callable[[Step], None]
@@ -353,7 +366,7 @@ class Recorder:
         step = Step(name, examples, seconds, {key: float(value) for key, value in measures.items()})
         self._trace.append(step)
         if self._progress is not None:
-            self._progress(step)
+            self._progress(replace(step, layer=layer))
         self._paused += time.perf_counter() - began
 
     def fit(

@@ -8,9 +8,10 @@ from lower.bounds import (
     parity_targets,
     query_bound_growth,
     query_lower_bound,
+    query_verdict,
     symbolic_query_bound,
 )
-from lower.certificate import Certificate, Statement
+from lower.certificate import Certificate, Hardness, Statement
 from lower.enumeration import all_sign_matrices
 from lower.exponents import ExponentComparison, compare_exponents
 from lower.gf2 import GF2Solution, solve_gf2
@@ -30,6 +31,7 @@ __all__ = [
     "GF2Solution",
     "GatedKnownPart",
     "HardInstance",
+    "Hardness",
     "Heads",
     "KnownPart",
     "LinearKnownPart",
@@ -47,6 +49,7 @@ __all__ = [
     "parity_targets",
     "query_bound_growth",
     "query_lower_bound",
+    "query_verdict",
     "rounded_up",
     "save_instance",
     "solve_gf2",

@@ -22,6 +22,7 @@ from lower import (
     Statement,
     outward_context,
     query_lower_bound,
+    query_verdict,
     rounded_up,
 )
 from sq.realisation import error_along, require_layer_memory, require_realisable, unit_direction
@@ -294,6 +295,7 @@ class TokenParityFamily:
                 "derived",
                 "To 50 digits over every reachable value, rounded outward",
             ),
+            query_verdict(targets, self.dim),
             Statement(
                 "who breaks it",
                 "Gaussian elimination over GF(2)",

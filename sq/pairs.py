@@ -19,6 +19,7 @@ from lower import (
     Statement,
     outward_context,
     query_lower_bound,
+    query_verdict,
     rounded_up,
 )
 from sq.realisation import error_along, require_layer_memory, unit_direction
@@ -177,7 +178,7 @@ class PairFamily:
             Statement(
                 "targets",
                 targets,
-                f"One head hides an ordered pair among {self.dim - 1} coordinates: C({self.dim - 1}, 2) targets.",
+                f"One head hides a pair a < b of {self.dim - 1} coordinates: C({self.dim - 1}, 2) targets.",
                 "derived",
                 here,
             ),
@@ -212,6 +213,7 @@ class PairFamily:
                 "derived",
                 "To 50 digits, rounded outward",
             ),
+            query_verdict(targets, self.dim, shortcut="Queries that are no correlational ones find it."),
             Statement(
                 "who breaks it",
                 "whether a label is 0",

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from attention import AttentionLayer, BooleanInputs
 from attention._arrays import count
 from attention.inputs import Rng
-from lower import Certificate, HardInstance, LinearKnownPart, Statement
+from lower import Certificate, HardInstance, LinearKnownPart, Statement, query_verdict
 from sq.krawtchouk import fourier_weights, overlap_correlations, profile_moments
 from sq.realisation import (
     error_along,
@@ -150,7 +150,7 @@ class SymmetricFamily(ABC):
         if self.orthonormal:
             return (
                 "Gaussian elimination over GF(2), as the profile is that of a parity: from the signs on the gate of "
-                f"about {2 * (self.dim + 9)} noise-free examples, the known part taken off."
+                f"about {2 * (self.dim + 9)} noise-free examples (with probability .999), the known part taken off."
             )
         r = (self.lowest_degree - 1) // 2
         found = math.comb(self.dim - 1, r)
@@ -292,7 +292,7 @@ class SymmetricFamily(ABC):
             ),
             Statement(
                 "largest correlation of two targets",
-                float(rho[-2]) if self.dim - 1 > self.bits else 0.0,
+                float(rho[-2]) if self.dim - 1 > self.bits and not self.orthonormal else 0.0,
                 f"Known part off: reached by secrets that share {self.bits - 1} coordinates.",
                 "derived",
                 "sq.overlap_correlations (Krawtchouk polynomials)",
@@ -329,6 +329,11 @@ class SymmetricFamily(ABC):
                 "Enumeration of every reachable value to 50 digits, rounded outward",
             ),
             *(_query_bounds(self) if self.bits <= _MOST_BITS_OF_BOUNDS else ()),
+            query_verdict(
+                self.secrets.size,
+                self.dim,
+                shortcut="" if self.orthonormal else "Queries of low degree find it.",
+            ),
             Statement("who breaks it", self._breaker, self.broken_by, "derived", "Derived here"),
         ]
 

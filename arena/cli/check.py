@@ -10,6 +10,7 @@ from arena.cli.console import (
     JsonOption,
     SeedOption,
     WorkFailedError,
+    WorkInterruptedError,
     print_json,
     progress_bar,
     require_counts,
@@ -92,7 +93,7 @@ def check_command(
             say(str(session.page))
     if session.interrupted:
         kept = f" and kept in {out}" if write else ""
-        raise WorkFailedError(
+        raise WorkInterruptedError(
             f"Interrupted: {len(session.results)} of {plural(len(chosen), 'check')} are done{kept}."
         )
     wrong = wrong_results(session.results)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from arena.cli.console import JsonOption, WorkFailedError, print_json, say
+from arena.cli.console import JsonOption, WorkFailedError, print_json, require_counts, say
 from arena.cli.generate import BiasesOption, CoordinatesOption, HeadsOption, PrefixOption
 from arena.inspection import inspect
 from arena.targets import checkpoint_target
@@ -42,6 +42,7 @@ def inspect_command(
     Example: attention-bounds inspect parity.safetensors --verify
     """
     thresholds = dict(_name_and_value(one) for one in threshold or [])
+    require_counts(tokens=tokens)
     if layer is None:
         given = {"--heads": heads, "--prefix": prefix, "--coordinates": coordinates}
         given["--biases"] = None if biases == "dropped" else biases

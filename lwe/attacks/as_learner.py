@@ -30,6 +30,7 @@ _MOST_NUMBERS = 1 << 24
 
 _OUTCOMES = {
     AttackOutcome.BUDGET_SPENT: Outcome.WORK_SPENT,
+    AttackOutcome.REFUSED: Outcome.WORK_SPENT,
     AttackOutcome.NOT_APPLICABLE: Outcome.NOT_APPLICABLE,
     AttackOutcome.BROKEN: Outcome.RESIDUAL_FLOOR,  # the labels that remain wrong are noise
 }

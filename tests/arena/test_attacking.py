@@ -226,6 +226,45 @@ class TestCommand:
         assert "give --noise or --levels" not in said
         assert "--matrix binary tells" not in said
 
+    def test_an_attack_that_refuses_is_not_said_to_have_spent_its_budget(self, cli, tmp_path):
+        save_target(tmp_path / "large.safetensors", lwr_target(secret_dim=24, modulus=64, levels=2, seed=1))
+        given = [
+            "attack",
+            tmp_path / "large.safetensors",
+            "--attacks",
+            "meet-in-the-middle",
+            "--samples",
+            1000,
+        ]
+        said = cli(*given).out
+        assert re.search(r"meet-in-the-middle +refused ", said)
+        assert "spent" not in said
+
+    def test_an_interruption_names_the_attacks_that_were_not_run_to_their_end(
+        self, cli, tmp_path, monkeypatch
+    ):
+        def interrupted(*given, on_result, **settings):
+            def then_stop(result):
+                on_result(result)
+                raise KeyboardInterrupt
+
+            attack_samples(*given, **settings, on_result=then_stop, isolated=False)
+
+        monkeypatch.setattr("arena.cli.attack.attack_samples", interrupted)
+        path, out = tmp_path / "easy.safetensors", tmp_path / "found.json"
+        save_target(path, lwr_target(secret_dim=6, modulus=16, levels=2, seed=1))
+        names = "least-squares,linearisation,exhaustive"
+        done = cli("attack", path, "--attacks", names, "--samples", 1000, "-o", out, status=130)
+        said = " ".join(done.out.split())
+        assert "Broken by none of those that ran." in said
+        assert "linearisation, exhaustive" in said
+        assert done.err.endswith(
+            "1 of 3 attacks were done. Not run to their end: linearisation, exhaustive.\n"
+        )
+        kept = json.loads(out.read_text(encoding="utf-8"))
+        assert [one["attack"] for one in kept["results"]] == ["least-squares"]
+        assert kept["not_run"] == ["linearisation", "exhaustive"]
+
     @pytest.mark.bad_input
     @pytest.mark.parametrize(
         ("options", "said"),

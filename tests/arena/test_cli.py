@@ -142,7 +142,7 @@ def test_compare_every_family(cli, tmp_path):
     options = ["--learners", "linear,known-part,elimination", "--jobs", 1, "--out", tmp_path / "r"]
     results = Results.from_json(cli("compare", *paths, *options, "--json").out)
     assert [target.kind for target in results.targets] == [kind.removeprefix("sq-") for kind in FAMILIES]
-    assert all(target.hard for target in results.targets)
+    assert all(target.has_secret for target in results.targets)
     for cell in results.cells:
         solved = cell.learner == "elimination" and cell.target == "sq-parity"
         wanted = "done" if solved or cell.learner != "elimination" else "not applicable"
@@ -387,3 +387,9 @@ def test_the_installed_command_runs():
         pytest.skip("the package is not installed with its command")
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("attention-bounds ")
+
+
+def test_a_law_of_a_single_secret_is_said_to_hide_nothing(cli, tmp_path):
+    command = ["generate", "lwr", "--secret-dim", 16, "--modulus", 16, "--levels", 2, "-o", tmp_path / "f"]
+    assert "Nothing is hidden" in cli(*command, "--secret-law", "zero").out
+    assert "Nothing is hidden" not in cli(*command).out

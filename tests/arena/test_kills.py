@@ -67,7 +67,7 @@ def test_a_signal_ends_it_with_one_line_and_its_table(folder, name, jobs):
     wait_for_cells(folder, 3)
     process.send_signal(getattr(signal, name))
     out, error = process.communicate(timeout=120)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert error.count("\n") == 1, error
     assert error.startswith("attention-bounds: Interrupted: ")
     assert "of 24 cells are done and kept" in error

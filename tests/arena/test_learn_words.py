@@ -6,9 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from arena import layer_target, learn, lwr_target, nice_target, save_target
+from arena import layer_target, learn, load_target, lwr_target, nice_target, save_target
 from arena.phases import learn_phases
 from attention import AttentionLayer, BooleanInputs
+from attention.metrics import relative_error
 from upper import Newton
 
 
@@ -134,3 +135,52 @@ def test_targets_print_short():
     layer = nice_target(heads=3, tokens=2, dim=12, seed=1).layer
     target = layer_target(layer, tokens=2, name="mine")
     assert repr(target) == "<Target mine: Layer, 3 heads, 2 tokens, k = 2, d = 12>"
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """`learn`, interrupted by the third step that has a layer."""
+
+    def call(*given, progress, **settings):
+        there = []
+
+        def until(step):
+            progress(step)
+            there.extend([step] * (step.layer is not None))
+            if len(there) == 3:
+                raise KeyboardInterrupt
+
+        return learn(*given, progress=until, **settings)
+
+    monkeypatch.setattr("arena.cli.learn.learn", call)
+
+
+def test_an_interrupted_fit_says_how_far_it_came_and_leaves_its_layer(cli, file, tmp_path, interrupted):
+    out = tmp_path / "fitted.safetensors"
+    said = cli("learn", file, "-o", out, status=130).err
+    assert said.count("\n") == 1
+    error = float(re.search(r"relative error (\S+); its layer as it was then is in", said)[1])
+    target = load_target(file)
+    x = target.inputs.sample(2000, rng=5)
+    assert relative_error(load_target(out).layer(x), target.layer(x)) == pytest.approx(error, rel=0.2)
+
+
+def test_an_interrupted_fit_says_where_nothing_is_written(cli, file, interrupted):
+    assert "; nothing is written." in cli("learn", file, status=130).err
+
+
+def test_a_fit_interrupted_before_its_first_step_says_so(cli, file, tmp_path, monkeypatch):
+    def at_once(*given, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("arena.cli.learn.learn", at_once)
+    said = cli("learn", file, "-o", tmp_path / "fitted.safetensors", status=130).err
+    assert said == "attention-bounds: Interrupted: Newton had no step done; nothing is kept.\n"
+    assert not (tmp_path / "fitted.safetensors").exists()
+
+
+def test_the_trace_holds_no_layers(nice):
+    seen = []
+    learned = learn(nice, "newton", seed=3, progress=seen.append)
+    assert any(step.layer is not None for step in seen)
+    assert all(step.layer is None for step in learned.fit.trace)

@@ -195,7 +195,7 @@ def test_an_interruption_keeps_what_is_done(cli, tmp_path, monkeypatch):
         return original(name, **settings)
 
     monkeypatch.setattr(runs, "run_experiment", interrupted)
-    _, complaint = cli("linear", "experiment", "ranks,key-value", "--quick", "--out", tmp_path, status=1)
+    _, complaint = cli("linear", "experiment", "ranks,key-value", "--quick", "--out", tmp_path, status=130)
     assert "Interrupted: 1 of 2 experiments are done and kept" in complaint
     assert "1 of 2 experiments are done" in (tmp_path / "index.html").read_text()
     assert (tmp_path / "ranks.json").exists()

@@ -25,6 +25,7 @@ from arena import Cell, LearnerRecord, RunStore, StoreError, TargetRecord, Trace
 from arena import store as module
 from arena._write_ahead import write_ahead
 from attention.errors import FileFormatError
+from lower import Hardness
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and permissions of POSIX")
 TARGET = TargetRecord(
@@ -69,7 +70,7 @@ targets = st.fixed_dictionaries(
         "inputs": st.dictionaries(text, json_values, max_size=3),
         "seed": st.none() | st.integers(),
         "certificate": st.lists(text, max_size=3).map(tuple),
-        "hard": st.booleans(),
+        "hardness": st.none() | st.sampled_from(Hardness),
     }
 )
 learners = st.fixed_dictionaries(

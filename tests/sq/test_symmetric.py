@@ -297,3 +297,9 @@ def test_the_lowest_degree_of_designed_steps_is_that_of_the_heads(bits, heads):
     assert family.lowest_degree == 2 * heads + 1
     if bits <= 10:
         assert np.flatnonzero(family.weights > 1e-12)[0] == heads
+
+
+def test_targets_that_are_parities_have_no_rounding_noise_for_a_correlation():
+    family = TwoSlopeFamily(dim=20, bits=3)
+    assert family.orthonormal
+    assert family.instance(0).certificate["largest correlation of two targets"].value == 0.0

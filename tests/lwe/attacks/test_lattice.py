@@ -222,7 +222,7 @@ def test_what_it_cannot_do_is_said():
     for parameters, number, outcome in (
         (LWRParameters(20, 2, 2, matrix="uniform"), 200, AttackOutcome.NOT_APPLICABLE),
         (LWRParameters(20, 128, 2, matrix="uniform"), 50, AttackOutcome.TOO_FEW_SAMPLES),
-        (LWRParameters(1024, 4096, 64, matrix="uniform"), 4000, AttackOutcome.BUDGET_SPENT),
+        (LWRParameters(1024, 4096, 64, matrix="uniform"), 4000, AttackOutcome.REFUSED),
     ):
         samples, _ = make_samples(parameters, number, rng=0)
         result = LatticeAttack()(samples, parameters, rng=0, budget=Budget(2.0))
@@ -266,7 +266,7 @@ def test_rounds_limit_the_work_without_a_clock():
     assert first.explanation == second.explanation
     large = LWRParameters(secret_dim=400, modulus=128, levels=32, matrix="uniform")
     result = attack(make_samples(large, 1000, rng=0)[0], large, budget=Budget(None))
-    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert result.outcome is AttackOutcome.REFUSED
     assert "260 are the most" in result.explanation
 
 

@@ -170,7 +170,7 @@ def test_a_learner_stopped_by_the_clock_is_judged_by_what_it_recorded_last():
 def test_more_examples_than_memory_holds_are_not_drawn():
     samples, _ = make_samples(FAMILIES[0], 4000, rng=0)
     result = LearnerAttack(Memory())(samples, FAMILIES[0], rng=0, budget=Budget(memory=1 << 16))
-    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert result.outcome is AttackOutcome.REFUSED
     assert "3000 examples" in result.explanation
 
 

@@ -97,4 +97,4 @@ def test_too_few_samples_and_too_little_memory_are_said():
     assert LeastSquaresAttack()(samples, made).outcome is AttackOutcome.TOO_FEW_SAMPLES
     samples, _ = make_samples(made, 300, rng=0)
     spent = LeastSquaresAttack()(samples, made, budget=Budget(memory=100))
-    assert spent.outcome is AttackOutcome.BUDGET_SPENT
+    assert spent.outcome is AttackOutcome.REFUSED

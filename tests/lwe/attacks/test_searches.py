@@ -193,17 +193,17 @@ def test_more_candidates_than_the_work_or_the_seconds_allow_are_refused_with_num
     made = parameters(40, 64, 2, secret=TernaryLaw())
     samples, _ = make_samples(made, 400, rng=0)
     result = ExhaustiveAttack()(samples, made)
-    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert result.outcome is AttackOutcome.REFUSED
     assert "There are 2^63.4 candidates" in result.explanation
     assert "tried" not in result.details
     slow = parameters(22, 64, 2, secret=TernaryLaw())
     samples, _ = make_samples(slow, 400, rng=0)
     result = ExhaustiveAttack()(samples, slow, budget=Budget(seconds=20.0))
-    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert result.outcome is AttackOutcome.REFUSED
     assert "more seconds are needed" in result.explanation
     assert 0 < result.details["tried"] < 3**22 / 100  # it is said soon, and not when they are spent
     lists = MeetInTheMiddleAttack()(samples, slow, budget=Budget(memory=1 << 20))
-    assert lists.outcome is AttackOutcome.BUDGET_SPENT
+    assert lists.outcome is AttackOutcome.REFUSED
     assert "Both lists" in lists.explanation
     assert "tried" not in lists.details
 
