@@ -41,6 +41,14 @@ class Outcome(Enum):
     PRECISION_FLOOR = (
         "Floor: the error stopped falling at the floor of the arithmetic; use a wider dtype for more."
     )
+    UNCONFIRMED = (
+        "Unconfirmed: the held-out examples are reproduced, but too many of them follow from fitted ones by a symmetry; "
+        "give examples of more different inputs."
+    )
+    NOTHING_LEARNED = (
+        "Nothing learned: held-out examples are predicted no better than by zero; allow more examples, or take it as "
+        "evidence that the labels are random or the target is hard for this learner."
+    )
     BEST_OF_CLASS = (
         "Best of its class: no better predictor of this kind exists on the examples, but the examples are not "
         "reproduced; a richer class is needed."
@@ -105,16 +113,14 @@ class Outcome(Enum):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the learner did what it promises."""
+        """Whether held-out examples confirm a small error: the best of a class need not have one."""
         return self in _SUCCESSES
 
     def __str__(self) -> str:
         return self.value
 
 
-_SUCCESSES = frozenset(
-    {Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR, Outcome.BEST_OF_CLASS}
-)
+_SUCCESSES = frozenset({Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR})
 
 
 @dataclass(frozen=True)
