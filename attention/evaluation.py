@@ -99,7 +99,8 @@ def which_held_out(
     fitted, held = (set(), set()) if before is None else (set(orbits(part).tolist()) for part in before)
     spare = len(x) + (0 if before is None else len(before[0])) - least
     known = set(names.tolist()) | fitted | held
-    wanted = max(0, min(max(1, len(x) // HELD_OUT_SHARE), max(1, len(known) // _ORBIT_SHARE), spare))
+    share = max(0, min(max(1, len(x) // HELD_OUT_SHARE), spare))
+    wanted = min(share, max(1, len(known) // _ORBIT_SHARE))
     trivial = _trivial(x)
     for name in names[~trivial] if not trivial.all() else names:
         if wanted <= 0:
@@ -108,9 +109,7 @@ def which_held_out(
             held.add(int(name))
             wanted -= 1
     mask = np.isin(names, list(held))
-    if mask.sum() > spare:
-        mask = np.arange(len(x)) < spare
-    return mask
+    return mask if mask.sum() <= spare else np.arange(len(x)) < share
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +146,29 @@ class HeldOut:
         """The relative error there; the absolute one on labels that are all zero, and infinity if it is not finite."""
         return _error(self._predicted(predict), self.y)
 
+    def verdict(
+        self,
+        predict: Predictor,
+        *,
+        fitted: float,
+        otherwise: Outcome,
+        evidence: Callable[[], int] | None = None,
+        **standard: float,
+    ) -> tuple[Outcome, float]:
+        """What a fit amounts to on these examples, and its relative error; see `verdict`, which takes the standard."""
+        predicted = self._predicted(predict)
+        error = _error(predicted, self.y)
+        if otherwise in _CONVERGED and _no_better_than_zero(predicted, self.y, error):
+            otherwise = Outcome.NOTHING_LEARNED
+        outcome = verdict(
+            fitted=fitted,
+            held_out=error,
+            evidence=(lambda: self.evidence) if evidence is None else evidence,
+            otherwise=otherwise,
+            **standard,
+        )
+        return outcome, error
+
     def _predicted(self, predict: Predictor) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(predict(self.x), dtype=np.float64)
@@ -161,59 +183,48 @@ def hold_out(
 
 
 def verdict(
-    predict: Predictor,
-    held_out: HeldOut,
     *,
     fitted: float,
+    held_out: float,
+    evidence: Callable[[], int],
     otherwise: Outcome,
     tolerance: float = 0.0,
     rounding: float = EXACT_ERROR,
-    evidence: int | None = None,
     enough: int = ENOUGH,
-) -> tuple[Outcome, float]:
-    """What a fit amounts to on held-out examples, and its relative error there.
+) -> Outcome:
+    """What a fit amounts to.
 
     Parameters
     ----------
-    predict : callable
-        What was learned.
-    held_out : HeldOut
-        Examples that were not fitted.
-    fitted : float
-        The relative error on fitted examples.
+    fitted, held_out : float
+        Relative errors on examples that were learned from and on others.
+    evidence : callable
+        Says how much the others say, as `HeldOut.evidence` counts it; asked where the errors are small.
+    enough : int
+        How much of it a success needs.
     otherwise : Outcome
         How the learner ended, if that is no success.
     tolerance : float
         The relative error that was asked for.
     rounding : float
-        The relative error on fitted examples at which they are reproduced, as far as the arithmetic goes.
-    evidence, enough : int
-        How much the held-out examples say, by default `HeldOut.evidence`, and how much is needed for a success.
+        The relative error at which fitted examples are reproduced, as far as the arithmetic goes.
 
     Notes
     -----
-    A success is EXACT, REACHED_TOLERANCE or PRECISION_FLOOR, and needs both errors to be small; without evidence it is
-    UNCONFIRMED. A learner that converged has learned nothing where held-out examples are predicted no better than by
-    zero: their error is .9 at least, and 1 at least up to two standard errors.
+    A success is EXACT, REACHED_TOLERANCE or PRECISION_FLOOR. It needs small errors on both, and evidence: without it
+    the outcome is UNCONFIRMED. Where the fitted examples are exact and the others nearly so, the conditioning of the
+    fit has taken the last digits.
     """
-    predicted = held_out._predicted(predict)
-    error = _error(predicted, held_out.y)
-    worst = max(fitted, error)
     success = None
-    if error < EXACT_ERROR and fitted < max(rounding, _NEARLY_EXACT):
+    if held_out < EXACT_ERROR and fitted < _NEARLY_EXACT:
         success = Outcome.EXACT
-    elif worst <= tolerance:
+    elif max(fitted, held_out) <= tolerance:
         success = Outcome.REACHED_TOLERANCE
-    elif fitted < rounding and error < _NEARLY_EXACT:
+    elif fitted < rounding and held_out < _NEARLY_EXACT:
         success = Outcome.PRECISION_FLOOR
     if success is not None:
-        there = held_out.evidence if evidence is None else evidence
-        return (success if there >= enough else Outcome.UNCONFIRMED), error
-    if fitted < _MEMORISED * error:
-        return Outcome.OVERFITTED, error
-    if otherwise in _CONVERGED and _no_better_than_zero(predicted, held_out.y, error):
-        return Outcome.NOTHING_LEARNED, error
-    return otherwise, error
+        return success if evidence() >= enough else Outcome.UNCONFIRMED
+    return Outcome.OVERFITTED if fitted < _MEMORISED * held_out else otherwise
 
 
 def _error(predicted: np.ndarray, y: np.ndarray) -> float:

@@ -1,6 +1,5 @@
 """The linear baseline: least squares of each output row on its own token and on the mean token."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +9,10 @@ from scipy.linalg import lstsq
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
 from attention._arrays import as_floating, count, namespace, shown
+from attention.evaluation import HeldOut, hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
-from attention.metrics import relative_error
 
 __all__ = ["LinearBaseline", "LinearPredictor", "linear_part"]
 
@@ -99,11 +98,12 @@ class LinearBaseline:
             88 * n * oracle.k * oracle.d,
             advice="allow fewer examples",
         )
-        x, y = draw_examples(oracle, n)
-        held_out = min(max(1, n // 10), n - least + 1)
-        predictor = linear_part(x[held_out:], y[held_out:])
-        recorder.step("Least squares", predict=predictor)
-        return recorder.fit(_outcome(predictor, x[:held_out], y[:held_out]), predict=predictor)
+        (x, y), held = hold_out(*draw_examples(oracle, n), least=least - 1)
+        predictor = linear_part(x, y)
+        fitted = HeldOut(x, y, x).error(predictor)
+        outcome, error = held.verdict(predictor, fitted=fitted, otherwise=Outcome.BEST_OF_CLASS)
+        recorder.step("Least squares", predict=predictor, residual=fitted, held_out_error=error)
+        return recorder.fit(outcome, predict=predictor)
 
 
 def linear_part(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> LinearPredictor:
@@ -138,9 +138,3 @@ def linear_part(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) ->
     # minimum norm, so that one token (own = mean) needs no case of its own
     solution = lstsq(features, y.reshape(n * k, d), lapack_driver="gelsd")[0]
     return LinearPredictor(own=solution[:d], mean=solution[d:])
-
-
-def _outcome(predictor: Callable[[Any], Any], x: np.ndarray, y: np.ndarray) -> Outcome:
-    if len(x) and np.any(y) and relative_error(predictor(x), y) < 1e-10:
-        return Outcome.EXACT
-    return Outcome.BEST_OF_CLASS

@@ -277,8 +277,7 @@ class Newton:
         best, examples = found.best, found.examples
         outcome, held_error = judge(
             best,
-            examples.x_held,
-            examples.y_held,
+            examples.held_out,
             tolerance=self.tolerance,
             spent_all=found.passes >= self.work,
             at_floor=found.at_floor,

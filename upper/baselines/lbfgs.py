@@ -12,15 +12,16 @@ from attention import (
     ExampleOracle,
     Fit,
     GroundTruth,
+    Outcome,
     Recorder,
     check_budget,
     draw_examples,
 )
 from attention._arrays import count, non_negative, random_generator, real_array, shown
+from attention.evaluation import EXACT_ERROR, hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
-from upper._held_out import EXACT_ERROR, held_out_error, hold_out, verdict
 from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
 from upper.floor import counting_floor
 
@@ -147,10 +148,10 @@ class LBFGS:
             layer, residual = descent.run(history=self.history, tolerance=self.tolerance, tell=tell)
             if residual < fitted:
                 best, fitted = layer, residual
-            if fitted <= self.tolerance or held_out_error(best, *held) < EXACT_ERROR:
+            if fitted <= self.tolerance or held.error(best) < EXACT_ERROR:
                 break
-        error = held_out_error(best, *held)
-        outcome = verdict(fitted=fitted, held_out=error, tolerance=self.tolerance, work_spent=descent.spent)
+        ended = Outcome.WORK_SPENT if descent.spent else Outcome.LOCAL_MINIMUM
+        outcome, error = held.verdict(best, fitted=fitted, tolerance=self.tolerance, otherwise=ended)
         layer = _scaled(best, unit)
         recorder.step(
             "Best start",

@@ -15,9 +15,9 @@ from attention import (
     draw_examples,
 )
 from attention._arrays import count, non_negative
+from attention.evaluation import hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
-from upper._held_out import held_out_error, hold_out
 from upper._squared_error import layer_of_stacked, squared_error_gradient
 
 __all__ = ["OneGradientStep"]
@@ -93,7 +93,7 @@ class OneGradientStep:
         budget, wanted = check_budget(self, oracle), self.examples or 64 * oracle.d
         (x, y), held = hold_out(*draw_examples(oracle, wanted if budget is None else min(wanted, budget)))
         layer = step_from_zero(x, y, self.learning_rate)
-        error = held_out_error(layer, *held)
+        error = held.error(layer)
         recorder.step("One gradient step", layer=layer, held_out_error=error)
         return recorder.fit(Outcome.ONE_PASS if np.isfinite(error) else Outcome.DIVERGED, layer=layer)
 

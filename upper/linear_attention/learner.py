@@ -10,11 +10,10 @@ from jaxtyping import Float, Shaped
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
 from attention._arrays import count, namespace
+from attention.evaluation import EXACT_ERROR, HELD_OUT_SHARE, HeldOut
 from attention.inputs import Rng
 from attention.learning import Progress, require_oracle
 from attention.memory import require_memory as require_bytes
-from attention.metrics import relative_error
-from upper._held_out import EXACT_ERROR, HELD_OUT_SHARE
 from upper.linear_attention._evidence import IndependentQueries
 from upper.linear_attention.features import (
     blocks,
@@ -220,8 +219,15 @@ class LinearAttentionLearner:
         else:
             regression = _by_moments(self.features, oracle, n - held_out, seen)
         predict = LinearAttentionPredictor(self.features, regression)
-        predicted = predict(x_held)
-        error = relative_error(predicted, y_held) if np.any(y_held) else float(np.linalg.norm(predicted))
+        # features are linear: what counts is how many rows of all were not needed for their rank
+        outcome, error = HeldOut(x_held, y_held, x_held).verdict(
+            predict,
+            fitted=regression.residual,
+            otherwise=Outcome.BEST_OF_CLASS,
+            rounding=_NEARLY_EXACT if regression.method == "moments" else EXACT_ERROR,
+            evidence=lambda: seen.count - regression.rank,
+            enough=spare,
+        )
         recorder.step(
             "Cubic regression",
             predict=predict,
@@ -230,9 +236,6 @@ class LinearAttentionLearner:
             features=features,
             rank=regression.rank,
         )
-        outcome = _outcome(regression, error, confirmed=seen.count >= regression.rank + spare)
-        if outcome is Outcome.EXAMPLES_SPENT and oracle.remaining == 0:
-            outcome = Outcome.EXAMPLES_RAN_OUT
         return recorder.fit(outcome, predict=predict)
 
     def _examples(self, oracle: ExampleOracle, features: int) -> int:
@@ -288,16 +291,3 @@ def _feature_blocks(
     features = softmax_feature_count(kind, d)
     for part in blocks(len(x), k * features):
         yield softmax_features(x[part], kind).reshape(-1, features), y[part].reshape(-1, d)
-
-
-def _outcome(regression: FeatureRegression, held_out: float, *, confirmed: bool) -> Outcome:
-    fitted = regression.residual
-    reproduced = fitted < (_NEARLY_EXACT if regression.method == "moments" else EXACT_ERROR)
-    if reproduced and held_out < _NEARLY_EXACT:
-        if not confirmed:
-            return Outcome.EXAMPLES_SPENT
-        # next to as many equations as features their condition takes the last digits
-        return Outcome.EXACT if held_out < EXACT_ERROR else Outcome.PRECISION_FLOOR
-    # the ratio of least squares is 1 - rank/equations: below a half, what it cannot fit makes it worse than zero
-    overfitted = fitted < 0.1 * held_out or (held_out > 1 and fitted < 0.5 * held_out)
-    return Outcome.OVERFITTED if overfitted else Outcome.BEST_OF_CLASS
