@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from attention.learning import Outcome
 from attention.metrics import relative_error
 
-__all__ = ["ENOUGH", "EXACT_ERROR", "HELD_OUT_SHARE", "HeldOut", "hold_out", "orbits", "verdict", "which_held_out"]
+__all__ = ["ENOUGH", "ENOUGH_IN_SPAN", "EXACT_ERROR", "HELD_OUT_SHARE", "HeldOut", "hold_out", "orbits", "verdict", "which_held_out"]
 
 EXACT_ERROR = 1e-10
 """An error this small on held-out examples is rounding: nothing but the target itself explains them."""
@@ -20,10 +20,12 @@ HELD_OUT_SHARE = 20
 """One example in so many is held out."""
 ENOUGH = 2
 """So many held-out inputs that no fitted one determines are evidence of a layer that is exact."""
+ENOUGH_IN_SPAN = 8
+"""So many are needed of a linear class whose features the fitted inputs do not span: others may be outside, too."""
 
 # The conditioning of a fit with extra heads has cost up to three digits on held-out examples.
 _NEARLY_EXACT = 1e-6
-# Of a domain of few orbits, one in so many is held out: on a twentieth of 16 no evidence could be built.
+# Of a domain of few orbits at most one in so many is held out: the others determine more.
 _ORBIT_SHARE = 8
 # Fitted examples with less than this share of the held-out error were memorised.
 _MEMORISED = 0.1
@@ -79,7 +81,7 @@ def which_held_out(
     least: int = 1,
     before: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Bool[np.ndarray, " n"]:
-    """Which examples are held out: a twentieth, at least one, and all that follow from them by a symmetry.
+    """Which examples are held out: a twentieth, at least two, and all that follow from them by a symmetry.
 
     Parameters
     ----------
@@ -99,7 +101,7 @@ def which_held_out(
     fitted, held = (set(), set()) if before is None else (set(orbits(part).tolist()) for part in before)
     spare = len(x) + (0 if before is None else len(before[0])) - least
     known = set(names.tolist()) | fitted | held
-    share = max(0, min(max(1, len(x) // HELD_OUT_SHARE), spare))
+    share = max(0, min(max(ENOUGH, len(x) // HELD_OUT_SHARE), spare))
     wanted = min(share, max(1, len(known) // _ORBIT_SHARE))
     trivial = _trivial(x)
     for name in names[~trivial] if not trivial.all() else names:

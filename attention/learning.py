@@ -42,8 +42,8 @@ class Outcome(Enum):
         "Floor: the error stopped falling at the floor of the arithmetic; use a wider dtype for more."
     )
     UNCONFIRMED = (
-        "Unconfirmed: the held-out examples are reproduced, but too many of them follow from fitted ones by a symmetry; "
-        "give examples of more different inputs."
+        "Unconfirmed: the held-out examples are reproduced, but too few of them say anything new, as the others follow "
+        "from fitted ones by a symmetry; give more examples, of more different inputs."
     )
     NOTHING_LEARNED = (
         "Nothing learned: held-out examples are predicted no better than by zero; allow more examples, or take it as "

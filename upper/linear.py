@@ -9,7 +9,7 @@ from scipy.linalg import lstsq
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
 from attention._arrays import as_floating, count, namespace, shown
-from attention.evaluation import HeldOut, hold_out
+from attention.evaluation import ENOUGH, ENOUGH_IN_SPAN, HeldOut, hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
@@ -99,9 +99,14 @@ class LinearBaseline:
             advice="allow fewer examples",
         )
         (x, y), held = hold_out(*draw_examples(oracle, n), least=least - 1)
-        predictor = linear_part(x, y)
+        predictor, rank = _least_squares(x, y)
         fitted = HeldOut(x, y, x).error(predictor)
-        outcome, error = held.verdict(predictor, fitted=fitted, otherwise=Outcome.BEST_OF_CLASS)
+        outcome, error = held.verdict(
+            predictor,
+            fitted=fitted,
+            otherwise=Outcome.BEST_OF_CLASS,
+            enough=ENOUGH if rank == min(oracle.k, 2) * oracle.d else ENOUGH_IN_SPAN,
+        )
         recorder.step("Least squares", predict=predictor, residual=fitted, held_out_error=error)
         return recorder.fit(outcome, predict=predictor)
 
@@ -132,9 +137,14 @@ def linear_part(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) ->
     ----------
     Linear regression; the form of the predictor is derived here.
     """
+    return _least_squares(x, y)[0]
+
+
+def _least_squares(x: np.ndarray, y: np.ndarray) -> tuple[LinearPredictor, int]:
+    """The predictor, and the rank of the features."""
     n, k, d = x.shape
     mean = np.broadcast_to(x.mean(axis=1, keepdims=True), x.shape)
     features = np.concatenate([x, mean], axis=2).reshape(n * k, 2 * d)
     # minimum norm, so that one token (own = mean) needs no case of its own
-    solution = lstsq(features, y.reshape(n * k, d), lapack_driver="gelsd")[0]
-    return LinearPredictor(own=solution[:d], mean=solution[d:])
+    solution, _, rank, _ = lstsq(features, y.reshape(n * k, d), lapack_driver="gelsd")
+    return LinearPredictor(own=solution[:d], mean=solution[d:]), int(rank)

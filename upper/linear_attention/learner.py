@@ -1,7 +1,7 @@
 """The learner: cubic regression on the examples of an oracle, a linear attention of every row."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -10,7 +10,7 @@ from jaxtyping import Float, Shaped
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
 from attention._arrays import count, namespace
-from attention.evaluation import EXACT_ERROR, HELD_OUT_SHARE, HeldOut
+from attention.evaluation import ENOUGH_IN_SPAN, EXACT_ERROR, HELD_OUT_SHARE, HeldOut, orbits
 from attention.inputs import Rng
 from attention.learning import Progress, require_oracle
 from attention.memory import require_memory as require_bytes
@@ -211,21 +211,28 @@ class LinearAttentionLearner:
         spare = max(3, _SPARE * min(k, d))
         seen = IndependentQueries(self.features, features + spare)
         seen.add(x_held)
+        new = set(orbits(x_held).tolist())
+
+        def add(x: np.ndarray) -> None:
+            seen.add(x)
+            new.difference_update(orbits(x).tolist())
+
         if few:
             x, y = draw_examples(oracle, n - held_out)
-            seen.add(x)
+            add(x)
             phi = softmax_features(x, self.features).reshape(rows, features)
             regression = regress_features(phi, y.reshape(rows, d), least_norm=True)
         else:
-            regression = _by_moments(self.features, oracle, n - held_out, seen)
+            regression = _by_moments(self.features, oracle, n - held_out, add)
         predict = LinearAttentionPredictor(self.features, regression)
-        # features are linear: what counts is how many rows of all were not needed for their rank
+        # of a linear class what counts is how many rows of all were not needed for the rank of the features
+        spanned = regression.unique or len(new) >= ENOUGH_IN_SPAN
         outcome, error = HeldOut(x_held, y_held, x_held).verdict(
             predict,
             fitted=regression.residual,
             otherwise=Outcome.BEST_OF_CLASS,
             rounding=_NEARLY_EXACT if regression.method == "moments" else EXACT_ERROR,
-            evidence=lambda: seen.count - regression.rank,
+            evidence=lambda: seen.count - regression.rank if spanned else 0,
             enough=spare,
         )
         recorder.step(
@@ -259,7 +266,7 @@ class LinearAttentionLearner:
 
 
 def _by_moments(
-    kind: _Features, oracle: ExampleOracle, n: int, seen: IndependentQueries
+    kind: _Features, oracle: ExampleOracle, n: int, add: Callable[[np.ndarray], None]
 ) -> FeatureRegression:
     """By normal equations, gathered while examples are drawn."""
     k, d = oracle.k, oracle.d
@@ -269,7 +276,7 @@ def _by_moments(
     at_once = max(1, _DRAWN_AT_ONCE // (k * d))
     for first in range(0, n, at_once):
         x, y = draw_examples(oracle, min(at_once, n - first))
-        seen.add(x)
+        add(x)
         for block in _feature_blocks(kind, x, y):
             moments.add_features(*block)
         if kept is not None:
