@@ -231,7 +231,7 @@ def told_of_fit(fit: Fit, learner: LearnerRecord, *, given: int | None = None) -
     Where examples were `given`, how many of them were used is said of them.
     """
     found = written_of_fit(fit, learner)
-    rows = {}
+    rows = {"found by": f"{fit.alone} alone: the learner's other parts found nothing"} if fit.alone else {}
     if found["noise_level"] is not None:
         excess = found["expected_excess"]
         rows["noise on the labels, found"] = (
@@ -258,6 +258,7 @@ def written_of_fit(fit: Fit, learner: LearnerRecord) -> dict[str, Any]:
     return {
         "noise_level": last.get("noise_level"),
         "expected_excess": last.get("expected_excess"),
+        "alone": fit.alone,
         "heads_found": fit.layer.heads if counted and fit.layer is not None else None,
         "examples_used": fit.examples_used,
         "seconds": fit.seconds,

@@ -155,7 +155,7 @@ class HeldOut:
         fitted: float,
         otherwise: Outcome,
         evidence: Callable[[], int] | None = None,
-        **standard: float,
+        **standard: Any,
     ) -> tuple[Outcome, float]:
         """What a fit amounts to on these examples, and its relative error; see `verdict`, which takes the standard."""
         predicted = self._predicted(predict)

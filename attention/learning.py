@@ -168,6 +168,8 @@ class Fit:
         Wall-clock seconds, measuring against ground truth left out.
     trace : tuple of Step
         One record per phase or step.
+    alone : str
+        What did all the work where the learner's other parts found nothing, as "Newton" of the six phases; else empty.
     """
 
     predict: Predictor
@@ -176,6 +178,7 @@ class Fit:
     examples_used: int
     seconds: float
     trace: tuple[Step, ...] = ()
+    alone: str = ""
 
     def __repr__(self) -> str:
         return f"<Fit: {self.outcome.name}, {self._counts()}>"
@@ -186,7 +189,8 @@ class Fit:
     def _counts(self) -> str:
         heads = "no layer" if self.layer is None else _plural(self.layer.heads, "head")
         examples, steps = _plural(self.examples_used, "example"), _plural(len(self.trace), "step")
-        return f"{heads}, {examples}, {self.seconds:.2f} seconds, {steps} in the trace"
+        by = f", by {self.alone} alone" if self.alone else ""
+        return f"{heads}, {examples}, {self.seconds:.2f} seconds, {steps} in the trace{by}"
 
 
 def _plural(number: int, noun: str) -> str:
@@ -363,7 +367,12 @@ class Recorder:
         self._paused += time.perf_counter() - began
 
     def fit(
-        self, outcome: Outcome, *, predict: Predictor | None = None, layer: AttentionLayer | None = None
+        self,
+        outcome: Outcome,
+        *,
+        predict: Predictor | None = None,
+        layer: AttentionLayer | None = None,
+        alone: str = "",
     ) -> Fit:
         """The `Fit` of what was recorded; a layer predicts by itself."""
         seconds, examples = self.seconds, self.examples
@@ -377,6 +386,7 @@ class Recorder:
             examples_used=examples,
             seconds=seconds,
             trace=tuple(self._trace),
+            alone=alone,
         )
 
 

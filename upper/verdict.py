@@ -242,7 +242,7 @@ def _stalled(history: list[float], patience: Patience) -> bool:
     now = history[-1]
     # only rounding is left to lose there; above it, heads to spare make a descent creep to its last digits
     rounding = 2 if now < _ROUNDING else 10
-    if now < EXACT_ERROR and len(history) > 10 and now > 0.9 * history[-1 - rounding]:
+    if now < EXACT_ERROR and len(history) > 10 and now >= 0.9 * history[-1 - rounding]:
         return True
     if now < _CREEP_BELOW:
         patience = _CREEP_PATIENCE

@@ -237,7 +237,7 @@ class SixPhase:
             layer = session.findings.net.layer if session.findings.net else session.provisional()
             ending = Ending(layer, failure.outcome, " ".join(said))
         return Phases(
-            fit=recorder.fit(ending.outcome, layer=ending.layer),
+            fit=recorder.fit(ending.outcome, layer=ending.layer, alone=ending.alone),
             findings=session.findings,
             explanation=ending.explanation,
             heads=session.heads,

@@ -125,7 +125,8 @@ def run_practical(
     ended = f"{how} with relative error {held_error:.2g} on held-out examples."
     if outcome is Outcome.RESIDUAL_FLOOR:
         ended = f"{ended[:-1]}, from two starts: noise of that size in the labels, or more heads than {session.heads}."
-    return Ending(layer, outcome, " ".join([ended, *session.doubts]))
+    alone = "Newton" if outcome.succeeded and not session.span_found and best is not ends[0] else ""
+    return Ending(layer, outcome, " ".join([ended, *session.doubts]), alone)
 
 
 def _layer(iterate: Iterate, unit: float) -> AttentionLayer:
