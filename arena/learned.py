@@ -243,6 +243,8 @@ def told_of_fit(fit: Fit, learner: LearnerRecord, *, given: int | None = None) -
         doubt = "" if told else " (not to be trusted: no layer of that many heads explains the examples)"
         rows["heads found"] = f"{found['heads_found']}{doubt}"
     used = str(fit.examples_used) if given is None else f"{fit.examples_used} of {given}"
+    if fit.examples_needed is not None:
+        used += f", and about {fit.examples_needed} are needed"
     rows |= {"examples used": used, "seconds": f"{fit.seconds:.2f}"}
     return [f"  {name:<28} {words}" for name, words in rows.items()]
 
@@ -259,6 +261,7 @@ def written_of_fit(fit: Fit, learner: LearnerRecord) -> dict[str, Any]:
         "noise_level": last.get("noise_level"),
         "expected_excess": last.get("expected_excess"),
         "alone": fit.alone,
+        "examples_needed": fit.examples_needed,
         "heads_found": fit.layer.heads if counted and fit.layer is not None else None,
         "examples_used": fit.examples_used,
         "seconds": fit.seconds,

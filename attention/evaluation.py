@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ def orbits(x: Float[np.ndarray, "n k d"]) -> Int[np.ndarray, " n"]:
     first = np.take_along_axis(larger, np.argmax(larger != 0, axis=1)[:, None], axis=1)
     tokens = np.take_along_axis(x, order[:, :, None], axis=1)
     tokens = np.where(first[:, :, None] < 0, -tokens[:, ::-1], tokens) + 0.0  # no zero has a sign
-    return np.array([hash(one.tobytes()) for one in tokens], dtype=np.int64)
+    return np.array([_digest(one.tobytes()) for one in tokens], dtype=np.int64)
 
 
 def which_held_out(
@@ -244,6 +245,10 @@ def _no_better_than_zero(predicted: np.ndarray, y: np.ndarray, error: float) -> 
     off = missed - error**2 * energy
     spread = float(off.std(ddof=1)) / math.sqrt(len(off)) / float(energy.mean()) if len(off) > 1 else 0.0
     return error**2 >= 1 - _SIGNIFICANT * spread
+
+
+def _digest(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), signed=True)
 
 
 def _trivial(x: np.ndarray) -> np.ndarray:

@@ -170,6 +170,8 @@ class Fit:
         One record per phase or step.
     alone : str
         What did all the work where the learner's other parts found nothing, as "Newton" of the six phases; else empty.
+    examples_needed : int or None
+        About how many examples the learner needs, where it had fewer and did not succeed.
     """
 
     predict: Predictor
@@ -179,6 +181,7 @@ class Fit:
     seconds: float
     trace: tuple[Step, ...] = ()
     alone: str = ""
+    examples_needed: int | None = None
 
     def __repr__(self) -> str:
         return f"<Fit: {self.outcome.name}, {self._counts()}>"
@@ -190,6 +193,8 @@ class Fit:
         heads = "no layer" if self.layer is None else _plural(self.layer.heads, "head")
         examples, steps = _plural(self.examples_used, "example"), _plural(len(self.trace), "step")
         by = f", by {self.alone} alone" if self.alone else ""
+        if self.examples_needed is not None:
+            examples += f" of about {self.examples_needed} needed"
         return f"{heads}, {examples}, {self.seconds:.2f} seconds, {steps} in the trace{by}"
 
 
@@ -373,6 +378,7 @@ class Recorder:
         predict: Predictor | None = None,
         layer: AttentionLayer | None = None,
         alone: str = "",
+        examples_needed: int | None = None,
     ) -> Fit:
         """The `Fit` of what was recorded; a layer predicts by itself."""
         seconds, examples = self.seconds, self.examples
@@ -387,6 +393,7 @@ class Recorder:
             seconds=seconds,
             trace=tuple(self._trace),
             alone=alone,
+            examples_needed=examples_needed,
         )
 
 

@@ -47,7 +47,8 @@ class LinearBaseline:
     Parameters
     ----------
     examples : int, optional
-        Budget in examples; by default sixteen times the number of unknowns of one output coordinate.
+        Budget in examples; by default sixteen times the number of unknowns of one output coordinate, and all that are
+        given.
 
     Raises
     ------
@@ -91,8 +92,7 @@ class LinearBaseline:
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
         least, budget = self.minimum_examples(oracle.k, oracle.d), check_budget(self, oracle)
-        wanted = self.examples or 16 * least
-        n = wanted if budget is None else min(wanted, budget)
+        n = 16 * least if budget is None else budget
         require_memory(
             f"A regression on {shown(n)} examples of {oracle.k} tokens in {oracle.d} dimensions",
             88 * n * oracle.k * oracle.d,

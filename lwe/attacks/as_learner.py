@@ -49,7 +49,7 @@ class AttackLearner:
     parameters : LWRParameters
         What is known of the layer in advance: all but its secret.
     examples : int, optional
-        The budget in examples; 20000 if left out. About half of them are on the gate, and each of those is a sample.
+        The budget in examples; 20000 if left out, and all that are given. About half of them are on the gate, and each of those is a sample.
     budget : Budget
         Of the attack. By default no seconds, so that results do not depend on the machine: limit the work of an
         attack by its own options.
@@ -139,8 +139,7 @@ class AttackLearner:
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
-        number = _EXAMPLES if self.examples is None else self.examples
-        number = number if budget is None else min(number, budget)
+        number = _EXAMPLES if budget is None else budget
         x, y = draw_examples(oracle, max(number, self.minimum_examples(oracle.k, oracle.d)))
         recorder.step("Draw examples", predict=np.zeros_like)
         samples = self._samples(x, y)

@@ -49,7 +49,8 @@ class FrozenAttention:
     heads : int
         Frozen heads R; their number is that of the features, R d for every row.
     examples : int, optional
-        Budget in examples; by default four times as many equations as unknowns, 4 R d / k. A twentieth is held out.
+        Budget in examples; by default four times as many equations as unknowns, 4 R d / k, and all that are given. A
+        twentieth is held out.
     sigma : float
         Standard deviation of the attention logits of a frozen head on Boolean tokens; nice layers have 2.
     theta : array (R, d, d), optional
@@ -125,8 +126,8 @@ class FrozenAttention:
         _require_memory(self.heads, oracle.d)
         theta = self._frozen(oracle.d, random_generator(rng))
         budget = check_budget(self, oracle)
-        wanted = self.examples or -(-4 * self.heads * oracle.d // oracle.k) + 1
-        x, y = draw_examples(oracle, wanted if budget is None else min(wanted, budget))
+        default = -(-4 * self.heads * oracle.d // oracle.k) + 1
+        x, y = draw_examples(oracle, default if budget is None else budget)
         unit = float(np.abs(y).max()) or 1.0
         (x, y), held = hold_out(x, y / unit)
         candidates = regress_projections(x, y, theta, _RIDGES)

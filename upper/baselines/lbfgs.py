@@ -44,7 +44,7 @@ class LBFGS:
     m : int
         Heads of the student.
     examples : int, optional
-        Budget in examples; by default eight times the counting floor. A twentieth is held out.
+        Budget in examples; by default eight times the counting floor, and all that are given. A twentieth is held out.
     work : int
         Budget in passes over the examples, shared by all starts; an evaluation of the loss and its gradient is two.
     starts : int
@@ -114,8 +114,7 @@ class LBFGS:
         rng = random_generator(rng)
         budget = check_budget(self, oracle)
         default = 8 * counting_floor(heads=self.m, tokens=oracle.k, dim=oracle.d) + 1
-        wanted = default if self.examples is None else self.examples
-        n, k, d = wanted if budget is None else min(wanted, budget), oracle.k, oracle.d
+        n, k, d = default if budget is None else budget, oracle.k, oracle.d
         require_memory(
             f"LBFGS with {shown(self.m)} heads on {shown(n)} examples of {k} tokens in {d} dimensions",
             # the examples, of every head the pattern and what it reads, twice, and two vectors a step remembered

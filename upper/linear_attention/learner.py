@@ -116,7 +116,8 @@ class LinearAttentionLearner:
         "plain" is linear attention itself, with G = X^T X and every row as the query in turn. For softmax targets "aug"
         adds the row mean, and "cent" centres G and adds the query too; see `softmax_features`.
     examples : int, optional
-        Budget in examples; by default four times as many equations as features, and a twentieth held out.
+        Budget in examples; by default four times as many equations as features, and all that are given; a twentieth
+        is held out.
     least_norm : bool
         Whether fewer equations than features are welcome: the fit is then the one of least norm.
 
@@ -258,11 +259,10 @@ class LinearAttentionLearner:
                 f"{least}, or ask for the solution of least norm (least_norm=True)."
             )
         budget = check_budget(self, oracle)
-        wanted = self.examples
-        if wanted is None:
-            equations = -(-_EQUATIONS * features // min(k, d))
-            wanted = equations + max(_LEAST_HELD_OUT, -(-equations // (HELD_OUT_SHARE - 1)))
-        return wanted if budget is None else min(wanted, budget)
+        if budget is not None:
+            return budget
+        equations = -(-_EQUATIONS * features // min(k, d))
+        return equations + max(_LEAST_HELD_OUT, -(-equations // (HELD_OUT_SHARE - 1)))
 
 
 def _by_moments(
