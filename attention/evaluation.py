@@ -13,7 +13,17 @@ from jaxtyping import Bool, Float, Int
 from attention.learning import Outcome
 from attention.metrics import relative_error
 
-__all__ = ["ENOUGH", "ENOUGH_IN_SPAN", "EXACT_ERROR", "HELD_OUT_SHARE", "HeldOut", "hold_out", "orbits", "verdict", "which_held_out"]
+__all__ = [
+    "ENOUGH",
+    "ENOUGH_IN_SPAN",
+    "EXACT_ERROR",
+    "HELD_OUT_SHARE",
+    "HeldOut",
+    "hold_out",
+    "orbits",
+    "verdict",
+    "which_held_out",
+]
 
 EXACT_ERROR = 1e-10
 """An error this small on held-out examples is rounding: nothing but the target itself explains them."""
@@ -26,7 +36,7 @@ ENOUGH_IN_SPAN = 8
 
 # The conditioning of a fit with extra heads has cost up to three digits on held-out examples.
 _NEARLY_EXACT = 1e-6
-# Of a domain of few orbits at most one in so many is held out: the others determine more.
+# Where inputs repeat themselves, at most one orbit in so many is held out: the others determine more.
 _ORBIT_SHARE = 8
 # Fitted examples with less than this share of the held-out error were memorised.
 _MEMORISED = 0.1
@@ -101,9 +111,10 @@ def which_held_out(
     names = orbits(x)
     fitted, held = (set(), set()) if before is None else (set(orbits(part).tolist()) for part in before)
     spare = len(x) + (0 if before is None else len(before[0])) - least
-    known = set(names.tolist()) | fitted | held
     share = max(0, min(max(ENOUGH, len(x) // HELD_OUT_SHARE), spare))
-    wanted = min(share, max(1, len(known) // _ORBIT_SHARE))
+    distinct = len(set(names.tolist()) | fitted | held)
+    repeated = distinct < len(x) + len(fitted) + len(held)
+    wanted = min(share, max(1, distinct // _ORBIT_SHARE)) if repeated else share
     trivial = _trivial(x)
     for name in names[~trivial] if not trivial.all() else names:
         if wanted <= 0:

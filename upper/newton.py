@@ -44,9 +44,10 @@ class Newton:
         Heads of the student. "auto" finds how many: from a guess by the spectrum of the cross-moments it grows and
         prunes students, as `upper.head_count.count_heads` says; each number of heads tried is a step of the trace.
     examples : int, optional
-        Budget in examples; by default four times the counting floor, with "auto" that of the most heads tried, drawn
-        as they are needed, and eight times that of a given rank; of examples that are given, all. A twentieth of them is held out to tell an exact
-        layer from an overfitted one, and fitted too in the end if the labels are noisy; all starts share the same
+        Budget in examples; by default four times the counting floor, with "auto" that of the most heads tried, drawn as
+        they are needed, and eight times that of a given rank; of examples that are given, all. A twentieth of them is
+        held out to tell an exact layer from an overfitted one, and fitted too in the end if the labels are noisy; all
+        starts share the same
         examples.
     work : int
         Budget in passes over the examples, shared by all starts; a trial once begun is finished.

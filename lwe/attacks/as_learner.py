@@ -49,7 +49,8 @@ class AttackLearner:
     parameters : LWRParameters
         What is known of the layer in advance: all but its secret.
     examples : int, optional
-        The budget in examples; 20000 if left out, and all that are given. About half of them are on the gate, and each of those is a sample.
+        The budget in examples; 20000 if left out, and all that are given. About half of them are on the gate, and each
+        of those is a sample.
     budget : Budget
         Of the attack. By default no seconds, so that results do not depend on the machine: limit the work of an
         attack by its own options.
@@ -81,8 +82,8 @@ class AttackLearner:
     >>> from attention import ExampleOracle
     >>> from lwe import make_lwr_instance
     >>> from lwe.attacks.exhaustive import ExhaustiveAttack
-    >>> instance = make_lwr_instance(secret_dim=4, modulus=8, levels=2, rng=0)
-    >>> parameters = LWRParameters(secret_dim=4, modulus=8, levels=2)
+    >>> instance = make_lwr_instance(secret_dim=8, modulus=4, levels=2, rng=0)
+    >>> parameters = LWRParameters(secret_dim=8, modulus=4, levels=2)
     >>> learner = AttackLearner(ExhaustiveAttack(), parameters, examples=500)
     >>> learner.fit(ExampleOracle(instance.layer, instance.inputs, rng=1), rng=0).outcome.name
     'EXACT'

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_nice_layer
-from attention.testing import check_learner
 from attention.evaluation import hold_out
+from attention.testing import check_learner
 from upper import Adam, TunedAdam
 from upper._minibatches import batches_of, rate
 

@@ -140,7 +140,8 @@ class LinearAttentionLearner:
     two examples' worth of rows, 2 min(k, d) and three at least, were not needed for it: copies of an example, in any
     order of the tokens, count once. Then a target outside the class would have to obey as many linear relations by
     accident, which is evidence and no proof. Where features are dependent, eight held-out inputs that no fitted one
-    gives by a symmetry are needed, too. Without it the outcome is UNCONFIRMED, however small the error is: at exactly as many equations as features, and where there are hardly more inputs than that.
+    gives by a symmetry are needed, too. Without it the outcome is UNCONFIRMED, however small the error is: at exactly
+    as many equations as features, and where there are hardly more inputs than that.
 
     References
     ----------

@@ -79,7 +79,7 @@ def test_given_examples_serve_as_well():
     x, _ = oracle.draw(60)
     fit = LinearAttentionLearner().fit(ExampleOracle.from_arrays(x, model.at_queries(x, x)))
     assert fit.outcome is Outcome.EXACT
-    assert fit.examples_used == 40  # ceil(4 * 18 / 3), and sixteen held out
+    assert fit.examples_used == 60  # all
 
 
 def test_noise_leaves_the_variance_of_a_regression():
