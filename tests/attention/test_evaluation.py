@@ -304,3 +304,23 @@ def test_the_contract_names_a_learner_that_believes_copies():
 )
 def test_the_contract_holds_on_tiny_domains(learner, inputs):
     check_learner(learner, make_nice_layer(heads=2, dim=3, rng=0), inputs)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        Newton(1, work=100),
+        Newton("auto", starts=1, work=50),
+        LBFGS(1, work=20),
+        FrozenAttention(2),
+        OneGradientStep(),
+        LinearBaseline(),
+        LinearAttentionLearner(),
+    ],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_all_examples_that_are_given_are_used_unless_told_otherwise(learner):
+    x, y = ExampleOracle(make_nice_layer(heads=1, dim=4, rng=0), GaussianInputs(3, 4), rng=1).draw(700)
+    assert learner.fit(ExampleOracle.from_arrays(x, y), rng=0).examples_used == 700
+    told = dataclasses.replace(learner, examples=150)
+    assert told.fit(ExampleOracle.from_arrays(x, y), rng=0).examples_used == 150
