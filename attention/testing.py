@@ -212,14 +212,14 @@ class _Repeating(ExampleOracle):
 
     def __init__(self, target: Any, inputs: Inputs, x: np.ndarray, *, rng: Any) -> None:
         super().__init__(target, inputs, rng=rng)
-        self._target, self._few, self._random = target, x, np.random.default_rng(rng)
+        self._layer, self._few, self._random = target, x, np.random.default_rng(rng)
 
     def draw(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         super().draw(n)  # counts
         x = self._few[self._random.integers(len(self._few), size=n)]
         order = self._random.permuted(np.tile(np.arange(x.shape[1]), (n, 1)), axis=1)
         x = np.take_along_axis(x, order[:, :, None], axis=1) * self._random.choice([-1.0, 1.0], (n, 1, 1))
-        return x, np.asarray(self._target(x))
+        return x, np.asarray(self._layer(x))
 
 
 class _NotANumberTokens(ExampleOracle):

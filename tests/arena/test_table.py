@@ -101,9 +101,9 @@ def test_an_exact_fit_says_that_newton_alone_found_it(sample_results):
     others = [replace(found, seed=seed, alone="") for seed in (1, 2)]
     assert outcome_words(summarise([found])) == "exact, by Newton alone"
     assert outcome_words(summarise([found, *others])) == "exact"
-    cells = [
+    cells = tuple(
         replace(cell, alone="Newton") if cell.outcome == "EXACT" else cell for cell in sample_results.cells
-    ]
+    )
     lines = " ".join(table_text(replace(sample_results, cells=cells)).split())
     assert "Newton alone" in lines
     assert "Newton alone" not in " ".join(table_text(sample_results).split())
