@@ -84,7 +84,7 @@ class SGD:
     Examples
     --------
     >>> from attention import BooleanInputs, make_nice_layer
-    >>> oracle = ExampleOracle(make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(k=2, d=4), rng=1)
+    >>> oracle = ExampleOracle(make_nice_layer(heads=1, dim=8, rng=0), BooleanInputs(k=3, d=8), rng=1)
     >>> fit = SGD(1, work=2000, tolerance=0.01).fit(oracle, rng=2)
     >>> fit.outcome.name
     'REACHED_TOLERANCE'

@@ -360,7 +360,7 @@ def test_exact_says_so_where_newton_alone_did_the_work():
     assert "no clear gap" in phases.explanation
     assert phases.fit.alone == "Newton"
     assert str(phases.fit).endswith("by Newton alone")
-    phases, _ = run(SixPhase(m=2, examples=40_000), 2, 2, 16)
+    phases, _ = run(SixPhase(m=2, examples=20_000), 2, 2, 8)
     assert (phases.fit.outcome, phases.fit.alone) == (Outcome.EXACT, "")
 
 
