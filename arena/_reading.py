@@ -58,10 +58,11 @@ def read_learner(data: Any) -> LearnerRecord:
 
 
 def read_cell(data: Any) -> Cell:
-    """A cell from JSON values; one that was written before cells named their engine has none."""
+    """A cell from JSON values; one that was written before cells had an engine, or a part alone, has none."""
     if isinstance(data, dict) and "trace" in data:
         data = {
             "engine": "",
+            "alone": "",
             **data,
             "trace": tuple(_record(TracePoint, point) for point in _list("trace", data["trace"])),
         }

@@ -69,7 +69,7 @@ def flat(stored: StoredCell) -> dict[str, Any]:
 _NAMES = (
     *("target", "learner", "seed", "status", "message", "outcome", "outcome_text", "succeeded"),
     *("relative_error", "unknown_part_error", "theta_error", "w_error", "examples_used", "seconds"),
-    "engine",
+    *("engine", "alone"),
     *(f"target_{name}" for name in TARGET_COLUMNS),
     *("learner_title", "finished", "timeout", "versions", "parameters", "key"),
 )

@@ -13,7 +13,7 @@ from arena.words import (
     in_order,
     interruption,
     losses,
-    outcome_word,
+    outcome_words,
     printable,
     seeds_note,
     seeds_wanted,
@@ -137,7 +137,7 @@ def _cell(results: "Results", target: str, learner: str, wanted: int) -> dict[st
     return {
         "error": short_error(summary.error),
         "verdict": summary.verdict,
-        "remark": printable(outcome_word(summary.outcome)),
+        "remark": printable(outcome_words(summary)),
         "cost": f"{short_count(summary.examples)} ex, {short_seconds(summary.seconds)}",
         "note": seeds_note(summary, wanted),
         "look": f"background-color:{heat_colours()[level]};color:{text}",

@@ -21,7 +21,7 @@ from arena.words import (
     hardness_meaning,
     in_order,
     interruption,
-    outcome_word,
+    outcome_words,
     seeds_note,
     seeds_wanted,
     short_error,
@@ -158,7 +158,7 @@ def _pair(
         "examples_key": "" if summary.examples is None else repr(summary.examples),
         "seconds": short_seconds(summary.seconds).replace("-", "–"),
         "seconds_key": "" if summary.seconds is None else repr(summary.seconds),
-        "outcome": outcome_word(summary.outcome) if summary.outcome else summary.verdict,
+        "outcome": outcome_words(summary) if summary.outcome else summary.verdict,
         "said": (sentence if done else summary.message or sentence) or summary.verdict,
     }
 

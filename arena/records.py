@@ -167,6 +167,8 @@ class Cell:
         Wall-clock seconds, measuring left out.
     engine : str
         What computed it, as `arena.engines.engine_used` says; empty where that is not known.
+    alone : str
+        What did all the work where the learner's other parts found nothing, as `attention.Fit` says; else empty.
     trace : tuple of TracePoint
         One point per phase or step.
     """
@@ -186,11 +188,12 @@ class Cell:
     examples_used: int | None = None
     seconds: float | None = None
     engine: str = ""
+    alone: str = ""
     trace: tuple[TracePoint, ...] = ()
 
     def __post_init__(self) -> None:
         """Hold every field to its kind; NaN and infinities become None."""
-        require_texts(self, "target", "learner", "message", "outcome", "outcome_text", "engine")
+        require_texts(self, "target", "learner", "message", "outcome", "outcome_text", "engine", "alone")
         require_whole(self, "seed", least=None)
         require_one_of(self, "status", STATUSES)
         require_truth(self, "succeeded")

@@ -13,7 +13,7 @@ from arena.words import (
     hardness_meaning,
     in_order,
     losses,
-    outcome_word,
+    outcome_words,
     printable,
     seeds_note,
     seeds_wanted,
@@ -148,6 +148,6 @@ def _cell(summary: Summary, wanted: int) -> "Text":
     text = Text(f"{short_error(summary.error)} {summary.verdict}", style=style)
     cost = f"{short_count(summary.examples)} ex {short_seconds(summary.seconds).replace(' ', '')}"
     text.append(f"\n{cost}", style="not bold default")
-    text.append(f"\n{outcome_word(summary.outcome)}", style="not bold dim default")
+    text.append(f"\n{outcome_words(summary)}", style="not bold dim default")
     note = seeds_note(summary, wanted)
     return text.append(f"\n{note}", style="not bold red") if note else text

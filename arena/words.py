@@ -18,6 +18,7 @@ __all__ = [
     "interruption",
     "losses",
     "outcome_word",
+    "outcome_words",
     "printable",
     "seeds_note",
     "seeds_wanted",
@@ -33,6 +34,8 @@ _OUTCOMES = {
     "EXACT": "exact",
     "REACHED_TOLERANCE": "reached",
     "PRECISION_FLOOR": "at its floor",
+    "UNCONFIRMED": "unconfirmed",
+    "NOTHING_LEARNED": "nothing",
     "BEST_OF_CLASS": "best of class",
     "LOCAL_MINIMUM": "stuck",
     "RESIDUAL_FLOOR": "noise floor",
@@ -62,6 +65,17 @@ def outcome_word(name: str) -> str:
     'at its floor'
     """
     return _OUTCOMES.get(name, name.lower().replace("_", " "))
+
+
+def outcome_words(summary: Summary) -> str:
+    """The word for the most frequent outcome, and what brought it about alone.
+
+    Examples
+    --------
+    >>> outcome_words(Summary("done", outcomes={"EXACT": 3}, alone="Newton"))
+    'exact, by Newton alone'
+    """
+    return outcome_word(summary.outcome) + (f", by {summary.alone} alone" if summary.alone else "")
 
 
 def short_error(error: float | int | None) -> str:

@@ -1,12 +1,13 @@
 """The attack that is no statistical query: Gaussian elimination over GF(2) on noise-free labels."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
 from attention._arrays import count, non_negative, real_array
+from attention.evaluation import verdict
 from attention.inputs import Rng
 from attention.learning import Predictor, Progress
 from lower import HardInstance, KnownPart, LinearKnownPart, solve_gf2
@@ -156,8 +157,9 @@ class ParityElimination:
         Returns
         -------
         Fit
-            EXACT if all examples are reproduced to 1e-9 by the parity found, REACHED_TOLERANCE if to the
-            tolerance; EXAMPLES_SPENT or EXAMPLES_RAN_OUT if they left S open or unchecked; NOT_APPLICABLE if the
+            EXACT if all examples are reproduced to 1e-10 by the parity found, REACHED_TOLERANCE if to the
+            tolerance; EXAMPLES_SPENT or EXAMPLES_RAN_OUT if they left S open or unchecked, UNCONFIRMED if copies
+            did; NOT_APPLICABLE if the
             tokens are not two of signs, a label is not of the pattern, or the equations contradict each
             other. Without success it predicts the known part.
 
@@ -181,7 +183,9 @@ class ParityElimination:
         known, w = self._fitting(d)
         while True:
             on_gate = x[:, 0, self.gate] != x[:, 1, self.gate]
-            missing = d - 1 + self.surplus - int(on_gate.sum())
+            differ = np.delete(x[on_gate, 0] != x[on_gate, 1], self.gate, axis=1)
+            surplus = len(np.unique(differ, axis=0)) - (d - 1)  # a copy is no further equation
+            missing = self.surplus - surplus
             more = min(2 * missing, limit - len(x))
             if more <= 0 or not np.all(np.abs(x) == 1):
                 break
@@ -191,7 +195,6 @@ class ParityElimination:
         bits = self._bits(x, y, known(x), w)
         if bits is None:
             return recorder.fit(Outcome.NOT_APPLICABLE, predict=known)
-        differ = np.delete(x[on_gate, 0] != x[on_gate, 1], self.gate, axis=1)
         found = solve_gf2(differ, bits)
         recorder.step("Eliminate", predict=known, rank=float(found.rank), equations=float(len(bits)))
         if not found.consistent:
@@ -200,10 +203,25 @@ class ParityElimination:
         if not found.unique:
             return recorder.fit(spent, predict=known)
         secret = np.flatnonzero(np.insert(found.solution, self.gate, False))
-        fit = self._answer(recorder, x, y, secret, known, w)
+        layer = None
+        if self.heads is not None and len(secret) <= self.heads.bits:
+            layer = self.heads.layer(secret, dim=d, gate=self.gate, direction=w)
+        predict: Predictor = _Parity(secret, known, self.gate, w) if layer is None else layer
+        worst = float(np.abs(np.asarray(predict(x)) - y).max())
+        recorder.step("Build the layer", predict=predict, layer=layer, largest_error=worst)
+        if worst > self.tolerance:
+            return recorder.fit(Outcome.NOT_APPLICABLE, predict=known)
         # a claim of success rests on as many surplus equations as were asked for
-        unchecked = fit.outcome.succeeded and len(bits) < d - 1 + self.surplus
-        return replace(fit, outcome=spent) if unchecked else fit
+        outcome = verdict(
+            fitted=worst,
+            held_out=worst,
+            evidence=lambda: surplus,
+            enough=self.surplus,
+            otherwise=spent,
+            tolerance=self.tolerance,
+        )
+        unchecked = outcome is Outcome.UNCONFIRMED and len(bits) < d - 1 + self.surplus
+        return recorder.fit(spent if unchecked else outcome, predict=predict, layer=layer)
 
     def _fitting(self, d: int) -> tuple[KnownPart, np.ndarray]:
         known = LinearKnownPart.zero(2, d) if self.known is None else self.known
@@ -229,28 +247,6 @@ class ParityElimination:
         if np.abs(unknown - nearest).max() > self.tolerance:
             return None
         return along[half != 0] < 0
-
-    def _answer(
-        self,
-        recorder: Recorder,
-        x: np.ndarray,
-        y: np.ndarray,
-        secret: np.ndarray,
-        known: KnownPart,
-        w: np.ndarray,
-    ) -> Fit:
-        layer = None
-        if self.heads is not None and len(secret) <= self.heads.bits:
-            layer = self.heads.layer(secret, dim=x.shape[-1], gate=self.gate, direction=w)
-        predict: Predictor = _Parity(secret, known, self.gate, w) if layer is None else layer
-        worst = float(np.abs(np.asarray(predict(x)) - y).max())
-        recorder.step("Build the layer", predict=predict, layer=layer, largest_error=worst)
-        if worst > self.tolerance:
-            return recorder.fit(Outcome.NOT_APPLICABLE, predict=known)
-        outcome = (
-            Outcome.EXACT if worst <= 1e-9 * max(1.0, float(np.abs(y).max())) else Outcome.REACHED_TOLERANCE
-        )
-        return recorder.fit(outcome, predict=predict, layer=layer)
 
 
 @dataclass(frozen=True, eq=False)

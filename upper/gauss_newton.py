@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Shaped
 
 from attention._arrays import count, non_negative, require_array, require_instance
+from attention.evaluation import EXACT_ERROR
 from upper._elimination import DOUBLE_BELOW, RIDGE, Elimination
-from upper._held_out import EXACT_ERROR
 from upper._trials import trials
 from upper.buffers import StackedForward
 from upper.engine import Engine

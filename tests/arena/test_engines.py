@@ -125,6 +125,7 @@ def test_a_cell_from_before_engines_were_named_is_read(nice):
     old = json.loads(results.to_json())
     for cell in old["cells"]:
         cell.pop("engine")
+        cell.pop("alone")
     read = type(results).from_json(json.dumps(old))
     assert read.cells == tuple(replace(cell, engine="") for cell in results.cells)
 

@@ -31,7 +31,7 @@ LEARNER = LearnerRecord("newton", "=Newton", "None proved.", {"m": 1, "rate": 0.
 FIELDS = [
     *("target", "learner", "seed", "status", "message", "outcome", "outcome_text", "succeeded"),
     *("relative_error", "unknown_part_error", "theta_error", "w_error", "examples_used", "seconds"),
-    "engine",
+    *("engine", "alone"),
     *(
         "target_title",
         "target_kind",

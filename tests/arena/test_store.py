@@ -53,7 +53,7 @@ json_values = st.recursive(
 )
 cells = st.fixed_dictionaries(
     {
-        **dict.fromkeys(("target", "learner", "message", "outcome", "outcome_text", "engine"), text),
+        **dict.fromkeys(("target", "learner", "message", "outcome", "outcome_text", "engine", "alone"), text),
         "seed": st.integers(-(2**63), 2**63 - 1),
         "status": st.sampled_from(["done", "not applicable", "failed", "timed out"]),
         "succeeded": st.booleans(),

@@ -12,6 +12,7 @@ from arena.words import (
     findings,
     in_order,
     interruption,
+    outcome_words,
     seeds_wanted,
     short_count,
     short_error,
@@ -108,6 +109,19 @@ def test_failures_are_named_below(sample_results):
     cells += [Cell("lwr", "adam", seed, "failed", message="It broke.") for seed in (0, 1)]
     text = table_text(replace(sample_results, cells=tuple(cells)))
     assert "Failed: Adam on Learning with rounding, seed 0 (and 1 more): It broke." in text
+
+
+def test_an_exact_fit_says_that_newton_alone_found_it(sample_results):
+    found = Cell("toy", "six-phase", 0, "done", outcome="EXACT", unknown_part_error=1e-15, alone="Newton")
+    others = [replace(found, seed=seed, alone="") for seed in (1, 2)]
+    assert outcome_words(summarise([found])) == "exact, by Newton alone"
+    assert outcome_words(summarise([found, *others])) == "exact"
+    cells = tuple(
+        replace(cell, alone="Newton") if cell.outcome == "EXACT" else cell for cell in sample_results.cells
+    )
+    lines = " ".join(table_text(replace(sample_results, cells=cells)).split())
+    assert "Newton alone" in lines
+    assert "Newton alone" not in " ".join(table_text(sample_results).split())
 
 
 def test_time_outs_are_named_below_and_lost_seeds_in_the_cell(sample_results, eventful_results):

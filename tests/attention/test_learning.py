@@ -258,7 +258,6 @@ class TestOutcome:
             Outcome.EXACT,
             Outcome.REACHED_TOLERANCE,
             Outcome.PRECISION_FLOOR,
-            Outcome.BEST_OF_CLASS,
         }
 
     @pytest.mark.parametrize(

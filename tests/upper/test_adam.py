@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_nice_layer
+from attention.evaluation import hold_out
 from attention.testing import check_learner
 from upper import Adam, TunedAdam
 from upper._minibatches import batches_of, rate
@@ -33,8 +34,8 @@ def test_schedules_begin_at_the_rate_and_end_where_they_say(schedule):
 
 def test_every_pass_over_a_fixed_set_serves_each_example_once():
     x = np.arange(63.0).reshape(63, 1, 1)
-    batches = batches_of(x, x, size=12, rng=np.random.default_rng(0))
-    held = set(batches.held_out[0].ravel())
+    batches = batches_of(*hold_out(x, x), size=12, rng=np.random.default_rng(0))
+    held = set(batches.held_out.x.ravel())
     for _ in range(3):
         served = np.concatenate([batches.next()[0].ravel() for _ in range(5)])
         assert set(served) | held == set(x.ravel())

@@ -64,7 +64,7 @@ def test_adam_solves_a_nice_layer_to_single_precision():
 
 @needs_torch
 def test_adam_stops_at_its_tolerance():
-    layer, inputs = make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(2, 4)
+    layer, inputs = make_nice_layer(heads=1, dim=8, rng=0), BooleanInputs(3, 8)
     truth = GroundTruth.draw(layer, inputs, 200, rng=1)
     fit = Adam(1, work=3000, tolerance=0.1).fit(ExampleOracle(layer, inputs, rng=2), rng=3, truth=truth)
     assert fit.outcome is Outcome.REACHED_TOLERANCE

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_nice_layer
+from attention.evaluation import HeldOut
 from upper import HeadJacobian, Newton, counting_floor, gauss_newton, read_tokens
 from upper.gauss_newton import Iterate
 from upper.verdict import fitted_share, judge, last_iterate, no_worse, noise_level, same_residual, unknowns
@@ -192,9 +193,9 @@ def test_two_minima_are_one_where_they_differ_by_less_than_the_noise_decides():
 
 def test_a_floor_is_said_only_where_others_ended_there():
     zero, y = np.zeros((1, 2, 2)), np.ones((4, 3, 2))
-    end = Iterate(zero, zero, 1.0, 0.0, 0)
+    end = Iterate(zero, np.eye(2)[None] / 2, 0.5, 0.0, 0)
     outcomes = [
-        judge(end, y, y, tolerance=0.0, spent_all=spent, at_floor=floor)[0]
+        judge(end, HeldOut(y, y, y), tolerance=0.0, spent_all=spent, at_floor=floor)[0]
         for floor, spent in ((True, False), (False, True), (False, False))
     ]
     assert outcomes == [Outcome.RESIDUAL_FLOOR, Outcome.WORK_SPENT, Outcome.LOCAL_MINIMUM]

@@ -14,8 +14,8 @@ from attention import (
     make_nice_layer,
     relative_error,
 )
+from attention.evaluation import verdict
 from upper import Iterate, Newton
-from upper._held_out import verdict
 from upper.descents import Descents, SplitExamples, draw_split
 
 INPUTS = BooleanInputs(k=4, d=16)
@@ -99,7 +99,10 @@ def test_a_tolerance_is_not_reached_where_examples_are_too_few_to_generalise():
 
 @given(st.floats(0, 2), st.floats(0, 2), st.floats(0, 1), st.booleans())
 def test_no_outcome_claims_more_than_held_out_examples_have(fitted, held_out, tolerance, spent):
-    outcome = verdict(fitted=fitted, held_out=held_out, tolerance=tolerance, work_spent=spent)
+    otherwise = Outcome.WORK_SPENT if spent else Outcome.LOCAL_MINIMUM
+    outcome = verdict(
+        fitted=fitted, held_out=held_out, tolerance=tolerance, otherwise=otherwise, evidence=lambda: 10
+    )
     if outcome is Outcome.REACHED_TOLERANCE:
         assert held_out <= tolerance
     if outcome in (Outcome.EXACT, Outcome.PRECISION_FLOOR):

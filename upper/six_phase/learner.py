@@ -1,6 +1,6 @@
 """The six-phase learner of Chen and Li: paper mode keeps to the phases, practical mode ends at rounding error."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -26,6 +26,14 @@ _CHOICES = {
     "net_over": ("hull", "span"),
 }
 _PAPER_ONLY = ("rounds", "body", "margin_over", "net_over", "delta")
+_PARTS = {
+    "sum": "the sum of the projections",
+    "refinement": "refining it",
+    "margin": "refining it",
+    "hull": "the affine hull",
+    "fit": "phase 6",
+    "net": "phase 6",
+}
 # m is not known before phase 5: budgets are made for so many heads
 _HEADS_IF_AUTO = 3
 
@@ -73,7 +81,7 @@ class SixPhase:
         net_over="span"` is nearest to the paper. Practical mode makes the sum of projections consistent with the rows
         it certifies, and ends with a fit within the span and Newton iterates on all parameters.
     examples : int, optional
-        Budget in examples; by default what each phase wants.
+        Budget in examples; by default what each phase wants, and all that are given.
     work : int, optional
         Paper mode: tuples of the net, refinements included, by default 500 000. Practical mode: passes over the
         examples of phase 6, by default 20 000.
@@ -212,12 +220,11 @@ class SixPhase:
         budget = check_budget(self, oracle)
         k, d = oracle.k, oracle.d
         why = self._refusal(k, d, self._given)
-        plan = Plan({} if why else self._wishes(k, d), budget)
+        plan = Plan({} if why else self._wishes(k, d), budget, use_all=self.examples is None)
         for name in {"fit", "net"} & set(
             plan.wishes
         ):  # what is drawn at once; all other phases draw in batches
-            wanted = plan.wishes[name].wanted
-            n = wanted if budget is None else min(wanted, budget)
+            n = plan.wishes[name].wanted if budget is None else budget
             heads = self._given or _HEADS_IF_AUTO
             require_memory(
                 f"Phase 6 with {heads} heads on {n} examples of {k} tokens in {d} dimensions",
@@ -231,18 +238,31 @@ class SixPhase:
             ending = self._phases(session)
         except PhaseFailedError as failure:
             said = [f"Phase {session.phase} failed: {failure.explanation}", *session.doubts]
-            if plan.limited:
-                wanted = sum(wish.wanted for wish in plan.wishes.values())
-                said.append(f"The phases had {budget} examples of the {wanted} they would draw.")
             layer = session.findings.net.layer if session.findings.net else session.provisional()
             ending = Ending(layer, failure.outcome, " ".join(said))
+        if too_few := plan.limited and not ending.outcome.succeeded:
+            ending = self._too_few(ending, plan, session)
         return Phases(
-            fit=recorder.fit(ending.outcome, layer=ending.layer),
+            fit=recorder.fit(
+                ending.outcome,
+                layer=ending.layer,
+                alone=ending.alone,
+                examples_needed=plan.wanted if too_few else None,
+            ),
             findings=session.findings,
             explanation=ending.explanation,
             heads=session.heads,
             failed=None if ending.outcome.succeeded else session.phase,
         )
+
+    def _too_few(self, ending: Ending, plan: Plan, session: Session) -> Ending:
+        """The ending of phases that had fewer examples than they would draw: it says how many, phase by phase."""
+        outcome = ending.outcome
+        if outcome in (Outcome.OVERFITTED, Outcome.LOCAL_MINIMUM, Outcome.NOTHING_LEARNED):
+            outcome = Outcome.EXAMPLES_RAN_OUT if session.oracle.remaining == 0 else Outcome.EXAMPLES_SPENT
+        each = ", ".join(f"{wish.wanted} for {_PARTS[name.split()[0]]}" for name, wish in plan.wishes.items())
+        said = f"The phases had {plan.budget} examples of the {plan.wanted} they would draw: {each}."
+        return replace(ending, outcome=outcome, explanation=f"{ending.explanation} {said}")
 
     def _wishes(self, k: int, d: int) -> dict[str, Wish]:
         heads = self._given or _HEADS_IF_AUTO

@@ -4,7 +4,10 @@ import math
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
+
 from attention import Outcome, draw_examples
+from attention.evaluation import HeldOut, verdict
 from upper.six_phase.affine_hull import AffineHull, sculpt_affine_hull
 from upper.six_phase.failure import PhaseFailedError
 from upper.six_phase.large_margin import refine_by_margin
@@ -120,6 +123,7 @@ def run_paper(
         judged=judge,
     )
     session.findings.net = found
+    judging = slice(select, select + judge)
     session.tell(
         "Phase 6: net of the span",
         layer=found.layer,
@@ -134,16 +138,23 @@ def run_paper(
             **({} if found.bound is None else {"held_out_bound": found.bound}),
         },
     )
-    if math.sqrt(found.error) > tolerance:
+    error = math.sqrt(found.error)
+    if error > tolerance:
         raise PhaseFailedError(
             "net",
-            f"the best of {found.candidates} candidates has relative error {math.sqrt(found.error):.2g} on held-out "
+            f"the best of {found.candidates} candidates has relative error {error:.2g} on held-out "
             f"examples, and {tolerance:.2g} is asked for.",
         )
     return Ending(
         found.layer,
-        Outcome.REACHED_TOLERANCE,
-        f"The best of {found.candidates} candidates has relative error {math.sqrt(found.error):.2g} on held-out "
+        verdict(
+            fitted=error,
+            held_out=error,
+            evidence=lambda: HeldOut(x[judging], y[judging], np.delete(x, judging, axis=0)).evidence,
+            otherwise=Outcome.NET_TOO_COARSE,
+            tolerance=tolerance,
+        ),
+        f"The best of {found.candidates} candidates has relative error {error:.2g} on held-out "
         f"examples, {found.error:.2g} when squared.",
     )
 

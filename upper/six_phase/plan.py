@@ -25,15 +25,23 @@ class Plan:
         The phases in their order.
     budget : int or None
         Examples in all; None without end.
+    use_all : bool
+        Whether the last phase takes all that is left.
     """
 
     wishes: Mapping[str, Wish]
     budget: int | None
+    use_all: bool = False
 
     @property
     def limited(self) -> bool:
         """Whether the budget holds any phase below what it wants."""
-        return self.budget is not None and self.budget < sum(wish.wanted for wish in self.wishes.values())
+        return self.budget is not None and self.budget < self.wanted
+
+    @property
+    def wanted(self) -> int:
+        """What all phases would draw."""
+        return sum(wish.wanted for wish in self.wishes.values())
 
     def share(self, name: str, drawn: int = 0) -> int:
         """What the phase `name` may draw when all before it have drawn `drawn` examples.
@@ -57,7 +65,7 @@ class Plan:
             return own.wanted
         rest = self.budget - drawn
         if rest >= sum(wish.wanted for wish in left):
-            return own.wanted
+            return rest if self.use_all and len(left) == 1 else own.wanted
         spare = rest - sum(wish.least for wish in left)
         weights = [math.sqrt(max(wish.wanted - wish.least, 0)) for wish in left]
         if spare <= 0 or not weights[0]:

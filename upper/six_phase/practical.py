@@ -5,6 +5,7 @@ from operator import attrgetter
 import numpy as np
 
 from attention import AttentionLayer, Outcome, draw_examples
+from attention.evaluation import EXACT_ERROR, hold_out
 from upper.floor import counting_floor
 from upper.gauss_newton import Iterate, gauss_newton
 from upper.six_phase.affine_hull import sculpt_affine_hull
@@ -13,7 +14,7 @@ from upper.six_phase.plan import Wish
 from upper.six_phase.projection_sum import estimate_projection_sum
 from upper.six_phase.session import Ending, Session
 from upper.six_phase.variable_projection import fit_in_span
-from upper.verdict import EXACT_RESIDUAL, at_noise_level, judge, last_iterate, same_residual
+from upper.verdict import at_noise_level, judge, last_iterate, same_residual
 
 __all__ = ["practical_wishes", "run_practical"]
 
@@ -63,15 +64,14 @@ def run_practical(
     unit = float(np.abs(y).max()) or 1.0
     y = y / unit
     floor = counting_floor(heads=session.heads, tokens=oracle.k, dim=oracle.d)
-    held = max(1, min(len(x) // 20, len(x) - floor))
-    x_held, y_held, x, y = x[:held], y[:held], x[held:], y[held:]
+    (x, y), held_out = hold_out(x, y, least=floor)
     start = fit_in_span(x, y, span, work=work, rng=session.rng)
     session.findings.fit = start
     session.tell(
         "Phase 6: fit within the span",
         layer=AttentionLayer(theta=start.theta, w=unit * start.w),
         measures={
-            "phase_examples": len(x) + held,
+            "phase_examples": len(x) + len(held_out.x),
             "residual": start.residual,
             "starts": len(start.residuals),
             "passes": start.passes,
@@ -104,16 +104,16 @@ def run_practical(
     ends = [Iterate(start.theta, start.w, start.residual, damping=0.0, passes=0)]
     ends.append(polished(start.theta, "Newton polish"))
     at_floor = False
-    if min(end.residual for end in ends) > max(EXACT_RESIDUAL, tolerance) and spent < work:
+    if min(end.residual for end in ends) > max(EXACT_ERROR, tolerance) and spent < work:
         # that two starts end at one residual, which the held-out examples have too, tells noise from a local minimum
         size = np.linalg.norm(start.theta, axis=(1, 2), keepdims=True)
         away = _AWAY * size / x.shape[-1] * session.rng.standard_normal(start.theta.shape)
         again = polished(start.theta + away, "Newton polish from half-way off")
-        at_floor = same_residual([again, ends[-1]]) and at_noise_level(again, x_held, y_held)
+        at_floor = same_residual([again, ends[-1]]) and at_noise_level(again, held_out)
         ends.append(again)
     best = min(ends, key=attrgetter("residual"))
     outcome, held_error = judge(
-        best, x_held, y_held, tolerance=tolerance, spent_all=spent >= work, at_floor=at_floor
+        best, held_out, tolerance=tolerance, spent_all=spent >= work, at_floor=at_floor
     )
     layer = _layer(best, unit)
     session.tell(
@@ -125,7 +125,8 @@ def run_practical(
     ended = f"{how} with relative error {held_error:.2g} on held-out examples."
     if outcome is Outcome.RESIDUAL_FLOOR:
         ended = f"{ended[:-1]}, from two starts: noise of that size in the labels, or more heads than {session.heads}."
-    return Ending(layer, outcome, " ".join([ended, *session.doubts]))
+    alone = "Newton" if outcome.succeeded and not session.span_found and best is not ends[0] else ""
+    return Ending(layer, outcome, " ".join([ended, *session.doubts]), alone)
 
 
 def _layer(iterate: Iterate, unit: float) -> AttentionLayer:

@@ -56,11 +56,12 @@ class Findings:
 
 @dataclass(frozen=True, eq=False)
 class Ending:
-    """How phase 6 ended: the layer, the outcome, and a sentence with figures."""
+    """How phase 6 ended: the layer, the outcome, a sentence with figures, and what did the work alone, if anything."""
 
     layer: AttentionLayer
     outcome: Outcome
     explanation: str
+    alone: str = ""
 
 
 class Session:
@@ -81,6 +82,8 @@ class Session:
     ----------
     phase : int
         The number of the phase under way.
+    span_found : bool
+        Whether the spectrum of the newest body has a step after the heads' directions.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class Session:
         self.oracle, self.plan, self.rng = oracle, plan, rng
         self.findings = Findings()
         self.phase = 1
+        self.span_found = False
         self.doubts: list[str] = []
         self._recorder, self._given = recorder, heads
 
@@ -232,8 +236,10 @@ class Session:
             },
         )
         if span.gap is None:
+            self.span_found = True
             return span
         wide, ratio = span.gap.wide, span.gap.ratio
+        self.span_found = ratio >= _LEAST_GAP or (not wide and self._given is not None)
         if not wide and self._given is None:
             self.doubts.append(f"Phase 5 found no wide direction ({_step(ratio)}), so one head is assumed.")
         elif ratio < _LEAST_GAP:

@@ -95,7 +95,7 @@ def test_a_linear_learner_finds_nothing_of_labels_that_depend_on_the_token_diffe
     result = LearnerAttack(LinearBaseline())(samples, FAMILIES[0], rng=0)
     assert result.outcome is AttackOutcome.NOTHING
     assert result.attack == "learner LinearBaseline"
-    assert result.details["fit"] == "BEST_OF_CLASS"
+    assert result.details["fit"] == "NOTHING_LEARNED"
 
 
 @pytest.mark.parametrize("made", [FAMILIES[0], FAMILIES[2], FAMILIES[3], FAMILIES[4]], ids=str)

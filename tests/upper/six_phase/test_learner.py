@@ -349,3 +349,30 @@ def test_findings_hold_what_each_mode_found():
     assert paper.findings.fit is None
     assert paper.findings.net is not None
     assert repr(practical).startswith("<Phases: EXACT, 2 heads. Phase 6 ended")
+
+
+def test_exact_says_so_where_newton_alone_did_the_work():
+    # phases 4 and 5 see no step in the spectrum: the rows that agree are too few
+    layer, inputs = make_nice_layer(heads=3, dim=12, rng=0), BooleanInputs(k=3, d=12)
+    given = ExampleOracle.from_arrays(*ExampleOracle(layer, inputs, rng=1).draw(20_000))
+    phases = SixPhase(m=3, work=4000).run(given, rng=2)
+    assert phases.fit.outcome is Outcome.EXACT
+    assert "no clear gap" in phases.explanation
+    assert phases.fit.alone == "Newton"
+    assert str(phases.fit).endswith("by Newton alone")
+    phases, _ = run(SixPhase(m=2, examples=20_000), 2, 2, 8)
+    assert (phases.fit.outcome, phases.fit.alone) == (Outcome.EXACT, "")
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_too_few_examples_say_how_many_the_phases_need(served):
+    # said to be overfitted
+    layer, inputs = make_nice_layer(heads=3, dim=12, rng=0), BooleanInputs(k=3, d=12)
+    oracle = ExampleOracle(layer, inputs, rng=1)
+    if served:
+        oracle = ExampleOracle.from_arrays(*oracle.draw(1500))
+    phases = SixPhase(m=3, examples=None if served else 1500, work=4000).run(oracle, rng=2)
+    assert phases.fit.outcome is (Outcome.EXAMPLES_RAN_OUT if served else Outcome.EXAMPLES_SPENT)
+    assert phases.fit.examples_needed == 12_000 + 350_000 + 21_600 + 104
+    assert f"of about {phases.fit.examples_needed} needed" in str(phases.fit)
+    assert "12000 for the sum of the projections" in phases.explanation

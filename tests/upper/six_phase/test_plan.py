@@ -48,3 +48,11 @@ def test_what_a_phase_leaves_goes_to_the_later_ones():
 @pytest.mark.parametrize(("budget", "share"), [(0, 0), (3, 3), (10, 5)])
 def test_a_budget_below_the_least_is_never_exceeded(budget, share):
     assert Plan({"one": Wish(100, 5), "two": Wish(100, 50)}, budget).share("one") == share
+
+
+def test_the_last_phase_takes_all_that_is_left_of_given_examples():
+    wishes = {"one": Wish(100, 10), "two": Wish(400, 0)}
+    assert Plan(wishes, 2000).share("two", 100) == 400
+    whole = Plan(wishes, 2000, use_all=True)
+    assert (whole.share("one"), whole.share("two", 100)) == (100, 1900)
+    assert Plan(wishes, None, use_all=True).share("two", 100) == 400
