@@ -68,9 +68,9 @@ def absent(constants, scale, rng):
 
 def test_a_check_holds_and_fails_on_its_injected_error():
     assert run_check(two).verdict is Verdict.HOLDS
-    assert run_check(two, constants=two.wrong).verdict is Verdict.FAILS
+    assert run_check(two, inject=True).verdict is Verdict.FAILS
     assert run_check(mean).verdict is Verdict.HOLDS
-    assert run_check(mean, constants=mean.wrong).verdict is Verdict.FAILS
+    assert run_check(mean, inject=True).verdict is Verdict.FAILS
 
 
 def test_randomness_depends_on_the_seed_and_the_check_alone():

@@ -15,7 +15,7 @@ def test_holds(check):
 
 
 def test_fails_on_its_injected_error(check):
-    result = run_check(check, constants=check.wrong)
+    result = run_check(check, inject=True)
     if result.verdict is Verdict.SKIPPED:
         pytest.skip(result.reason)
     assert result.verdict is Verdict.FAILS, result
