@@ -1,7 +1,8 @@
 """Mutation testing: change one operator, comparison or number of the code, and run the tests that reach it.
 
-It needs a system that forks and two packages: ``pip install cosmic-ray coverage``, then ``python -m benchmarks.mutants``.
-The project is copied and the copy is changed. A run that was stopped goes on, if ``--folder`` and the code are the same.
+It needs a system that forks and two packages: ``pip install cosmic-ray coverage``, then
+``python -m benchmarks.mutants``. The project is copied and the copy is changed. A run that was stopped goes on, if
+``--folder`` is the same.
 """
 
 import argparse
@@ -44,6 +45,7 @@ class Contexts:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
+        """Note the test and its time."""
         self.measured.switch_context(item.nodeid)
         started = time.process_time()
         result = yield
@@ -104,7 +106,10 @@ def places(copy, file):
         parts = [getattr(node, "annotation", None), getattr(node, "returns", None)]
         parts += [getattr(node, "args", None)] if isinstance(node, ast.FunctionDef) else []
         parts += getattr(node, "decorator_list", [])
-        if isinstance(node, ast.Raise | ast.JoinedStr) or getattr(node, "name", "") in ("__repr__", "__str__"):
+        if isinstance(node, ast.Raise | ast.JoinedStr) or getattr(node, "name", "") in (
+            "__repr__",
+            "__str__",
+        ):
             parts.append(node)
         for part in parts:
             inner = ast.walk(part) if isinstance(part, ast.arguments) else [part]
@@ -118,9 +123,9 @@ def places(copy, file):
                 if not any(_holds(one, start) for one in skipped):
                     around = [one for one in statements if _holds(one, start)]
                     if around:
-                        found[start, _lines(max(around, key=lambda one: (one.lineno, one.col_offset)))].append(
-                            (name, occurrence)
-                        )
+                        found[
+                            start, _lines(max(around, key=lambda one: (one.lineno, one.col_offset)))
+                        ].append((name, occurrence))
                 occurrence += 1
     return [(file, where, lines, changes) for (where, lines), changes in sorted(found.items())]
 
@@ -154,7 +159,9 @@ def main():
         if not reached.exists():
             forked(measure, copy, package, reached)
         known = json.loads(reached.read_text())
-        mine = [f for f in files if f.startswith(f"{package}/") and f.endswith(".py") and f not in given.without]
+        mine = [
+            f for f in files if f.startswith(f"{package}/") and f.endswith(".py") and f not in given.without
+        ]
         all_places = [place for file in mine for place in places(copy, file)]
         draw = random.Random(f"{given.seed} {package}")
         for file, where, (first, last), changes in draw.sample(all_places, given.each):
@@ -175,23 +182,36 @@ def main():
             started = time.monotonic()
             try:
                 (copy / file).write_text(mutated)
-                status = forked(run_tests, copy, chosen, folder / "log", seconds=60 + 10 * total) if tests else 0
+                status = (
+                    forked(run_tests, copy, chosen, folder / "log", seconds=60 + 10 * total) if tests else 0
+                )
             finally:
                 (copy / file).write_text(original)
                 os.utime(copy / file, ns=(kept.st_atime_ns, kept.st_mtime_ns))
-            outcome = {0: "survived" if tests else "not reached", 1: "caught", None: "timed out"}.get(status, "caught")
+            outcome = {0: "survived" if tests else "not reached", 1: "caught", None: "timed out"}.get(
+                status, "caught"
+            )
             changed = [
                 (a.strip(), b.strip())
                 for a, b in zip(original.split("\n"), mutated.split("\n"), strict=False)
                 if a != b
             ]
             took = round(time.monotonic() - started, 1)
-            one = {"package": package, "mutant": key, "outcome": outcome, "status": status, "change": changed[:1]}
+            one = {
+                "package": package,
+                "mutant": key,
+                "outcome": outcome,
+                "status": status,
+                "change": changed[:1],
+            }
             one |= {"tests": len(chosen), "of": len(tests), "seconds": took}
             done.append(one)
             with results.open("a") as out:
                 out.write(json.dumps(one) + "\n")
-            print(f"{outcome:12} {took:6} s {len(chosen)}/{len(tests)} {file}:{where[0]} {changed[:1]}", flush=True)
+            print(
+                f"{outcome:12} {took:6} s {len(chosen)}/{len(tests)} {file}:{where[0]} {changed[:1]}",
+                flush=True,
+            )
     for package in TESTS:
         print(package, dict(Counter(one["outcome"] for one in done if one["package"] == package)))
 

@@ -70,8 +70,8 @@ class Check:
     constants : mapping of str to value
         The numbers of the claim.
     wrong : Fault or mapping of str to value
-        What makes it fail: a fault in the code it calls, or constants that spoil what is measured. What is expected stays
-        as it is.
+        What makes it fail: a fault in the code it calls, or constants that spoil what it measures. What it expects
+        stays as it is.
     false_alarm : float
         The chance, at most, that a statistical check refuses a true claim; 0 for the others.
     needs : tuple of str

@@ -19,7 +19,7 @@ from paper_checks.claims._gated_parities import (
     staircase_layer,
 )
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, close, equal
-from paper_checks.faults import given
+from paper_checks.faults import Fault, given
 from sq import parity_heads
 
 __all__ = [

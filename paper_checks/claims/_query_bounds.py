@@ -181,7 +181,7 @@ def szorenyi(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Com
     constants={"power": 1, "rounding": 1e-9},
     wrong=Fault(
         "sq.caps:spectral_cap",
-        returned(lambda cap: replace(cap, value=cap.value * 0.3)),
+        returned(lambda cap: replace(cap, value=cap.value * Fraction("0.3"))),
         "tau in place of tau^2",
     ),
 )

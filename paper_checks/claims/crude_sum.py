@@ -11,7 +11,7 @@ from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_la
 from paper_checks.check import Basis, Constants, Scale, check
 from paper_checks.claims._faults import NO_ONE_OVER_K
 from paper_checks.comparison import Comparison, Kind, close, covers, equal, surely_above
-from paper_checks.faults import returned
+from paper_checks.faults import Fault, returned
 from paper_checks.intervals import Interval, mean_interval, slope_interval
 from upper.six_phase import estimate_projection_sum, one_gradient_step
 
@@ -222,7 +222,7 @@ def rank_alone(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     false_alarm=0.005,
 )
 def figures(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The wrong means are .116 scaled by (16/d)^(1/2) (k/2)^(1/2), without the share (k-1)/k."""
+    """A mean, and where one more layer lies, a size."""
     sizes = ((2, 16), (2, 32), (3, 32), (4, 32), (2, 64))
     layers, n, looked_at = (12, 3000, 3) if scale is Scale.QUICK else (20, 8000, 5)
     found = []

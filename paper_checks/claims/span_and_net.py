@@ -259,7 +259,7 @@ def cover(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compar
     false_alarm=0.004,
 )
 def accuracy_needed(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The wrong figure is linear in the error of Theta."""
+    """Two sizes of change, on the same kind of layer."""
     m, k, d = 2, 2, 32
     layers, n = (8, 1000) if scale is Scale.QUICK else (30, 8000)
     found = []

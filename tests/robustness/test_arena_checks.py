@@ -168,7 +168,7 @@ SUBJECTS = [
         check=anything(fixed(A_CHECK, "<check>")),
         scale=choice(paper_checks.Scale.QUICK),
         seed=SEED,
-        constants=Argument(st.just(fixed(None)), anything(None).hostile),
+        inject=choice(False, True),
         repeatable=False,
     ),
     subject(
