@@ -31,7 +31,7 @@ TESTS = {
     "sq": ["sq", "tests/sq"],
     "lwe": ["lwe", "tests/lwe"],
 }
-SECONDS = 40  # of tests for one mutant at most, the shortest first
+SECONDS = 25  # of tests for one mutant at most, the shortest first
 PYTEST = ["-o", "addopts=", "--doctest-modules", "--import-mode=importlib", "-q", "-p", "no:cacheprovider"]
 # small numbers and short texts are one object each, so that no test tells `is` from `==`
 UNUSED = ("_Is", "RemoveDecorator", "ExceptionReplacer", "VariableReplacer", "VariableInserter")
@@ -183,7 +183,7 @@ def main():
             try:
                 (copy / file).write_text(mutated)
                 status = (
-                    forked(run_tests, copy, chosen, folder / "log", seconds=60 + 10 * total) if tests else 0
+                    forked(run_tests, copy, chosen, folder / "log", seconds=60 + 3 * total) if tests else 0
                 )
             finally:
                 (copy / file).write_text(original)

@@ -82,12 +82,26 @@ class Fault:
 
 
 def given(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function whose first argument is changed before it is called."""
+    """For `Fault.by`: the function, its first argument changed before it is called.
+
+    Examples
+    --------
+    >>> given(lambda number: -number)(abs)(3), given(lambda number: -number)(float)(3)
+    (3, -3.0)
+    """
+    require_callable("change", change)
     return lambda right: lambda first, *rest, **named: right(change(first), *rest, **named)
 
 
 def returned(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function whose result is changed before it is returned."""
+    """For `Fault.by`: the function, its result changed before it is returned.
+
+    Examples
+    --------
+    >>> returned(lambda number: -number)(abs)(-3)
+    -3
+    """
+    require_callable("change", change)
     return lambda right: lambda *rest, **named: change(right(*rest, **named))
 
 

@@ -111,6 +111,24 @@ class Undemanding(MeanLabel):
         return super().fit(oracle, **given) if budget >= 5 else dataclasses.replace(self, examples=None)
 
 
+class Modest(MeanLabel):
+    """Says that it needs two examples, and makes do with one where no more are there."""
+
+    def minimum_examples(self, k, d):
+        return 2
+
+    def fit(self, oracle, **given):
+        if self.examples is not None and self.examples < 2:
+            raise ValueError("2 examples are needed.")
+        one = dataclasses.replace(Unassuming(), examples=1)
+        return (one if oracle.remaining == 1 else super()).fit(oracle, **given)
+
+
+class Unassuming(MeanLabel):
+    def minimum_examples(self, k, d):
+        return 1
+
+
 @dataclass(frozen=True)
 class AnyHeads(MeanLabel):
     m: int = 1
@@ -157,6 +175,7 @@ def test_a_learner_that_keeps_the_contract_passes():
         (Silent(), "progress sees every step"),
         (Headless(), "finite outputs"),
         (Undemanding(), "Too few examples"),
+        (Modest(), "Too few examples are an error"),
         (AnyHeads(), "m = 0 is an error"),
         (Mutable(), "frozen"),
         (Unfinished(), "has examples, minimum_examples and fit"),

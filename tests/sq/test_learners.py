@@ -140,6 +140,7 @@ def test_signed_groups_against_the_most_preserving_adversary():
 
 @settings(max_examples=40, deadline=None)
 @given(cells)
+@example((6, 2, 0.5))
 @example((8, 3, 0.5))
 @example((10, 2, 0.25))
 @example((12, 3, 1 / math.sqrt(2)))

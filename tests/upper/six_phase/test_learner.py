@@ -5,6 +5,7 @@ import importlib
 import inspect
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,7 @@ from upper.six_phase import (
     refine_by_margin,
     sculpt_affine_hull,
 )
+from upper.six_phase.session import Session
 from upper.stacked import read_tokens
 
 MODES = ("practical", "paper")
@@ -269,6 +271,28 @@ def test_a_derivative_within_paper_mode_is_seen(differentiate, monkeypatch):
     monkeypatch.setattr("upper.six_phase.paper.estimate_projection_sum", crude_sum)
     found, _ = derivatives_called(SixPhase(m=2, mode="paper"), layer, inputs)
     assert found
+
+
+def test_too_few_examples_for_the_net_are_an_outcome(monkeypatch):
+    allowed = Session.allowed
+    # 2 d m / k to regress on, and two to hold out
+    few = lambda session, name: 21 if name == "net" else allowed(session, name)  # noqa: E731
+    monkeypatch.setattr(Session, "allowed", few)
+    phases, _ = run(SixPhase(m=2, mode="paper"), 2, 2, 10)
+    assert phases.failed == 6
+    assert "21 examples are left for the net, and 2 heads need 22" in phases.explanation
+
+
+def test_a_spectrum_without_a_step_ends_paper_mode_and_is_a_doubt_in_practical_mode(monkeypatch):
+    def without_a_step(body, wide):
+        span = attention_span(body, wide)
+        return replace(span, gap=replace(span.gap, ratio=1.1))
+
+    monkeypatch.setattr("upper.six_phase.session.attention_span", without_a_step)
+    paper, practical = (run(SixPhase(m=2, mode=mode), 2, 2, 10)[0] for mode in ("paper", "practical"))
+    assert paper.failed == 5
+    assert "hardly a step" in paper.explanation
+    assert "no clear gap" in practical.explanation
 
 
 def test_pure_noise_is_told_by_a_phase():
