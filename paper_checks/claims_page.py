@@ -55,8 +55,8 @@ def _index(groups: Mapping[str, Sequence[Check]], results: Mapping[str, CheckRes
     yield from (_NOTE, "", *heading("Claims, checked one by one", "="))
     yield f"{len(checks)} claims: {', '.join(f'{n} {_COUNTED[verdict]}' for verdict, n in verdicts.most_common())}."
     failed = sum(one.id in results and results[one.id].injected is Verdict.FAILS for one in checks)
-    yield "Each is a check that can be run and that can fail: run with an error injected, for most of them a fault in the"
-    yield f"library and for the others a wrong constant, {failed} of {len(checks)} were seen to fail."
+    yield "Each is a check that can be run and that can fail: run with an error injected, for most of them a fault in"
+    yield f"the library and for the others a wrong constant, {failed} of {len(checks)} were seen to fail."
     yield "This page is written by the first of these commands:"
     yield from ("", ".. code-block:: sh", "")
     yield "   attention-bounds check --scale full --inject   # every claim, at the sizes that are quoted, and its error"
