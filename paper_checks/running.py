@@ -143,11 +143,13 @@ def run_check(
     require_instance("scale", scale, Scale, needed="a Scale")
     seed = count("seed", seed, least=0)
     one_of("inject", inject, (True, False))
-    constants, fault = dict(check.constants), contextlib.nullcontext()
-    if inject and isinstance(check.wrong, Fault):
-        fault = check.wrong.injected(check.run.__globals__)
-    elif inject:
-        constants |= check.wrong
+    constants, wrong = dict(check.constants), check.wrong if inject else {}
+    fault: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if isinstance(wrong, Fault):
+        # in another process its function came without its module
+        fault = wrong.injected(getattr(check.run, "__globals__", {}))
+    else:
+        constants |= wrong
     comparisons: tuple[Comparison, ...] = ()
     started, reason = time.perf_counter(), ""
     if check.missing:

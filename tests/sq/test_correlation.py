@@ -339,3 +339,9 @@ def test_intervals_from_few_samples_are_of_the_variance_without_bias():
     products = np.sum(values[0] * values[1], axis=1)
     half = norm.ppf((1 + level) / 2) * products.std(ddof=1) / 2
     assert found.half_widths[0, 1] == pytest.approx(half)
+
+
+@pytest.mark.parametrize("confidence", [-0.5, 0.0, 1.0])
+def test_a_confidence_that_is_no_level_is_refused(confidence):
+    with pytest.raises(ValueError, match="confidence is"):
+        sampled_gram(FAMILIES[1], [0, 1], samples=4, confidence=confidence)
