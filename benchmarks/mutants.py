@@ -144,7 +144,6 @@ def main():
     parser.add_argument("--each", type=int, default=65, help="mutants of each package")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
     parser.add_argument("--folder", type=Path, default=Path("build/mutants"), help="where it works")
-    parser.add_argument("--without", nargs="*", default=[], help="files that are left out")
     given = parser.parse_args()
     folder = given.folder.resolve()
     copy, results = folder / "copy", folder / "results.jsonl"
@@ -159,9 +158,7 @@ def main():
         if not reached.exists():
             forked(measure, copy, package, reached)
         known = json.loads(reached.read_text())
-        mine = [
-            f for f in files if f.startswith(f"{package}/") and f.endswith(".py") and f not in given.without
-        ]
+        mine = [f for f in files if f.startswith(f"{package}/") and f.endswith(".py")]
         all_places = [place for file in mine for place in places(copy, file)]
         draw = random.Random(f"{given.seed} {package}")
         for file, where, (first, last), changes in draw.sample(all_places, given.each):

@@ -111,22 +111,20 @@ class Undemanding(MeanLabel):
         return super().fit(oracle, **given) if budget >= 5 else dataclasses.replace(self, examples=None)
 
 
+@dataclass(frozen=True)
 class Modest(MeanLabel):
-    """Says that it needs two examples, and makes do with one where no more are there."""
+    """Says that it needs `least` examples, and makes do with one fewer where no more are there."""
+
+    least: int = 2
 
     def minimum_examples(self, k, d):
-        return 2
+        return self.least
 
     def fit(self, oracle, **given):
-        if self.examples is not None and self.examples < 2:
-            raise ValueError("2 examples are needed.")
-        one = dataclasses.replace(Unassuming(), examples=1)
-        return (one if oracle.remaining == 1 else super()).fit(oracle, **given)
-
-
-class Unassuming(MeanLabel):
-    def minimum_examples(self, k, d):
-        return 1
+        fewer = self.least - 1
+        if self.examples is not None and self.examples < self.least:
+            raise ValueError(f"{self.least} examples are needed.")
+        return (Modest(fewer, fewer) if oracle.remaining == fewer else super()).fit(oracle, **given)
 
 
 @dataclass(frozen=True)
@@ -175,7 +173,8 @@ def test_a_learner_that_keeps_the_contract_passes():
         (Silent(), "progress sees every step"),
         (Headless(), "finite outputs"),
         (Undemanding(), "Too few examples"),
-        (Modest(), "Too few examples are an error"),
+        (Modest(least=2), "Too few examples are an error"),
+        (Modest(least=3), "Too few examples are an error"),
         (AnyHeads(), "m = 0 is an error"),
         (Mutable(), "frozen"),
         (Unfinished(), "has examples, minimum_examples and fit"),

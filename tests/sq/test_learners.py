@@ -157,6 +157,11 @@ def test_lower_bound_at_most_measured_at_most_the_group_learners_bound(cell):
     assert result.number is not None
 
 
+def test_the_last_candidate_needs_no_group():
+    # nine of ten in groups of three, and two queries to bisect one
+    assert group_learner_bound(10, 0.5) == 5
+
+
 # floats at 1/sqrt(M) and 1/(2 sqrt(M)) and their neighbours: there M* changes between floats that rounding cannot tell
 edges = st.tuples(st.integers(2, 129), st.sampled_from([1, 2]), st.integers(-3, 3)).map(
     lambda one: _stepped(1 / math.sqrt(one[0]) / one[1], one[2])
