@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -27,6 +28,7 @@ from paper_checks.comparison import (
     equal,
     surely_above,
 )
+from paper_checks.faults import Fault, returned
 from paper_checks.intervals import mean_interval
 from sq import make_parity_instance
 from upper import Adam, HeadJacobian, Newton, cross_moment, read_tokens
@@ -86,7 +88,11 @@ def practical_mode(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     how="Every Python function called during the run is noted by the file that holds it; the error on fresh examples "
     "by the formula written out. What compiled code does is not seen.",
     constants={"mode": "paper", "power_of_heads": 1},
-    wrong={"mode": "practical"},
+    wrong=Fault(
+        "upper.six_phase.agreement:contrasts_of",
+        returned(lambda found: replace(found, log_ratios=-found.log_ratios)),
+        "log-ratios of the opposite sign",
+    ),
 )
 def paper_mode(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The other mode calls descents, and is seen to."""
@@ -115,7 +121,11 @@ def paper_mode(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     how="The library's product against central differences of the layer, to their accuracy, and <J D, R> against <D, "
     "J^T R> to rounding, on random directions.",
     constants={"differences": 1e-7, "rounding": 1e-12, "sign": 1},
-    wrong={"sign": -1},
+    wrong=Fault(
+        "upper.jacobian:HeadJacobian._softmax_derivative",
+        lambda right: lambda self, change, xp: self.pattern * change,
+        "the derivative of softmax without the row's mean",
+    ),
 )
 def derivative(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """One direction in all heads at once."""
@@ -181,7 +191,11 @@ def counting_floor_by_rank(constants: Constants, scale: Scale, rng: Generator) -
     "layer's formula written out. The first start is random; if it ends in a local minimum the next is from the "
     "cross-moments of the examples, and those after it are random.",
     constants={"floors": 4, "error": 1e-12},
-    wrong={"floors": 1.25},
+    wrong=Fault(
+        "upper.inner_solver:InnerSolver.solve",
+        returned(lambda found: (-found[0], found[1])),
+        "steps of the opposite sign",
+    ),
 )
 def newton_exact(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Little above one floor the equations are hardly more than the unknowns, and descents creep."""
@@ -209,7 +223,11 @@ def newton_exact(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     "of fresh inputs, over the formula; the mean's interval. That it holds within a tenth at few floors, as once "
     "noted, it does not.",
     constants={"unknowns_a_head": 2, "margin": 0.1, "few": 1.2},
-    wrong={"unknowns_a_head": 1},
+    wrong=Fault(
+        "upper.gauss_newton:gauss_newton",
+        lambda right: lambda x, y, *rest, **named: right(x[::2], y[::2], *rest, **named),
+        "every second example left out",
+    ),
     false_alarm=0.002,
 )
 def noise(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -246,7 +264,11 @@ def noise(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compar
     "by a dense decomposition; the library's iteration, which never forms T, against them to a per cent. Weak at k = "
     "2.",
     constants={"heads_seen": 3, "gap": 1.5, "span": 0.5, "same": 0.01},
-    wrong={"heads_seen": 2},
+    wrong=Fault(
+        "upper.spectral:cross_moment",
+        returned(lambda found: replace(found, values=found.values**2)),
+        "the squares of the singular values",
+    ),
 )
 def cross_moments(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Off-diagonal pairs of tokens only, as the library takes them where there are many."""
@@ -324,7 +346,7 @@ def hard_for_newton(constants: Constants, scale: Scale, rng: Generator) -> Seque
     "written out. The best of three random starts: one start may end in a local minimum. Full scale: 3000 steps of "
     "256 at d = 32.",
     constants={"error": 0.05, "float32": 1e-8},
-    wrong={"error": 1e-12},
+    wrong=Fault("upper._minibatches:rate", returned(lambda step: -step), "steps up the gradient"),
     needs=("torch",),
 )
 def adam(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:

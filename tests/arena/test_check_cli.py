@@ -65,8 +65,7 @@ def test_a_claim_that_fails_is_status_one(capsys, tmp_path, monkeypatch):
     from paper_checks import find_checks
 
     (one,) = find_checks(["layer/row-form"])
-    right = {name: one.constants[name] for name in one.wrong}
-    broken = replace(one, constants={**one.constants, **one.wrong}, wrong=right)
+    broken = replace(one, constants={**one.constants, "logit_sign": -1})
     monkeypatch.setattr(command, "find_checks", lambda names: (broken,))
     assert run(["check", "--out", str(tmp_path)]) == 1
     captured = capsys.readouterr()

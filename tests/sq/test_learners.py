@@ -140,6 +140,7 @@ def test_signed_groups_against_the_most_preserving_adversary():
 
 @settings(max_examples=40, deadline=None)
 @given(cells)
+@example((6, 2, 0.5))
 @example((8, 3, 0.5))
 @example((10, 2, 0.25))
 @example((12, 3, 1 / math.sqrt(2)))
@@ -154,6 +155,11 @@ def test_lower_bound_at_most_measured_at_most_the_group_learners_bound(cell):
     assert group_learner_bound(size, tau) == upper
     assert query_lower_bound(size, tau) <= result.asked <= upper
     assert result.number is not None
+
+
+def test_the_last_candidate_needs_no_group():
+    # nine of ten in groups of three, and two queries to bisect one
+    assert group_learner_bound(10, 0.5) == 5
 
 
 # floats at 1/sqrt(M) and 1/(2 sqrt(M)) and their neighbours: there M* changes between floats that rounding cannot tell

@@ -145,3 +145,11 @@ def test_no_usable_row_is_said():
     with pytest.raises(PhaseFailedError, match="no row of") as failure:
         sculpt_affine_hull(oracle, layer.w.sum(axis=0), wide=1)
     assert failure.value.cause == "agreement"
+
+
+def test_few_examples_raise_the_share_to_one_and_a_half_equations_an_unknown():
+    k, d, examples = 3, 8, 4000
+    layer = make_nice_layer(heads=2, dim=d, rng=0)
+    oracle = ExampleOracle(layer, BooleanInputs(k=k, d=d), rng=1)
+    hull = sculpt_affine_hull(oracle, layer.w.sum(axis=0), accept=1e-5, examples=examples)
+    assert hull.contrasts.equations == pytest.approx(1.5 * d * d, rel=0.25)

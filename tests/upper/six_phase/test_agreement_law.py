@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, GaussianInputs, SphereInputs, make_nice_layer
-from upper.six_phase import disagreement, measure_agreement
+from upper.six_phase import AgreementLaw, disagreement, measure_agreement
 
 
 @pytest.mark.parametrize(("m", "k"), [(2, 2), (2, 3), (3, 2)])
@@ -71,3 +71,8 @@ def test_a_slope_needs_two_tolerances_with_rows():
     law = measure_agreement(layer, BooleanInputs(k=3, d=8), rows=9, tolerances=(1e-9, 1e-8), rng=1)
     with pytest.raises(ValueError, match="look at more rows"):
         _ = law.slope
+
+
+def test_two_tolerances_with_rows_are_enough_for_a_slope():
+    law = AgreementLaw(np.array([0.1, 0.2, 0.4]), np.array([0, 5, 20]), 100, 2)
+    assert law.slope == pytest.approx(2.0)

@@ -3,11 +3,16 @@
 import ast
 import importlib
 import inspect
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.optimize
 
+import upper
 from attention import (
     AttentionLayer,
     BooleanInputs,
@@ -20,6 +25,10 @@ from attention import (
 )
 from attention.testing import check_learner
 from upper import HeadJacobian
+from upper._squared_error import squared_error_gradient, stack_heads
+from upper.buffers import StackedJacobian
+from upper.engine import Engine
+from upper.gauss_newton import gauss_newton
 from upper.six_phase import (
     PhaseFailedError,
     QueryPlan,
@@ -27,9 +36,12 @@ from upper.six_phase import (
     attention_span,
     estimate_projection_sum,
     learn_by_queries,
+    one_gradient_step,
     refine_by_margin,
     sculpt_affine_hull,
 )
+from upper.six_phase.session import Session
+from upper.stacked import read_tokens
 
 MODES = ("practical", "paper")
 
@@ -162,15 +174,125 @@ def test_paper_mode_reaches_no_module_with_a_gradient_or_a_newton_step():
     assert not seen & {f"upper.six_phase.{name}" for name in ("practical", "variable_projection", "learner")}
 
 
-def test_paper_mode_calls_none_either(monkeypatch):
-    def called(*given, **named):
-        raise AssertionError("paper mode called a derivative")
+# the phases and what they share; every other file of `upper` differentiates a layer or serves what does
+PAPER_MODE = {"stacked.py"} | {
+    f"six_phase/{name}.py"
+    for name in [
+        "affine_hull",
+        "agreement",
+        "attention_span",
+        "axes",
+        "body",
+        "ellipsoid",
+        "failure",
+        "gap",
+        "hull_margin",
+        "large_margin",
+        "learner",
+        "moments",
+        "net",
+        "paper",
+        "plan",
+        "polytope",
+        "projection_sum",
+        "scale",
+        "session",
+        "streaming",
+        "tuples",
+    ]
+}
+UPPER, SCIPY = (Path(one.__file__).parent for one in (upper, scipy))
 
-    for method in ("at", "times", "times_each_head", "transpose_times"):
-        monkeypatch.setattr(HeadJacobian, method, called)
-    monkeypatch.setattr(scipy.optimize, "least_squares", called)
-    phases, _ = run(SixPhase(m=2, mode="paper"), 2, 2, 16)
+
+def derivatives_called(learner, layer, inputs):
+    """Run a learner, and name the functions it called that may differentiate or minimise something."""
+    called = set()
+
+    def note(frame, event, argument):
+        if event == "call":
+            called.add((Path(frame.f_code.co_filename), frame.f_code.co_qualname))
+
+    oracle, before = ExampleOracle(layer, inputs, rng=1), sys.getprofile()
+    sys.setprofile(note)
+    try:
+        phases = learner.run(oracle, rng=2)
+    finally:
+        sys.setprofile(before)
+    found = {
+        f"{path.name}: {name}"
+        for path, name in called
+        if (path.is_relative_to(UPPER) and path.relative_to(UPPER).as_posix() not in PAPER_MODE)
+        or (
+            path.is_relative_to(UPPER)
+            and re.search("gradient|jacobian|newton|derivative|descen", name.lower())
+        )
+        # roots in one variable are of bracketing; everything else there goes downhill
+        or (path.is_relative_to(SCIPY / "optimize") and path.name != "_zeros_py.py")
+        or "torch" in path.parts
+    }
+    return found, phases
+
+
+def test_paper_mode_calls_nothing_that_differentiates():
+    layer, inputs = make_nice_layer(heads=2, dim=10, rng=0), BooleanInputs(k=2, d=10)
+    found, phases = derivatives_called(SixPhase(m=2, mode="paper"), layer, inputs)
     assert phases.fit.outcome is Outcome.REACHED_TOLERANCE
+    assert found == set()
+
+
+def _stacked_jacobian(x, y, layer):
+    engine = Engine.of(x, y, layer.theta)
+    jacobian = StackedJacobian(engine, engine.cast(x, engine.low), layer.heads)
+    pattern = engine.cast(read_tokens(x, layer.theta)[0], engine.low)
+    jacobian.move_to(pattern, engine.cast(layer.w.reshape(-1, layer.dim), engine.low))
+    jacobian.transpose_times(engine.cast(y.reshape(-1, layer.dim), engine.low))
+
+
+@pytest.mark.parametrize(
+    "differentiate",
+    [
+        lambda x, y, layer: squared_error_gradient(x, y, *stack_heads(layer.theta, layer.w)),
+        lambda x, y, layer: HeadJacobian.at(x, read_tokens(x, layer.theta)[0], layer.w).times(layer.theta),
+        _stacked_jacobian,
+        lambda x, y, layer: next(gauss_newton(x, y, layer.theta, rng=np.random.default_rng(0))),
+        lambda x, y, layer: one_gradient_step(x, y),
+        lambda x, y, layer: scipy.optimize.minimize(np.sum, np.ones(2), options={"maxiter": 1}),
+    ],
+    ids=["gradient", "jacobian", "stacked jacobian", "newton", "gradient of phase 1", "minimiser"],
+)
+def test_a_derivative_within_paper_mode_is_seen(differentiate, monkeypatch):
+    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8)
+
+    def crude_sum(oracle, n, **named):
+        x, y = oracle.draw(40)
+        differentiate(x, y, layer)
+        raise PhaseFailedError("budget", "seen enough.")
+
+    monkeypatch.setattr("upper.six_phase.paper.estimate_projection_sum", crude_sum)
+    found, _ = derivatives_called(SixPhase(m=2, mode="paper"), layer, inputs)
+    assert found
+
+
+def test_too_few_examples_for_the_net_are_an_outcome(monkeypatch):
+    allowed = Session.allowed
+    # 2 d m / k to regress on, and two to hold out
+    few = lambda session, name: 21 if name == "net" else allowed(session, name)  # noqa: E731
+    monkeypatch.setattr(Session, "allowed", few)
+    phases, _ = run(SixPhase(m=2, mode="paper"), 2, 2, 10)
+    assert phases.failed == 6
+    assert "21 examples are left for the net, and 2 heads need 22" in phases.explanation
+
+
+def test_a_spectrum_without_a_step_ends_paper_mode_and_is_a_doubt_in_practical_mode(monkeypatch):
+    def without_a_step(body, wide):
+        span = attention_span(body, wide)
+        return replace(span, gap=replace(span.gap, ratio=1.1))
+
+    monkeypatch.setattr("upper.six_phase.session.attention_span", without_a_step)
+    paper, practical = (run(SixPhase(m=2, mode=mode), 2, 2, 10)[0] for mode in ("paper", "practical"))
+    assert paper.failed == 5
+    assert "hardly a step" in paper.explanation
+    assert "no clear gap" in practical.explanation
 
 
 def test_pure_noise_is_told_by_a_phase():
