@@ -279,7 +279,8 @@ def _solved(system: list[list[Decimal]], right: list[int], blame: str, advice: s
 
     Each round corrects the solution by what is left of the right side, to the digits of the context; O(n^2) a round.
     """
-    solution, left, last = [Decimal(0)] * len(right), [Decimal(one) for one in right], math.inf
+    solution, left = [Decimal(0)] * len(right), [Decimal(one) for one in right]
+    last = float(np.finfo(np.float64).max)
     try:
         inverse = np.linalg.inv(np.array(system, dtype=np.float64))
     except np.linalg.LinAlgError:
@@ -289,10 +290,8 @@ def _solved(system: list[list[Decimal]], right: list[int], blame: str, advice: s
         size = np.abs(change).max()
         if not size <= last / 2:
             raise ValueError(f"{blame}: the equations for the coefficients are singular in float64; {advice}")
-        solution, last = (
-            [one + Decimal(more) for one, more in zip(solution, change.tolist(), strict=True)],
-            size,
-        )
+        last = size
+        solution = [one + Decimal(more) for one, more in zip(solution, change.tolist(), strict=True)]
         left = [
             wanted - sum(a * b for a, b in zip(row, solution, strict=True))
             for wanted, row in zip(right, system, strict=True)

@@ -32,6 +32,6 @@ def test_only_the_longest_commands_are_left_out():
 
 def test_exactly_two_set_up_commands():
     assert [block.lines for block in blocks.find_blocks(PAGE) if block.kind == "sh"] == [
-        ("pip install torch==2.13.0 -e '.[torch]' && attention-bounds compare",),
+        ("pip install torch==2.13.0 -e '.[torch,lattice]' && attention-bounds compare",),
         ("pip install -e '.[test]' && pytest",),
     ]
