@@ -17,6 +17,8 @@ def fuzz(request):
     from report import COUNTS
 
     def tried(subject):
+        if subject.needs:
+            pytest.importorskip(subject.needs, reason=f"{subject.needs} is not installed")
         number = request.config.getoption("--fuzz-cases")
         tally = run(subject, number)
         if not tally.counts["answer"] and not tally.violations:  # few cases may all be wrong ones
