@@ -118,7 +118,8 @@ def test_checks_are_those_of_the_ci(text):
         "lint-imports",
         "mypy",
         "sphinx-build -W -q",
-        "compare",
+        "check_results.py",
+        "pytest --passed",
     ):
         assert command in ci
         assert command in text
