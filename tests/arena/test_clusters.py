@@ -243,7 +243,7 @@ def test_the_command_runs_on_a_cluster(pair, targets, tmp_path, capsys, monkeypa
         save_target(file, target)
     options = [*files, "--learners", "linear,known-part,elimination", "--json"]
     with monkeypatch.context() as patch:
-        patch.setattr("arena.execution.run_isolated", _not_here)
+        patch.setattr("arena.calls.run_isolated", _not_here)
         assert run(["compare", *options, "-o", str(tmp_path / "there"), "--dask", pair.address]) == 0
         there = Results.from_json(capsys.readouterr().out)
     assert run(["compare", *options, "-o", str(tmp_path / "here"), "--jobs", "1"]) == 0
