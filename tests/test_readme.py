@@ -17,8 +17,9 @@ _spec.loader.exec_module(blocks)
     reason="the command is not on the path",
 )
 @pytest.mark.bad_input  # the contract tries wrong input
-def test_commands_print_what_the_page_says_and_python_runs(request):
-    report = blocks.run_page(PAGE, slow=request.config.getoption("--slow"))
+@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_commands_print_what_the_page_says_and_python_runs(slow):
+    report = blocks.run_page(PAGE, slow=slow)
     assert not report.broken
     assert not report.differences
     assert report.ran > 15

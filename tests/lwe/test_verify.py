@@ -69,7 +69,7 @@ def bent(instance, **entries):
     return dataclasses.replace(instance, layer=AttentionLayer(theta=theta, w=w))
 
 
-@pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
+@pytest.mark.parametrize("matrix", ["binary", "ternary", pytest.param("gadget", marks=pytest.mark.slow)])
 def test_wrong_layers_are_seen(matrix):
     instance = make_lwr_instance(secret_dim=10, modulus=32, levels=2, matrix=matrix, rng=0)
     assert verify_lwr_instance(instance, rng=0).max_error == 0

@@ -186,6 +186,7 @@ def test_on_random_inputs_a_wrong_closed_form_leaves_its_interval():
     assert verify_family(BumpFamily(dim=14, bits=4), targets=6, samples=4000, rng=0).holds
 
 
+@pytest.mark.slow
 def test_intervals_shrink_with_the_samples_and_hold_as_often_as_they_say():
     family = ParityFamily(dim=12, bits=2)
     checks = [verify_family(family, targets=4, samples=400, confidence=0.5, rng=seed) for seed in range(40)]

@@ -57,7 +57,13 @@ def test_the_family_is_that_of_the_parameters(kind):
     assert again.parameters.keys() == one.parameters.keys()
 
 
-@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow) if kind.startswith("hidden-gate") else kind
+        for kind in SMALL
+    ],
+)
 def test_exactly_its_own_secret_verifies(kind):
     family = SMALL[kind]
     instance = family.instance(2)

@@ -5,6 +5,7 @@ import pytest
 from paper_checks import Verdict, run_check
 
 GROUP = "agreement"
+SLOW = {"agreement/exponent", "agreement/false-certificates"}
 
 
 def test_holds(check):

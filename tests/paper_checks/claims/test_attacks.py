@@ -5,6 +5,7 @@ import pytest
 from paper_checks import Verdict, run_check
 
 GROUP = "attacks"
+SLOW = {"attacks/distinguisher", "attacks/lattice", "attacks/lattice-bits"}
 
 
 def test_holds(check):

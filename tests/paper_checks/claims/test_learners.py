@@ -5,6 +5,14 @@ import pytest
 from paper_checks import Verdict, run_check
 
 GROUP = "learners"
+SLOW = {
+    "learners/adam",
+    "learners/hard-for-newton",
+    "learners/newton-exact",
+    "learners/noise",
+    "learners/paper-mode",
+    "learners/practical-mode",
+}
 
 
 def test_holds(check):

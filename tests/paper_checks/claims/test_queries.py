@@ -5,6 +5,7 @@ import pytest
 from paper_checks import Verdict, run_check
 
 GROUP = "queries"
+SLOW = {"queries/honest-scan", "queries/sandwich", "queries/table"}
 
 
 def test_holds(check):

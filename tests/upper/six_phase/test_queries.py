@@ -282,6 +282,7 @@ def test_span_by_queries_is_as_good_as_by_examples(target, exact):
     np.testing.assert_allclose(found.span.reach, attention_span(again.body, 1).reach, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_answers_within_tolerance_degrade_the_span_as_stated(target, exact):
     layer, x, y = target
     plan = QueryPlan(m=2, k=2, d=10)
@@ -344,6 +345,7 @@ def test_bound_is_infinite_where_answers_determine_no_span():
     assert span_change_bound(np.eye(4), np.zeros(4), wide=0, moment_error=0.1, right_error=0.1) == math.inf
 
 
+@pytest.mark.slow
 def test_one_head_one_query_at_a_time():
     layer = make_nice_layer(heads=1, dim=5, sigma=4.0, rng=1)
     x, y = ExampleOracle(layer, BooleanInputs(k=2, d=5), rng=1).draw(2000)
