@@ -37,7 +37,9 @@ def check_command(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Keep the results in this folder, and write the page they make; without it, print only."
+            "--out",
+            "-o",
+            help="Keep the results in this folder, and write the page they make; without it, print only.",
         ),
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes that share the work, each in one thread.")] = 1,
