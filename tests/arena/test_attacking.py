@@ -84,6 +84,7 @@ def easy():
     return make_samples(EASY, 1500, rng=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_crashes_errors_and_endless_loops_lose_no_other_result(easy, monkeypatch, jobs):
     monkeypatch.setattr(arena.attacking, "_GRACE", 0.5)
@@ -115,6 +116,7 @@ def test_crashes_errors_and_endless_loops_lose_no_other_result(easy, monkeypatch
     assert "no claim of security" in " ".join(said.split())
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_processes(easy):
     samples, secret = easy
     names = "least-squares,exhaustive,linearisation"
@@ -192,6 +194,7 @@ def test_what_cannot_be_attacked_is_a_sentence():
 
 
 class TestCommand:
+    @pytest.mark.slow
     def test_table_json_and_file(self, cli, tmp_path):
         save_target(tmp_path / "easy.safetensors", lwr_target(secret_dim=12, modulus=4, levels=2, seed=1))
         given = [tmp_path / "easy.safetensors", "--attacks", "linearisation,bkw", "--samples", 1000]
@@ -213,6 +216,7 @@ class TestCommand:
         said = cli(*given, "--noise", "binomial:1", "--secret", paths[2], "--attacks", "exhaustive").out
         assert re.search(r"exhaustive +broken .* the true one", said)
 
+    @pytest.mark.slow
     def test_what_may_have_been_left_out_is_said(self, cli, tmp_path):
         parameters = LWRParameters(6, 97, 97, noise=BinomialLaw(1))
         samples, _ = make_samples(parameters, 60, rng=0)

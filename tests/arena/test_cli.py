@@ -135,6 +135,7 @@ def test_elimination_solves_every_construction(cli, tmp_path, construction):
     assert (said["outcome"], said["unknown_part_error"] < 1e-12) == ("EXACT", True)
 
 
+@pytest.mark.slow
 def test_compare_every_family(cli, tmp_path):
     paths = [tmp_path / f"{kind}.safetensors" for kind in FAMILIES]
     for kind, path in zip(FAMILIES, paths, strict=True):
@@ -163,6 +164,7 @@ def test_families_lists_what_two_heads_hide(cli):
     assert all(one["broken_by"] and one["source"] and one["formula"] for one in said["families"])
 
 
+@pytest.mark.slow
 def test_learn_reports_and_saves_the_layer(cli, nice, tmp_path):
     fitted = tmp_path / "fitted.safetensors"
     said = json.loads(cli("learn", nice, "--learner", "newton", "--seed", 3, "-o", fitted, "--json").out)
@@ -216,6 +218,7 @@ def test_an_instance_that_lies_about_its_secret_is_found_out(cli, parity, tmp_pa
     assert said["verification"]["holds"] is True
 
 
+@pytest.mark.slow
 def test_learn_is_reproducible(cli, nice):
     one, two = (json.loads(cli("learn", nice, "--seed", 5, "--json").out) for _ in range(2))
     for said in (one, two):
@@ -237,6 +240,7 @@ def test_elimination_solves_parity(cli, parity):
     assert said["unknown_part_error"] < 1e-12
 
 
+@pytest.mark.slow
 def test_compare_files_writes_results_and_page(cli, nice, parity, tmp_path):
     out = tmp_path / "made" / "here"
     said = cli(
@@ -251,6 +255,7 @@ def test_compare_files_writes_results_and_page(cli, nice, parity, tmp_path):
     assert page.rstrip().endswith("</html>")
 
 
+@pytest.mark.slow
 def test_files_of_one_shape_are_told_apart(cli, nice, tmp_path):
     other = tmp_path / "other" / nice.name
     other.parent.mkdir()

@@ -25,6 +25,7 @@ def file(nice, tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_newton_finds_the_level_of_the_noise_that_is_added(cli, file):
     command = ["learn", file, "--noise", 0.05, "--examples", 600]
     said = json.loads(cli(*command, "--json").out)
@@ -50,6 +51,7 @@ def test_without_noise_there_is_no_word_of_it(nice):
     assert "noise" not in str(learned)
 
 
+@pytest.mark.slow
 def test_noise_is_kept_with_the_layer_and_reaches_every_learner(nice, tmp_path):
     from attention.files import load_layer
 
@@ -71,6 +73,7 @@ def test_noise_on_labels_that_have_errors_of_their_own_is_refused():
         learn(lwr_target(**rounding), "linear", noise=-1)
 
 
+@pytest.mark.slow
 def test_a_number_of_heads_that_explains_nothing_is_not_to_be_trusted():
     target = nice_target(heads=4, tokens=4, dim=16, seed=1)
     few = learn(target, "newton", heads="auto", examples=50)
@@ -107,7 +110,9 @@ def test_one_token_hides_theta_and_all_of_w_but_the_sum():
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize(("rank", "options"), [(None, {}), (1, {"rank": 1})])
+@pytest.mark.parametrize(
+    ("rank", "options"), [(None, {}), pytest.param(1, {"rank": 1}, marks=pytest.mark.slow)]
+)
 def test_too_few_examples_are_told_the_least_and_the_usual_number(nice, rank, options):
     least, usual = (
         Newton(2, rank=rank).minimum_examples(3, 8),

@@ -388,10 +388,12 @@ def test_an_empty_comparison_is_a_page():
     assert Page(render_page(Results({}, (), (), ()))).errors == []
 
 
+@pytest.mark.slow
 def test_the_page_is_the_same_every_time(text, sample_results):
     assert render_page(Results.from_json(json.loads(json.dumps(sample_results.to_json())))) == text
 
 
+@pytest.mark.slow
 def test_infinite_errors_sort_last_among_numbers_and_absent_ones_after_them(sample_results):
     cells = tuple(
         replace(cell, unknown_part_error=None) if cell.learner == "newton" else cell

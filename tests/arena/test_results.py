@@ -296,6 +296,7 @@ def test_a_drawing_is_saved_as_the_svg_it_is(sample_results, tmp_path):
     assert Drawing("<svg/>") == Drawing("<svg/>")
 
 
+@pytest.mark.slow
 def test_save_and_load_give_back_equal_records(sample_results, tmp_path):
     folder = tmp_path / "new" / "folder"
     data, page = sample_results.save(folder)

@@ -511,6 +511,7 @@ except StoreError as error:
 LOOK = "print(sorted(one.key for one in RunStore(path, read_only=True).cells()))"
 
 
+@pytest.mark.slow
 @posix
 def test_a_read_only_folder_or_file_is_a_sentence(open_folder):
     path = open_folder / "runs.sqlite"
@@ -534,6 +535,7 @@ def test_a_read_only_folder_or_file_is_a_sentence(open_folder):
     assert found == "['old']"
 
 
+@pytest.mark.slow
 @posix
 def test_the_log_of_a_killed_process_is_read_in_a_read_only_folder(open_folder):
     path = open_folder / "runs.sqlite"

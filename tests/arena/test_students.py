@@ -208,7 +208,7 @@ def test_every_student_can_be_sent_to_a_process_of_its_own():
             assert type(sent.build(target, PRESETS["quick"])) is type(student.build(target, PRESETS["quick"]))
 
 
-@pytest.mark.parametrize("name", ["linearisation", "lattice"])
+@pytest.mark.parametrize("name", ["linearisation", pytest.param("lattice", marks=pytest.mark.slow)])
 def test_attacks_stand_beside_learners_on_rounding_and_on_nothing_else(name):
     if STUDENTS[name].extra:
         pytest.importorskip(STUDENTS[name].extra, reason=f"{STUDENTS[name].extra} is not installed")

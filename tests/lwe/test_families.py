@@ -98,6 +98,7 @@ def test_staircase_with_pads_is_the_centred_label_at_every_value_and_zero_off_th
     assert np.all(stairs.coefficients[1:-1] != 0)
 
 
+@pytest.mark.slow
 def test_number_of_jumps_is_within_a_quarter_of_p_times_the_one_norm_over_q():
     counted = 0
     for seed in range(12):
@@ -307,7 +308,14 @@ def test_small_secrets_are_drawn_from_their_law_and_realised_without_error(law, 
     assert LWRParameters.from_json(instance.parameters).secret == law
 
 
-@pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        "binary",
+        pytest.param("ternary", marks=pytest.mark.slow),
+        pytest.param("gadget", marks=pytest.mark.slow),
+    ],
+)
 def test_truncated_layers_are_exact_within_their_range_and_hold_the_label_beyond(matrix):
     size = {"secret_dim": 5 if matrix == "gadget" else 20, "modulus": 32, "levels": 4}
     instance = make_lwr_instance(**size, matrix=matrix, rng=1, deviations=2.5)

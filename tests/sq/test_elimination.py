@@ -33,7 +33,7 @@ def flips(rate):
     return noise
 
 
-@pytest.mark.parametrize("construction", ["B", "D"])
+@pytest.mark.parametrize("construction", ["B", pytest.param("D", marks=pytest.mark.slow)])
 def test_it_finds_the_secret_in_at_least_58_of_60_runs(construction):
     found = 0
     for seed in range(60):
@@ -47,7 +47,9 @@ def test_it_finds_the_secret_in_at_least_58_of_60_runs(construction):
     assert found >= 58
 
 
-@pytest.mark.parametrize(("rate", "least", "most"), [(0.1, 0, 5), (0.01, 24, 50)])
+@pytest.mark.parametrize(
+    ("rate", "least", "most"), [(0.1, 0, 5), pytest.param(0.01, 24, 50, marks=pytest.mark.slow)]
+)
 def test_label_flips_break_it(rate, least, most):
     # all d - 1 + 10 = 49 equations must be free of flips: .99^49 = .61, .9^49 = .006
     found = 0

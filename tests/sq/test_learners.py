@@ -97,6 +97,7 @@ print(json.dumps([found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
 """
 
 
+@pytest.mark.slow
 def test_the_query_count_table_of_large_groups_and_dimension_64():
     # in an interpreter of its own: checking shapes at every one of 20 thousand queries costs twenty times the queries;
     # the first two tolerances ask for nearly every target, and test_curves does so up to four thousand targets
@@ -138,6 +139,7 @@ def test_signed_groups_against_the_most_preserving_adversary():
     assert adversary.survivors.tolist() == [result.number]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(cells)
 @example((6, 2, 0.5))
@@ -174,6 +176,7 @@ def _stepped(number, steps):
     return number
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(edges, st.sampled_from([(8, 3), (9, 2)]))
 @example(1 / math.sqrt(2), (8, 3))
@@ -267,7 +270,9 @@ def test_the_most_preserving_adversary_costs_positive_groups_their_size():
     assert result.survivors == 1
 
 
-@pytest.mark.parametrize(("dim", "bits", "construction"), [(10, 2, "B"), (9, 3, "D")])
+@pytest.mark.parametrize(
+    ("dim", "bits", "construction"), [(10, 2, "B"), pytest.param(9, 3, "D", marks=pytest.mark.slow)]
+)
 def test_honest_scan_of_real_layers_takes_half_the_candidates_on_average(dim, bits, construction):
     family = ParityFamily(dim=dim, bits=bits, construction=construction)
     size, runs = len(family.secrets), 20
@@ -340,7 +345,9 @@ def test_low_degree_finds_nothing_below_2l_plus_1_and_everything_there(dim, bits
     assert blind.number is None
 
 
-@pytest.mark.parametrize("kind", [ReferenceAdversary, MostPreservingAdversary])
+@pytest.mark.parametrize(
+    "kind", [ReferenceAdversary, pytest.param(MostPreservingAdversary, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("tau", [0.2, 0.45, 0.6])
 def test_low_degree_and_descent_name_only_what_the_replies_allow(kind, tau):
     family = ParityFamily(dim=4, bits=1)

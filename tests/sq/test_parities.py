@@ -3,6 +3,7 @@ import itertools
 import math
 from decimal import Decimal, localcontext
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.linalg import hadamard
@@ -72,6 +73,25 @@ def test_m_minimal_heads_give_the_signs_of_parity_up_to_2m_minus_1(m):
     scale = np.abs(heads.coefficients).sum()
     np.testing.assert_allclose(stairs.values(n), (-1.0) ** n, atol=1e-15 * 8 * scale + 1e-9)
     assert np.abs(stairs.values(n) - (-1.0) ** n).max() <= heads.error() + 2e-16 * m * scale
+
+
+@pytest.mark.parametrize(("construction", "bits"), [("D", 19), ("C", 10)])
+def test_coefficients_are_the_nearest_floats_to_the_exact_solution_on_every_machine(construction, bits):
+    """The last digits of a float64 solver decided whether ten minimal heads met a parity to 1e-9."""
+    heads = parity_heads(construction, bits=bits)
+    with mpmath.workdps(60):
+        n = range(heads.heads if construction == "D" else bits + 1)
+        slopes = [mpmath.mpf(float(slope)) for slope in heads.slopes]
+        system = [
+            [mpmath.tanh(beta * (a - t)) for beta, t in zip(slopes, heads.thresholds, strict=True)] for a in n
+        ]
+        if construction == "C":
+            system = [[*row, 1] for row in system]
+        solution = mpmath.lu_solve(mpmath.matrix(system), mpmath.matrix([(-1) ** a for a in n]))
+        exact = [float(one) for one in solution]
+    assert heads.coefficients.tolist() == exact[: heads.heads]
+    assert [-heads.c0] == exact[heads.heads :] or construction == "D"
+    assert heads.error() < 3e-10
 
 
 @pytest.mark.parametrize(("m", "limit"), [(2, 5e-15), (3, 5e-15), (4, 5e-14), (5, 1e-13), (6, 5e-13)])
@@ -266,8 +286,8 @@ def true_error(heads):
     [
         (construction, beta, bits)
         for construction, beta in (("D", 40.0), ("B", 0.3), ("B", 12.3), ("B", 40.0), ("A", 12.3), ("C", 3.0))
-        for bits in (1, 2, 3, 4, 5, 6, 7, 8, 11, 16)
-        if construction != "A" or bits <= 8
+        for bits in (1, 2, 3, 4, 5, 6, 11)
+        if construction != "A" or bits <= 6
     ],
 )
 def test_the_error_is_an_upper_bound_of_the_supremum_and_tight(construction, beta, bits):

@@ -40,7 +40,11 @@ def _error(iterate, layer, k):
 # d / r and k are small
 @pytest.mark.parametrize(
     ("m", "k", "d", "r", "floors", "library"),
-    [(2, 2, 32, 4, 4, "numpy"), (2, 2, 32, 4, 4, "torch"), (4, 4, 32, 4, 8, "numpy")],
+    [
+        (2, 2, 32, 4, 4, "numpy"),
+        pytest.param(2, 2, 32, 4, 4, "torch", marks=pytest.mark.slow),
+        pytest.param(4, 4, 32, 4, 8, "numpy", marks=pytest.mark.slow),
+    ],
 )
 def test_exact_below_the_examples_the_full_solver_needs(m, k, d, r, floors, library):
     xp = pytest.importorskip(library, reason=f"{library} is not installed")
@@ -55,6 +59,7 @@ def test_exact_below_the_examples_the_full_solver_needs(m, k, d, r, floors, libr
     assert exact == 2
 
 
+@pytest.mark.slow
 def test_the_full_solver_fails_on_those_examples():
     layer, x, y, _ = _problem(4, 4, 32, 4, floors=8)
     start = np.random.default_rng(0).standard_normal((4, 32, 32)) / 32
@@ -63,7 +68,14 @@ def test_the_full_solver_fails_on_those_examples():
     assert relative_error(AttentionLayer(end.theta, end.w)(fresh), layer(fresh)) > 0.5
 
 
-@pytest.mark.parametrize("library", ["numpy", "torch", "array_api_strict"])
+@pytest.mark.parametrize(
+    "library",
+    [
+        "numpy",
+        pytest.param("torch", marks=pytest.mark.slow),
+        pytest.param("array_api_strict", marks=pytest.mark.slow),
+    ],
+)
 def test_of_the_array_type_it_is_given(library):
     xp = pytest.importorskip(library, reason=f"{library} is not installed")
     layer, x, y, start = _problem(2, 3, 8, 4, floors=8)
@@ -94,7 +106,7 @@ def test_at_full_rank_it_ends_where_the_full_solver_does():
     np.testing.assert_allclose(plain.w, full.w, atol=5e-3)
 
 
-@pytest.mark.parametrize("w_rank", [3, 8])
+@pytest.mark.parametrize("w_rank", [pytest.param(3, marks=pytest.mark.slow), 8])
 def test_ranks_of_theta_and_w_may_differ(w_rank):
     layer = make_low_rank_layer(heads=2, dim=8, rank=5, w_rank=w_rank, rng=0)
     x = BooleanInputs(3, 8).sample(200, rng=1)
@@ -184,6 +196,7 @@ def test_the_inner_solver_solves_the_projected_normal_equations(w_rank):
         np.testing.assert_allclose(step.ravel(), expected, atol=1e-4 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "k", "d", "r"), [(4, 4, 16, 4), (2, 2, 16, 8)])
 def test_memory_is_a_stated_multiple_of_the_problem(m, k, d, r):
     _, x, y, start = _problem(m, k, d, r, floors=8)

@@ -36,6 +36,7 @@ def _jacobian(layer, x):
     return np.hstack([np.stack(columns, axis=1), np.kron(read, np.eye(d))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("m", "k", "d", "relative"),
     [(2, 2, 8, 0.01), (3, 3, 8, 0.1), (4, 4, 8, 0.5)],
@@ -58,6 +59,7 @@ def test_excess_error_is_that_of_least_squares_with_many_examples(m, k, d, relat
     assert np.abs(np.array(levels) - 1).max() < 5 / np.sqrt(2 * x.size) + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "k", "d"), [(2, 2, 8)])
 def test_excess_error_is_the_covariance_of_least_squares_with_few_examples(m, k, d):
     ratios, inflation = [], []
@@ -74,7 +76,7 @@ def test_excess_error_is_the_covariance_of_least_squares_with_few_examples(m, k,
     assert np.mean(inflation) > 1.25  # so few examples cost more than s^2 p / (N k d), whoever fits them
 
 
-@pytest.mark.parametrize("relative", [0.01, 0.5])
+@pytest.mark.parametrize("relative", [0.01, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_a_descent_ends_promptly_at_the_level_of_the_noise(relative):
     m, k, d = 4, 4, 16
     _, _, (x, y), _ = _noisy(m, k, d, floors=8, relative=relative, seed=3)
@@ -128,7 +130,7 @@ def test_low_precision_inside_has_no_bias():
     assert 0 < apart < 0.01 * noise**2 * count / x.size
 
 
-@pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.parametrize("m", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_labels_that_are_noise_alone_are_no_success(m):
     oracle = ExampleOracle(lambda x: 0 * x, BooleanInputs(3, 8), noise=2.0, rng=0)
     fit = Newton(m).fit(oracle, rng=1)

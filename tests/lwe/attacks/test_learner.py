@@ -182,6 +182,7 @@ def test_newton_breaks_the_smallest_sizes_and_uses_samples_more_than_once():
     assert result.details["examples"] == 2000
 
 
+@pytest.mark.slow
 def test_adam_is_given_more_examples_than_there_are_samples_and_breaks_what_it_should():
     pytest.importorskip("torch")
     made = LWRParameters(4, 16, 2)

@@ -34,6 +34,7 @@ def test_few_covariates_may_leave_other_secrets_with_all_the_same_labels(seed):
     assert LeastSquaresAttack()(samples, made).accuracy == 1
 
 
+@pytest.mark.slow
 def test_nothing_is_linear_once_the_inner_product_wraps_around():
     made = LWRParameters(secret_dim=24, modulus=64, levels=2)
     shares = []
@@ -65,6 +66,7 @@ def test_errors_of_labels_are_averaged_out():
     assert result.outcome is AttackOutcome.BROKEN
 
 
+@pytest.mark.slow
 def test_adjusted_r_squared_is_centred_at_zero_for_random_labels():
     made = LWRParameters(secret_dim=30, modulus=64, levels=2)
     generator = np.random.default_rng(0)

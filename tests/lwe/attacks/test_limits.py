@@ -86,7 +86,7 @@ def test_samples_that_nearly_no_candidate_passes_choose_themselves(q):
 
 
 @pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:3])
-@pytest.mark.parametrize("noise", [NO_NOISE, GaussianLaw(3.0)], ids=str)
+@pytest.mark.parametrize("noise", [NO_NOISE, pytest.param(GaussianLaw(3.0), marks=pytest.mark.slow)], ids=str)
 def test_the_largest_modulus_takes_little_memory(attack, noise):
     made = parameters(5, 1 << 31, 1 << 31, secret=TernaryLaw(), noise=noise)
     samples, secret = make_samples(made, 1000, rng=0)

@@ -86,7 +86,9 @@ def test_the_ring_compares_sums_mod_q(q, seed):
         np.testing.assert_array_equal(ring.below(ring.encode(x), ring.encode(y), width), expected)
 
 
-@pytest.mark.parametrize(("q", "p"), [(16, 4), (17, 5), (251, 32), (8, 8)])
+@pytest.mark.parametrize(
+    ("q", "p"), [(16, 4), (17, 5), pytest.param(251, 32, marks=pytest.mark.slow), (8, 8)]
+)
 @pytest.mark.parametrize("noise", [NO_NOISE, BinomialLaw(1)])
 def test_windows_of_labels_are_exact(q, p, noise):
     starts, widths = label_windows(np.arange(p), parameters(q=q, p=p, noise=noise), missed=1e-9)
@@ -96,6 +98,7 @@ def test_windows_of_labels_are_exact(q, p, noise):
         assert allowed == {(starts[label] + i) % q for i in range(widths[label])}
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=10, deadline=None)
 def test_all_searches_find_a_secret_with_all_labels(data):

@@ -10,7 +10,9 @@ from paper_checks import Kind, Verdict, find_checks, run_check
 def pytest_generate_tests(metafunc):
     if "check" in metafunc.fixturenames:
         checks = find_checks([metafunc.module.GROUP])
-        metafunc.parametrize("check", checks, ids=[one.id for one in checks])
+        slow = getattr(metafunc.module, "SLOW", ())
+        marked = [pytest.param(one, marks=pytest.mark.slow) if one.id in slow else one for one in checks]
+        metafunc.parametrize("check", marked, ids=[one.id for one in checks])
 
 
 @cache

@@ -3,6 +3,7 @@
 from paper_checks import Verdict
 
 GROUP = "agreement"
+SLOW = {"agreement/exponent", "agreement/false-certificates"}
 
 
 def test_holds(result):

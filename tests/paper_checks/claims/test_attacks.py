@@ -3,6 +3,7 @@
 from paper_checks import Verdict
 
 GROUP = "attacks"
+SLOW = {"attacks/distinguisher", "attacks/lattice", "attacks/lattice-bits"}
 
 
 def test_holds(result):

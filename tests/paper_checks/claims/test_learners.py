@@ -3,6 +3,14 @@
 from paper_checks import Verdict
 
 GROUP = "learners"
+SLOW = {
+    "learners/adam",
+    "learners/hard-for-newton",
+    "learners/newton-exact",
+    "learners/noise",
+    "learners/paper-mode",
+    "learners/practical-mode",
+}
 
 
 def test_holds(result):

@@ -3,6 +3,7 @@
 from paper_checks import Verdict
 
 GROUP = "queries"
+SLOW = {"queries/honest-scan", "queries/sandwich", "queries/table"}
 
 
 def test_holds(result):

@@ -7,8 +7,18 @@ from attention import AttentionLayer, BooleanInputs, GaussianInputs, SphereInput
 from upper.six_phase import AgreementLaw, disagreement, measure_agreement
 
 
-@pytest.mark.parametrize(("m", "k"), [(2, 2), (2, 3), (3, 2)])
-@pytest.mark.parametrize("inputs", [BooleanInputs, GaussianInputs, SphereInputs])
+@pytest.mark.parametrize(
+    ("m", "k"),
+    [pytest.param(2, 2, marks=pytest.mark.slow), (2, 3), pytest.param(3, 2, marks=pytest.mark.slow)],
+)
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        BooleanInputs,
+        pytest.param(GaussianInputs, marks=pytest.mark.slow),
+        pytest.param(SphereInputs, marks=pytest.mark.slow),
+    ],
+)
 def test_the_probability_of_agreement_has_slope_m_minus_1_times_k_minus_1(m, k, inputs):
     layer = make_nice_layer(heads=m, dim=32, rng=0)
     law = measure_agreement(layer, inputs(k=k, d=32), rows=1_000_000, rng=1)

@@ -92,7 +92,9 @@ def _is_member(body, point):
     ) <= body.tolerance * (1 + 1e-7)
 
 
-@pytest.mark.parametrize(("size", "number", "close"), [(2, 20_000, 2e-3), (3, 40_000, 5e-2)])
+@pytest.mark.parametrize(
+    ("size", "number", "close"), [(2, 20_000, 2e-3), pytest.param(3, 40_000, 5e-2, marks=pytest.mark.slow)]
+)
 def test_axis_body_maximisers_are_those_of_brute_force(size, number, close):
     @given(_axis_bodies(size))
     @settings(max_examples=60, deadline=None)
@@ -143,7 +145,7 @@ def test_axis_body_maximisers_have_no_duality_gap(size, seed, log_tolerance, log
     assert goal @ found == pytest.approx(bound((left + right) / 2), abs=2e-5 * radius)
 
 
-@pytest.mark.parametrize(("size", "number"), [(2, 20_000), (3, 40_000)])
+@pytest.mark.parametrize(("size", "number"), [(2, 20_000), pytest.param(3, 40_000, marks=pytest.mark.slow)])
 def test_axis_body_point_of_least_norm_is_that_of_brute_force(size, number):
     @given(_axis_bodies(size))
     @settings(max_examples=60, deadline=None)

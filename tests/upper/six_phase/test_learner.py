@@ -63,6 +63,7 @@ def measure(phases, name, start):
     return steps[-1].measures[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "k"), [(1, 2), *SPANS_AT_1_PERCENT])
 def test_practical_mode_ends_at_rounding_error_through_phases_as_good_as_the_table(m, k):
     phases, errors = run(SixPhase(m=m), m, k, 32)
@@ -75,6 +76,7 @@ def test_practical_mode_ends_at_rounding_error_through_phases_as_good_as_the_tab
         assert measure(phases, "span_error", "Phase 5") <= 2 * SPANS_AT_1_PERCENT[m, k]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inputs", [GaussianInputs, SphereInputs])
 @pytest.mark.parametrize("mode", ["practical", "paper"])
 def test_other_inputs_run_through_the_same_code(inputs, mode):
@@ -88,7 +90,10 @@ def paper_32():
     return run(SixPhase(m=2, mode="paper"), 2, 2, 32)
 
 
-@pytest.mark.parametrize(("m", "d"), [(1, 16), (2, 16), (2, 32)])
+@pytest.mark.parametrize(
+    ("m", "d"),
+    [(1, 16), pytest.param(2, 16, marks=pytest.mark.slow), pytest.param(2, 32, marks=pytest.mark.slow)],
+)
 def test_paper_mode_reaches_a_squared_error_of_kd_to_the_minus_m_from_the_phases_alone(m, d, request):
     if d == 32:
         phases, errors = request.getfixturevalue("paper_32")
@@ -99,7 +104,7 @@ def test_paper_mode_reaches_a_squared_error_of_kd_to_the_minus_m_from_the_phases
     assert phases.findings.net.error <= (2 * d) ** -m
 
 
-@pytest.mark.parametrize("over", ["proxy", "body"])
+@pytest.mark.parametrize("over", [pytest.param("proxy", marks=pytest.mark.slow), "body"])
 def test_phases_3_and_4_lower_the_error_of_the_span(over, request):
     if over == "body":  # as it is by default
         phases, _ = request.getfixturevalue("paper_32")
@@ -109,6 +114,7 @@ def test_phases_3_and_4_lower_the_error_of_the_span(over, request):
     assert after < {"proxy": before / 2, "body": before / 10}[over]
 
 
+@pytest.mark.slow
 def test_every_round_of_phases_3_and_4_is_reported():
     phases, _ = run(SixPhase(m=2, mode="paper", rounds=2), 2, 2, 16)
     names = [step.name for step in phases.fit.trace]
@@ -126,7 +132,7 @@ def test_every_round_of_phases_3_and_4_is_reported():
     assert len(phases.findings.refinements) == 2
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_at_8_coordinates_the_margin_of_the_proxy_is_never_large_and_phase_3_says_so(seed):
     phases, _ = run(SixPhase(m=2, mode="paper", margin_over="proxy"), 2, 2, 8, seed=seed)
     assert phases.fit.outcome is Outcome.NO_LARGE_MARGIN
@@ -134,8 +140,8 @@ def test_at_8_coordinates_the_margin_of_the_proxy_is_never_large_and_phase_3_say
     assert phases.explanation.startswith("Phase 3 failed: ")
 
 
-@pytest.mark.parametrize("m", [1, 2, 3])
-@pytest.mark.parametrize("mode", ["practical", "paper"])
+@pytest.mark.parametrize("m", [1, pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("mode", [pytest.param("practical", marks=pytest.mark.slow), "paper"])
 def test_the_number_of_heads_is_found_by_the_gap(m, mode):
     if (m, mode) == (3, "paper"):
         pytest.skip("three heads by a net take minutes")
@@ -147,7 +153,7 @@ def test_the_number_of_heads_is_found_by_the_gap(m, mode):
     assert phases.fit.outcome.succeeded
 
 
-@pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.parametrize("m", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_heads_without_attention_are_learned_and_contradict_nothing(m):
     layer, inputs = make_nice_layer(heads=m, dim=12, rng=0), BooleanInputs(k=2, d=12)
     layer = AttentionLayer(theta=np.zeros_like(layer.theta), w=layer.w)
@@ -324,7 +330,7 @@ def test_one_token_or_as_many_as_coordinates_is_not_its_kind(k, d, why):
     assert phases.fit.examples_used == 0
 
 
-@pytest.mark.parametrize("mode", ["paper", "practical"])
+@pytest.mark.parametrize("mode", ["paper", pytest.param("practical", marks=pytest.mark.slow)])
 def test_a_budget_too_small_for_the_phases_is_said(mode):
     layer, inputs = make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(k=2, d=16)
     learner = SixPhase(m=2, mode=mode, examples=2000, work=1000)
@@ -333,7 +339,7 @@ def test_a_budget_too_small_for_the_phases_is_said(mode):
     assert not phases.fit.outcome.succeeded or mode == "practical"
 
 
-@pytest.mark.parametrize("factor", [0.0, -1.0])
+@pytest.mark.parametrize("factor", [pytest.param(0.0, marks=pytest.mark.slow), -1.0])
 @pytest.mark.parametrize("mode", MODES)
 def test_an_affine_hull_through_zero_is_no_contradiction(factor, mode):
     layer, inputs = make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(k=2, d=16)
@@ -354,7 +360,9 @@ def test_a_radius_that_leaves_no_matrix_is_an_outcome(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("m", [11, 12, 64, 65])
+@pytest.mark.parametrize(
+    "m", [pytest.param(11, marks=pytest.mark.slow), pytest.param(12, marks=pytest.mark.slow), 64, 65]
+)
 def test_more_heads_than_there_are_end_in_an_outcome(m, mode):
     layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8)
     phases = SixPhase(m=m, mode=mode, work=100).run(ExampleOracle(layer, inputs, rng=1), rng=2)
@@ -362,6 +370,7 @@ def test_more_heads_than_there_are_end_in_an_outcome(m, mode):
     assert phases.heads == m
 
 
+@pytest.mark.slow
 def test_no_gap_is_said_where_the_number_of_heads_is_to_be_found():
     phases, _ = run(SixPhase(m="auto"), 5, 2, 24)
     assert phases.heads == 1
@@ -377,7 +386,7 @@ def test_the_default_tolerance_is_that_of_the_heads_found():
     assert errors["relative_error"] <= 24**-0.5
 
 
-@pytest.mark.parametrize("noise", [0.1, 1e-4])
+@pytest.mark.parametrize("noise", [0.1, pytest.param(1e-4, marks=pytest.mark.slow)])
 def test_noisy_labels_end_at_the_residual_floor(noise):
     layer, inputs = make_nice_layer(heads=2, dim=12, rng=0), BooleanInputs(k=2, d=12)
     phases = SixPhase(m=2).run(ExampleOracle(layer, inputs, noise=noise, rng=1), rng=2)
@@ -409,7 +418,7 @@ def test_threads_change_no_bit():
     assert fits[0].examples_used == fits[1].examples_used
 
 
-@pytest.mark.parametrize("mode", ["paper", "practical"])
+@pytest.mark.parametrize("mode", [pytest.param("paper", marks=pytest.mark.slow), "practical"])
 @pytest.mark.bad_input
 def test_the_contract_of_learners(mode):
     layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8)
@@ -462,6 +471,7 @@ def test_a_result_in_place_of_what_it_holds_is_a_sentence():
         learn_by_queries(oracle, QueryPlan(m=2, k=2, d=12))
 
 
+@pytest.mark.slow
 def test_findings_hold_what_each_mode_found():
     practical, _ = run(SixPhase(m=2), 2, 2, 12)
     paper, _ = run(SixPhase(m=2, mode="paper", examples=60_000), 2, 2, 12)

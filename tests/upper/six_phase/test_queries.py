@@ -282,6 +282,7 @@ def test_span_by_queries_is_as_good_as_by_examples(target, exact):
     np.testing.assert_allclose(found.span.reach, attention_span(again.body, 1).reach, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_answers_within_tolerance_degrade_the_span_as_stated(target, exact):
     layer, x, y = target
     plan = QueryPlan(m=2, k=2, d=10)
@@ -357,6 +358,7 @@ def test_short_tokens_need_a_smaller_tolerance_and_are_allowed():
     assert plans[1].sum_tolerance() == 2 * plans[0].sum_tolerance()
 
 
+@pytest.mark.slow
 def test_one_head_one_query_at_a_time():
     layer = make_nice_layer(heads=1, dim=5, sigma=4.0, rng=1)
     x, y = ExampleOracle(layer, BooleanInputs(k=2, d=5), rng=1).draw(2000)
