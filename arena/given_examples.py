@@ -1,7 +1,7 @@
 """One learner on given examples, of which no target is known: what was learned is measured on some held out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -188,7 +188,7 @@ def learn_examples(
     oracle = ExampleOracle.from_arrays(x[~held], y[~held])
     learner_of_all = chosen.learner
     if isinstance(chosen.learner, Newton) and chosen.learner.examples is None:
-        learner_of_all = dataclasses.replace(chosen.learner, examples=oracle.remaining)
+        learner_of_all = replace(chosen.learner, examples=oracle.remaining)
     used = engine_used(learner_of_all, chosen.target)
     with single_thread(chosen.student.extra):
         fit = chosen.learner.fit(oracle, rng=for_learner, progress=progress)
