@@ -13,7 +13,7 @@ from jaxtyping import Float
 from attention import AttentionLayer, ExampleOracle, draw_examples
 from attention._arrays import to_numpy
 from upper._held_out import HELD_OUT_SHARE, held_out_error
-from upper.gauss_newton import Iterate
+from upper.newton.gauss_newton import Iterate
 from upper.verdict import (
     EXACT_RESIDUAL,
     PATIENCE,

@@ -12,7 +12,7 @@ from attention import AttentionLayer, Outcome
 from upper._held_out import EXACT_ERROR as EXACT_RESIDUAL
 from upper._held_out import held_out_error, verdict
 from upper.floor import matrix_unknowns
-from upper.gauss_newton import Iterate
+from upper.newton.gauss_newton import Iterate
 
 __all__ = [
     "EXACT_RESIDUAL",

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from upper.gauss_newton import Iterate
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_nice_layer
 from upper import HeadJacobian, Newton, counting_floor, gauss_newton, read_tokens
-from upper.gauss_newton import Iterate
 from upper.verdict import fitted_share, judge, last_iterate, no_worse, noise_level, same_residual, unknowns
 
 _DRAWS = 6

@@ -6,13 +6,13 @@ import numpy as np
 
 from attention import AttentionLayer, Outcome, draw_examples
 from upper.floor import counting_floor
-from upper.gauss_newton import Iterate, gauss_newton
+from upper.newton.gauss_newton import Iterate, gauss_newton
+from upper.newton.span_fit import fit_in_span
 from upper.six_phase.affine_hull import sculpt_affine_hull
 from upper.six_phase.consistency import refine_by_consistency
 from upper.six_phase.plan import Wish
 from upper.six_phase.projection_sum import estimate_projection_sum
 from upper.six_phase.session import Ending, Session
-from upper.six_phase.variable_projection import fit_in_span
 from upper.verdict import EXACT_RESIDUAL, at_noise_level, judge, last_iterate, same_residual
 
 __all__ = ["practical_wishes", "run_practical"]
@@ -65,8 +65,7 @@ def run_practical(
     floor = counting_floor(heads=session.heads, tokens=oracle.k, dim=oracle.d)
     held = max(1, min(len(x) // 20, len(x) - floor))
     x_held, y_held, x, y = x[:held], y[:held], x[held:], y[held:]
-    start = fit_in_span(x, y, span, work=work, rng=session.rng)
-    session.findings.fit = start
+    start = fit_in_span(x, y, span.scaled_basis, work=work, rng=session.rng)
     session.tell(
         "Phase 6: fit within the span",
         layer=AttentionLayer(theta=start.theta, w=unit * start.w),
