@@ -114,8 +114,8 @@ def test_same_numbers_on_every_array_library(kind, library):
         direction = convert(rng.standard_normal((parameters.shape[0], moving)))
         found.append(np.asarray(heads.times(direction)).copy())
         found.append(np.asarray(heads.transpose_times(convert(rng.standard_normal((10, 5))))).copy())
-        found.append(np.asarray(heads.damping(0.1)(direction)).copy())
         single = heads.engine.cast(direction, heads.engine.single)
+        found.append(np.asarray(heads.damping(0.1)(single)).copy())
         found.append(np.asarray(heads.preconditioner(0.1)(single)).copy())
         return found
 
