@@ -21,8 +21,8 @@ from rich.table import Table
 from arena.cells import single_thread
 from attention import BooleanInputs, make_nice_layer
 from upper import counting_floor, gauss_newton
-from upper.buffers import StackedForward, StackedJacobian
 from upper.engine import Engine, choose_engine
+from upper.newton.full_heads import FullHeads
 
 __all__ = ["CASES", "draw_kernels", "run_kernels"]
 
@@ -103,10 +103,9 @@ def _shares(engine: Engine, m: int, k: int, d: int) -> dict[str, float]:
     side_by_side = np.moveaxis(np.array(layer.theta), 0, 1).reshape(d, m * d)
     theta = engine.put(side_by_side, engine.single)
     w = engine.put(np.array(layer.w).reshape(m * d, d), engine.single)
-    forward = StackedForward(engine, x, m)
-    pattern, _ = forward(theta)
-    jacobian = StackedJacobian(engine, engine.cast(x, engine.low), m)
-    jacobian.move_to(pattern, w)
+    heads = FullHeads(engine, x, m, rng)
+    heads.reads(theta)
+    heads.linearise(theta, w)
     direction = engine.put(rng.standard_normal((d, m * d)), engine.single)
     residual = engine.put(rng.standard_normal((n * k, d)), engine.low)
     flat, wide = engine.xp.reshape(x, (n * k, d)), engine.empty((n * k, m * d), engine.single)
@@ -116,10 +115,10 @@ def _shares(engine: Engine, m: int, k: int, d: int) -> dict[str, float]:
     # operations of each: large products, and batched ones of k by k
     timed: dict[str, tuple[Callable[[], Any], int]] = {
         "product": (lambda: engine.matmul(flat, theta, out=wide), heavy),
-        "forward": (lambda: engine.matmul(forward(theta)[1], w, out=output), 2 * heavy + 2 * light),
-        "J": (lambda: jacobian.times(direction), heavy + 2 * light),
-        "J^T": (lambda: jacobian.transpose_times(residual), heavy + 2 * light),
-        "J^T J": (lambda: jacobian.transpose_times(jacobian.times(direction)), 2 * heavy + 4 * light),
+        "forward": (lambda: engine.matmul(heads.reads(theta), w, out=output), 2 * heavy + 2 * light),
+        "J": (lambda: heads.times(direction), heavy + 2 * light),
+        "J^T": (lambda: heads.transpose_times(residual), heavy + 2 * light),
+        "J^T J": (lambda: heads.transpose_times(heads.times(direction)), 2 * heavy + 4 * light),
     }
     rates: dict[str, list[float]] = {name: [] for name in timed}
     for _ in range(_ROUNDS):

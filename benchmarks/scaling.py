@@ -91,7 +91,7 @@ def run_scaling(
 
 
 def stated_bytes(n: int, m: int, k: int, d: int) -> int:
-    """The most that `upper.gauss_newton` says it takes beyond its n examples."""
+    """The most that `upper.newton.gauss_newton` says it takes beyond its n examples."""
     return 4 * (6 * n * k * m * (d + 3 * k) + 16 * n * k * d + 160 * m * d * d + 8 * (m * d) ** 2) + (
         64 << 10
     )

@@ -17,10 +17,8 @@ from rich.table import Table
 
 from attention import AttentionLayer, BooleanInputs, check_conditions, relative_error
 from attention.transformer_shaped import make_transformer_shaped_layer
-from upper import Iterate, choose_engine, counting_floor, gauss_newton
+from upper import Iterate, choose_engine, counting_floor, gauss_newton, random_factors
 from upper.engine import Engine, EngineName
-from upper.factored_gauss_newton import factored_gauss_newton
-from upper.factored_heads import random_factors
 
 __all__ = ["ERRORS", "run_transformer_shaped"]
 
@@ -118,8 +116,7 @@ def _full(case: _Case, heads: int, rank: int, seed: int) -> Iterator[Iterate]:
 def _factored(case: _Case, heads: int, rank: int, seed: int) -> Iterator[Iterate]:
     rng = np.random.default_rng([seed, 3])
     start = random_factors(heads=heads, dim=case.layer.dim, rank=rank, rng=rng).map(case.engine.put)
-    run = factored_gauss_newton(case.x, case.y, start, tolerance=1e-10, rng=rng)
-    return (iterate.multiplied_out() for iterate in run)
+    return gauss_newton(case.x, case.y, start, tolerance=1e-10, rng=rng)
 
 
 def _run(

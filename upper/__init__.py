@@ -3,15 +3,11 @@
 from upper.adam import Adam
 from upper.baselines import LBFGS, SGD, FrozenAttention, OneGradientStep, TunedAdam
 from upper.engine import Engine, choose_engine
-from upper.factored_gauss_newton import FactoredIterate, factored_gauss_newton
-from upper.factored_heads import FactoredHeads, random_factors
 from upper.floor import counting_floor
-from upper.gauss_newton import Iterate, gauss_newton
-from upper.jacobian import HeadJacobian
 from upper.known_part import KnownPart
 from upper.linear import LinearBaseline, LinearPredictor
 from upper.linear_attention.learner import LinearAttentionLearner
-from upper.newton import Newton
+from upper.newton import FactoredHeads, Iterate, Newton, gauss_newton, random_factors
 from upper.six_phase import SixPhase
 from upper.spectral import CrossMoment, cross_moment, spectral_start
 from upper.stacked import read_tokens, stack_projections
@@ -23,9 +19,7 @@ __all__ = [
     "CrossMoment",
     "Engine",
     "FactoredHeads",
-    "FactoredIterate",
     "FrozenAttention",
-    "HeadJacobian",
     "Iterate",
     "KnownPart",
     "LinearAttentionLearner",
@@ -38,7 +32,6 @@ __all__ = [
     "choose_engine",
     "counting_floor",
     "cross_moment",
-    "factored_gauss_newton",
     "gauss_newton",
     "random_factors",
     "read_tokens",

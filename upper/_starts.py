@@ -8,7 +8,7 @@ import numpy as np
 from attention import AttentionLayer, NotEnoughMemoryError
 from attention._arrays import to_numpy
 from upper.descents import SplitExamples
-from upper.factored_heads import FactoredHeads, random_factors
+from upper.newton.factors import FactoredHeads, random_factors
 
 __all__ = ["Start", "a_start", "require_start", "start_at"]
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from attention import AttentionLayer, ExampleOracle, draw_examples
 from attention._arrays import to_numpy
 from attention.evaluation import EXACT_ERROR, HeldOut, which_held_out
-from upper.gauss_newton import Iterate
+from upper.newton.gauss_newton import Iterate
 from upper.verdict import (
     PATIENCE,
     Patience,

@@ -143,6 +143,10 @@ class Engine:
             return self.xp.empty(shape, dtype=dtype, device=self.device)
         return None
 
+    def shaped(self, memory: Any, shape: tuple[int, ...]) -> Any:
+        """Memory of `empty` in another shape; None where there is none."""
+        return None if memory is None else self.xp.reshape(memory, shape)
+
     def dot(self, a: Any, b: Any) -> float:
         """The sum of a * b, as a float."""
         if self.kind == "torch":

@@ -9,7 +9,7 @@ import numpy as np
 from attention import AttentionLayer
 from attention.evaluation import EXACT_ERROR
 from upper.descents import Descents, SplitExamples
-from upper.gauss_newton import Iterate
+from upper.newton.gauss_newton import Iterate
 from upper.verdict import at_noise_level, fitted_share, no_worse, unknowns
 from upper.weak_heads import cost_of_each_head
 

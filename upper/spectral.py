@@ -9,8 +9,7 @@ from attention._arrays import count, random_generator, require_finite, require_s
 from attention.inputs import Rng
 from attention.memory import require_memory
 from upper.linear import linear_part
-from upper.six_phase.attention_span import AttentionSpan
-from upper.six_phase.variable_projection import fit_in_span
+from upper.newton.span_fit import fit_in_span
 
 __all__ = ["CrossMoment", "cross_moment", "spectral_start"]
 
@@ -194,7 +193,7 @@ def spectral_start(
     T of `cross_moment` applied to the coefficient of the mean token, which estimates sum_i W_i, is about the sum of the
     heads: the centre of the simplex they form in the span (its direction there was right to a cosine of .98 to 1 on
     nice layers, four times the counting floor). The start is a simplex around it, randomly turned, and the descent is
-    `upper.six_phase.variable_projection.fit_in_span`, for at most 200 passes over at most 4 m d / k + 64 of the
+    `upper.newton.span_fit.fit_in_span`, for at most 200 passes over at most 4 m d / k + 64 of the
     examples. All turns tried ended at the same residual there, so there is one start.
 
     `cross_moment` takes 16 to 60 products of O(N k d (d + k) (m + 8)), linear in the examples. The descent does not
@@ -222,15 +221,9 @@ def spectral_start(
         return rng.standard_normal((m, d, d)) / d
     along = np.tensordot(moment.w[:m], linear_part(x, y).mean, 2)
     basis = _with_last(moment.values[:m] * along, moment.theta[:m], rng)
-    span = AttentionSpan(
-        directions=basis[:-1],
-        # heads of equal norm and orthogonal have their centre at this distance
-        centre=_START_NORM / np.sqrt(m) * basis[-1],
-        reach=np.zeros(m - 1),
-        extent=0.0,
-        gap=None,
-    )
-    return fit_in_span(x[:few], y[:few], span, starts=1, work=_START_PASSES, rng=rng).theta
+    # heads of equal norm and orthogonal have their centre at this distance
+    basis = _START_NORM / np.sqrt(m) * basis
+    return fit_in_span(x[:few], y[:few], basis, starts=1, work=_START_PASSES, rng=rng).theta
 
 
 def _with_last(

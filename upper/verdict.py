@@ -11,7 +11,7 @@ from jaxtyping import Float
 from attention import AttentionLayer, Outcome
 from attention.evaluation import EXACT_ERROR, HeldOut
 from upper.floor import matrix_unknowns
-from upper.gauss_newton import Iterate
+from upper.newton.gauss_newton import Iterate
 
 __all__ = [
     "LOW_RANK_PATIENCE",

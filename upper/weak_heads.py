@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from attention import AttentionLayer
 from upper.descents import Descents, Ends, SplitExamples
-from upper.gauss_newton import Iterate
+from upper.newton.gauss_newton import Iterate
 from upper.stacked import read_tokens
 from upper.verdict import at_noise_level, fitted_share
 

@@ -17,10 +17,10 @@ from attention import (
 )
 from upper import Newton
 from upper.floor import counting_floor
+from upper.newton.span_fit import fit_in_span
 from upper.six_phase import (
     PhaseFailedError,
     attention_span,
-    fit_in_span,
     refine_by_consistency,
     sculpt_affine_hull,
 )
@@ -151,7 +151,7 @@ def later_phases(
     found["failed"] = None
     floor = counting_floor(heads=m, tokens=inputs.k, dim=inputs.d)
     x, y = draw_examples(oracle, 4 * floor)
-    start = fit_in_span(x, y, span, rng=rng)
+    start = fit_in_span(x, y, span.scaled_basis, rng=rng)
     begin = AttentionLayer(theta=start.theta, w=start.w)
     fit = Newton(m=m, start=begin, starts=1, engine="numpy", work=3000).fit(
         ExampleOracle.from_arrays(x, y), rng=rng

@@ -31,25 +31,24 @@ from paper_checks.comparison import (
 from paper_checks.faults import Fault, returned
 from paper_checks.intervals import mean_interval
 from sq import make_parity_instance
-from upper import Adam, HeadJacobian, Newton, cross_moment, read_tokens
+from upper import Adam, Engine, Newton, cross_moment
+from upper.newton.full_heads import FullHeads
 from upper.six_phase import SixPhase
 
 _NEWTON = "derived here: the Newton learner"
 # files of descents: what paper mode is to do without
 _DESCENTS = {
-    "_conjugate_gradients.py",
     "_squared_error.py",
-    "_trials.py",
     "adam.py",
-    "buffers.py",
     "descents.py",
-    "factored_gauss_newton.py",
+    "full_heads.py",
     "gauss_newton.py",
-    "inner_solver.py",
-    "jacobian.py",
-    "newton.py",
+    "learner.py",
+    "low_rank_heads.py",
+    "normal_equations.py",
     "practical.py",
-    "variable_projection.py",
+    "span_fit.py",
+    "span_heads.py",
 }
 
 
@@ -120,8 +119,8 @@ def paper_mode(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     "J^T R> to rounding, on random directions.",
     constants={"differences": 1e-7, "rounding": 1e-12, "sign": 1},
     wrong=Fault(
-        "upper.jacobian:HeadJacobian._softmax_derivative",
-        lambda right: lambda self, change, xp: self.pattern * change,
+        "upper.softmax:softmax_derivative",
+        lambda right: lambda engine, change, pattern, ones, sums: change * pattern,
         "the derivative of softmax without the row's mean",
     ),
 )
@@ -131,13 +130,17 @@ def derivative(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     layer = make_nice_layer(heads=m, dim=d, rng=rng)
     x = BooleanInputs(k, d).sample(50, rng=rng)
     direction, residual = rng.standard_normal(layer.theta.shape) / d, rng.standard_normal(x.shape)
-    jacobian = HeadJacobian.at(x, read_tokens(x, layer.theta)[0], layer.w)
-    along = jacobian.times(direction)
+    heads = FullHeads(Engine.of(x, low=x.dtype), x, m, rng)
+    heads.go_to(x.dtype)
+    theta, change = (one.transpose(1, 0, 2).reshape(d, m * d) for one in (layer.theta, direction))
+    heads.reads(theta)
+    heads.linearise(theta, layer.w.reshape(m * d, d))
+    along = heads.times(change).reshape(x.shape).copy()
     step = 1e-5 * constants["sign"]
     up, down = (AttentionLayer(theta=layer.theta + s * direction, w=layer.w)(x) for s in (step, -step))
     by_differences = (up - down) / (2 * abs(step))
     gap = np.linalg.norm(along - by_differences) / np.linalg.norm(along)
-    left, right = np.vdot(along, residual), np.vdot(direction, jacobian.transpose_times(residual))
+    left, right = np.vdot(along, residual), np.vdot(change, heads.transpose_times(residual.reshape(-1, d)))
     size = float(np.linalg.norm(along) * np.linalg.norm(residual))
     return [
         at_most("distance from differences, relative", float(gap), constants["differences"]),
@@ -190,7 +193,7 @@ def counting_floor_by_rank(constants: Constants, scale: Scale, rng: Generator) -
     "cross-moments of the examples, and those after it are random.",
     constants={"floors": 4, "error": 1e-12},
     wrong=Fault(
-        "upper.inner_solver:InnerSolver.solve",
+        "upper.newton.normal_equations:NormalEquations.solve",
         returned(lambda found: (-found[0], found[1])),
         "steps of the opposite sign",
     ),
@@ -222,7 +225,7 @@ def newton_exact(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     "noted, it does not.",
     constants={"unknowns_a_head": 2, "margin": 0.1, "few": 1.2},
     wrong=Fault(
-        "upper.gauss_newton:gauss_newton",
+        "upper.newton.gauss_newton:gauss_newton",
         lambda right: lambda x, y, *rest, **named: right(x[::2], y[::2], *rest, **named),
         "every second example left out",
     ),

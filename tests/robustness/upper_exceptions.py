@@ -7,8 +7,6 @@ __all__ = ["EXCEPTIONS"]
 EXCEPTIONS = {
     "upper.CrossMoment": "a record that cross_moment makes",
     "upper.Engine": "what choose_engine makes",
-    "upper.FactoredIterate": "a record that factored_gauss_newton makes",
-    "upper.HeadJacobian": "a linear map between what read_tokens gives, tried through gauss_newton",
     "upper.Iterate": "a record that gauss_newton makes",
     "upper.LinearPredictor": "a record that LinearBaseline makes; its call is tried",
     "upper.linear_attention.MEMORY": "a constant",
@@ -44,7 +42,6 @@ EXCEPTIONS = {
             "QueriedSpan",
             "QueryCount",
             "SelfConsistent",
-            "SpanFit",
             "SpectralGap",
         )
     },

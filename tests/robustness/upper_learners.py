@@ -67,7 +67,6 @@ LEARNERS = {
             "work": whole(20, 40),
             "starts": whole(1, 1),
             "tolerance": real(0.0, 1e-3),
-            "inner_steps": whole(5, 10),
             "start": choice("random", "spectral"),
             "engine": choice("numpy"),
             "device": OPTIONAL,

@@ -67,7 +67,6 @@ _WORK = {
     "work",
     "starts",
     "rounds",
-    "inner_steps",
     "lengths",
     "steps",
     "restarts",

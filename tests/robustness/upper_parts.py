@@ -268,8 +268,7 @@ PART_SUBJECTS = [
         {
             "x": X,
             "y": Y,
-            "theta": THETA,
-            "inner_steps": whole(3, 5),
+            "start": THETA,
             "tolerance": real(0.0, 1e-3),
             "rng": GENERATOR,
         },
@@ -277,13 +276,12 @@ PART_SUBJECTS = [
         repeatable=False,
     ),
     Subject(
-        "upper.factored_gauss_newton",
-        iterates(upper.factored_gauss_newton),
+        "upper.gauss_newton.low_rank",
+        iterates(upper.gauss_newton),
         {
             "x": X,
             "y": Y,
             "start": made(lambda: upper.random_factors(heads=1, dim=3, rank=1, rng=0), "<factors>"),
-            "inner_steps": whole(3, 5),
             "tolerance": real(0.0, 1e-3),
             "rng": GENERATOR,
         },

@@ -202,9 +202,8 @@ PHASE_SUBJECTS = [
         {
             "x": PX,
             "y": PY,
-            "span": made(a_span, "<span>"),
+            "basis": array((2, 3, 3), of=lambda rng, shape: a_span().scaled_basis.copy(), torch=False),
             "starts": whole(1, 1),
-            "iterates": whole(2, 3),
             "work": whole(3, 5),
             "rng": seed(),
         },

@@ -11,6 +11,7 @@
 `learn_by_queries` runs them against any oracle that answers such.
 """
 
+from upper.newton.span_fit import fit_in_span
 from upper.six_phase.affine_hull import AffineHull, sculpt_affine_hull
 from upper.six_phase.agreement import (
     Certificates,
@@ -45,9 +46,7 @@ from upper.six_phase.queries import (
 from upper.six_phase.query_learner import QueriedSpan, QueryOracle, learn_by_queries, span_change_bound
 from upper.six_phase.query_plan import QueryCount, QueryPlan, six_phase_queries
 from upper.six_phase.session import Findings
-from upper.six_phase.span_fit import SpanFit
 from upper.six_phase.statistical_query import QueryFamily, StatisticalQuery
-from upper.six_phase.variable_projection import fit_in_span
 
 __all__ = [
     "AffineHull",
@@ -74,7 +73,6 @@ __all__ = [
     "QueryPlan",
     "SelfConsistent",
     "SixPhase",
-    "SpanFit",
     "SpectralGap",
     "StatisticalQuery",
     "attention_span",

@@ -47,6 +47,11 @@ class AttentionSpan:
         size = float(np.linalg.norm(self.centre)) or 1.0
         return np.concatenate([self.directions, self.centre[None] / size])
 
+    @property
+    def scaled_basis(self) -> Float[np.ndarray, "m d d"]:
+        """The basis in units of the centre's norm, so that the centre itself is the last element."""
+        return (float(np.linalg.norm(self.centre)) or 1.0) * self.basis
+
     def errors(self, layer: AttentionLayer) -> dict[str, float]:
         """The span's error, the worst head's |Theta_i - projection| / |Theta_i|; the hull's; and the largest angle.
 

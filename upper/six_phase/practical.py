@@ -7,13 +7,13 @@ import numpy as np
 from attention import AttentionLayer, Outcome, draw_examples
 from attention.evaluation import EXACT_ERROR, hold_out
 from upper.floor import counting_floor
-from upper.gauss_newton import Iterate, gauss_newton
+from upper.newton.gauss_newton import Iterate, gauss_newton
+from upper.newton.span_fit import fit_in_span
 from upper.six_phase.affine_hull import sculpt_affine_hull
 from upper.six_phase.consistency import refine_by_consistency
 from upper.six_phase.plan import Wish
 from upper.six_phase.projection_sum import estimate_projection_sum
 from upper.six_phase.session import Ending, Session
-from upper.six_phase.variable_projection import fit_in_span
 from upper.verdict import at_noise_level, judge, last_iterate, same_residual
 
 __all__ = ["practical_wishes", "run_practical"]
@@ -65,8 +65,7 @@ def run_practical(
     y = y / unit
     floor = counting_floor(heads=session.heads, tokens=oracle.k, dim=oracle.d)
     (x, y), held_out = hold_out(x, y, least=floor)
-    start = fit_in_span(x, y, span, work=work, rng=session.rng)
-    session.findings.fit = start
+    start = fit_in_span(x, y, span.scaled_basis, work=work, rng=session.rng)
     session.tell(
         "Phase 6: fit within the span",
         layer=AttentionLayer(theta=start.theta, w=unit * start.w),

@@ -17,7 +17,6 @@ from upper.six_phase.large_margin import LargeMargin
 from upper.six_phase.net import NetSearch
 from upper.six_phase.plan import Plan
 from upper.six_phase.projection_sum import ProjectionSum
-from upper.six_phase.span_fit import SpanFit
 
 __all__ = ["Ending", "Findings", "Session"]
 
@@ -41,9 +40,6 @@ class Findings:
         What each of `hulls` suggests; the last is phase 5's.
     net : NetSearch or None
         Phase 6's in paper mode.
-    fit : SpanFit or None
-        Phase 6's fit within the span in practical mode, in units of the largest label; the layer after Newton's
-        iterates is that of the fit.
     """
 
     projection_sum: ProjectionSum | None = None
@@ -51,7 +47,6 @@ class Findings:
     refinements: list[LargeMargin | SelfConsistent] = field(default_factory=list)
     spans: list[AttentionSpan] = field(default_factory=list)
     net: NetSearch | None = None
-    fit: SpanFit | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -138,6 +138,14 @@ class FactoredHeads:
         """The same heads with `convert` applied to every factor, for example ``torch.from_numpy``."""
         return FactoredHeads(*(convert(one) for one in (self.a, self.b, self.v, self.o)))
 
+    def side_by_side(self) -> Shaped[Any, "d columns"]:
+        """[A | B | V], the factors of all heads side by side, (d, 2 m r + m s)."""
+        xp = namespace(self.a)
+        return xp.concat(
+            [xp.reshape(xp.permute_dims(one, (1, 0, 2)), (self.dim, -1)) for one in (self.a, self.b, self.v)],
+            axis=1,
+        )
+
     def layer(self) -> AttentionLayer:
         """The layer of these heads, of the same array library."""
         xp = namespace(self.a)

@@ -1,5 +1,6 @@
 """The linear factor of a layer by least squares on what its heads read: W of the full solver, O of the factored one."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ from jaxtyping import Shaped
 
 from upper.engine import Engine
 
-__all__ = ["DOUBLE_BELOW", "RIDGE", "Elimination", "Fit"]
+__all__ = ["DOUBLE_BELOW", "RIDGE", "Elimination", "LinearFit"]
 
 DOUBLE_BELOW = 2e-5
 """Below this residual float32 patterns are too coarse to measure the next one by."""
@@ -17,8 +18,8 @@ RIDGE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
-    """A linear factor by least squares.
+class LinearFit:
+    """A linear factor by least squares; where numbers overflow its residual is infinite and its arrays are None.
 
     Attributes
     ----------
@@ -34,11 +35,14 @@ class Fit:
         The inverse of G = Z^T Z with the ridge, in single precision.
     """
 
-    factor: Shaped[Any, "columns d"]
+    factor: Shaped[Any, "columns d"] | Any
     residual: float
     size: float
-    misfit: Shaped[Any, "rows d"]
-    inverse: Shaped[Any, "columns columns"]
+    misfit: Shaped[Any, "rows d"] | Any
+    inverse: Shaped[Any, "columns columns"] | Any
+
+
+_OVERFLOWED = LinearFit(None, math.inf, math.inf, None, None)
 
 
 class Elimination:
@@ -77,8 +81,8 @@ class Elimination:
 
     def fit(
         self, read: Shaped[Any, "rows columns"], before: Shaped[Any, "columns d"] | None, damping: float
-    ) -> Fit | None:
-        """The factor for these reads as one correction of that `before`, or of zero; None if numbers overflow.
+    ) -> LinearFit:
+        """The factor for these reads as one correction of that `before`, or of zero.
 
         Parameters
         ----------
@@ -99,7 +103,7 @@ class Elimination:
             misfit = labels - engine.matmul(read, engine.cast(factor, labels.dtype))
         size = engine.norm(misfit)
         if not np.isfinite(size):
-            return None
+            return _OVERFLOWED
         inverse = self._inverse_gram(read, damping)
         if size > 0:
             pull = engine.matmul(xp.matrix_transpose(read), misfit * (1 / size))
@@ -108,9 +112,11 @@ class Elimination:
             misfit = labels - engine.matmul(read, engine.cast(factor, labels.dtype))
             size = engine.norm(misfit)
         if not np.isfinite(size):
-            return None
+            return _OVERFLOWED
         misfit = engine.cast(misfit * (1 / (size or 1.0)), engine.single)
-        return Fit(factor=factor, residual=size / self._scale, size=size, misfit=misfit, inverse=inverse)
+        return LinearFit(
+            factor=factor, residual=size / self._scale, size=size, misfit=misfit, inverse=inverse
+        )
 
     def _inverse_gram(self, read: Any, damping: float) -> Any:
         engine = self._engine

@@ -6,7 +6,7 @@ from jaxtyping import Shaped
 
 from upper.engine import Engine
 
-__all__ = ["softmax_derivative", "softmax_in_place"]
+__all__ = ["change_each_head", "softmax_derivative", "softmax_in_place"]
 
 # Patterns below exp(-46) = 1e-20 change nothing in either precision; as denormals they would slow every product.
 _LEAST_LOGIT = -46.0
@@ -68,3 +68,12 @@ def softmax_derivative(
     sums *= pattern
     change -= sums
     return change
+
+
+def change_each_head(
+    pattern: Shaped[Any, "m n k k"], logits: Shaped[Any, "n k k"], values: Shaped[Any, "m n k v"], xp: Any
+) -> Shaped[Any, "m flat"]:
+    """How what each head writes changes if the logits of all heads change by `logits`, a row a head."""
+    weighted = pattern * logits[None, ...]
+    change = weighted - pattern * xp.sum(weighted, axis=-1)[..., None]
+    return xp.reshape(xp.matmul(change, values), (pattern.shape[0], -1))

@@ -16,11 +16,10 @@ from upper._squared_error import apart
 from upper._starts import Start, a_start, require_start, start_at
 from upper.descents import Descents, SplitExamples, draw_split
 from upper.engine import Engine, EngineName, choose_engine
-from upper.factored_gauss_newton import factored_gauss_newton, multiplied_out
-from upper.factored_heads import FactoredHeads
 from upper.floor import counting_floor
-from upper.gauss_newton import Iterate, gauss_newton
 from upper.head_count import HeadCount, count_heads
+from upper.newton.factors import FactoredHeads
+from upper.newton.gauss_newton import Iterate, gauss_newton
 from upper.verdict import LOW_RANK_PATIENCE, PATIENCE, fitted_share, judge, noise_level, unknowns
 from upper.weak_heads import redraw_weakest
 
@@ -56,8 +55,6 @@ class Newton:
         most two for each number of heads.
     tolerance : float
         Relative residual on the fitted examples at which to stop.
-    inner_steps : int
-        At most so many conjugate-gradient steps an iterate.
     start : "random", "spectral" or AttentionLayer
         Where to begin: at random heads; in the span of the heads that cross-moments of the examples show (see
         `upper.spectral`); or at the attention matrices of a layer, for example another learner's. Should that fail, the
@@ -66,7 +63,7 @@ class Newton:
     rank : int, optional
         The rank of every Theta_i and W_i, where it is known to be low, as in transformers: heads are then sought as
         Theta_i = A_i B_i^T, W_i = V_i O_i, with fewer unknowns and so a lower counting floor (see
-        `upper.factored_gauss_newton`).
+        `upper.newton.low_rank_heads`).
     engine : "auto", "numpy" or "torch"
         Whose arrays to compute with. "auto" is torch for larger problems, where it is installed and the processor
         multiplies bfloat16, and else NumPy.
@@ -104,7 +101,7 @@ class Newton:
 
     References
     ----------
-    Derived here; see `upper.gauss_newton`.
+    Derived here; see `upper.newton.gauss_newton`.
 
     Examples
     --------
@@ -120,14 +117,13 @@ class Newton:
     work: int = 20_000
     starts: int = 10
     tolerance: float = 1e-14
-    inner_steps: int = 60
     start: Start = "random"
     rank: int | None = None
     engine: EngineName = "auto"
     device: str | None = None
 
     def __post_init__(self) -> None:
-        counts = ["work", "starts", "inner_steps"]
+        counts = ["work", "starts"]
         if isinstance(self.m, str) and self.m != "auto":
             raise ValueError(f"m is {self.m!r}: a number of heads, or 'auto', is needed.")
         for name in counts if isinstance(self.m, str) else ["m", *counts]:
@@ -331,14 +327,8 @@ class Newton:
         """The iterates from a start: matrices Theta, or factors where there is a rank."""
         heads = start.heads if isinstance(start, FactoredHeads) else len(start)
         engine = self._engine(heads, x.shape)
-        x, y = engine.put(x), engine.put(y)
-        steps = self.inner_steps
-        if isinstance(start, FactoredHeads):
-            factors = start.map(engine.put)
-            return multiplied_out(
-                factored_gauss_newton(x, y, factors, inner_steps=steps, tolerance=tolerance, rng=rng)
-            )
-        return gauss_newton(x, y, engine.put(start), inner_steps=steps, tolerance=tolerance, rng=rng)
+        there = start.map(engine.put) if isinstance(start, FactoredHeads) else engine.put(start)
+        return gauss_newton(engine.put(x), engine.put(y), there, tolerance=tolerance, rng=rng)
 
     def _floor(self, heads: int, k: int, d: int) -> int:
         return counting_floor(heads=heads, tokens=k, dim=d, rank=self.rank)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs, make_low_rank_layer, make_nice_layer
-from upper.factored_heads import FactoredHeads, random_factors
+from upper.newton.factors import FactoredHeads, random_factors
 
 SIZES = {
     "m": st.integers(1, 4),

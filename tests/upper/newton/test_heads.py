@@ -1,0 +1,190 @@
+"""What Gauss-Newton moves: reads are the layer's, products are with the true derivative, memory is reused safely."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention import AttentionLayer, BooleanInputs
+from upper import FactoredHeads
+from upper.engine import Engine
+from upper.newton.full_heads import FullHeads
+from upper.newton.low_rank_heads import LowRankHeads
+from upper.newton.normal_equations import NormalEquations
+from upper.newton.span_heads import SpanHeads
+
+KINDS = ("full", "low rank", "full-rank values", "span")
+SHAPES = {
+    "kind": st.sampled_from(KINDS),
+    "m": st.integers(1, 3),
+    "k": st.integers(1, 4),
+    "d": st.integers(1, 6),
+    "seed": st.integers(0, 2**32 - 1),
+}
+
+
+def _setting(kind, m, k, d, rng, *, convert=np.asarray, low=np.float64, n=5, scale=1.0):
+    """Heads on tokens, parameters, linear factors, and how many columns of the parameters move."""
+    x = BooleanInputs(k, d).sample(n, rng=rng)
+    engine = Engine.of(convert(x), low=low)
+    r = max(1, d // 2)
+    if kind == "full":
+        heads, parameters, moving = (
+            FullHeads(engine, convert(x), m, rng),
+            rng.standard_normal((d, m * d)),
+            m * d,
+        )
+    elif kind == "span":
+        basis = np.linalg.qr(rng.standard_normal((d * d, min(m, d * d))))[0].T.reshape(-1, d, d) * 2
+        heads = SpanHeads(engine, convert(x), m, rng, convert(basis))
+        parameters, moving = rng.standard_normal((len(basis), m)), m
+    else:
+        s = d if kind == "full-rank values" else r
+        heads = LowRankHeads(engine, convert(x), m, r, s, rng)
+        a, b = rng.standard_normal((2, m, d, r))
+        factors = FactoredHeads(a, b, rng.standard_normal((m, d, s)), np.zeros((m, s, d)))
+        parameters, moving = factors.side_by_side(), m * (2 * r + (s < d) * s)
+    heads.go_to(engine.double)
+    parameters = scale * parameters
+    return heads, convert(parameters), convert(rng.standard_normal((heads.columns, d))), moving
+
+
+def _outputs(heads, parameters, linear):
+    return np.asarray(heads.reads(parameters)) @ np.asarray(linear)
+
+
+@given(**SHAPES)
+@settings(max_examples=80, deadline=None)
+def test_reads_times_linear_factors_are_the_layer(kind, m, k, d, seed):
+    rng = np.random.default_rng(seed)
+    heads, parameters, linear, _ = _setting(kind, m, k, d, rng)
+    for at in (rng.standard_normal(parameters.shape), parameters):  # the second in the memory of the first
+        layer = AttentionLayer(*heads.matrices(at, linear))
+        np.testing.assert_allclose(
+            _outputs(heads, at, linear).reshape(heads.x.shape), layer(heads.x), atol=1e-10, rtol=1e-10
+        )
+
+
+@given(**SHAPES)
+@settings(max_examples=80, deadline=None)
+def test_products_with_the_derivative_are_finite_differences(kind, m, k, d, seed):
+    rng = np.random.default_rng(seed)
+    heads, parameters, linear, moving = _setting(kind, m, k, d, rng, scale=0.5)
+    direction = rng.standard_normal((len(parameters), moving))
+    whole = np.concatenate([direction, np.zeros((len(parameters), parameters.shape[1] - moving))], axis=1)
+    heads.reads(parameters)
+    heads.linearise(parameters, linear)
+    found = np.asarray(heads.times(direction)).copy()
+    h = 1e-4  # of order four: errors are h^4 and rounding over h
+    one, two = (
+        _outputs(heads, parameters + step * whole, linear)
+        - _outputs(heads, parameters - step * whole, linear)
+        for step in (h, 2 * h)
+    )
+    scale = (1 + np.abs(found).max()) * (1 + np.abs(direction).max() ** 5)
+    np.testing.assert_allclose(found, (8 * one - two) / (12 * h), atol=1e-7 * scale)
+
+
+@given(**SHAPES)
+@settings(max_examples=80, deadline=None)
+def test_the_transpose_is_the_adjoint(kind, m, k, d, seed):
+    rng = np.random.default_rng(seed)
+    heads, parameters, linear, moving = _setting(kind, m, k, d, rng)
+    heads.reads(parameters)
+    heads.linearise(parameters, linear)
+    for _ in range(2):
+        direction = rng.standard_normal((len(parameters), moving))
+        residual = rng.standard_normal((heads.x.shape[0] * k, d))
+        through = np.vdot(heads.times(direction), residual)
+        back = np.vdot(direction, heads.transpose_times(residual))
+        assert through == pytest.approx(back, rel=1e-9, abs=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("library", ["torch", "array_api_strict"])
+def test_same_numbers_on_every_array_library(kind, library):
+    xp = pytest.importorskip(library, reason=f"{library} is not installed")
+
+    def numbers(convert, low):
+        rng = np.random.default_rng(0)
+        heads, parameters, linear, moving = _setting(kind, 3, 2, 5, rng, convert=convert, low=low)
+        # copied at once: the next product lies in the same memory
+        found = [np.asarray(heads.reads(parameters)).copy()]
+        heads.linearise(parameters, linear)
+        direction = convert(rng.standard_normal((parameters.shape[0], moving)))
+        found.append(np.asarray(heads.times(direction)).copy())
+        found.append(np.asarray(heads.transpose_times(convert(rng.standard_normal((10, 5))))).copy())
+        single = heads.engine.cast(direction, heads.engine.single)
+        found.append(np.asarray(heads.damping(0.1)(single)).copy())
+        found.append(np.asarray(heads.preconditioner(0.1)(single)).copy())
+        return found
+
+    for ours, theirs in zip(numbers(np.asarray, np.float64), numbers(xp.asarray, xp.float64), strict=True):
+        np.testing.assert_allclose(theirs, ours, atol=1e-4 * (1 + np.abs(ours).max()))
+    for ours, theirs in zip(
+        numbers(np.asarray, np.float64)[:3], numbers(xp.asarray, xp.float64)[:3], strict=True
+    ):
+        np.testing.assert_allclose(theirs, ours, atol=1e-11 * (1 + np.abs(ours).max()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_extreme_logits_leave_no_denormals(kind):
+    heads, parameters, _, _ = _setting(kind, 2, 3, 8, np.random.default_rng(0))
+    heads.go_to(np.float32)
+    read = heads.reads(1000 * parameters)
+    assert np.all(np.isfinite(read))
+    assert np.all((np.abs(read) == 0) | (np.abs(read) > 1e-30))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_normal_equations_are_solved_with_the_linear_factor_eliminated(kind):
+    m, k, d, n = 2, 3, 5, 40
+    rng = np.random.default_rng(3)
+    heads, parameters, linear, moving = _setting(kind, m, k, d, rng, n=n, scale=0.7)
+    read = np.asarray(heads.reads(parameters)).copy()
+    inverse = np.linalg.inv(read.T @ read + 1e-8 * np.eye(read.shape[1]))
+    heads.linearise(parameters, linear)
+    unit = np.eye(len(parameters) * moving).reshape(-1, len(parameters), moving)
+    jacobian = np.stack([heads.times(one).copy() for one in unit], axis=-1)
+    damped = np.stack([heads.damping(1.0)(one).ravel() for one in unit], axis=-1)
+    projected = jacobian - np.einsum("rp,pq,sq,sef->ref", read, inverse, read, jacobian, optimize=True)
+    normal = np.einsum("ref,reg->fg", jacobian, projected, optimize=True)
+    residual = rng.standard_normal((n * k, d))
+    right = np.einsum("ref,re->f", jacobian, residual)
+    equations = NormalEquations(heads.engine, heads)
+    equations.move_to(read, inverse)
+    np.testing.assert_allclose(damped, damped.T, atol=1e-5 * np.abs(damped).max())
+    for damping in (1.0, 1e-1, 1e-2):  # the later solves use the directions of those before
+        step, steps = equations.solve(residual, damping, forcing=1e-6, at_most=600)
+        expected = np.linalg.solve(normal + damping * damped, right)
+        assert 0 < steps < 600
+        np.testing.assert_allclose(step.ravel(), expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_directions_kept_from_the_last_solve_save_steps():
+    rng = np.random.default_rng(0)
+    heads, parameters, linear, _ = _setting("full", 3, 3, 12, rng, low=np.float32, n=150, scale=2 / 12)
+    residual, steps = rng.standard_normal((450, 12)), []
+    equations = NormalEquations(heads.engine, heads)
+    for _ in range(2):
+        read = heads.reads(parameters)
+        heads.linearise(parameters, linear)
+        equations.move_to(read, np.linalg.inv(read.T @ read).astype(np.float32))
+        steps.append(equations.solve(residual, 1e-6, forcing=1e-2, at_most=100)[1])
+    assert steps[1] < 0.7 * steps[0]
+
+
+def test_directions_that_left_the_numbers_are_dropped():
+    rng = np.random.default_rng(0)
+    heads, parameters, linear, _ = _setting("full", 2, 3, 5, rng, n=40)
+    read = np.asarray(heads.reads(parameters)).copy()
+    heads.linearise(parameters, linear)
+    equations = NormalEquations(heads.engine, heads)
+    equations.move_to(read, np.linalg.inv(read.T @ read).astype(np.float32))
+    fresh = equations.solve(rng.standard_normal((120, 5)), 1.0, forcing=1e-3, at_most=50)
+    equations.forget()
+    with np.errstate(all="ignore"):
+        equations.solve(np.full((120, 5), 1e200), 1.0, forcing=1e-3, at_most=5)  # beyond single precision
+    step, steps = equations.solve(rng.standard_normal((120, 5)), 1.0, forcing=1e-3, at_most=50)
+    assert np.isfinite(step).all()
+    assert 0 < steps <= 2 * fresh[1]

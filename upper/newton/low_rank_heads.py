@@ -1,0 +1,284 @@
+"""Heads of low rank: what they read, the derivative in their factors, and a preconditioner for it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from upper.engine import Engine
+from upper.newton.factors import FactoredHeads
+from upper.softmax import change_each_head, softmax_derivative, softmax_in_place
+
+__all__ = ["LowRankHeads"]
+
+# A probe for the coupling of heads needs few examples: it only has to be right within a factor.
+_PROBE_EXAMPLES = 128
+# The damping of a direction that a factor does not see, of that of the average direction.
+_LEAST_WEIGHT = 1e-2
+# Factors are balanced anew when the norms of two columns that belong together differ by more than this factor.
+_UNBALANCED = 4.0
+
+
+class LowRankHeads:
+    """The heads A_i B_i^T with the values X V_i on one set of tokens; parameters are [A | B | V], (d, 2 m r + m s).
+
+    Parameters
+    ----------
+    engine : Engine
+        Where to compute. Products with the derivative are in its low precision.
+    x : array (n, k, d)
+        Tokens, in any precision.
+    heads, rank, w_rank : int
+        The numbers m of heads, r of columns of A_i and B_i, and s of columns of V_i. At s = d the V stay as they are,
+        since O alone makes every W then; directions end with those of B.
+    rng : Generator
+        For the probe that estimates the coupling of heads.
+
+    Notes
+    -----
+    dF = sum_i [dP_i (X V_i) + P_i (X dV_i)] O_i with dP_i = P_i * (S_i - rowsum(P_i * S_i)) and
+    S_i = (X dA_i)(X B_i)^T + (X A_i)(X dB_i)^T. A pass costs O(n k m (r + s) (d + k)), and no product is of d by d a
+    head. Each lies in the memory of the pass before. They hold n k m (10 r + 10 s + 4 k) numbers, and n k d.
+
+    Tokens are isotropic, so the outputs change by about sum_ij C_ij <dTheta_i, dTheta_j> for a change of the attention
+    matrices alone, C the m x m coupling of heads (from random changes of all logits), and by about
+    sum_ij E_ij <dW_i, dW_j> for one of the projections alone, E_ij = sum of p_i . p_j over all rows of patterns. With
+    dTheta_i = dA_i B_i^T + A_i dB_i^T and dW_i = dV_i O_i these are the quadratic forms of matrices of size m r
+    that act on the columns of [dA_1 .. dA_m] (C_ij B_i^T B_j), on those of dB (C_ij A_i^T A_j) and of dV
+    (E_ij O_i O_j^T). The preconditioner is the inverse of the three (what couples A, B and V is left out), and the
+    damping the same with the diagonals of C and E replaced by their means and nothing off them: it damps the change of
+    Theta_i and W_i, not that of the factors, so that small singular values are not held back.
+
+    References
+    ----------
+    Derived here; a damping that follows the factors is the ScaledGD of Tong, Ma and Chi, J. Mach. Learn. Res. 22
+    (2021).
+    """
+
+    # in the precision of reads, set up anew for another, when their memory goes first
+    _tokens: Any = None
+    _keys: Any = None
+    _projected: Any = None
+    _last: Any = None
+
+    def __init__(
+        self,
+        engine: Engine,
+        x: Shaped[Any, "n k d"],
+        heads: int,
+        rank: int,
+        w_rank: int,
+        rng: np.random.Generator,
+    ) -> None:
+        n, k, d = x.shape
+        low = engine.low
+        self.engine, self.x, self.heads, self.rng = engine, x, heads, rng
+        self.columns = heads * w_rank
+        self._rank, self._w_rank, self._values_move = rank, w_rank, w_rank < d
+        self.go_to(engine.single)
+        self._low = engine.xp.reshape(engine.cast(x, low), (n * k, d))
+        self._low_keys = _Layout(engine, n, k, heads, rank, parts=2, dtype=low)
+        self._low_values = _Layout(engine, n, k, heads, w_rank, parts=1, dtype=low)
+        self._apart = engine.empty((2, n * heads, k, rank), low)
+        self._values = engine.empty((n * heads, k, w_rank), low)
+        self._low_pattern, self._change = (engine.empty((n * heads, k, k), low) for _ in range(2))
+        self._sums = engine.empty((n * heads * k, k), low)
+        self._low_mixed, self._moved = (engine.empty((n * heads, k, w_rank), low) for _ in range(2))
+        self._low_read = engine.empty((n * k, heads * w_rank), low)
+        self._ones = engine.xp.ones((k, k), dtype=low, device=engine.device)
+        self._output = engine.empty((n * k, d), low)
+        self._o: Any = None
+        self._blocks: list[np.ndarray] = []
+        self._damped: list[np.ndarray] = []
+
+    def go_to(self, dtype: Any) -> None:
+        """Read in another precision from now on."""
+        engine, (n, k, d) = self.engine, self.x.shape
+        m, r, s = self.heads, self._rank, self._w_rank
+        self._tokens = self._keys = self._projected = None
+        self._logits = self._mixed = self._read = self._last = None
+        self._tokens = engine.xp.reshape(engine.cast(self.x, dtype), (n * k, d))
+        self._keys = _Layout(engine, n, k, m, r, parts=2, dtype=dtype)
+        self._projected = _Layout(engine, n, k, m, s, parts=1, dtype=dtype)
+        self._logits = engine.empty((n * m, k, k), dtype)
+        self._mixed = engine.empty((n * m, k, s), dtype)
+        self._read = engine.empty((n * k, m * s), dtype)
+
+    def reads(self, parameters: Shaped[Any, "d columns"]) -> Shaped[Any, "rows reads"]:
+        """What the heads read at `parameters`, Z = [P_1 X V_1 ... P_m X V_m], (n k, m s)."""
+        engine, xp = self.engine, self.engine.xp
+        factors, cut = engine.cast(parameters, self._tokens.dtype), self._keys.columns
+        apart = self._keys.through(self._tokens, factors[:, :cut])
+        values = self._projected.through(self._tokens, factors[:, cut:])[0, ...]
+        logits = engine.matmul(apart[0, ...], xp.matrix_transpose(apart[1, ...]), out=self._logits)
+        pattern = softmax_in_place(engine, logits)
+        self._last = pattern, apart, values
+        return self._projected.together([engine.matmul(pattern, values, out=self._mixed)], self._read)
+
+    def linearise(self, parameters: Shaped[Any, "d columns"], linear: Shaped[Any, "reads d"]) -> None:
+        """Take the derivative at `parameters`, where the heads were read last, with the O_i in `linear`."""
+        engine, low = self.engine, self.engine.low
+        pattern, apart, values = self._last
+        self._low_pattern = engine.cast(pattern, low, out=self._low_pattern)
+        self._apart = engine.cast(apart, low, out=self._apart)
+        self._values = engine.cast(values, low, out=self._values)
+        self._o = engine.cast(linear, low)
+        self._last = None
+        self._couple(engine.get(parameters), engine.get(linear))
+
+    def times(self, direction: Shaped[Any, "d columns"]) -> Shaped[Any, "rows d"]:
+        """J (dA, dB, dV): how the outputs change along `direction`, (n k, d)."""
+        engine, xp = self.engine, self.engine.xp
+        turned, cut = xp.matrix_transpose, self._low_keys.columns
+        direction = engine.cast(direction, engine.low)
+        parts = self._low_keys.through(self._low, direction[:, :cut])
+        change = engine.matmul(parts[0, ...], turned(self._apart[1, ...]), out=self._change)
+        second = engine.shaped(self._sums, tuple(change.shape))
+        change += engine.matmul(self._apart[0, ...], turned(parts[1, ...]), out=second)
+        change = softmax_derivative(engine, change, self._low_pattern, self._ones, self._sums)
+        mixed = engine.matmul(change, self._values, out=self._low_mixed)
+        if self._values_move:
+            moved = self._low_values.through(self._low, direction[:, cut:])[0, ...]
+            mixed += engine.matmul(self._low_pattern, moved, out=self._moved)
+        return engine.matmul(self._low_values.together([mixed], self._low_read), self._o, out=self._output)
+
+    def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "d columns"]:
+        """J^T R: the derivative of <F, R> with respect to all A_i, B_i and V_i; not in reused memory."""
+        engine, xp = self.engine, self.engine.xp
+        turned = xp.matrix_transpose
+        pull = self._low_values.apart(engine.matmul(residual, turned(self._o), out=self._low_read))[0, ...]
+        change = engine.matmul(pull, turned(self._values), out=self._change)
+        change = softmax_derivative(engine, change, self._low_pattern, self._ones, self._sums)
+        pairs = ((change, self._apart[1, ...]), (turned(change), self._apart[0, ...]))
+        gradient = self._low_keys.pulled(self._low, pairs)
+        if not self._values_move:
+            return gradient
+        # the pull lies in the memory of the layout of V, so that its product goes elsewhere first
+        back = engine.matmul(turned(self._low_pattern), pull, out=self._moved)
+        last = engine.matmul(turned(self._low), self._low_values.together([back], self._low_read))
+        return xp.concat([gradient, last], axis=1)
+
+    def damping(self, damping: float) -> Callable[[Any], Any]:
+        """The damping of a direction, by what it does to the Theta_i and W_i."""
+        blocks = [self.engine.put(damping * one, self.engine.single) for one in self._damped]
+        return lambda direction: self._by_blocks(direction, blocks)
+
+    def preconditioner(self, damping: float) -> Callable[[Any], Any]:
+        """The inverse of the three quadratic forms with their damping."""
+        inverses = []
+        for block, damped in zip(self._blocks, self._damped, strict=True):
+            matrix = block + max(damping, 1e-6) * damped
+            tiny = 1e-12 * (np.trace(matrix) / len(matrix) or 1.0)
+            inverse = np.linalg.inv(matrix + tiny * np.eye(len(matrix)))
+            inverses.append(self.engine.put(0.5 * (inverse + inverse.T), self.engine.single))
+        return lambda r: self._by_blocks(r, inverses)
+
+    def balanced(
+        self, parameters: Shaped[Any, "d columns"], linear: Shaped[Any, "reads d"]
+    ) -> tuple[Any, Any] | None:
+        """The parameters and O of the same heads in balanced form, where theirs have drifted apart."""
+        xp, size = self.engine.xp, self.heads * self._rank
+        squares = xp.sum(parameters * parameters, axis=0)
+        a, b, v = squares[:size], squares[size : 2 * size], squares[2 * size :]
+        tiny = 1e-12 * float(xp.max(squares))
+        ratios = ((a + tiny) / (b + tiny), (b + tiny) / (a + tiny), v, 1 / (v + tiny))
+        if max(float(xp.max(one)) for one in ratios) <= _UNBALANCED**2:
+            return None
+        heads = self._factors(parameters, linear).balanced()
+        return heads.side_by_side(), xp.reshape(heads.o, linear.shape)
+
+    def matrices(
+        self, parameters: Shaped[Any, "d columns"], linear: Shaped[Any, "reads d"]
+    ) -> tuple[Shaped[Any, "m d d"], Shaped[Any, "m d d"]]:
+        """The Theta_i and W_i."""
+        layer = self._factors(parameters, linear).layer()
+        return layer.theta, layer.w
+
+    def _factors(self, parameters: Any, linear: Any) -> FactoredHeads:
+        xp, m = self.engine.xp, self.heads
+        d, cut = parameters.shape[0], m * self._rank
+        a, b, v = (
+            xp.permute_dims(xp.reshape(one, (d, m, -1)), (1, 0, 2))
+            for one in (parameters[:, :cut], parameters[:, cut : 2 * cut], parameters[:, 2 * cut :])
+        )
+        return FactoredHeads(a=a, b=b, v=v, o=xp.reshape(linear, (m, -1, d)))
+
+    def _by_blocks(self, direction: Any, matrices: list[Any]) -> Any:
+        parts, first = [], 0
+        for one in matrices:
+            parts.append(self.engine.matmul(direction[:, first : first + one.shape[0]], one))
+            first += one.shape[0]
+        return self.engine.xp.concat(parts, axis=1)
+
+    def _couple(self, factors: np.ndarray, o: np.ndarray) -> None:
+        engine, xp, m, r, s = self.engine, self.engine.xp, self.heads, self._rank, self._w_rank
+        n, k, d = self.x.shape
+        few = min(n, _PROBE_EXAMPLES)
+
+        def of_few(array: Any) -> Any:
+            apart = xp.reshape(array, (n, m, *array.shape[1:]))[:few, ...]
+            return engine.cast(xp.permute_dims(apart, (1, 0, 2, 3)), engine.single)
+
+        pattern, values = of_few(self._low_pattern), of_few(self._values)
+        written = engine.matmul(
+            xp.reshape(values, (m, few * k, s)), engine.cast(xp.reshape(self._o, (m, s, d)), engine.single)
+        )
+        logits = engine.put(self.rng.standard_normal((few, k, k)), engine.single)
+        flat = change_each_head(pattern, logits, xp.reshape(written, (m, few, k, d)), xp)
+        by_logits, by_values = (
+            engine.get(engine.matmul(one, xp.matrix_transpose(one))).astype(np.float64) * (n / few)
+            for one in (flat, xp.reshape(pattern, (m, -1)))
+        )
+        cut = m * r
+        a, b, o = (one.astype(np.float64) for one in (factors[:, :cut], factors[:, cut : 2 * cut], o))
+        forms = [(by_logits, b.T @ b, r), (by_logits, a.T @ a, r), (by_values, o @ o.T, s)]
+        self._blocks, self._damped = [], []
+        for coupling, gram, size in forms if self._values_move else forms[:2]:
+            self._blocks.append(np.kron(coupling, np.ones((size, size))) * gram)
+            floor = _LEAST_WEIGHT * (np.trace(gram) / (m * size) or 1.0)
+            mean = np.trace(coupling) / m or 1.0
+            within = np.kron(np.eye(m), np.ones((size, size))) * gram
+            self._damped.append(mean * (within + floor * np.eye(m * size)))
+
+
+class _Layout:
+    """Between (n k, parts m r), one product with all heads, and (parts, n m, k, r), a batch of heads."""
+
+    def __init__(
+        self, engine: Engine, n: int, k: int, heads: int, rank: int, *, parts: int, dtype: Any
+    ) -> None:
+        self._engine = engine
+        self.columns = parts * heads * rank
+        self._wide_shape, self._apart_shape = (n, k, parts, heads, rank), (parts, n, heads, k, rank)
+        self._batch_shape = (parts, n * heads, k, rank)
+        self._wide = engine.empty((n * k, self.columns), dtype)
+        self._apart = engine.empty(self._apart_shape, dtype)
+
+    def through(self, flat: Any, factors: Any) -> Any:
+        """The tokens times factors that stand side by side, as a batch."""
+        return self.apart(self._engine.matmul(flat, factors, out=self._wide))
+
+    def apart(self, wide: Any) -> Any:
+        xp = self._engine.xp
+        turned = xp.permute_dims(xp.reshape(wide, self._wide_shape), (2, 0, 3, 1, 4))
+        return xp.reshape(self._engine.cast(turned, wide.dtype, out=self._apart), self._batch_shape)
+
+    def together(self, parts: list[Any], out: Any) -> Any:
+        xp = self._engine.xp
+        n, k, count, m, r = self._wide_shape
+        turned = [xp.permute_dims(xp.reshape(part, (n, m, k, r)), (0, 2, 1, 3)) for part in parts]
+        if out is None:
+            return xp.concat([xp.reshape(part, (n * k, m * r)) for part in turned], axis=1)
+        for i, part in enumerate(turned):
+            self._engine.cast(part, part.dtype, out=xp.reshape(out, (n, k, count, m, r))[:, :, i, ...])
+        return out
+
+    def pulled(self, flat: Any, pairs: Any) -> Any:
+        """The transpose of the tokens times the products of some pairs, put side by side."""
+        engine, xp = self._engine, self._engine.xp
+        parts = []
+        for i, (left, right) in enumerate(pairs):
+            part = None if self._apart is None else xp.reshape(self._apart[i, ...], tuple(right.shape))
+            parts.append(engine.matmul(left, right, out=part))
+        return engine.matmul(xp.matrix_transpose(flat), self.together(parts, self._wide))

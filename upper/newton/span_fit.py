@@ -1,0 +1,140 @@
+"""The heads within a span of matrices that fit best, by Gauss-Newton on their coordinates from a few simplices."""
+
+from dataclasses import dataclass
+from operator import attrgetter
+
+import numpy as np
+from jaxtyping import Float
+
+from attention._arrays import count, random_generator, real_array
+from attention.inputs import Rng
+from upper.newton.gauss_newton import Iterate, gauss_newton
+from upper.newton.span_heads import SpanStart
+
+__all__ = ["SpanFit", "fit_in_span"]
+
+_EXPLAINED = 0.01  # a residual below this ends the search
+_ITERATES = 60
+_TOLERANCE = 1e-14
+# a start that is stuck: the residual is above this share of what it was so many iterates ago
+_STALL_ITERATES, _STALL_RATIO = 10, 0.98
+
+
+@dataclass(frozen=True, eq=False)
+class SpanFit:
+    """The attention matrices within the span that fit best.
+
+    Attributes
+    ----------
+    theta, w : array (m, d, d)
+        Attention matrices in the span, and their projections by least squares.
+    residual : float
+        |Y - F(X)| / |Y| on the examples fitted.
+    residuals : tuple of float
+        The same of every start.
+    passes : int
+        Passes over the examples, of all starts.
+    """
+
+    theta: Float[np.ndarray, "m d d"]
+    w: Float[np.ndarray, "m d d"]
+    residual: float
+    residuals: tuple[float, ...]
+    passes: int
+
+
+def fit_in_span(
+    x: Float[np.ndarray, "n k d"],
+    y: Float[np.ndarray, "n k d"],
+    basis: Float[np.ndarray, "m d d"],
+    *,
+    starts: int = 4,
+    work: int | None = None,
+    rng: Rng = None,
+) -> SpanFit:
+    """Minimise |Y - F(X)| over Theta_i = sum_j C_ij B_j, the W_i by least squares.
+
+    Parameters
+    ----------
+    x, y : array (n, k, d)
+        Examples, more than 2 m d / k.
+    basis : array (m, d, d)
+        The B_j, orthogonal and of equal norm; the last is where the centre of the heads is expected.
+    starts : int
+        At most so many; the first that explains all but a hundredth ends the search.
+    work : int, optional
+        Budget in passes over the examples, shared by all starts; a step once begun is finished.
+    rng : optional
+        Anything `numpy.random.default_rng` accepts (SPEC 7).
+
+    Returns
+    -------
+    SpanFit
+        The best start's end.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or logits overflow at the start.
+
+    Notes
+    -----
+    Guarantee: none, local minima are seen for more than two heads. m^2 unknowns instead of 2 m d^2. A start is a
+    random rotation of the regular simplex around the centre, which is where orthogonal heads of equal norm are: for
+    two heads it is right at once. Heads of a start have at least the norm of a random start of `upper.Newton`: the
+    ridge would hide nearly equal ones. A start ends at 60 iterates, or where ten lower the residual by less than
+    2 per cent. A pass costs O(n k m d (d + 2 k) + m^2 d^2).
+
+    References
+    ----------
+    Derived here; see `upper.newton.gauss_newton`.
+    """
+    x = real_array("x", x)
+    y, basis = real_array("y", y, x.shape), real_array("basis", basis, ("m", x.shape[-1], x.shape[-1]))
+    starts, rng = count("starts", starts), random_generator(rng)
+    left = None if work is None else count("work", work)
+    size = float(np.linalg.norm(basis)) * float(
+        np.mean(x**2)
+    )  # of a start's heads, on tokens of root mean square 1
+    if 0 < size < 1:
+        basis = basis / size
+    ends: list[Iterate] = []
+    passes = 0
+    while len(ends) < starts and (left is None or passes < left or not ends):
+        start = SpanStart(basis, _simplex(len(basis), rng))
+        ends.append(_end(x, y, start, None if left is None else left - passes, rng))
+        passes += ends[-1].passes
+        if ends[-1].residual < _EXPLAINED:
+            break
+    best = min(ends, key=attrgetter("residual"))
+    return SpanFit(best.theta, best.w, best.residual, tuple(end.residual for end in ends), passes)
+
+
+def _end(
+    x: np.ndarray, y: np.ndarray, start: SpanStart, work: int | None, rng: np.random.Generator
+) -> Iterate:
+    residuals: list[float] = []
+    for iterate in gauss_newton(x, y, start, tolerance=_TOLERANCE, rng=rng):
+        residuals.append(iterate.residual)
+        stalled = (
+            len(residuals) > _STALL_ITERATES
+            and iterate.residual > _STALL_RATIO * residuals[-1 - _STALL_ITERATES]
+        )
+        spent = len(residuals) >= _ITERATES or (work is not None and iterate.passes >= work)
+        if iterate.residual < _TOLERANCE or stalled or spent:
+            return iterate
+    raise AssertionError("gauss_newton never ends by itself")
+
+
+def _simplex(m: int, rng: np.random.Generator) -> Float[np.ndarray, "m m"]:
+    """Corners of a regular simplex of m points around the centre, turned at random, in span coordinates."""
+    if m == 1:
+        return np.ones((1, 1))
+    from scipy.stats import ortho_group
+
+    centred = np.eye(m) - 1 / m
+    # coordinates of the corners within the hyperplane they span
+    flat = np.linalg.svd(centred)[0][:, : m - 1] * np.sqrt(m)
+    turn = ortho_group.rvs(m - 1, random_state=rng) if m > 2 else np.ones((1, 1))
+    scale = np.sqrt(m - 1) / np.linalg.norm(flat, axis=1).max()
+    return np.concatenate([scale * flat @ turn, np.ones((m, 1))], axis=1)
