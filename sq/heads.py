@@ -293,7 +293,7 @@ def _solved(system: list[list[Decimal]], right: list[int], blame: str, advice: s
         last = size
         solution = [one + Decimal(more) for one, more in zip(solution, change.tolist(), strict=True)]
         left = [
-            wanted - sum(a * b for a, b in zip(row, solution, strict=True))
+            wanted - sum((a * b for a, b in zip(row, solution, strict=True)), Decimal(0))
             for wanted, row in zip(right, system, strict=True)
         ]
     return [float(one) for one in solution]
