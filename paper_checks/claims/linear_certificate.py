@@ -42,13 +42,13 @@ from paper_checks.comparison import (
 from paper_checks.intervals import mean_interval, slope_interval
 from upper.linear_attention import (
     FeatureMoments,
-    Method,
     feature_count,
     features_from_tensor,
     make_linear_attention,
     regress,
     train_linear_attention,
 )
+from upper.linear_attention.regression import Method
 
 __all__ = [
     "adam",

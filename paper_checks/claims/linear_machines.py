@@ -12,7 +12,6 @@ from paper_checks.claims._linear_turing import turing_learned, turing_steps, uni
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, close, equal
 from upper.linear_attention import CubicRegression, LinearAttention, regress
 from upper.linear_attention.tasks import (
-    Keys,
     TapeLayout,
     all_configurations,
     automata_in_context,
@@ -27,6 +26,7 @@ from upper.linear_attention.tasks import (
     reader_examples,
     reader_model,
 )
+from upper.linear_attention.tasks.key_value import Keys
 
 __all__ = [
     "context_rank",

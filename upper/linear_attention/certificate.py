@@ -1,6 +1,6 @@
 """Whether examples determine linear attention on a domain, and by how much errors may grow there."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,22 +17,120 @@ from attention._arrays import (
     require_shape,
 )
 from attention.inputs import Rng
-from upper.linear_attention._subspaces import in_own_units, largest_ratio, own_units, seen_by, spectrum
-from upper.linear_attention._verdict import Certificate
 from upper.linear_attention.features import feature_count, tensor_from_features
-from upper.linear_attention.fitted import CubicRegression, FeatureRegression
 from upper.linear_attention.moments import MEMORY, FeatureMoments
+from upper.linear_attention.regression import CubicRegression, FeatureRegression
+from upper.linear_attention.subspaces import in_own_units, largest_ratio, own_units, seen_by, spectrum
 
 __all__ = ["Certificate", "another_minimiser", "certify", "certify_examples", "feature_moment"]
 
-_COLUMNS = 256
+_BORDERLINE = 100.0  # a tolerance that much larger or smaller would give other ranks
 _MATRICES = 5  # of D x D numbers that `certify` holds at most, beside the two given
 
 Regression = TypeVar("Regression", bound=FeatureRegression)
 
 
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What the examples determine of a function that is linear in the features.
+
+    Attributes
+    ----------
+    rank : int
+        Rank of Lambda_D, the moment on the data.
+    domain_rank : int
+        Rank of Lambda_X, the moment on the domain.
+    joint_rank : int
+        Rank of Lambda_D + Lambda_X.
+    factor : float
+        tau: E_X |f - f*|^2 <= tau E_D |f - f*|^2 for any two functions, and the bound is attained; infinite where the
+        deficit is not 0.
+    smallest_eigenvalue : float
+        lambda_min(Lambda_D), which depends on the features' units, as no rank here does: full rank is told by `rank`.
+    gap : float
+        In the features' own units, the least eigenvalue of Lambda_D that was kept over the largest that was taken for
+        zero; infinite where none was or it is exactly 0.
+    margin : float
+        By how much the tolerance may be multiplied or divided before the rank or the deficit changes.
+    null_basis : array (D, D - rank)
+        Orthonormal directions that the data do not see.
+    domain_directions : array (D, deficit)
+        Orthonormal ones among those, as few as there can be that show everything the domain sees of them.
+    worst_direction : array (D,)
+        A direction of norm 1 that attains `factor`; one of `domain_directions` where the deficit is not 0.
+    tolerance : float
+        Relative tolerance on eigenvalues.
+    """
+
+    rank: int
+    domain_rank: int
+    joint_rank: int
+    factor: float
+    smallest_eigenvalue: float
+    gap: float
+    margin: float
+    null_basis: Float[np.ndarray, "D nullity"]
+    domain_directions: Float[np.ndarray, "D deficit"]
+    worst_direction: Float[np.ndarray, " D"]
+    tolerance: float
+
+    @property
+    def features(self) -> int:
+        """D."""
+        return len(self.null_basis)
+
+    @property
+    def deficit(self) -> int:
+        """Dimensions that the domain sees and the data do not."""
+        return self.joint_rank - self.rank
+
+    @property
+    def identified(self) -> bool:
+        """Whether every empirical risk minimiser agrees on the domain: the deficit is 0."""
+        return self.deficit == 0
+
+    @property
+    def identified_everywhere(self) -> bool:
+        """Whether every empirical risk minimiser agrees on all inputs of every length: the rank is D."""
+        return self.rank == self.features
+
+    @property
+    def borderline(self) -> bool:
+        """Whether a tolerance a hundred times larger or smaller gives another rank or deficit."""
+        return self.margin < _BORDERLINE
+
+    def __str__(self) -> str:
+        lines = [
+            f"The data span {self.rank} of {self.features} directions, the domain {self.domain_rank}, "
+            f"both together {self.joint_rank}: deficit {self.deficit}."
+        ]
+        if self.identified_everywhere:
+            lines.append(
+                "Every empirical risk minimiser agrees on all inputs of every length: the smallest eigenvalue of the "
+                f"data's moment is {self.smallest_eigenvalue:.3g}."
+            )
+        elif self.identified:
+            lines.append("Every empirical risk minimiser agrees on the domain.")
+        if self.identified:
+            lines.append(
+                f"Two models' mean squared distance on the domain is at most {self.factor:.3g} times that on the data, "
+                "and that is attained."
+            )
+        else:
+            lines.append(
+                "Two empirical risk minimisers differ on the domain. Rank is sufficient, and not necessary, when "
+                "fewer than d^2 heads are assumed: fewer heads may still be determined by these data."
+            )
+        if self.borderline:
+            lines.append(
+                f"This is borderline: a tolerance of {self.tolerance:.0e} {self.margin:.1f} times larger or smaller "
+                "gives other ranks."
+            )
+        return "\n".join(lines)
+
+
 def feature_moment(
-    examples: Shaped[np.ndarray, "N *sizes"] | FeatureMoments, *, average: bool = False, memory: int = MEMORY
+    examples: Shaped[np.ndarray, "N *sizes"] | FeatureMoments, *, average: bool = False
 ) -> Float[np.ndarray, "D D"]:
     """The moment Lambda = mean phi phi^T of cubic features on examples.
 
@@ -42,8 +140,6 @@ def feature_moment(
         Tokens, one a row, the last one the query; or features; or sums gathered of either, of several lengths, say.
     average : bool
         Whether G is the mean over the tokens; for tokens only.
-    memory : int
-        Most bytes for the matrix and what works on it.
 
     Returns
     -------
@@ -53,16 +149,11 @@ def feature_moment(
     Raises
     ------
     ValueError
-        If the shape is another one, an entry is not finite, there are no examples, or the matrix does not fit the
-        memory.
+        If the shape is another one, an entry is not finite, there are no examples, or the matrix does not fit 2 GiB.
 
     Notes
     -----
-    Block by block: O(N D^2) in D^2 numbers, and a few times as many while sums that were gathered before are copied.
-
-    References
-    ----------
-    Derived here.
+    Block by block: O(N D^2) in D^2 numbers.
 
     Examples
     --------
@@ -70,35 +161,26 @@ def feature_moment(
     array([[9.]])
     """
     require_flag("average", average)
-    if not isinstance(examples, FeatureMoments):
-        examples = real_array("examples", examples)
     if isinstance(examples, FeatureMoments):
-        gathered = examples
-    elif examples.ndim == 3:
+        if examples.count == 0:
+            raise ValueError("No rows were added to the moments: add examples first.")
+        return examples.gram() / examples.count
+    examples = real_array("examples", examples)
+    rows = len(examples) if examples.ndim else 0
+    if examples.ndim == 3:
         require_shape("The tokens", examples, ("N", "n", "d"))
-        gathered = FeatureMoments(feature_count(examples.shape[-1]), 1, memory=memory)
-        tokens = np.asarray(examples, dtype=float)
-        gathered.add(tokens, np.zeros((len(tokens), 1)), average=average)
+        moments = FeatureMoments(feature_count(examples.shape[-1]), 1)
+        moments.add(examples, np.zeros((rows, 1)), average=average)
     elif examples.ndim == 2:
         require_shape("The features", examples, ("N", "D"))
-        gathered = FeatureMoments(examples.shape[1], 1, memory=memory)
-        gathered.add_features(np.asarray(examples, dtype=float), np.zeros((len(examples), 1)))
+        moments = FeatureMoments(examples.shape[1], 1)
+        moments.add_features(examples, np.zeros((rows, 1)))
     else:
         raise ValueError(
             f"The examples have shape {examples.shape}: tokens (N, n, d) or features (N, D) are needed."
         )
-    if gathered.count == 0:
-        raise ValueError("No rows were added to the moments: add examples first.")
-    if gathered is examples:
-        moment = gathered.full_gram()
-    else:  # the lower half, by columns, is ours: no second matrix
-        moment = gathered.take_lower()
-        for start in range(0, len(moment), _COLUMNS):
-            part = slice(start, start + _COLUMNS)
-            corner = np.tril(moment[part, part])
-            moment[part, part] = corner + np.tril(corner, -1).T
-            moment[part, start + _COLUMNS :] = moment[start + _COLUMNS :, part].T
-    moment /= gathered.count
+    moment = moments.gram()  # nobody else's
+    moment /= rows
     return moment
 
 
@@ -149,10 +231,6 @@ def certify(
     sufficient, and not necessary, when fewer than d^2 heads are assumed. O(D^3). Beside the
     two moments, at most 5 D^2 numbers and some blocks of 256 D at once: 3 D^2 at full rank, 4 D^2 where the data see
     half of the features, 5 D^2 where they see few.
-
-    References
-    ----------
-    Derived here.
 
     Examples
     --------
@@ -250,10 +328,6 @@ def certify_examples(
     -----
     O((N + M) D^2 + D^3).
 
-    References
-    ----------
-    Derived here.
-
     Examples
     --------
     >>> x = np.random.default_rng(0).standard_normal((30, 4, 2))
@@ -312,10 +386,6 @@ def another_minimiser(
     Notes
     -----
     Directions are uniform on the sphere, independent for the outputs. O(D p (D - rank)).
-
-    References
-    ----------
-    Derived here.
 
     Examples
     --------
