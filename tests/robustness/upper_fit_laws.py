@@ -14,15 +14,12 @@ __all__ = [
     "another_fits_as_well",
     "certificate_is_right",
     "certificate_of_examples_is_right",
-    "comparison_is_whole",
     "feature_regression_is_right",
     "fewest_heads_are_found",
     "moment_is_right",
     "moments_regression_is_right",
-    "ones_are_fitted",
     "predictions_are_right",
     "regression_is_right",
-    "shares_missed",
     "sums_are_empty",
     "the_model_is_found",
     "training_is_honest",
@@ -72,13 +69,6 @@ def moments_regression_is_right(result, arguments):
 def feature_regression_is_right(result, arguments):
     with np.errstate(all="ignore"):
         fit_is_right(result, numbers(arguments["phi"]), numbers(arguments["y"]), 1e-6)
-
-
-def ones_are_fitted(result, arguments):
-    """Of features and labels that are all one: least norm shares them out."""
-    assert result.rank == 1
-    np.testing.assert_allclose(result.coefficients, 1 / 6, rtol=1e-6)
-    assert result.residual < 1e-6
 
 
 def the_model_is_found(result, arguments):
@@ -207,24 +197,3 @@ def training_is_honest(result, arguments):
     assert_finite((result.model.v, result.model.q))
     assert 0 <= result.steps <= int(arguments["steps"])
     assert result.seconds >= 0
-
-
-def comparison_is_whole(result, arguments):
-    assert result[0].student_heads is None
-    assert result[0].ratio == 1
-    for one in result:
-        str(one)
-        assert one.relative_error >= 0
-        assert (one.d, one.heads) == (int(arguments["d"]), int(arguments["heads"]))
-    # the examples are more than the features, and the target is of the class
-    assert result[0].relative_error < 1e-6 or int(arguments["examples"] or 40) < 24
-
-
-def shares_missed(result, arguments):
-    assert result
-    for row in result:
-        str(row)
-        assert row.missed >= -1e-9
-        assert row.low <= row.missed <= row.high
-        if row.exact:
-            assert row.missed <= 1 + 1e-9

@@ -1,7 +1,7 @@
 """Examples and closed loops of the tasks as subjects: what a machine does is what the table says, step by step."""
 
 import numpy as np
-from fuzzing import Subject, anything, array, choice, fixed, made, seed, whole
+from fuzzing import array, choice, made, seed, whole
 from upper_linear import model
 from upper_linear_laws import cubic
 from upper_makers import agrees, numbers, with_bounded_work
@@ -112,7 +112,6 @@ def every_configuration_once(result, arguments):
     own = arguments["layout"]
     rows = np.column_stack([result.tapes, result.positions, result.states])
     assert len(np.unique(rows, axis=0)) == len(rows) == own.configurations
-    assert len(rows) <= int(arguments["most"])
 
 
 def cells_and_symbols(result, arguments):
@@ -122,18 +121,6 @@ def cells_and_symbols(result, arguments):
     assert np.array_equal(x[:, :-1, own.symbol_block], np.eye(own.symbols)[at.tapes])
     read = [tape[position] for tape, position in zip(at.tapes, at.positions, strict=True)]
     assert np.array_equal(y, np.eye(own.symbols)[read])
-
-
-def steps_as_tokens(result, arguments):
-    own, before, after = (arguments[name] for name in ("layout", "before", "after"))
-    wanted = np.zeros((len(before.tapes), own.dim))
-    for run, token in enumerate(wanted):
-        p = before.positions[run]
-        token[after.tapes[run, p]] += 1
-        token[before.tapes[run, p]] -= 1
-        token[own.symbols + p] = 1
-        token[own.place_block.start + after.positions[run] * own.states + after.states[run]] = 1
-    assert np.array_equal(result, wanted)
 
 
 def steps_of_the_machine(result, arguments):
@@ -171,24 +158,6 @@ def least_squares_of_least_norm(result, arguments):
     assert not np.any(result.coefficients[~phi.any(axis=0)])
 
 
-def nearest_of_all(result, arguments):
-    """Block by block no other token is nearer."""
-    own, outputs = arguments["layout"], numbers(arguments["outputs"])
-    found = numbers(result)
-    for block in (own.position_block, own.place_block):
-        assert (np.sort(found[:, block], axis=1)[:, :-1] == 0).all()
-        best = np.take_along_axis(outputs[:, block], np.argmax(found[:, block], axis=1)[:, None], axis=1)
-        assert (best[:, 0] == outputs[:, block].max(axis=1)).all()
-    eye = np.eye(own.symbols)
-    deltas = np.unique((eye[:, None] - eye[None]).reshape(-1, own.symbols), axis=0)
-    given = outputs[:, own.symbol_block]
-    if not given.size or np.abs(given).max() > 1e6:
-        return
-    far = np.square(given[:, None] - deltas).sum(axis=-1)
-    own_far = np.square(given - found[:, own.symbol_block]).sum(axis=-1)
-    assert (own_far <= far.min(axis=1) * (1 + 1e-6) + 1e-6).all()
-
-
 def the_run_of_the_machine(result, arguments):
     steps = int(arguments["steps"])
     assert result.rounding == 0
@@ -216,21 +185,16 @@ def both_steps_of_a_machine(result, arguments):
 
 
 def outputs_of_each_step(result, arguments):
-    """The history is fed to the model as it stands at every step."""
-    model, tokens, steps = arguments["model"], numbers(arguments["tokens"]), int(arguments["steps"])
-    assert result.shape == (len(tokens), steps, model.outputs)
-    history = np.asarray(tokens, float)
-    new = np.ones((len(tokens), 1, model.dim))
-    for step in range(steps):
+    """The history is fed to the model as it stands at every step; huge tokens overflow, and are refused."""
+    model, history = arguments["model"], np.asarray(numbers(arguments["tokens"]), float)
+    if np.abs(history).max() > 1e100:
+        return
+    new = np.ones((len(history), 1, model.dim))
+    for step in range(3):
         size = np.square(numbers(history)).sum() * np.abs(numbers(history)).max() * 10 + 1
-        agrees(result[:, step], model(history), size=np.full(1, size), what=f"step {step}")
-        history = np.concatenate([history, new], axis=1) if arguments["keep"] else new
-
-
-def a_share_of_steps(result, arguments):
-    found, wanted = (np.asarray(arguments[name]) for name in ("found", "wanted"))
-    same = (found == wanted).reshape(*found.shape[:2], -1).all(axis=-1)
-    assert result == same.mean()
+        agrees(result.outputs(), model(history), size=np.full(1, size), what=f"step {step}")
+        result.append(new)
+        history = np.concatenate([history, new], axis=1)
 
 
 def loop_model():
@@ -275,7 +239,7 @@ TASK_RUN_SUBJECTS = with_bounded_work(
         ),
         tried(
             "all_configurations",
-            {"layout": made(layout, "<layout>"), "most": whole(16, 20)},
+            {"layout": made(layout, "<layout>")},
             every_configuration_once,
             words=("configurations",),
         ),
@@ -283,15 +247,6 @@ TASK_RUN_SUBJECTS = with_bounded_work(
             "reader_examples",
             {"layout": made(layout, "<layout>"), "at": made(start, "<configurations>")},
             cells_and_symbols,
-        ),
-        tried(
-            "delta_tokens",
-            {
-                "layout": made(layout, "<layout>"),
-                "before": made(start, "<configurations>"),
-                "after": made(lambda: machine().step(start()), "<configurations>"),
-            },
-            steps_as_tokens,
         ),
         tried(
             "step_examples",
@@ -312,11 +267,6 @@ TASK_RUN_SUBJECTS = with_bounded_work(
             {"phi": array((5, 8), torch=False), "y": array((5, 2), torch=False)},
             least_squares_of_least_norm,
             words=("labels", "features"),
-        ),
-        tried(
-            "nearest_delta_tokens",
-            {"layout": made(layout, "<layout>"), "outputs": array((3, 8), torch=False)},
-            nearest_of_all,
         ),
         tried(
             "simulate",
@@ -352,25 +302,10 @@ TASK_RUN_SUBJECTS = with_bounded_work(
             runs_of_all_machines,
         ),
         tried(
-            "run_closed_loop",
-            {
-                "model": made(loop_model, "<model>"),
-                "tokens": array((2, 3, 2), torch=False),
-                "steps": whole(1, 3),
-                "next_tokens": anything(fixed(lambda step, y: np.ones((len(y), 1, 2)), "<ones>")),
-                "keep": choice(True, False),
-            },
+            "ClosedLoop",
+            {"model": made(loop_model, "<model>"), "tokens": array((2, 3, 2), torch=False)},
             outputs_of_each_step,
             words=("products",),
-        ),
-        Subject(
-            "upper.linear_attention.tasks.agreement",
-            lambda found, wanted: tasks.agreement((found, wanted)),
-            {
-                "found": array((2, 3), of=numbers_below(2), torch=False),
-                "wanted": array((2, 3), of=numbers_below(2), torch=False),
-            },
-            right=a_share_of_steps,
         ),
     ]
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve, lstsq, qr, solve_triangular, svd
-from scipy.linalg.lapack import dpocon, dpstrf
+from scipy.linalg.lapack import dpocon, dpstrf, dtrcon
 
 from upper.linear_attention.moments import FeatureMoments
 
@@ -127,9 +127,7 @@ def by_moments(moments: FeatureMoments) -> FeatureRegression:
     return FeatureRegression(found, rank, float(np.sqrt(condition)), residual, moments.count, "moments")
 
 
-def by_singular_values(
-    stream: Stream, *, features: int, outputs: int, units: np.ndarray | None = None
-) -> FeatureRegression:
+def by_singular_values(stream: Stream, features: int, units: np.ndarray | None = None) -> FeatureRegression:
     """By the singular values of the triangle of the features: least norm, whatever the rank.
 
     With `units` the features are in these, and the least norm is that in the units they had. O(N D^2 + D^3).
@@ -137,14 +135,18 @@ def by_singular_values(
     rows, squares, waiting = 0, 0.0, 0
     held: list[np.ndarray] = []
     for phi, y in stream():
+        if waiting > features:  # not block by block: each time costs D^3 at least
+            held, waiting = [np.linalg.qr(np.vstack(held), mode="r")], 0
         rows, squares, waiting = rows + len(phi), squares + float(np.vdot(y, y)), waiting + len(phi)
         held.append(np.hstack([phi, y]))
-        if waiting > features:
-            held, waiting = [np.linalg.qr(np.vstack(held), mode="r")], 0
     stacked = np.vstack(held)
-    if rows > features:
+    if rows >= features:
         stacked = np.linalg.qr(stacked, mode="r")[:features]
     triangle, rotated = stacked[:, :features], stacked[:, features:]
+    reciprocal = dtrcon(triangle)[0] if rows >= features else 0.0
+    if reciprocal > _RCOND:
+        found = solve_triangular(triangle, rotated, check_finite=False)
+        return _regression(stream, found, features, float(1 / reciprocal), rows, squares, "svd")
     found, rank, condition = _least_norm(triangle, rotated, _RCOND)
     if units is not None and 0 < rank < features and np.ptp(units):
         seen = units[:, None] * svd(triangle, full_matrices=False, check_finite=False)[2][:rank].T

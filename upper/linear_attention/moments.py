@@ -5,6 +5,7 @@ from jaxtyping import Float, Shaped
 from scipy.linalg.blas import dgemm, dsyrk
 
 from attention._arrays import count, require_array, require_shape, shown
+from attention.memory import memory_text
 from attention.memory import require_memory as require_bytes
 from upper.linear_attention.features import blocks, cubic_features, feature_count, prefix_features
 
@@ -29,11 +30,10 @@ def require_memory(features: int) -> None:
     needed = 8 * features**2 + _WORKING
     number = shown(features)
     if needed > MEMORY:
-        size = f"{needed >> 30 if needed > 2**90 else round(needed / 2**30, 1)} GiB"
         raise ValueError(
-            f"There are {number} features: a matrix of {number} x {number} and its working space take {shown(size)}, "
-            f"and {MEMORY / 2**30:.1f} GiB are allowed. Take tokens of fewer dimensions, or, for few examples, use the "
-            "kernel."
+            f"There are {number} features: a matrix of {number} x {number} and its working space take "
+            f"{memory_text(needed)}, and {memory_text(MEMORY)} are allowed. Take tokens of fewer dimensions, or, for "
+            "few examples, use the kernel."
         )
     require_bytes(f"A matrix of {number} x {number}", needed, advice="take tokens of fewer dimensions")
 

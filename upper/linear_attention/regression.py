@@ -149,7 +149,7 @@ def regress(
     d = x.shape[-1]
     small = _by_examples(method, least_norm, x, y, "x", feature_count(d))
     # powers of two change no digit, and keep products of six tokens' entries within the numbers
-    units, y_unit = _units(x, each=not small), _power(np.max(np.abs(y), initial=0.0))
+    units, y_unit = _units(x, each=not small), _power(float(np.max(np.abs(y), initial=0.0)))
     rows, columns = pairs_of(d)
     scales = ((units[rows] * units[columns])[:, None] * units).reshape(-1)
     x, y = np.asarray(x, dtype=float) / units, np.asarray(y, dtype=float) / y_unit
@@ -202,9 +202,7 @@ def regress_blocks(stream: Stream, moments: FeatureMoments) -> FeatureRegression
 
     No more than one block is held; the stream is called up to five times.
     """
-    return by_normal_equations(stream, moments) or by_singular_values(
-        stream, features=moments.features, outputs=moments.outputs
-    )
+    return by_normal_equations(stream, moments) or by_singular_values(stream, moments.features)
 
 
 def regress_moments(moments: FeatureMoments) -> FeatureRegression:
@@ -268,7 +266,7 @@ def _solved(
             f"The {features} features are so nearly dependent on these {rows} examples that normal equations do not "
             'tell their rank: use the method "svd".'
         )
-    return found or by_singular_values(stream, features=features, outputs=outputs, units=units)
+    return found or by_singular_values(stream, features, units)
 
 
 def _cubic(found: FeatureRegression, d: int, average: bool) -> CubicRegression:
@@ -303,13 +301,13 @@ def _by_examples(
 
 def _power(size: float) -> float:
     """The power of two next to a size; 1 for zero."""
-    return float(2.0 ** np.round(np.log2(float(size)))) if size else 1.0
+    return float(2.0 ** np.round(np.log2(size))) if size else 1.0
 
 
 def _units(x: np.ndarray, *, each: bool) -> np.ndarray:
     """Units of the coordinates: one for all where they are within a factor of 64, else that of each."""
     largest = np.abs(x).max(axis=(0, 1))
-    units = np.array([_power(one) for one in largest])
+    units = np.array([_power(float(one)) for one in largest])
     there = units[largest > 0]
     if not each or len(there) == 0 or there.max() <= _ALIKE * there.min():
         return np.full(len(units), there.max() if len(there) else 1.0)
