@@ -17,15 +17,16 @@ from attention._arrays import (
     require_shape,
 )
 from attention.inputs import Rng
+from attention.memory import require_memory as require_bytes
 from upper.linear_attention.features import feature_count, tensor_from_features
-from upper.linear_attention.moments import MEMORY, FeatureMoments
+from upper.linear_attention.moments import FeatureMoments
 from upper.linear_attention.regression import CubicRegression, FeatureRegression
 from upper.linear_attention.subspaces import in_own_units, largest_ratio, own_units, seen_by, spectrum
 
 __all__ = ["Certificate", "another_minimiser", "certify", "certify_examples", "feature_moment"]
 
 _BORDERLINE = 100.0  # a tolerance that much larger or smaller would give other ranks
-_MATRICES = 5  # of D x D numbers that `certify` holds at most, beside the two given
+_MATRICES = 13  # of D x D numbers that `certify` holds at most, beside the two given
 
 Regression = TypeVar("Regression", bound=FeatureRegression)
 
@@ -207,7 +208,7 @@ def certify(
     ------
     ValueError
         If the matrices are not square, of one size, finite, symmetric and positive semidefinite up to rounding, if the
-        tolerance is out of range, or, before any work, if D x D matrices do not fit 2 GiB.
+        tolerance is out of range, or, before any work, if the matrices do not fit into memory.
 
     Notes
     -----
@@ -228,9 +229,8 @@ def certify(
     Ranks are numerical. Rounding leaves eigenvalues of some 1e-15 of the largest where exact ones vanish; true ones
     between that and the tolerance are directions that the examples see 1e5 times less than others, taken for unseen
     here although enough digits would reveal them. `gap` and `margin` tell how clear the cut is. The rank is
-    sufficient, and not necessary, when fewer than d^2 heads are assumed. O(D^3). Beside the
-    two moments, at most 5 D^2 numbers and some blocks of 256 D at once: 3 D^2 at full rank, 4 D^2 where the data see
-    half of the features, 5 D^2 where they see few.
+    sufficient, and not necessary, when fewer than d^2 heads are assumed. O(D^3) in at most 13 D^2 numbers beside the
+    two moments.
 
     Examples
     --------
@@ -252,32 +252,30 @@ def certify(
     features = len(data)
     for name, moment in (("The data's moment", data), ("The domain's moment", domain)):
         require_shape(name, moment, (features, features))
-    _require_memory(features)
+    require_bytes(
+        f"A certificate for {features} features",
+        8 * _MATRICES * features**2,
+        advice="take tokens of fewer dimensions, or a subset of the features",
+    )
     units, domain_units = own_units("The data's moment", data), own_units("The domain's moment", domain)
-    smallest = eigh(
-        np.array(data, dtype=float).T, eigvals_only=True, subset_by_index=(0, 0), overwrite_a=True
-    )[0]
-    domain_values, _ = spectrum("The domain's moment", in_own_units(domain, domain_units), vectors=False)
-    values, vectors = spectrum("The data's moment", in_own_units(data, units), vectors=True)
+    smallest = eigh(data, eigvals_only=True, subset_by_index=(0, 0), check_finite=False)[0]
+    domain_values, _ = spectrum("The domain's moment", in_own_units(domain, domain_units))
+    values, vectors = spectrum("The data's moment", in_own_units(data, units))
     threshold = tolerance * float(values.max(initial=0.0))
     domain_threshold = tolerance * float(domain_values.max(initial=0.0))
     nullity = int(np.sum(values <= threshold))
     kept, dropped = values[nullity:], float(values[:nullity].max(initial=0.0))
     rank, seen, unseen = len(kept), np.flatnonzero(units), np.flatnonzero(units == 0)
 
-    hidden = [np.zeros((features, features - rank), order="F")]  # what the data do not see, in their units
-    hidden[0][seen, :nullity] = vectors[:, :nullity]
-    hidden[0][unseen, nullity + np.arange(len(unseen))] = 1.0
-    basis = vectors[:, nullity:].copy()
-    del vectors
+    hidden = np.zeros((features, features - rank))  # what the data do not see, in their units
+    hidden[seen, :nullity] = vectors[:, :nullity]
+    hidden[unseen, nullity + np.arange(len(unseen))] = 1.0
     noise = features * np.finfo(float).eps * (float(kept[-1] / kept[0]) if rank else 1.0)
-    shown = seen_by(
-        hidden.pop(), np.where(units > 0, units, 1.0), noise, domain, domain_units, domain_threshold
-    )
+    shown = seen_by(hidden, np.where(units > 0, units, 1.0), noise, domain, domain_units, domain_threshold)
     if shown.directions.shape[1]:
         factor, worst = np.inf, shown.directions[:, 0]
     else:
-        factor, worst = largest_ratio(domain, units, basis, kept)
+        factor, worst = largest_ratio(domain, units, vectors[:, nullity:], kept)
     spectra = ((values, threshold), (domain_values, domain_threshold), (shown.values, domain_threshold))
     return Certificate(
         rank=rank,
@@ -342,7 +340,6 @@ def certify_examples(
             f"The examples' tokens have {x_data.shape[-1]} dimensions and the domain's {x_domain.shape[-1]}: the same "
             "number is needed."
         )
-    _require_memory(feature_count(x_data.shape[-1]))
     data, domain = (feature_moment(x, average=average) for x in (x_data, x_domain))
     return certify(data, domain, tolerance=tolerance)
 
@@ -419,17 +416,6 @@ def another_minimiser(
     if isinstance(regression, CubicRegression):
         changes["tensor"] = tensor_from_features(moved, regression.dim)
     return replace(regression, method="another", **changes)
-
-
-def _require_memory(features: int) -> None:
-    allowed = int((MEMORY / (8 * _MATRICES)) ** 0.5)
-    if features > allowed:
-        dim = next(d for d in range(allowed, 0, -1) if feature_count(d) <= allowed)
-        raise ValueError(
-            f"A certificate for {features} features takes {8 * _MATRICES * features**2 / 2**30:.1f} GiB beside the "
-            f"moments, and {MEMORY / 2**30:.1f} GiB are allowed: {allowed} features, those of tokens of {dim} "
-            "dimensions. Take tokens of fewer dimensions, or a subset of the features."
-        )
 
 
 def _margin(spectrum: np.ndarray, threshold: float) -> float:
