@@ -239,7 +239,7 @@ def stream(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compa
     return [
         at_most(
             "phi phi^T, relative",
-            float(np.abs(moments.full_gram() - gram).max() / scale_of),
+            float(np.abs(moments.gram() - gram).max() / scale_of),
             constants["rounding"],
         ),
         at_most(

@@ -26,7 +26,7 @@ from upper.linear_attention.subspaces import in_own_units, largest_ratio, own_un
 __all__ = ["Certificate", "another_minimiser", "certify", "certify_examples", "feature_moment"]
 
 _BORDERLINE = 100.0  # a tolerance that much larger or smaller would give other ranks
-_MATRICES = 13  # of D x D numbers that `certify` holds at most, beside the two given
+_MATRICES = 12  # of D x D numbers that `certify` holds at most, beside the two given
 
 Regression = TypeVar("Regression", bound=FeatureRegression)
 
@@ -229,7 +229,7 @@ def certify(
     Ranks are numerical. Rounding leaves eigenvalues of some 1e-15 of the largest where exact ones vanish; true ones
     between that and the tolerance are directions that the examples see 1e5 times less than others, taken for unseen
     here although enough digits would reveal them. `gap` and `margin` tell how clear the cut is. The rank is
-    sufficient, and not necessary, when fewer than d^2 heads are assumed. O(D^3) in at most 13 D^2 numbers beside the
+    sufficient, and not necessary, when fewer than d^2 heads are assumed. O(D^3) in at most 12 D^2 numbers beside the
     two moments.
 
     Examples

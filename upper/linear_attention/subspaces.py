@@ -71,15 +71,17 @@ def seen_by(
     threshold: float,
 ) -> Seen:
     """What the domain sees of directions that are orthonormal in the data's units; they and it in the given ones."""
-    null_basis = _orthonormalised(hidden, 1 / units, noise)[0]
     basis, turn, lost = _orthonormalised(hidden, domain_units / units, noise)
     basis /= np.where(domain_units > 0, domain_units, np.inf)[:, None]
-    values, vectors = eigh(basis.T @ domain @ basis, driver="evr", check_finite=False)
+    values, vectors = eigh(basis.T @ domain @ basis, driver="evr", overwrite_a=True, check_finite=False)
+    del basis
     vanishing = values <= threshold
     deficit = int(np.sum(~vanishing))
+    rest = hidden @ np.hstack([lost, turn @ vectors[:, vanishing]])
+    del turn, lost, vectors
+    null_basis = _orthonormalised(hidden, 1 / units, noise)[0]
     if deficit in (0, hidden.shape[1]):
         return Seen(values, null_basis, null_basis[:, :deficit])
-    rest = hidden @ np.hstack([lost, turn @ vectors[:, vanishing]])
     rest = _orthonormalised(rest, np.ones(len(units)), noise)[0]
     rest = _orthonormalised(rest, 1 / units, noise)[0]
     whole = qr(null_basis.T @ rest, check_finite=False)[0]

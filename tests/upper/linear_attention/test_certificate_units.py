@@ -129,4 +129,4 @@ def test_certificates_take_the_matrices_that_are_said():
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
 
-        assert peak < 8 * 13 * features**2
+        assert peak < 8 * 12 * features**2
