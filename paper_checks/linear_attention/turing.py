@@ -1,14 +1,14 @@
 """Turing machines: simulated in whole numbers, learned from runs, and a universal one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
 
 from paper_checks.linear_attention.automata import enough
 from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
-from upper.linear_attention import FeatureRegression, regress
+from upper.linear_attention import FeatureRegression, prefix_features, regress, regress_features
 from upper.linear_attention.tasks import (
     Configurations,
     TapeLayout,
@@ -16,8 +16,6 @@ from upper.linear_attention.tasks import (
     UniversalLayout,
     all_configurations,
     first_independent,
-    history_examples,
-    learn_from_histories,
     random_machine,
     simulate,
     simulate_universal,
@@ -27,10 +25,13 @@ from upper.linear_attention.tasks import (
     universal_model,
 )
 from upper.linear_attention.tasks.closed_loop import Model
+from upper.linear_attention.tasks.turing import delta_tokens
 
 __all__ = [
     "TuringRow",
     "UniversalRow",
+    "history_examples",
+    "learn_from_histories",
     "learned_turing_rows",
     "learned_universal_rows",
     "turing_experiment",
@@ -394,6 +395,26 @@ def learned_universal_rows(
         known = "short contexts", None, len(kept), layout.rank
         rows.append(UniversalRow(*size, layout.dim, *known, steps, machines, *results))
     return rows
+
+
+def history_examples(
+    machine: TuringMachine, start: Configurations, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Every step of R runs with its whole history: features (R T, D) of the tokens so far, and the step's tokens."""
+    layout = TapeLayout(machine.states, machine.symbols, start.tapes.shape[-1])
+    labels = delta_tokens(layout, machine.path(start, steps), machine.run(start, steps))
+    x = np.concatenate([layout.contexts(start), labels[:, :-1]], axis=1)
+    phi = np.concatenate([prefix_features(run)[layout.positions :] for run in x])
+    return phi, labels.reshape(-1, layout.dim)
+
+
+def learn_from_histories(phi: np.ndarray, y: np.ndarray) -> FeatureRegression:
+    """Least squares of least norm; features that are zero in all examples, more than half of them, stay out of it."""
+    used = phi.any(axis=0)
+    found = regress_features(phi[:, used], y, method="svd", least_norm=True)
+    coefficients = np.zeros((phi.shape[1], y.shape[1]))
+    coefficients[used] = found.coefficients
+    return replace(found, coefficients=coefficients)
 
 
 def _learned(

@@ -153,8 +153,6 @@ LINEAR_FIT_SUBJECTS = with_bounded_work(
             {
                 "x_data": LX,
                 "x_domain": LX,
-                "tolerance": real(1e-12, 1e-8),
-                "average": choice(False, True),
             },
             right=certificate_of_examples_is_right,
             words=("tokens",),
@@ -165,7 +163,6 @@ LINEAR_FIT_SUBJECTS = with_bounded_work(
             {
                 "regression": made(regression, "<regression>"),
                 "certificate": made(lambda: linear.certify_examples(TOKENS[:3], TOKENS), "<certificate>"),
-                "scale": real(),
                 "on_domain": choice(True),
                 "rng": seed(),
             },

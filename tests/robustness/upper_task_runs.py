@@ -3,7 +3,6 @@
 import numpy as np
 from fuzzing import array, choice, made, seed, whole
 from upper_linear import model
-from upper_linear_laws import cubic
 from upper_makers import agrees, numbers, with_bounded_work
 from upper_tasks import automaton, layout, machine, tried
 
@@ -131,33 +130,6 @@ def steps_of_the_machine(result, arguments):
     assert np.array_equal(model(x), y)
 
 
-def histories_of_the_machine(result, arguments):
-    phi, y = result
-    own, at, steps = arguments["machine"], arguments["start"], int(arguments["steps"])
-    of_size = tasks.TapeLayout(own.states, own.symbols, at.tapes.shape[1])
-    assert phi.shape[0] == len(y) == len(at.tapes) * steps
-    labels = y.reshape(len(at.tapes), steps, -1)
-    x = np.concatenate([of_size.contexts(at), labels[:, :-1]], axis=1)
-    for run, tokens in enumerate(x):
-        for step in range(steps):
-            wanted = cubic(tokens[: of_size.positions + 1 + step])
-            agrees(phi[run * steps + step], wanted, what="features")
-    model = tasks.turing_model(own, at.tapes.shape[1])
-    for run, tokens in enumerate(x):
-        for step in range(steps):
-            assert np.array_equal(model(tokens[: of_size.positions + 1 + step]), labels[run, step])
-
-
-def least_squares_of_least_norm(result, arguments):
-    phi, y = (np.asarray(numbers(arguments[name]), float) for name in ("phi", "y"))
-    assert result.coefficients.shape == (phi.shape[1], y.shape[1])
-    size = float(np.abs(phi).max(initial=0))
-    if 1e-100 < size < 1e100 and np.linalg.cond(phi) < 1e6:
-        wanted = np.linalg.lstsq(phi, y, rcond=None)[0]
-        agrees(result.coefficients, wanted, rtol=1e-6, what="coefficients")
-    assert not np.any(result.coefficients[~phi.any(axis=0)])
-
-
 def the_run_of_the_machine(result, arguments):
     steps = int(arguments["steps"])
     assert result.rounding == 0
@@ -252,21 +224,6 @@ TASK_RUN_SUBJECTS = with_bounded_work(
             "step_examples",
             {"machine": made(machine, "<machine>"), "at": made(start, "<configurations>")},
             steps_of_the_machine,
-        ),
-        tried(
-            "history_examples",
-            {
-                "machine": made(machine, "<machine>"),
-                "start": made(start, "<configurations>"),
-                "steps": whole(1, 3),
-            },
-            histories_of_the_machine,
-        ),
-        tried(
-            "learn_from_histories",
-            {"phi": array((5, 8), torch=False), "y": array((5, 2), torch=False)},
-            least_squares_of_least_norm,
-            words=("labels", "features"),
         ),
         tried(
             "simulate",

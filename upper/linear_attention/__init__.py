@@ -20,14 +20,8 @@ from upper.linear_attention.features import (
     tensor_from_features,
 )
 from upper.linear_attention.files import load_linear_attention, save_linear_attention
-from upper.linear_attention.heads import (
-    HeadsFound,
-    alternate,
-    fewest_heads_bound,
-    fit_heads,
-    heads_of_tensor,
-    symmetric_rank,
-)
+from upper.linear_attention.head_bound import fewest_heads_bound, symmetric_rank
+from upper.linear_attention.heads import HeadsFound, alternate, fit_heads, heads_of_tensor
 from upper.linear_attention.learner import LinearAttentionLearner, LinearAttentionPredictor
 from upper.linear_attention.model import LinearAttention, make_linear_attention
 from upper.linear_attention.moments import FeatureMoments

@@ -234,12 +234,13 @@ def certify(
 
     Examples
     --------
-    >>> from upper.linear_attention.populations import boolean_moment, gaussian_moment
-    >>> print(certify(boolean_moment(4, 3), boolean_moment(4, 7)))
+    >>> from upper.linear_attention import population_moment
+    >>> signs = population_moment("boolean", 4, 3)
+    >>> print(certify(signs, population_moment("boolean", 4, 7)))
     The data span 28 of 40 directions, the domain 28, both together 28: deficit 0.
     Every empirical risk minimiser agrees on the domain.
     Two models' mean squared distance on the domain is at most 9.37 times that on the data, and that is attained.
-    >>> certify(boolean_moment(4, 3), gaussian_moment(4, 3)).deficit
+    >>> certify(signs, population_moment("gaussian", 4, 3)).deficit
     12
     """
     tolerance = non_negative("The tolerance", tolerance, strictly=True)
@@ -295,9 +296,6 @@ def certify(
 def certify_examples(
     x_data: Shaped[np.ndarray, "N n d"],
     x_domain: Shaped[np.ndarray, "M l d"],
-    *,
-    tolerance: float = 1e-10,
-    average: bool = False,
 ) -> Certificate:
     """What examples determine on the inputs of another set, from the tokens of both.
 
@@ -307,10 +305,6 @@ def certify_examples(
         The examples' tokens, one a row; labels do not matter.
     x_domain : array (M, l, d)
         Inputs one cares about, of any length l.
-    tolerance : float
-        As in `certify`.
-    average : bool
-        Whether G is the mean over the tokens.
 
     Returns
     -------
@@ -334,21 +328,18 @@ def certify_examples(
     """
     for name, x in (("The examples' tokens", x_data), ("The domain's tokens", x_domain)):
         require_array(name, x, ("N", "n", "d"))
-    require_flag("average", average)
     if x_data.shape[-1] != x_domain.shape[-1]:
         raise ValueError(
             f"The examples' tokens have {x_data.shape[-1]} dimensions and the domain's {x_domain.shape[-1]}: the same "
             "number is needed."
         )
-    data, domain = (feature_moment(x, average=average) for x in (x_data, x_domain))
-    return certify(data, domain, tolerance=tolerance)
+    return certify(feature_moment(x_data), feature_moment(x_domain))
 
 
 def another_minimiser(
     regression: Regression,
     certificate: Certificate,
     *,
-    scale: float = 1.0,
     on_domain: bool = True,
     rng: Rng = None,
 ) -> Regression:
@@ -360,9 +351,6 @@ def another_minimiser(
         A minimiser on the certificate's data.
     certificate : Certificate
         Of the same data.
-    scale : float
-        Norm of what is added to each output's coefficients, in units of the root mean square of the outputs' norms (of
-        1 if all of them are zero).
     on_domain : bool
         Whether to take a direction among those that show on the domain, instead of any that the data do not see.
     rng : SPEC 7 generator or seed
@@ -378,11 +366,12 @@ def another_minimiser(
     ------
     ValueError
         If there is no such direction: the minimiser is the only one, on the domain or at all. Also if the features'
-        numbers differ or the scale is no finite number of at least 0.
+        numbers differ.
 
     Notes
     -----
-    Directions are uniform on the sphere, independent for the outputs. O(D p (D - rank)).
+    Directions are uniform on the sphere, independent for the outputs, and what is added to each output's coefficients
+    has the root mean square of their norms (1 if all of them are zero). O(D p (D - rank)).
 
     Examples
     --------
@@ -400,7 +389,6 @@ def another_minimiser(
     require_flag("on_domain", on_domain)
     coefficients = regression.coefficients
     require_shape("The regression's coefficients", coefficients, (certificate.features, "p"))
-    scale = non_negative("scale", scale)
     basis = certificate.domain_directions if on_domain else certificate.null_basis
     if basis.shape[1] == 0:
         if certificate.null_basis.shape[1] == 0:
@@ -411,7 +399,7 @@ def another_minimiser(
     outputs = coefficients.shape[1]
     turns = random_generator(rng).standard_normal((basis.shape[1], outputs))
     size = float(np.linalg.norm(coefficients)) / np.sqrt(outputs) or 1.0
-    moved = coefficients + scale * size * basis @ (turns / np.linalg.norm(turns, axis=0))
+    moved = coefficients + size * basis @ (turns / np.linalg.norm(turns, axis=0))
     changes: dict[str, Any] = {"coefficients": moved}
     if isinstance(regression, CubicRegression):
         changes["tensor"] = tensor_from_features(moved, regression.dim)

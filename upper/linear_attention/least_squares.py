@@ -136,12 +136,12 @@ def by_singular_values(stream: Stream, features: int, units: np.ndarray | None =
     held: list[np.ndarray] = []
     for phi, y in stream():
         if waiting > features:  # not block by block: each time costs D^3 at least
-            held, waiting = [np.linalg.qr(np.vstack(held), mode="r")], 0
+            held, waiting = [_triangle(np.vstack(held))], 0
         rows, squares, waiting = rows + len(phi), squares + float(np.vdot(y, y)), waiting + len(phi)
         held.append(np.hstack([phi, y]))
     stacked = np.vstack(held)
     if rows >= features:
-        stacked = np.linalg.qr(stacked, mode="r")[:features]
+        stacked = _triangle(stacked)[:features]
     triangle, rotated = stacked[:, :features], stacked[:, features:]
     reciprocal = dtrcon(triangle)[0] if rows >= features else 0.0
     if reciprocal > _RCOND:
@@ -192,6 +192,10 @@ def _cholesky(matrix: np.ndarray) -> tuple[Any, float]:
     except np.linalg.LinAlgError:
         return None, 0.0
     return factor, float(dpocon(factor[0], np.linalg.norm(matrix, 1), uplo="L")[0])
+
+
+def _triangle(matrix: np.ndarray) -> np.ndarray:
+    return np.asarray(np.linalg.qr(matrix, mode="r"))
 
 
 def _least_norm(matrix: np.ndarray, side: np.ndarray, share: float) -> tuple[np.ndarray, int, float]:

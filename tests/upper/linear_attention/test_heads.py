@@ -6,13 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upper.linear_attention.features import features_from_tensor
-from upper.linear_attention.heads import (
-    alternate,
-    fewest_heads_bound,
-    fit_heads,
-    heads_of_tensor,
-    symmetric_rank,
-)
+from upper.linear_attention.head_bound import fewest_heads_bound, symmetric_rank
+from upper.linear_attention.heads import alternate, fit_heads, heads_of_tensor
 from upper.linear_attention.model import LinearAttention, make_linear_attention
 
 

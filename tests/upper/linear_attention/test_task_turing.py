@@ -2,7 +2,12 @@ import numpy as np
 import pytest
 
 from paper_checks.linear_attention.automata import tape_reader_rows
-from paper_checks.linear_attention.turing import learned_turing_rows, turing_rows
+from paper_checks.linear_attention.turing import (
+    history_examples,
+    learn_from_histories,
+    learned_turing_rows,
+    turing_rows,
+)
 from upper.linear_attention.features import cubic_features, cubic_kernel
 from upper.linear_attention.regression import regress
 from upper.linear_attention.tasks.machines import Configurations, TuringMachine, random_machine
@@ -10,8 +15,6 @@ from upper.linear_attention.tasks.turing import (
     TapeLayout,
     all_configurations,
     delta_tokens,
-    history_examples,
-    learn_from_histories,
     nearest_delta_tokens,
     reader_examples,
     reader_model,

@@ -349,7 +349,8 @@ def _followed(
     tokens: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
     """The states after each symbol, from the tokens of the states before and of the symbols read."""
-    loop, found = ClosedLoop(model, tokens(states, words[:, 0])), []
+    loop = ClosedLoop(model, tokens(states, words[:, 0]))
+    found: list[np.ndarray] = []
     for step in range(words.shape[1]):
         if step:
             loop.replace(tokens(found[-1], words[:, step]))

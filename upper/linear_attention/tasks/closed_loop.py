@@ -60,7 +60,8 @@ class ClosedLoop:
         self._read = _by_heads(model, d) if isinstance(model, LinearAttention) else _by_coefficients(model, d)
         self._average = isinstance(model, LinearAttention | CubicRegression) and model.average
         self._shape = (len(tokens), "m", d)
-        self.replace(tokens)
+        self._gram, self._length = np.zeros((len(tokens), d, d)), 0
+        self.append(tokens)
 
     def outputs(self) -> Float[np.ndarray, "R p"]:
         """The outputs at the last token, before rounding; a ValueError where they overflow."""
@@ -73,16 +74,15 @@ class ClosedLoop:
 
     def append(self, tokens: Float[np.ndarray, "R m d"]) -> None:
         """Add tokens to the history; the last one is the next query. A ValueError for another shape."""
-        gram, length = self._gram, self._length
-        self.replace(tokens)
-        self._gram, self._length = gram + self._gram, length + self._length
+        tokens = real_array("The next tokens", tokens, self._shape)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused where they are read
+            self._gram = self._gram + np.matrix_transpose(tokens) @ tokens
+        self._length, self._query = self._length + tokens.shape[1], tokens[:, -1]
 
     def replace(self, tokens: Float[np.ndarray, "R m d"]) -> None:
         """Forget the history: these tokens take its place. A ValueError for another shape."""
-        tokens = real_array("The next tokens", tokens, self._shape)
-        with np.errstate(over="ignore", invalid="ignore"):
-            self._gram = np.matrix_transpose(tokens) @ tokens
-        self._length, self._query = tokens.shape[1], tokens[:, -1]
+        self._gram, self._length = np.zeros_like(self._gram), 0
+        self.append(tokens)
 
 
 def _by_heads(model: LinearAttention, d: int) -> _Read:

@@ -17,7 +17,7 @@ ones of 2 states, 2 symbols and 4 positions, instead of 40), and the model runs 
 least norm from short contexts mostly fails on whole histories, where entries of G vary that it has only seen constant.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -33,9 +33,7 @@ from attention._arrays import (
 )
 from attention.inputs import Rng
 from attention.memory import require_memory
-from upper.linear_attention.features import feature_count, prefix_features
 from upper.linear_attention.model import LinearAttention, zero_heads
-from upper.linear_attention.regression import FeatureRegression, regress_features
 from upper.linear_attention.tasks.closed_loop import ClosedLoop, Model
 from upper.linear_attention.tasks.machines import Configurations, TuringMachine
 from upper.linear_attention.tasks.one_hot import nearest_one_hot, one_hot
@@ -45,8 +43,6 @@ __all__ = [
     "TapeLayout",
     "all_configurations",
     "delta_tokens",
-    "history_examples",
-    "learn_from_histories",
     "nearest_delta_tokens",
     "reader_examples",
     "reader_model",
@@ -325,65 +321,6 @@ def step_examples(
     """
     layout = _layout_at(machine, at)
     return layout.contexts(at), delta_tokens(layout, at, machine.step(at))
-
-
-def history_examples(
-    machine: TuringMachine, start: Configurations, steps: int
-) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, "N d"]]:
-    """Every step of R runs with its whole history: features of the tokens so far, and the step's token as the label.
-
-    Parameters
-    ----------
-    machine : TuringMachine
-        The machine.
-    start : Configurations
-        Of R runs.
-    steps : int
-        Steps T of each.
-
-    Returns
-    -------
-    tuple of arrays (R T, D), (R T, d)
-        Features and labels.
-
-    Raises
-    ------
-    ValueError
-        If the configurations are not of the machine's size, or `steps` is below 1.
-
-    Notes
-    -----
-    O(R (P + T) d^3), and that many numbers.
-    """
-    layout, steps = _layout_at(machine, start), count("steps", steps)
-    numbers = len(start.tapes) * (layout.positions + steps) * feature_count(layout.dim)
-    require_memory(f"Histories of {steps} steps", 16 * numbers, advice="take fewer steps or runs")
-    labels = delta_tokens(layout, machine.path(start, steps), machine.run(start, steps))
-    x = np.concatenate([layout.contexts(start), labels[:, :-1]], axis=1)
-    phi = np.concatenate([prefix_features(run)[layout.positions :] for run in x])
-    return phi, labels.reshape(-1, layout.dim)
-
-
-def learn_from_histories(phi: Float[np.ndarray, "N D"], y: Float[np.ndarray, "N p"]) -> FeatureRegression:
-    """Least squares of least norm on the features of whole histories.
-
-    Features that are zero in all examples, more than half of them, have the coefficient zero and are left out of the
-    singular values.
-
-    Raises
-    ------
-    ValueError
-        If the numbers of rows differ, an entry is not finite, or all features are zero.
-    """
-    phi = real_array("phi", phi, ("N", "D"))
-    y = real_array("y", y, (len(phi), "p"))
-    used = phi.any(axis=0)
-    if not used.any():
-        raise ValueError("phi is zero: features of at least one history are needed.")
-    found = regress_features(phi[:, used], y, method="svd", least_norm=True)
-    coefficients = np.zeros((phi.shape[1], y.shape[1]))
-    coefficients[used] = found.coefficients
-    return replace(found, coefficients=coefficients)
 
 
 @dataclass(frozen=True, eq=False)
