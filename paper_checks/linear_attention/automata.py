@@ -126,88 +126,60 @@ def automata_experiment(*, seed: int = 0, quick: bool = False, progress: Report 
     tape = tape_reader_rows(_TAPES, rng=np.random.default_rng([seed, 2]))
     tell("tape readers")
     tables = (
-        Table(
-            name="fixed",
-            title="A fixed automaton, one token [state; symbol; 1]: steps right in closed loops of 1000"
+        Table.of(
+            "fixed",
+            "A fixed automaton, one token [state; symbol; 1]: steps right in closed loops of 1000"
             if not quick
             else "A fixed automaton, one token [state; symbol; 1]: steps right in closed loops of 100",
-            columns=(
-                "states",
-                "symbols",
-                "pairs seen",
-                "of",
-                "rank",
-                "median",
-                "least",
-                "largest",
-                "(reference)",
-            ),
-            rows=tuple(
-                (
-                    row.states,
-                    row.symbols,
-                    row.seen,
-                    row.states * row.symbols,
-                    row.rank,
-                    row.accuracy,
-                    row.lowest,
-                    row.highest,
+            fixed,
+            {
+                "states": "states",
+                "symbols": "symbols",
+                "pairs seen": "seen",
+                "of": lambda row: row.states * row.symbols,
+                "rank": "rank",
+                "median": "accuracy",
+                "least": "lowest",
+                "largest": "highest",
+                "(reference)": lambda row: (
                     1.0
                     if row.seen == row.states * row.symbols
-                    else _FIXED_REFERENCE.get((row.states, row.symbols, row.seen)),
-                )
-                for row in fixed
-            ),
+                    else _FIXED_REFERENCE.get((row.states, row.symbols, row.seen))
+                ),
+            },
             note="The rank is the number of pairs of a state and a symbol that were seen. Where some were not, the "
             "share depends on the automaton: the range is over draws, and the reference is of others.",
         ),
-        Table(
-            name="in-context",
-            title="An automaton given in the context: unseen automata, closed loops of 100 steps",
-            columns=("states", "symbols", "examples", "rank", "full rank", "steps right", "(reference)"),
-            rows=tuple(
-                (
-                    row.states,
-                    row.symbols,
-                    row.examples,
-                    row.rank,
-                    row.exact_rank,
-                    row.accuracy,
-                    1.0 if row.examples >= _ENOUGH[row.states] else None,
-                )
-                for row in context
-            ),
+        Table.of(
+            "in-context",
+            "An automaton given in the context: unseen automata, closed loops of 100 steps",
+            context,
+            {
+                "states": "states",
+                "symbols": "symbols",
+                "examples": "examples",
+                "rank": "rank",
+                "full rank": "exact_rank",
+                "steps right": "accuracy",
+                "(reference)": lambda row: 1.0 if row.examples >= _ENOUGH[row.states] else None,
+            },
         ),
-        Table(
-            name="tape",
-            title="A tape reader, tokens [symbol | position | position⊗state]",
-            columns=(
-                "states",
-                "symbols",
-                "positions",
-                "dimension",
-                "examples",
-                "rank",
-                "full rank",
-                "error, constructed",
-                "error, learned",
-                "(reference)",
-            ),
-            rows=tuple(
-                (
-                    row.states,
-                    row.symbols,
-                    row.positions,
-                    row.dim,
-                    row.examples,
-                    row.rank,
-                    row.exact_rank,
-                    row.constructed_error,
-                    row.learned_error,
-                    6e-15 if row.dim == 14 else None,
-                )
-                for row in tape
-            ),
+        Table.of(
+            "tape",
+            "A tape reader, tokens [symbol | position | position⊗state]",
+            tape,
+            {
+                "states": "states",
+                "symbols": "symbols",
+                "positions": "positions",
+                "dimension": "dim",
+                "examples": "examples",
+                "rank": "rank",
+                "full rank": "exact_rank",
+                "error, constructed": "constructed_error",
+                "error, learned": "learned_error",
+                "(reference)": lambda row: 6e-15 if row.dim == 14 else None,
+            },
         ),
     )
     seen_all = [row for row in fixed if row.seen == row.states * row.symbols]

@@ -87,23 +87,20 @@ def gradient_experiment(*, seed: int = 0, quick: bool = False, progress: Report 
             d=d, heads=heads, steps=2500 if quick else 8000, rng=np.random.default_rng([seed, d, heads])
         )
         tell(f"d = {d}, {heads} heads")
-    table = Table(
-        name="adam",
-        title="Relative error on fresh inputs, and time over that of the regression",
-        columns=("d", "H", "N", "learner", "heads", "error", "seconds", "times the regression"),
-        rows=tuple(
-            (
-                row.d,
-                row.heads,
-                row.examples,
-                "regression" if row.student_heads is None else "Adam",
-                row.student_heads,
-                row.relative_error,
-                row.seconds,
-                row.ratio,
-            )
-            for row in rows
-        ),
+    table = Table.of(
+        "adam",
+        "Relative error on fresh inputs, and time over that of the regression",
+        rows,
+        {
+            "d": "d",
+            "H": "heads",
+            "N": "examples",
+            "learner": lambda row: "regression" if row.student_heads is None else "Adam",
+            "heads": "student_heads",
+            "error": "relative_error",
+            "seconds": "seconds",
+            "times the regression": "ratio",
+        },
     )
     known = [row for row in rows if row.student_heads == row.heads]
     spare = [row for row in rows if row.student_heads is not None and row.student_heads > row.heads]

@@ -126,14 +126,17 @@ def key_value_experiment(*, seed: int = 0, quick: bool = False, progress: Report
         "mean over draws, the reference is of others. The exponent of Zipf's law behind the reference is not known; "
         "ours, 4.5, gives ranks near those, and they vary with how often the rare keys are drawn.",
     )
-    rare_table = Table(
-        name="rare-key",
-        title="A rare key, in examples that query the others often: error on queries of that key",
-        columns=("queries of it", "rank", "of", "error", "(reference)"),
-        rows=tuple(
-            (row.queries, row.rank, row.full_rank, row.error, _RARE_REFERENCE.get(row.queries))
-            for row in rare
-        ),
+    rare_table = Table.of(
+        "rare-key",
+        "A rare key, in examples that query the others often: error on queries of that key",
+        rare,
+        {
+            "queries of it": "queries",
+            "rank": "rank",
+            "of": "full_rank",
+            "error": "error",
+            "(reference)": lambda row: _RARE_REFERENCE.get(row.queries),
+        },
     )
     needed = rank_of_a_key()
     by_queries = {row.queries: row for row in rare}

@@ -100,24 +100,21 @@ def random_experiment(*, seed: int = 0, quick: bool = False, progress: Report | 
             rows += random_network_rows(d, heads, _around(feature_count(d)), rng=rng)
             tell(f"d = {d}, {heads} heads")
     near = [row for row in rows if row.examples / row.features in (1, 4) or row.examples == row.features - 1]
-    table = Table(
-        name="threshold",
-        title="Relative error on fresh inputs around N = D, n = 10 Gaussian tokens",
-        columns=("d", "heads", "D", "N", "N - D", "solved by", "rank", "error", "error (reference)"),
-        rows=tuple(
-            (
-                row.d,
-                row.heads,
-                row.features,
-                row.examples,
-                row.examples - row.features,
-                row.method,
-                row.rank,
-                row.error,
-                _REFERENCE.get((row.d, row.examples / row.features, row.method)),
-            )
-            for row in sorted(near, key=lambda row: (row.d, row.heads, row.examples, row.method == "moments"))
-        ),
+    table = Table.of(
+        "threshold",
+        "Relative error on fresh inputs around N = D, n = 10 Gaussian tokens",
+        sorted(near, key=lambda row: (row.d, row.heads, row.examples, row.method == "moments")),
+        {
+            "d": "d",
+            "heads": "heads",
+            "D": "features",
+            "N": "examples",
+            "N - D": lambda row: row.examples - row.features,
+            "solved by": "method",
+            "rank": "rank",
+            "error": "error",
+            "error (reference)": lambda row: _REFERENCE.get((row.d, row.examples / row.features, row.method)),
+        },
         note="By moments: normal equations alone, with no examples left to correct the solution with. Reference "
         "figures are of other draws: at N = D the error is rounding times the condition of a square random matrix, "
         "which varies by factors of ten from draw to draw.",

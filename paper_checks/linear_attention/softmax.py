@@ -96,22 +96,19 @@ def softmax_experiment(*, seed: int = 0, quick: bool = False, progress: Report |
         )
         tell(f"k = {k}")
     found = {(row.k, row.theta_norm, row.kind): row for row in rows}
-    table = Table(
-        name="missed",
-        title="1 - R² on softmax attention, d = 8, query the last row of X in {±1}^(k x d)",
-        columns=("k", "|Theta|", "features", "1 - R²", "from", "to", "(reference)"),
-        rows=tuple(
-            (
-                row.k,
-                row.theta_norm,
-                _WORDS[row.kind],
-                row.missed,
-                row.low,
-                row.high,
-                _REFERENCE.get((row.k, row.theta_norm, row.kind)),
-            )
-            for row in rows
-        ),
+    table = Table.of(
+        "missed",
+        "1 - R² on softmax attention, d = 8, query the last row of X in {±1}^(k x d)",
+        rows,
+        {
+            "k": "k",
+            "|Theta|": "theta_norm",
+            "features": lambda row: _WORDS[row.kind],
+            "1 - R²": "missed",
+            "from": "low",
+            "to": "high",
+            "(reference)": lambda row: _REFERENCE.get((row.k, row.theta_norm, row.kind)),
+        },
         note="Means of draws of (Theta, W) with 95 % intervals for the mean; for k = 2 over all inputs, for k = 4 on "
         "fresh samples. Reference figures are of other draws. No attention: the query and the row mean alone.",
     )

@@ -135,79 +135,47 @@ def turing_experiment(*, seed: int = 0, quick: bool = False, progress: Report | 
     universal += learned_universal_rows(_UNIVERSAL_SHORT, rng=rng(3))
     tell("universal machines")
     tables = (
-        Table(
-            name="machines",
-            title="Random machines, run on by the model's own outputs rounded at each step",
-            columns=(
-                "states",
-                "symbols",
-                "positions",
-                "model",
-                "rank",
-                "machines",
-                "steps",
-                "right, median",
-                "least",
-                "largest",
-                "rounded by at most",
-                "(reference)",
-            ),
-            rows=tuple(
-                (
-                    row.states,
-                    row.symbols,
-                    row.positions,
-                    row.training,
-                    row.rank,
-                    row.machines,
-                    row.steps,
-                    row.accuracy,
-                    row.lowest,
-                    row.highest,
-                    row.rounding,
-                    _reference(row),
-                )
-                for row in (*made, *learned)
-            ),
+        Table.of(
+            "machines",
+            "Random machines, run on by the model's own outputs rounded at each step",
+            (*made, *learned),
+            {
+                "states": "states",
+                "symbols": "symbols",
+                "positions": "positions",
+                "model": "training",
+                "rank": "rank",
+                "machines": "machines",
+                "steps": "steps",
+                "right, median": "accuracy",
+                "least": "lowest",
+                "largest": "highest",
+                "rounded by at most": "rounding",
+                "(reference)": _reference,
+            },
             note="Right is a step after which tape, position and state are those of the machine. Models "
             "are learned from the steps of runs of 20 steps: in short contexts of runs each step stands alone, the "
             "current tape and a query; whole histories hold every step since the beginning. Short of the full rank "
             "the share depends on the machine and on how the contexts were drawn, which the reference does not say.",
         ),
-        Table(
-            name="universal",
-            title="One model for all machines of a size, their tables in the context",
-            columns=(
-                "states",
-                "symbols",
-                "positions",
-                "dimension",
-                "model",
-                "heads",
-                "rank",
-                "full rank",
-                "machines",
-                "steps",
-                "right",
-                "rounded by at most",
-            ),
-            rows=tuple(
-                (
-                    row.states,
-                    row.symbols,
-                    row.positions,
-                    row.dim,
-                    row.training,
-                    row.heads,
-                    row.rank,
-                    row.exact_rank,
-                    row.machines,
-                    row.steps,
-                    row.accuracy,
-                    row.rounding,
-                )
-                for row in universal
-            ),
+        Table.of(
+            "universal",
+            "One model for all machines of a size, their tables in the context",
+            universal,
+            {
+                "states": "states",
+                "symbols": "symbols",
+                "positions": "positions",
+                "dimension": "dim",
+                "model": "training",
+                "heads": "heads",
+                "rank": "rank",
+                "full rank": "exact_rank",
+                "machines": "machines",
+                "steps": "steps",
+                "right": "accuracy",
+                "rounded by at most": "rounding",
+            },
             note="Two attention steps make one step of a machine: read the cell, then look up the table.",
         ),
     )
@@ -373,8 +341,9 @@ def universal_rows(sizes: Sequence[Size], *, machines: int, steps: int, rng: Gen
         layout = UniversalLayout(*size)
         model = universal_model(layout)
         results = _compared_on_one(model, layout, machines, steps, True, rng)
-        known = "constructed", model.heads, None, None
-        rows.append(UniversalRow(*size, layout.dim, *known, steps, machines, *results))
+        rows.append(
+            UniversalRow(*size, layout.dim, "constructed", model.heads, None, None, steps, machines, *results)
+        )
     return rows
 
 
@@ -392,8 +361,10 @@ def learned_universal_rows(
         kept = first_independent(x, rank=rank)
         learned = regress(x[kept], y[kept], least_norm=True)
         results = _compared_on_one(learned, layout, machines, steps, False, rng)
-        known = "short contexts", None, len(kept), layout.rank
-        rows.append(UniversalRow(*size, layout.dim, *known, steps, machines, *results))
+        ranks = len(kept), layout.rank
+        rows.append(
+            UniversalRow(*size, layout.dim, "short contexts", None, *ranks, steps, machines, *results)
+        )
     return rows
 
 

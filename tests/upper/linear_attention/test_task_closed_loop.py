@@ -41,6 +41,12 @@ def test_replaced_history_is_forgotten():
         assert np.allclose(loop.outputs(), model(x))
 
 
+def test_a_query_of_zeros_gives_zeros():
+    model = make_linear_attention(heads=2, dim=3, rng=1)
+    for runner in (model, learned(model)):
+        assert not ClosedLoop(runner, np.zeros((2, 4, 3))).outputs().any()
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 30), st.integers(0, 1000))
 def test_first_independent_examples_are_a_basis_found_in_order(dim, number, seed):

@@ -97,10 +97,12 @@ def _by_heads(model: LinearAttention, d: int) -> _Read:
     # queries are often one-hot, and most heads ask for nothing then: their work is left out
     def read(gram: np.ndarray, queries: np.ndarray) -> np.ndarray:
         used = np.flatnonzero(queries.any(axis=0))
-        asked = (queries[:, used] @ q[used]).reshape(-1, heads, d)
+        asked = (queries[:, used] @ q[used]).reshape(len(queries), heads, d)
         active = np.flatnonzero(asked.any(axis=(0, 2)))
         got = asked[:, active] @ gram  # G is symmetric
-        return np.asarray(got.reshape(-1, active.size * d) @ v[active].reshape(active.size * d, outputs))
+        return np.asarray(
+            got.reshape(len(queries), active.size * d) @ v[active].reshape(active.size * d, outputs)
+        )
 
     return read
 
@@ -121,6 +123,6 @@ def _by_coefficients(model: FeatureRegression, d: int) -> _Read:
         used = np.flatnonzero(queries.any(axis=0))
         features = queries[:, used, None] * (gram[:, rows, columns] * weights)[:, None]
         size = used.size * len(rows)
-        return np.asarray(features.reshape(-1, size) @ by_entry[used].reshape(size, -1))
+        return np.asarray(features.reshape(len(queries), size) @ by_entry[used].reshape(size, -1))
 
     return read
