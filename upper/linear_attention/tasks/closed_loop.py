@@ -123,6 +123,8 @@ def _by_coefficients(model: FeatureRegression, d: int) -> _Read:
         used = np.flatnonzero(queries.any(axis=0))
         features = queries[:, used, None] * (gram[:, rows, columns] * weights)[:, None]
         size = used.size * len(rows)
-        return np.asarray(features.reshape(len(queries), size) @ by_entry[used].reshape(size, -1))
+        return np.asarray(
+            features.reshape(len(queries), size) @ by_entry[used].reshape(size, coefficients.shape[1])
+        )
 
     return read
