@@ -118,7 +118,7 @@ def train_linear_attention(
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
         gram = np.matmul(x.transpose(0, 2, 1), x) / (x.shape[1] if average else 1)
     gram_unit = float(np.trace(gram, axis1=1, axis2=2).mean()) / x.shape[2]
-    label_unit = float(np.sqrt(np.mean(np.square(y))))
+    label_unit = float(np.linalg.norm(y / np.abs(y).max()) / math.sqrt(y.size) * np.abs(y).max())
     if not gram_unit > 0 or not math.isfinite(gram_unit):
         raise ValueError(
             f"x has entries of up to {float(np.abs(x).max()):.3g}, whose products under- or overflow: scale x, numbers "

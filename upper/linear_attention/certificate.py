@@ -396,9 +396,9 @@ def another_minimiser(
         raise ValueError(
             "The deficit is 0, all minimisers agree on the domain: on_domain=False gives one that differs elsewhere."
         )
-    outputs = coefficients.shape[1]
-    turns = random_generator(rng).standard_normal((basis.shape[1], outputs))
-    size = float(np.linalg.norm(coefficients)) / np.sqrt(outputs) or 1.0
+    # drawn in all dimensions, so that the choice of the basis does not matter
+    turns = basis.T @ random_generator(rng).standard_normal(coefficients.shape)
+    size = float(np.linalg.norm(coefficients)) / np.sqrt(coefficients.shape[1]) or 1.0
     moved = coefficients + size * basis @ (turns / np.linalg.norm(turns, axis=0))
     changes: dict[str, Any] = {"coefficients": moved}
     if isinstance(regression, CubicRegression):

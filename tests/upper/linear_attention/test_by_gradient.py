@@ -44,6 +44,13 @@ def test_what_is_learned_is_the_model_in_its_own_units(average):
     assert isinstance(fit.model, LinearAttention)
 
 
+def test_labels_whose_squares_overflow_are_learned_in_their_own_units():
+    pytest.importorskip("torch")
+    _, x, y = _data(outputs=1)
+    plain, huge = (train_linear_attention(x, size * y, heads=1, steps=20, rng=4) for size in (1.0, 2.0**1000))
+    assert huge.error == pytest.approx(plain.error)
+
+
 def test_the_curve_is_of_the_examples_and_ends_with_the_model():
     pytest.importorskip("torch")
     _, x, y = _data()

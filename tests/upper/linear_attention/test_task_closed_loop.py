@@ -58,6 +58,12 @@ def test_first_independent_examples_are_a_basis_found_in_order(dim, number, seed
     assert first_independent(x, rank=2).tolist() == kept[:2].tolist()
 
 
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_first_independent_examples_do_not_depend_on_the_size_of_the_tokens(size):
+    x = np.random.default_rng(0).integers(-1, 2, size=(20, 2, 2)).astype(float)
+    assert first_independent(size * x).tolist() == first_independent(x).tolist()
+
+
 @pytest.mark.bad_input
 def test_what_does_not_fit_is_refused_in_sentences():
     model, start = make_linear_attention(heads=1, dim=2, rng=0), np.ones((1, 1, 2))

@@ -45,6 +45,7 @@ def first_independent(x: Float[np.ndarray, "N n d"], *, rank: int | None = None)
     """
     require_shape("x", x, ("N", "n", "d"))
     most = min(len(x), len(x) if rank is None else count("rank", rank))
+    x = x / (np.abs(x).max() or 1.0)  # so that products of six entries neither over- nor underflow
     kernel = cubic_kernel(x, x)
     factor = np.zeros((most, most))
     kept: list[int] = []
