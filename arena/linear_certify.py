@@ -21,9 +21,9 @@ from upper.linear_attention import (
     feature_count,
     feature_moment,
     population_moment,
-    require_memory,
     token_dimension,
 )
+from upper.linear_attention.moments import require_memory
 
 __all__ = ["LinearCertified", "TokenSource", "certify_linear", "token_source"]
 

@@ -393,7 +393,7 @@ def _tolerance(found: CubicRegression, x: np.ndarray, y: np.ndarray) -> float:
         return 1e-7
     moments = FeatureMoments(features, 1)
     moments.add(x, np.zeros((len(x), 1)), average=found.average)
-    inverse = float(np.sum(1 / np.linalg.eigvalsh(moments.full_gram())))
+    inverse = float(np.sum(1 / np.linalg.eigvalsh(moments.gram())))
     variance = found.residual**2 * float(np.vdot(y, y)) / (rows - features)  # of all outputs together
     own = float(np.sqrt(variance * inverse) / np.linalg.norm(found.coefficients))
     return min(0.5, max(1e-7, 1.25 * own))

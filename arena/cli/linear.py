@@ -29,15 +29,14 @@ from attention._arrays import non_negative
 from attention.files import read_array, write_whole
 from paper_checks.linear_attention import EXPERIMENTS, Plot
 from upper.linear_attention import (
-    MEMORY,
     POPULATIONS,
     LinearAttention,
     feature_count,
     load_linear_attention,
     make_linear_attention,
-    require_memory,
     save_linear_attention,
 )
+from upper.linear_attention.moments import MEMORY, require_memory
 
 __all__ = ["linear_app"]
 

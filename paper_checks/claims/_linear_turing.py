@@ -8,14 +8,12 @@ from numpy.random import Generator
 from paper_checks.check import Basis, Constants, Scale, check
 from paper_checks.comparison import Comparison, Kind, equal
 from paper_checks.faults import Fault
+from paper_checks.linear_attention.turing import learned_turing_rows, turing_rows
 from upper.linear_attention.tasks import (
     Configurations,
     UniversalLayout,
-    agreement,
-    learned_turing_rows,
     random_machine,
     simulate_universal,
-    turing_rows,
     universal_model,
 )
 
@@ -44,7 +42,7 @@ def turing_steps(constants: Constants, scale: Scale, rng: Generator) -> Sequence
         comparisons.append(
             equal(f"steps right, (S, A, P) = ({states}, {symbols}, {cells})", right, [steps, steps])
         )
-    rows = turing_rows(machines=1, runs=2, steps=steps, rng=rng)
+    rows = turing_rows(((2, 2, 4), (3, 3, 6), (4, 3, 10)), machines=1, runs=2, steps=steps, rng=rng)
     return [
         *comparisons,
         equal("the library's: all steps right", all(row.lowest == 1 for row in rows), True),
@@ -76,21 +74,19 @@ def turing_learned(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     for (states, symbols, cells), wanted in constants["ranks"].items():
         size, of = (states, symbols, cells), f"(S, A, P) = ({states}, {symbols}, {cells})"
         (stopped,) = learned_turing_rows(
-            ((*size, "short contexts of runs", wanted),),
+            [(size, wanted)],
             machines=machines,
             runs=3,
             steps=constants["steps"],
             rng=rng,
         )
-        (free,) = learned_turing_rows(
-            ((*size, "short contexts of runs", None),), machines=1, runs=3, steps=10, rng=rng
-        )
+        (free,) = learned_turing_rows([(size, None)], machines=1, runs=3, steps=10, rng=rng)
         comparisons += [
             equal(f"rank of all examples, {of}", free.rank, wanted),
             equal(f"all steps right at that rank, {of}", stopped.lowest == 1, True),
         ]
     (short,) = learned_turing_rows(
-        ((2, 2, 4, "short contexts of runs", constants["short"]),),
+        [((2, 2, 4), constants["short"])],
         machines=4,
         runs=3,
         steps=constants["steps"],
@@ -122,7 +118,7 @@ def universal_machine(constants: Constants, scale: Scale, rng: Generator) -> Seq
         shown = machines if constants["own_table"] else [*machines[1:], machines[0]]
         found = simulate_universal(universal_model(layout), layout, shown, start, steps)
         wanted = Configurations.of_runs([one.run(start.part(run), steps) for run, one in enumerate(machines)])
-        same = agreement(*found.configurations.pairs_with(wanted))
+        same = found.configurations.agreement(wanted)
         of = f"(S, A, P) = ({states}, {symbols}, {cells})"
         comparisons += [
             equal(f"all steps right, {of}", same == 1, True),

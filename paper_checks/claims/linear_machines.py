@@ -13,7 +13,6 @@ from paper_checks.comparison import Comparison, Kind, at_least, at_most, close, 
 from paper_checks.faults import Fault, returned
 from upper.linear_attention import CubicRegression, LinearAttention, regress
 from upper.linear_attention.tasks import (
-    Keys,
     TapeLayout,
     all_configurations,
     automata_in_context,
@@ -28,6 +27,7 @@ from upper.linear_attention.tasks import (
     reader_examples,
     reader_model,
 )
+from upper.linear_attention.tasks.key_value import Keys
 
 __all__ = [
     "context_rank",

@@ -1,11 +1,43 @@
 """Finite automata: a fixed one, one that is given in the context, and a reader of tapes."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log
+
 import numpy as np
+from numpy.random import Generator
 
+from attention.metrics import relative_error
 from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
-from upper.linear_attention.tasks import automaton_in_context_rows, fixed_automaton_rows, tape_reader_rows
+from upper.linear_attention import regress
+from upper.linear_attention.tasks import (
+    TapeLayout,
+    automata_in_context,
+    automaton_examples,
+    automaton_in_context_examples,
+    automaton_in_context_rank,
+    first_independent,
+    random_automaton,
+    reader_examples,
+    reader_model,
+    run_automaton,
+    run_in_context,
+)
 
-__all__ = ["automata_experiment"]
+__all__ = [
+    "AutomatonRow",
+    "ContextRow",
+    "TapeReaderRow",
+    "automata_experiment",
+    "automaton_in_context_rows",
+    "fixed_automaton_rows",
+    "tape_reader_rows",
+]
+
+# states, symbols, pairs seen
+_FIXED = ((3, 2, 6), (3, 2, 4), (5, 3, 15), (5, 3, 3), (8, 4, 32), (8, 4, 1))
+# states, symbols, positions
+_TAPES = ((2, 2, 4), (3, 2, 5), (3, 3, 6))
 
 _FIXED_REFERENCE = {(3, 2, 4): 0.50, (5, 3, 3): 0.26, (8, 4, 1): 0.20}
 _ENOUGH = {2: 50, 3: 200, 4: 1000}
@@ -15,6 +47,46 @@ _CONTEXTS = (
     *((3, 2, n) for n in (30, 50, 70, 200)),
     *((4, 2, n) for n in (80, 150, 190, 1000)),
 )
+
+
+@dataclass(frozen=True)
+class AutomatonRow:
+    """A fixed automaton from some of its S A pairs: median, least and largest share of right steps over the draws."""
+
+    states: int
+    symbols: int
+    seen: int
+    rank: int
+    accuracy: float
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True)
+class ContextRow:
+    """Automata in the context: ranks of the examples and of all automata, share of right steps on fresh ones."""
+
+    states: int
+    symbols: int
+    examples: int
+    rank: int
+    exact_rank: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class TapeReaderRow:
+    """A tape reader: examples, their rank and that of all tapes, and relative errors on fresh tapes."""
+
+    states: int
+    symbols: int
+    positions: int
+    dim: int
+    examples: int
+    rank: int
+    exact_rank: int
+    constructed_error: float
+    learned_error: float
 
 
 def automata_experiment(*, seed: int = 0, quick: bool = False, progress: Report | None = None) -> Experiment:
@@ -40,99 +112,74 @@ def automata_experiment(*, seed: int = 0, quick: bool = False, progress: Report 
     """
     tell = progress or (lambda words: None)
     fixed = fixed_automaton_rows(
+        _FIXED,
         draws=4 if quick else 20,
         strings=10 if quick else 50,
         steps=100 if quick else 1000,
         rng=np.random.default_rng([seed, 0]),
-        progress=tell,
     )
+    tell("fixed automata")
     context = automaton_in_context_rows(
-        _CONTEXTS, automata=20 if quick else 50, rng=np.random.default_rng([seed, 1]), progress=tell
+        _CONTEXTS, automata=20 if quick else 50, rng=np.random.default_rng([seed, 1])
     )
-    tape = tape_reader_rows(rng=np.random.default_rng([seed, 2]), progress=tell)
+    tell("automata in context")
+    tape = tape_reader_rows(_TAPES, rng=np.random.default_rng([seed, 2]))
+    tell("tape readers")
     tables = (
-        Table(
-            name="fixed",
-            title="A fixed automaton, one token [state; symbol; 1]: steps right in closed loops of 1000"
+        Table.of(
+            "fixed",
+            "A fixed automaton, one token [state; symbol; 1]: steps right in closed loops of 1000"
             if not quick
             else "A fixed automaton, one token [state; symbol; 1]: steps right in closed loops of 100",
-            columns=(
-                "states",
-                "symbols",
-                "pairs seen",
-                "of",
-                "rank",
-                "median",
-                "least",
-                "largest",
-                "(reference)",
-            ),
-            rows=tuple(
-                (
-                    row.states,
-                    row.symbols,
-                    row.seen,
-                    row.states * row.symbols,
-                    row.rank,
-                    row.accuracy,
-                    row.lowest,
-                    row.highest,
+            fixed,
+            {
+                "states": "states",
+                "symbols": "symbols",
+                "pairs seen": "seen",
+                "of": lambda row: row.states * row.symbols,
+                "rank": "rank",
+                "median": "accuracy",
+                "least": "lowest",
+                "largest": "highest",
+                "(reference)": lambda row: (
                     1.0
                     if row.seen == row.states * row.symbols
-                    else _FIXED_REFERENCE.get((row.states, row.symbols, row.seen)),
-                )
-                for row in fixed
-            ),
+                    else _FIXED_REFERENCE.get((row.states, row.symbols, row.seen))
+                ),
+            },
             note="The rank is the number of pairs of a state and a symbol that were seen. Where some were not, the "
             "share depends on the automaton: the range is over draws, and the reference is of others.",
         ),
-        Table(
-            name="in-context",
-            title="An automaton given in the context: unseen automata, closed loops of 100 steps",
-            columns=("states", "symbols", "examples", "rank", "full rank", "steps right", "(reference)"),
-            rows=tuple(
-                (
-                    row.states,
-                    row.symbols,
-                    row.examples,
-                    row.rank,
-                    row.exact_rank,
-                    row.accuracy,
-                    1.0 if row.examples >= _ENOUGH[row.states] else None,
-                )
-                for row in context
-            ),
+        Table.of(
+            "in-context",
+            "An automaton given in the context: unseen automata, closed loops of 100 steps",
+            context,
+            {
+                "states": "states",
+                "symbols": "symbols",
+                "examples": "examples",
+                "rank": "rank",
+                "full rank": "exact_rank",
+                "steps right": "accuracy",
+                "(reference)": lambda row: 1.0 if row.examples >= _ENOUGH[row.states] else None,
+            },
         ),
-        Table(
-            name="tape",
-            title="A tape reader, tokens [symbol | position | position⊗state]",
-            columns=(
-                "states",
-                "symbols",
-                "positions",
-                "dimension",
-                "examples",
-                "rank",
-                "full rank",
-                "error, constructed",
-                "error, learned",
-                "(reference)",
-            ),
-            rows=tuple(
-                (
-                    row.states,
-                    row.symbols,
-                    row.positions,
-                    row.dim,
-                    row.examples,
-                    row.rank,
-                    row.exact_rank,
-                    row.constructed_error,
-                    row.learned_error,
-                    6e-15 if row.dim == 14 else None,
-                )
-                for row in tape
-            ),
+        Table.of(
+            "tape",
+            "A tape reader, tokens [symbol | position | position⊗state]",
+            tape,
+            {
+                "states": "states",
+                "symbols": "symbols",
+                "positions": "positions",
+                "dimension": "dim",
+                "examples": "examples",
+                "rank": "rank",
+                "full rank": "exact_rank",
+                "error, constructed": "constructed_error",
+                "error, learned": "learned_error",
+                "(reference)": lambda row: 6e-15 if row.dim == 14 else None,
+            },
         ),
     )
     seen_all = [row for row in fixed if row.seen == row.states * row.symbols]
@@ -201,3 +248,64 @@ def automata_experiment(*, seed: int = 0, quick: bool = False, progress: Report 
         ),
         seed=seed,
     )
+
+
+def fixed_automaton_rows(
+    cases: Sequence[tuple[int, int, int]], *, draws: int, strings: int, steps: int, rng: Generator
+) -> list[AutomatonRow]:
+    """Learn random automata from some of their transitions, cases of (S, A, seen), and run them in a closed loop."""
+    rows = []
+    for states, symbols, seen in cases:
+        shares, ranks = [], []
+        for _ in range(draws):
+            automaton = random_automaton(states=states, symbols=symbols, rng=rng)
+            x, y = automaton_examples(automaton, rng.permutation(states * symbols)[:seen])
+            ranks.append(len(first_independent(x)))
+            learned = regress(x, y, least_norm=True)
+            start, words = rng.integers(states, size=strings), rng.integers(symbols, size=(strings, steps))
+            right = run_automaton(learned, automaton, start, words) == automaton.run(start, words)
+            shares.append(float(right.mean()))
+        median = float(np.median(shares))
+        rows.append(AutomatonRow(states, symbols, seen, max(ranks), median, min(shares), max(shares)))
+    return rows
+
+
+def automaton_in_context_rows(
+    cases: Sequence[tuple[int, int, int]], *, automata: int, steps: int = 100, rng: Generator
+) -> list[ContextRow]:
+    """Learn to run automata given in the context, cases of (S, A, N), and run unseen ones in a closed loop."""
+    rows = []
+    for states, symbols, number in cases:
+        x, y = automaton_in_context_examples(states=states, symbols=symbols, number=number, rng=rng)
+        kept = first_independent(x)
+        learned = regress(x[kept], y[kept], least_norm=True)
+        unseen = [random_automaton(states=states, symbols=symbols, rng=rng) for _ in range(automata)]
+        start, words = rng.integers(states, size=automata), rng.integers(symbols, size=(automata, steps))
+        wanted = [one.run(start[i : i + 1], words[i : i + 1])[0] for i, one in enumerate(unseen)]
+        context = automata_in_context(np.stack([one.transitions for one in unseen]), rng=rng)
+        share = float(np.mean(run_in_context(learned, context, start, words) == wanted))
+        exact = automaton_in_context_rank(states=states, symbols=symbols)
+        rows.append(ContextRow(states, symbols, number, len(kept), exact, share))
+    return rows
+
+
+def tape_reader_rows(
+    sizes: Sequence[tuple[int, int, int]], *, fresh: int = 200, rng: Generator
+) -> list[TapeReaderRow]:
+    """Construct and learn tape readers of sizes (S, A, P), from random tapes enough to reach the rank."""
+    rows = []
+    for size in sizes:
+        layout = TapeLayout(*size)
+        number = enough(layout.rank)
+        x, y = reader_examples(layout, layout.draw(number, rng=rng))
+        kept = first_independent(x)
+        learned = regress(x[kept], y[kept], least_norm=True)
+        x, y = reader_examples(layout, layout.draw(fresh, rng=rng))
+        errors = [relative_error(model(x), y) for model in (reader_model(layout), learned)]
+        rows.append(TapeReaderRow(*size, layout.dim, number, len(kept), layout.rank, *errors))
+    return rows
+
+
+def enough(rank: int) -> int:
+    """Random examples with which a task of this rank is nearly always covered: (2 + log rank) a unit of it."""
+    return ceil(rank * (2 + log(rank)))

@@ -1,7 +1,7 @@
 """What an experiment gives: tables and curves beside the figures they are to agree with, as plain records."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -66,6 +66,22 @@ class Table:
                 )
         rows = tuple(tuple(_plain(value) for value in row) for row in self.rows)
         object.__setattr__(self, "rows", rows)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        title: str,
+        records: Iterable[Any],
+        columns: Mapping[str, str | Callable[[Any], Cell]],
+        note: str = "",
+    ) -> "Table":
+        """A row a record, with the attribute of that name, or what the function makes of it, in each column."""
+        rows = tuple(
+            tuple(getattr(one, how) if isinstance(how, str) else how(one) for how in columns.values())
+            for one in records
+        )
+        return cls(name, title, tuple(columns), rows, note)
 
 
 @dataclass(frozen=True)

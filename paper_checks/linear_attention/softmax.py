@@ -1,11 +1,22 @@
 """Softmax attention by cubic features: how much of it linear attention explains."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
+from jaxtyping import Float
+from numpy.random import Generator
+from scipy import stats
 
+from attention.inputs import BooleanInputs
 from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
-from upper.linear_attention import SoftmaxRow, softmax_rows
+from upper.linear_attention import FeatureMoments, regress_moments, softmax_feature_count, softmax_features
+from upper.linear_attention.features import blocks
+from upper.linear_attention.softmax_features import SoftmaxKind
 
-__all__ = ["softmax_experiment"]
+__all__ = ["SoftmaxRow", "softmax_experiment", "softmax_rows"]
+
+_ALL_SIGNS = 17  # so many signs are enumerated, more are sampled
 
 _REFERENCE = {
     (2, 0.1, "aug"): 2.7e-3,
@@ -26,6 +37,29 @@ _REFERENCE = {
     (4, 0.03, "plain"): 0.77,
 }
 _WORDS = {"plain": "plain", "aug": "with row mean", "cent": "centred", "tokens": "no attention"}
+
+
+@dataclass(frozen=True)
+class SoftmaxRow:
+    """What a set of features misses of a softmax head: 1 - R^2, the mean over draws of (Theta, W), and its interval.
+
+    `theta_norm` is |Theta|_F; `exact` says that every input was enumerated, so that only the draws are random.
+    """
+
+    d: int
+    k: int
+    theta_norm: float
+    kind: str
+    missed: float
+    low: float
+    high: float
+    draws: int
+    exact: bool
+
+    @property
+    def r_squared(self) -> float:
+        """R^2, the mean over the draws."""
+        return 1 - self.missed
 
 
 def softmax_experiment(*, seed: int = 0, quick: bool = False, progress: Report | None = None) -> Experiment:
@@ -54,30 +88,27 @@ def softmax_experiment(*, seed: int = 0, quick: bool = False, progress: Report |
     rows: list[SoftmaxRow] = []
     for k in (2, 4):
         rows += softmax_rows(
+            norms,
             k=k,
-            theta_norms=norms,
             draws=8 if quick else 20,
             samples=6000 if quick else 40_000,
             rng=np.random.default_rng([seed, k]),
         )
         tell(f"k = {k}")
     found = {(row.k, row.theta_norm, row.kind): row for row in rows}
-    table = Table(
-        name="missed",
-        title="1 - R² on softmax attention, d = 8, query the last row of X in {±1}^(k x d)",
-        columns=("k", "|Theta|", "features", "1 - R²", "from", "to", "(reference)"),
-        rows=tuple(
-            (
-                row.k,
-                row.theta_norm,
-                _WORDS[row.kind],
-                row.missed,
-                row.low,
-                row.high,
-                _REFERENCE.get((row.k, row.theta_norm, row.kind)),
-            )
-            for row in rows
-        ),
+    table = Table.of(
+        "missed",
+        "1 - R² on softmax attention, d = 8, query the last row of X in {±1}^(k x d)",
+        rows,
+        {
+            "k": "k",
+            "|Theta|": "theta_norm",
+            "features": lambda row: _WORDS[row.kind],
+            "1 - R²": "missed",
+            "from": "low",
+            "to": "high",
+            "(reference)": lambda row: _REFERENCE.get((row.k, row.theta_norm, row.kind)),
+        },
         note="Means of draws of (Theta, W) with 95 % intervals for the mean; for k = 2 over all inputs, for k = 4 on "
         "fresh samples. Reference figures are of other draws. No attention: the query and the row mean alone.",
     )
@@ -135,3 +166,108 @@ def _near(row: SoftmaxRow, wanted: float, within: float) -> HeldFigure:
         f"{explained:.3f}",
         abs(explained - wanted) <= within,
     )
+
+
+def softmax_rows(
+    theta_norms: Sequence[float],
+    *,
+    rng: Generator,
+    d: int = 8,
+    k: int = 4,
+    kinds: Sequence[SoftmaxKind] = ("plain", "aug", "cent", "tokens"),
+    draws: int = 8,
+    samples: int = 6000,
+) -> list[SoftmaxRow]:
+    """1 - R^2 of regressions on a softmax head, query the last row of X uniform in {-1, 1}^(k x d).
+
+    Parameters
+    ----------
+    d, k : int
+        Dimension and number of the tokens.
+    theta_norms : sequence of float
+        Frobenius norms to which Theta, Gaussian, is scaled.
+    kinds : sequence of str
+        Sets of features.
+    draws : int
+        Pairs (Theta, W) for each norm, at least two; W is Gaussian.
+    samples : int
+        Inputs to regress on, and as many fresh ones to test on, the same for every draw. Where k d <= 17 all inputs
+        are enumerated instead: then it is the population's 1 - R^2.
+    rng : numpy.random.Generator
+        Where randomness comes from.
+
+    Returns
+    -------
+    list of SoftmaxRow
+        One a norm and set, the sets of a norm together.
+
+    Notes
+    -----
+    The target is f(X) = softmax(x_q^T Theta X^T) X W. It is odd in X, so its mean is 0 and R^2 is
+    1 - E|f - f^|^2 / E|f|^2, over all outputs together. The draws share the design matrix: O(N F^2 + F^3) a set of F
+    features, and O(N k d) a draw. Least norm, as features depend on one another on Boolean tokens. On N samples the
+    figures lie above the population's by a factor of about N/(N - rank) (measured).
+    """
+    exact = k * d <= _ALL_SIGNS
+    inputs = BooleanInputs(k, d)
+    x = _half_of_all_signs(k, d) if exact else inputs.sample(samples, rng=rng)
+    fresh = x if exact else inputs.sample(samples, rng=rng)
+    theta = rng.standard_normal((len(theta_norms), draws, d, d))
+    theta *= np.asarray(theta_norms)[:, None, None, None] / np.linalg.norm(theta, axis=(2, 3), keepdims=True)
+    w = rng.standard_normal((len(theta_norms), draws, d, d)) / np.sqrt(d)
+    heads = (theta.reshape(-1, d, d), w.reshape(-1, d, d))
+    y = _last_row(x, *heads)
+    y_fresh = y if exact else _last_row(fresh, *heads)
+    missed = {kind: _missed(kind, x, y, fresh, y_fresh).reshape(len(theta_norms), draws) for kind in kinds}
+    return [
+        SoftmaxRow(d, k, norm, kind, *_mean_with_interval(missed[kind][i]), draws=draws, exact=exact)
+        for i, norm in enumerate(theta_norms)
+        for kind in kinds
+    ]
+
+
+def _half_of_all_signs(k: int, d: int) -> Float[np.ndarray, "N k d"]:
+    """One of X and -X for all 2^(k d) matrices of signs: targets and features are odd, so the other says the same."""
+    bits = np.arange(1 << k * d - 1)[:, None] >> np.arange(k * d) & 1
+    return (2.0 * bits - 1).reshape(-1, k, d)
+
+
+def _last_row(
+    x: Float[np.ndarray, "N k d"], theta: Float[np.ndarray, "r d d"], w: Float[np.ndarray, "r d d"]
+) -> Float[np.ndarray, "N rd"]:
+    """The heads' outputs at the last row, one after the other."""
+    outputs = np.empty((len(x), theta.shape[0], x.shape[-1]))
+    for head in range(len(theta)):
+        logits = np.einsum("nd,nkd->nk", x[:, -1] @ theta[head], x)
+        pattern = np.exp(logits - logits.max(axis=1, keepdims=True))
+        pattern /= pattern.sum(axis=1, keepdims=True)
+        outputs[:, head] = np.matmul(pattern[:, None, :], x)[:, 0] @ w[head]
+    return outputs.reshape(len(x), -1)
+
+
+def _missed(
+    kind: SoftmaxKind,
+    x: Float[np.ndarray, "N k d"],
+    y: Float[np.ndarray, "N rd"],
+    fresh: Float[np.ndarray, "M k d"],
+    y_fresh: Float[np.ndarray, "M rd"],
+) -> Float[np.ndarray, " r"]:
+    """1 - R^2 on the fresh inputs for each head."""
+    d = x.shape[-1]
+    features = softmax_feature_count(kind, d)
+    moments = FeatureMoments(features, y.shape[1])
+    for part in blocks(len(x), features):
+        moments.add_features(softmax_features(x[part], kind, every_row=False), y[part])
+    coefficients = regress_moments(moments).coefficients
+    error = energy = np.zeros(y.shape[1])
+    for part in blocks(len(fresh), features):
+        predicted = softmax_features(fresh[part], kind, every_row=False) @ coefficients
+        error = error + np.sum((predicted - y_fresh[part]) ** 2, axis=0)
+        energy = energy + np.sum(y_fresh[part] ** 2, axis=0)
+    return np.asarray(error.reshape(-1, d).sum(axis=1) / energy.reshape(-1, d).sum(axis=1))
+
+
+def _mean_with_interval(values: Float[np.ndarray, " r"]) -> tuple[float, float, float]:
+    mean = float(values.mean())
+    half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    return mean, mean - half, mean + half

@@ -1,7 +1,5 @@
 """Public names of `upper` that no subject tries, and why."""
 
-import upper.linear_attention.tasks as tasks
-
 __all__ = ["EXCEPTIONS"]
 
 EXCEPTIONS = {
@@ -9,20 +7,14 @@ EXCEPTIONS = {
     "upper.Engine": "what choose_engine makes",
     "upper.Iterate": "a record that gauss_newton makes",
     "upper.LinearPredictor": "a record that LinearBaseline makes; its call is tried",
-    "upper.linear_attention.MEMORY": "a constant",
     "upper.linear_attention.POPULATIONS": "a constant",
     "upper.linear_attention.SOFTMAX_KINDS": "a constant",
     "upper.linear_attention.Certificate": "a record that certify makes",
-    "upper.linear_attention.Comparison": "a record of what was measured",
     "upper.linear_attention.CubicRegression": "a record that regress makes",
     "upper.linear_attention.FeatureRegression": "a record that regress_features makes",
     "upper.linear_attention.GradientFit": "a record of what was learned",
     "upper.linear_attention.HeadsFound": "a record of what was found",
     "upper.linear_attention.LinearAttentionPredictor": "a record that the learner makes",
-    "upper.linear_attention.Method": "a type",
-    "upper.linear_attention.SoftmaxKind": "a type",
-    "upper.linear_attention.SoftmaxRow": "a record of what was measured",
-    "upper.linear_attention.Tokens": "a type",
     **{
         f"upper.six_phase.{name}": "a record of what a phase found"
         for name in (
@@ -45,34 +37,9 @@ EXCEPTIONS = {
             "SpectralGap",
         )
     },
-    **{
-        f"upper.linear_attention.tasks.{name}": "a record of what was measured, or a type"
-        for name in (
-            "AutomatonInContextRow",
-            "AutomatonRow",
-            "Configurations",
-            "KEYS",
-            "KeyValueRow",
-            "Keys",
-            "Model",
-            "NextTokens",
-            "NoiseRow",
-            "RandomNetworkRow",
-            "RareKeyRow",
-            "Simulation",
-            "Solver",
-            "TapeReaderRow",
-            "Training",
-            "TuringMachine",
-            "TuringRow",
-            "UniversalRow",
-        )
-    },
-    **{
-        f"upper.linear_attention.tasks.{name}": "an experiment of many fits, whose parts are tried"
-        for name in tasks.__all__
-        if name.endswith("_rows") or name == "noise_row"
-    },
+    "upper.linear_attention.tasks.Configurations": "a record of runs",
+    "upper.linear_attention.tasks.KEYS": "a constant",
+    "upper.linear_attention.tasks.TuringMachine": "tried by what simulates it",
     "upper.six_phase.ConvexBody": "a protocol",
     "upper.six_phase.QueryOracle": "a protocol",
     "upper.six_phase.PhaseFailedError": "an error",

@@ -1,6 +1,5 @@
 """Linear attention as subjects: models, features, tensors, exact moments of populations, files."""
 
-from itertools import islice
 from pathlib import Path
 
 from fuzzing import Given, Sizes, Subject, anything, array, choice, made, real, seed, whole
@@ -8,27 +7,20 @@ from upper_linear_laws import (
     a_file_that_is_read,
     a_lower_bound,
     a_model_of_sizes,
-    a_moment,
     a_rank,
     all_of_the_tensor,
-    boolean_is_exact,
     coefficients_are_right,
     cubic,
-    dimension,
     feature_number,
     features_are_right,
     features_of_queries,
-    fits,
-    gaussian_is_right,
     kernel_is_right,
     model,
     model_is_right,
+    moment_is_exact,
     outputs_are_right,
-    pairs_are_right,
-    pairs_in_order,
     prefixes_are_right,
     rank_of_the_moment,
-    slices_in_order,
     softmax_features_are_right,
     softmax_number,
     spectrum_is_right,
@@ -103,14 +95,6 @@ LINEAR_SUBJECTS = with_bounded_work(
         Subject(
             "upper.linear_attention.feature_count", linear.feature_count, {"d": whole()}, right=feature_number
         ),
-        Subject("upper.linear_attention.gram_pairs", linear.gram_pairs, {"d": whole()}, right=pairs_in_order),
-        Subject(
-            "upper.linear_attention.pair_products",
-            linear.pair_products,
-            tokens,
-            right=pairs_are_right,
-            words=("tokens",),
-        ),
         Subject(
             "upper.linear_attention.cubic_features",
             linear.cubic_features,
@@ -173,18 +157,6 @@ LINEAR_SUBJECTS = with_bounded_work(
             right=all_of_the_tensor,
         ),
         Subject(
-            "upper.linear_attention.boolean_moment",
-            linear.boolean_moment,
-            {"d": whole(1, 3), "n": whole(1, 3), "constant": choice(False, True)},
-            right=boolean_is_exact,
-        ),
-        Subject(
-            "upper.linear_attention.gaussian_moment",
-            linear.gaussian_moment,
-            {"d": whole(1, 3), "n": whole(1, 3)},
-            right=gaussian_is_right,
-        ),
-        Subject(
             "upper.linear_attention.gaussian_spectrum",
             linear.gaussian_spectrum,
             {"d": whole(3, 5), "n": whole(1, 3)},
@@ -194,7 +166,7 @@ LINEAR_SUBJECTS = with_bounded_work(
             "upper.linear_attention.population_moment",
             linear.population_moment,
             {"tokens": POPULATION, "d": whole(2, 3), "n": whole(1, 3)},
-            right=a_moment(dimension),
+            right=moment_is_exact,
         ),
         Subject(
             "upper.linear_attention.exact_rank",
@@ -224,19 +196,6 @@ LINEAR_SUBJECTS = with_bounded_work(
             },
             right=softmax_features_are_right,
             words=("tokens",),
-        ),
-        Subject(
-            "upper.linear_attention.blocks",
-            # who asks for 10^15 rows gets slices without end
-            lambda **arguments: list(islice(linear.blocks(**arguments), 1000)),
-            {"rows": whole(0, 5), "numbers_a_row": whole(0, 5)},
-            right=slices_in_order,
-        ),
-        Subject(
-            "upper.linear_attention.require_memory",
-            linear.require_memory,
-            {"features": whole(), "memory": whole(2**29, 2**30)},
-            right=fits,
         ),
         Subject(
             "upper.linear_attention.save_linear_attention",

@@ -10,27 +10,20 @@ __all__ = [
     "a_file_that_is_read",
     "a_lower_bound",
     "a_model_of_sizes",
-    "a_moment",
     "a_rank",
     "all_of_the_tensor",
-    "boolean_is_exact",
     "coefficients_are_right",
     "cubic",
-    "dimension",
     "feature_number",
     "features_are_right",
     "features_of_queries",
-    "fits",
-    "gaussian_is_right",
     "kernel_is_right",
     "model",
     "model_is_right",
+    "moment_is_exact",
     "outputs_are_right",
-    "pairs_are_right",
-    "pairs_in_order",
     "prefixes_are_right",
     "rank_of_the_moment",
-    "slices_in_order",
     "softmax_features_are_right",
     "softmax_number",
     "spectrum_is_right",
@@ -100,17 +93,6 @@ def a_model_of_sizes(result, arguments):
 def feature_number(result, arguments):
     d = int(arguments["d"])
     assert result == d * d * (d + 1) // 2
-
-
-def pairs_in_order(result, arguments):
-    rows, columns = result
-    wanted = np.triu_indices(int(arguments["d"]))
-    assert np.array_equal(rows, wanted[0])
-    assert np.array_equal(columns, wanted[1])
-
-
-def pairs_are_right(result, arguments):
-    agrees(result, weighted_pairs(gram(arguments["x"], bool(arguments["average"]))))
 
 
 def features_are_right(result, arguments):
@@ -213,43 +195,30 @@ def the_dimension(result, arguments):
     assert result == dimension(arguments)
 
 
-def a_moment(d):
-    """Symmetric, positive semidefinite, of the right size."""
-
-    def right(result, arguments):
-        size = d(arguments)
-        assert result.shape == (linear.feature_count(size),) * 2
-        assert_finite(result)
-        largest = np.abs(result).max()
-        np.testing.assert_allclose(result, result.T, atol=1e-9 * largest)
-        assert np.linalg.eigvalsh(result)[0] >= -1e-9 * largest * len(result)
-
-    return right
-
-
-def boolean_is_exact(result, arguments):
-    """All inputs are as probable, so the moment is a mean over them."""
-    d, n, constant = int(arguments["d"]), int(arguments["n"]), bool(arguments["constant"])
-    a_moment(lambda _: d + constant)(result, arguments)
-    if d * n <= 9:
+def moment_is_exact(result, arguments):
+    """Symmetric, positive semidefinite, of the right size; signs by enumeration, Gaussian tokens by what is known."""
+    tokens, d, n = arguments["tokens"], int(arguments["d"]), int(arguments["n"])
+    assert result.shape == (linear.feature_count(dimension(arguments)),) * 2
+    assert_finite(result)
+    largest = np.abs(result).max()
+    np.testing.assert_allclose(result, result.T, atol=1e-9 * largest)
+    least = np.linalg.eigvalsh(result)[0]
+    assert least >= -1e-9 * largest * len(result)
+    if tokens.startswith("boolean") and d * n <= 9:
         signs = (np.arange(2 ** (d * n))[:, None] >> np.arange(d * n)) & 1
         x = (2.0 * signs - 1).reshape(-1, n, d)
-        x = np.concatenate([x, np.ones((*x.shape[:2], 1))], axis=-1) if constant else x
+        if tokens == "boolean-constant":
+            x = np.concatenate([x, np.ones((*x.shape[:2], 1))], axis=-1)
         phi = cubic(x).astype(float)
         np.testing.assert_allclose(result, phi.T @ phi / len(x), atol=1e-9)
-
-
-def gaussian_is_right(result, arguments):
-    a_moment(dimension)(result, arguments)
-    d, n = int(arguments["d"]), int(arguments["n"])
-    least = np.linalg.eigvalsh(result)[0]
-    if d >= 3:
-        np.testing.assert_allclose(least, 2 * (n - 1), atol=1e-9 * np.abs(result).max())
-    # E |G|^2 |z|^2 with z one of n tokens: its own fourth moments, and those of the others
-    e2, e4, e6 = d, d * (d + 2), d * (d + 2) * (d + 4)
-    others = n - 1
-    wanted = e6 + 2 * others * e4 + others * (e4 * e2 + (others - 1) * d * e2)
-    np.testing.assert_allclose(np.trace(result), wanted, rtol=1e-9)
+    if tokens == "gaussian":
+        if d >= 3:
+            np.testing.assert_allclose(least, 2 * (n - 1), atol=1e-9 * largest)
+        # E |G|^2 |z|^2 with z one of n tokens: its own fourth moments, and those of the others
+        e2, e4, e6 = d, d * (d + 2), d * (d + 2) * (d + 4)
+        others = n - 1
+        wanted = e6 + 2 * others * e4 + others * (e4 * e2 + (others - 1) * d * e2)
+        np.testing.assert_allclose(np.trace(result), wanted, rtol=1e-9)
 
 
 def spectrum_is_right(result, arguments):
@@ -259,7 +228,7 @@ def spectrum_is_right(result, arguments):
     assert list(values) == sorted(values)
     np.testing.assert_allclose(values[0], 2 * (n - 1), atol=1e-6 * values[-1])
     if d <= 5:
-        found = np.linalg.eigvalsh(linear.gaussian_moment(d, n))
+        found = np.linalg.eigvalsh(linear.population_moment("gaussian", d, n))
         np.testing.assert_allclose(found, np.repeat(values, multiplicities), atol=1e-9 * found[-1])
 
 
@@ -302,16 +271,6 @@ def softmax_features_are_right(result, arguments):
         agrees(kept, wanted[at], size=one * x.shape[-2] * np.ones(1), rtol=1e-9, what=kind)
 
 
-def slices_in_order(result, arguments):
-    """One after the other, from the first row on."""
-    end = 0
-    for one in result:
-        assert one.start == end < one.stop
-        end = one.stop
-    if len(result) < 1000:
-        assert end == int(arguments["rows"])
-
-
 def a_file_that_is_read(result, arguments):
     found = linear.load_linear_attention(arguments["path"])
     assert np.array_equal(found.v, arguments["model"].v)
@@ -321,12 +280,3 @@ def a_file_that_is_read(result, arguments):
 def the_model_stored(result, arguments):
     assert np.array_equal(result.v, model().v)
     assert np.array_equal(result.q, model().q)
-
-
-def nothing(result, arguments):
-    assert result is None
-
-
-def fits(result, arguments):
-    nothing(result, arguments)
-    assert 8 * int(arguments["features"]) ** 2 <= int(arguments["memory"])

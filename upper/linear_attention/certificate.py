@@ -1,6 +1,6 @@
 """Whether examples determine linear attention on a domain, and by how much errors may grow there."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,22 +17,121 @@ from attention._arrays import (
     require_shape,
 )
 from attention.inputs import Rng
-from upper.linear_attention._subspaces import in_own_units, largest_ratio, own_units, seen_by, spectrum
-from upper.linear_attention._verdict import Certificate
+from attention.memory import require_memory as require_bytes
 from upper.linear_attention.features import feature_count, tensor_from_features
-from upper.linear_attention.fitted import CubicRegression, FeatureRegression
-from upper.linear_attention.moments import MEMORY, FeatureMoments
+from upper.linear_attention.moments import FeatureMoments
+from upper.linear_attention.regression import CubicRegression, FeatureRegression
+from upper.linear_attention.subspaces import in_own_units, largest_ratio, own_units, seen_by, spectrum
 
 __all__ = ["Certificate", "another_minimiser", "certify", "certify_examples", "feature_moment"]
 
-_COLUMNS = 256
-_MATRICES = 5  # of D x D numbers that `certify` holds at most, beside the two given
+_BORDERLINE = 100.0  # a tolerance that much larger or smaller would give other ranks
+_MATRICES = 12  # of D x D numbers that `certify` holds at most, beside the two given
 
 Regression = TypeVar("Regression", bound=FeatureRegression)
 
 
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What the examples determine of a function that is linear in the features.
+
+    Attributes
+    ----------
+    rank : int
+        Rank of Lambda_D, the moment on the data.
+    domain_rank : int
+        Rank of Lambda_X, the moment on the domain.
+    joint_rank : int
+        Rank of Lambda_D + Lambda_X.
+    factor : float
+        tau: E_X |f - f*|^2 <= tau E_D |f - f*|^2 for any two functions, and the bound is attained; infinite where the
+        deficit is not 0.
+    smallest_eigenvalue : float
+        lambda_min(Lambda_D), which depends on the features' units, as no rank here does: full rank is told by `rank`.
+    gap : float
+        In the features' own units, the least eigenvalue of Lambda_D that was kept over the largest that was taken for
+        zero; infinite where none was or it is exactly 0.
+    margin : float
+        By how much the tolerance may be multiplied or divided before the rank or the deficit changes.
+    null_basis : array (D, D - rank)
+        Orthonormal directions that the data do not see.
+    domain_directions : array (D, deficit)
+        Orthonormal ones among those, as few as there can be that show everything the domain sees of them.
+    worst_direction : array (D,)
+        A direction of norm 1 that attains `factor`; one of `domain_directions` where the deficit is not 0.
+    tolerance : float
+        Relative tolerance on eigenvalues.
+    """
+
+    rank: int
+    domain_rank: int
+    joint_rank: int
+    factor: float
+    smallest_eigenvalue: float
+    gap: float
+    margin: float
+    null_basis: Float[np.ndarray, "D nullity"]
+    domain_directions: Float[np.ndarray, "D deficit"]
+    worst_direction: Float[np.ndarray, " D"]
+    tolerance: float
+
+    @property
+    def features(self) -> int:
+        """D."""
+        return len(self.null_basis)
+
+    @property
+    def deficit(self) -> int:
+        """Dimensions that the domain sees and the data do not."""
+        return self.joint_rank - self.rank
+
+    @property
+    def identified(self) -> bool:
+        """Whether every empirical risk minimiser agrees on the domain: the deficit is 0."""
+        return self.deficit == 0
+
+    @property
+    def identified_everywhere(self) -> bool:
+        """Whether every empirical risk minimiser agrees on all inputs of every length: the rank is D."""
+        return self.rank == self.features
+
+    @property
+    def borderline(self) -> bool:
+        """Whether a tolerance a hundred times larger or smaller gives another rank or deficit."""
+        return self.margin < _BORDERLINE
+
+    def __str__(self) -> str:
+        lines = [
+            f"The data span {self.rank} of {self.features} directions, the domain {self.domain_rank}, "
+            f"both together {self.joint_rank}: deficit {self.deficit}."
+        ]
+        if self.identified_everywhere:
+            lines.append(
+                "Every empirical risk minimiser agrees on all inputs of every length: the smallest eigenvalue of the "
+                f"data's moment is {self.smallest_eigenvalue:.3g}."
+            )
+        elif self.identified:
+            lines.append("Every empirical risk minimiser agrees on the domain.")
+        if self.identified:
+            lines.append(
+                f"Two models' mean squared distance on the domain is at most {self.factor:.3g} times that on the data, "
+                "and that is attained."
+            )
+        else:
+            lines.append(
+                "Two empirical risk minimisers differ on the domain. Rank is sufficient, and not necessary, when "
+                "fewer than d^2 heads are assumed: fewer heads may still be determined by these data."
+            )
+        if self.borderline:
+            lines.append(
+                f"This is borderline: a tolerance of {self.tolerance:.0e} {self.margin:.1f} times larger or smaller "
+                "gives other ranks."
+            )
+        return "\n".join(lines)
+
+
 def feature_moment(
-    examples: Shaped[np.ndarray, "N *sizes"] | FeatureMoments, *, average: bool = False, memory: int = MEMORY
+    examples: Shaped[np.ndarray, "N *sizes"] | FeatureMoments, *, average: bool = False
 ) -> Float[np.ndarray, "D D"]:
     """The moment Lambda = mean phi phi^T of cubic features on examples.
 
@@ -42,8 +141,6 @@ def feature_moment(
         Tokens, one a row, the last one the query; or features; or sums gathered of either, of several lengths, say.
     average : bool
         Whether G is the mean over the tokens; for tokens only.
-    memory : int
-        Most bytes for the matrix and what works on it.
 
     Returns
     -------
@@ -53,16 +150,11 @@ def feature_moment(
     Raises
     ------
     ValueError
-        If the shape is another one, an entry is not finite, there are no examples, or the matrix does not fit the
-        memory.
+        If the shape is another one, an entry is not finite, there are no examples, or the matrix does not fit 2 GiB.
 
     Notes
     -----
-    Block by block: O(N D^2) in D^2 numbers, and a few times as many while sums that were gathered before are copied.
-
-    References
-    ----------
-    Derived here.
+    Block by block: O(N D^2) in D^2 numbers.
 
     Examples
     --------
@@ -70,35 +162,26 @@ def feature_moment(
     array([[9.]])
     """
     require_flag("average", average)
-    if not isinstance(examples, FeatureMoments):
-        examples = real_array("examples", examples)
     if isinstance(examples, FeatureMoments):
-        gathered = examples
-    elif examples.ndim == 3:
+        if examples.count == 0:
+            raise ValueError("No rows were added to the moments: add examples first.")
+        return examples.gram() / examples.count
+    examples = real_array("examples", examples)
+    rows = len(examples) if examples.ndim else 0
+    if examples.ndim == 3:
         require_shape("The tokens", examples, ("N", "n", "d"))
-        gathered = FeatureMoments(feature_count(examples.shape[-1]), 1, memory=memory)
-        tokens = np.asarray(examples, dtype=float)
-        gathered.add(tokens, np.zeros((len(tokens), 1)), average=average)
+        moments = FeatureMoments(feature_count(examples.shape[-1]), 1)
+        moments.add(examples, np.zeros((rows, 1)), average=average)
     elif examples.ndim == 2:
         require_shape("The features", examples, ("N", "D"))
-        gathered = FeatureMoments(examples.shape[1], 1, memory=memory)
-        gathered.add_features(np.asarray(examples, dtype=float), np.zeros((len(examples), 1)))
+        moments = FeatureMoments(examples.shape[1], 1)
+        moments.add_features(examples, np.zeros((rows, 1)))
     else:
         raise ValueError(
             f"The examples have shape {examples.shape}: tokens (N, n, d) or features (N, D) are needed."
         )
-    if gathered.count == 0:
-        raise ValueError("No rows were added to the moments: add examples first.")
-    if gathered is examples:
-        moment = gathered.full_gram()
-    else:  # the lower half, by columns, is ours: no second matrix
-        moment = gathered.take_lower()
-        for start in range(0, len(moment), _COLUMNS):
-            part = slice(start, start + _COLUMNS)
-            corner = np.tril(moment[part, part])
-            moment[part, part] = corner + np.tril(corner, -1).T
-            moment[part, start + _COLUMNS :] = moment[start + _COLUMNS :, part].T
-    moment /= gathered.count
+    moment = moments.gram()  # nobody else's
+    moment /= rows
     return moment
 
 
@@ -125,7 +208,7 @@ def certify(
     ------
     ValueError
         If the matrices are not square, of one size, finite, symmetric and positive semidefinite up to rounding, if the
-        tolerance is out of range, or, before any work, if D x D matrices do not fit 2 GiB.
+        tolerance is out of range, or, before any work, if the matrices do not fit into memory.
 
     Notes
     -----
@@ -146,22 +229,18 @@ def certify(
     Ranks are numerical. Rounding leaves eigenvalues of some 1e-15 of the largest where exact ones vanish; true ones
     between that and the tolerance are directions that the examples see 1e5 times less than others, taken for unseen
     here although enough digits would reveal them. `gap` and `margin` tell how clear the cut is. The rank is
-    sufficient, and not necessary, when fewer than d^2 heads are assumed. O(D^3). Beside the
-    two moments, at most 5 D^2 numbers and some blocks of 256 D at once: 3 D^2 at full rank, 4 D^2 where the data see
-    half of the features, 5 D^2 where they see few.
-
-    References
-    ----------
-    Derived here.
+    sufficient, and not necessary, when fewer than d^2 heads are assumed. O(D^3) in at most 12 D^2 numbers beside the
+    two moments.
 
     Examples
     --------
-    >>> from upper.linear_attention.populations import boolean_moment, gaussian_moment
-    >>> print(certify(boolean_moment(4, 3), boolean_moment(4, 7)))
+    >>> from upper.linear_attention import population_moment
+    >>> signs = population_moment("boolean", 4, 3)
+    >>> print(certify(signs, population_moment("boolean", 4, 7)))
     The data span 28 of 40 directions, the domain 28, both together 28: deficit 0.
     Every empirical risk minimiser agrees on the domain.
     Two models' mean squared distance on the domain is at most 9.37 times that on the data, and that is attained.
-    >>> certify(boolean_moment(4, 3), gaussian_moment(4, 3)).deficit
+    >>> certify(signs, population_moment("gaussian", 4, 3)).deficit
     12
     """
     tolerance = non_negative("The tolerance", tolerance, strictly=True)
@@ -174,32 +253,30 @@ def certify(
     features = len(data)
     for name, moment in (("The data's moment", data), ("The domain's moment", domain)):
         require_shape(name, moment, (features, features))
-    _require_memory(features)
+    require_bytes(
+        f"A certificate for {features} features",
+        8 * _MATRICES * features**2,
+        advice="take tokens of fewer dimensions, or a subset of the features",
+    )
     units, domain_units = own_units("The data's moment", data), own_units("The domain's moment", domain)
-    smallest = eigh(
-        np.array(data, dtype=float).T, eigvals_only=True, subset_by_index=(0, 0), overwrite_a=True
-    )[0]
-    domain_values, _ = spectrum("The domain's moment", in_own_units(domain, domain_units), vectors=False)
-    values, vectors = spectrum("The data's moment", in_own_units(data, units), vectors=True)
+    smallest = eigh(data, eigvals_only=True, subset_by_index=(0, 0), check_finite=False)[0]
+    domain_values, _ = spectrum("The domain's moment", in_own_units(domain, domain_units))
+    values, vectors = spectrum("The data's moment", in_own_units(data, units))
     threshold = tolerance * float(values.max(initial=0.0))
     domain_threshold = tolerance * float(domain_values.max(initial=0.0))
     nullity = int(np.sum(values <= threshold))
     kept, dropped = values[nullity:], float(values[:nullity].max(initial=0.0))
     rank, seen, unseen = len(kept), np.flatnonzero(units), np.flatnonzero(units == 0)
 
-    hidden = [np.zeros((features, features - rank), order="F")]  # what the data do not see, in their units
-    hidden[0][seen, :nullity] = vectors[:, :nullity]
-    hidden[0][unseen, nullity + np.arange(len(unseen))] = 1.0
-    basis = vectors[:, nullity:].copy()
-    del vectors
+    hidden = np.zeros((features, features - rank))  # what the data do not see, in their units
+    hidden[seen, :nullity] = vectors[:, :nullity]
+    hidden[unseen, nullity + np.arange(len(unseen))] = 1.0
     noise = features * np.finfo(float).eps * (float(kept[-1] / kept[0]) if rank else 1.0)
-    shown = seen_by(
-        hidden.pop(), np.where(units > 0, units, 1.0), noise, domain, domain_units, domain_threshold
-    )
+    shown = seen_by(hidden, np.where(units > 0, units, 1.0), noise, domain, domain_units, domain_threshold)
     if shown.directions.shape[1]:
         factor, worst = np.inf, shown.directions[:, 0]
     else:
-        factor, worst = largest_ratio(domain, units, basis, kept)
+        factor, worst = largest_ratio(domain, units, vectors[:, nullity:], kept)
     spectra = ((values, threshold), (domain_values, domain_threshold), (shown.values, domain_threshold))
     return Certificate(
         rank=rank,
@@ -219,9 +296,6 @@ def certify(
 def certify_examples(
     x_data: Shaped[np.ndarray, "N n d"],
     x_domain: Shaped[np.ndarray, "M l d"],
-    *,
-    tolerance: float = 1e-10,
-    average: bool = False,
 ) -> Certificate:
     """What examples determine on the inputs of another set, from the tokens of both.
 
@@ -231,10 +305,6 @@ def certify_examples(
         The examples' tokens, one a row; labels do not matter.
     x_domain : array (M, l, d)
         Inputs one cares about, of any length l.
-    tolerance : float
-        As in `certify`.
-    average : bool
-        Whether G is the mean over the tokens.
 
     Returns
     -------
@@ -250,10 +320,6 @@ def certify_examples(
     -----
     O((N + M) D^2 + D^3).
 
-    References
-    ----------
-    Derived here.
-
     Examples
     --------
     >>> x = np.random.default_rng(0).standard_normal((30, 4, 2))
@@ -262,22 +328,18 @@ def certify_examples(
     """
     for name, x in (("The examples' tokens", x_data), ("The domain's tokens", x_domain)):
         require_array(name, x, ("N", "n", "d"))
-    require_flag("average", average)
     if x_data.shape[-1] != x_domain.shape[-1]:
         raise ValueError(
             f"The examples' tokens have {x_data.shape[-1]} dimensions and the domain's {x_domain.shape[-1]}: the same "
             "number is needed."
         )
-    _require_memory(feature_count(x_data.shape[-1]))
-    data, domain = (feature_moment(x, average=average) for x in (x_data, x_domain))
-    return certify(data, domain, tolerance=tolerance)
+    return certify(feature_moment(x_data), feature_moment(x_domain))
 
 
 def another_minimiser(
     regression: Regression,
     certificate: Certificate,
     *,
-    scale: float = 1.0,
     on_domain: bool = True,
     rng: Rng = None,
 ) -> Regression:
@@ -289,9 +351,6 @@ def another_minimiser(
         A minimiser on the certificate's data.
     certificate : Certificate
         Of the same data.
-    scale : float
-        Norm of what is added to each output's coefficients, in units of the root mean square of the outputs' norms (of
-        1 if all of them are zero).
     on_domain : bool
         Whether to take a direction among those that show on the domain, instead of any that the data do not see.
     rng : SPEC 7 generator or seed
@@ -307,15 +366,12 @@ def another_minimiser(
     ------
     ValueError
         If there is no such direction: the minimiser is the only one, on the domain or at all. Also if the features'
-        numbers differ or the scale is no finite number of at least 0.
+        numbers differ.
 
     Notes
     -----
-    Directions are uniform on the sphere, independent for the outputs. O(D p (D - rank)).
-
-    References
-    ----------
-    Derived here.
+    Directions are uniform on the sphere, independent for the outputs, and what is added to each output's coefficients
+    has the root mean square of their norms (1 if all of them are zero). O(D p (D - rank)).
 
     Examples
     --------
@@ -333,7 +389,6 @@ def another_minimiser(
     require_flag("on_domain", on_domain)
     coefficients = regression.coefficients
     require_shape("The regression's coefficients", coefficients, (certificate.features, "p"))
-    scale = non_negative("scale", scale)
     basis = certificate.domain_directions if on_domain else certificate.null_basis
     if basis.shape[1] == 0:
         if certificate.null_basis.shape[1] == 0:
@@ -341,25 +396,14 @@ def another_minimiser(
         raise ValueError(
             "The deficit is 0, all minimisers agree on the domain: on_domain=False gives one that differs elsewhere."
         )
-    outputs = coefficients.shape[1]
-    turns = random_generator(rng).standard_normal((basis.shape[1], outputs))
-    size = float(np.linalg.norm(coefficients)) / np.sqrt(outputs) or 1.0
-    moved = coefficients + scale * size * basis @ (turns / np.linalg.norm(turns, axis=0))
+    # drawn in all dimensions, so that the choice of the basis does not matter
+    turns = basis.T @ random_generator(rng).standard_normal(coefficients.shape)
+    size = float(np.linalg.norm(coefficients)) / np.sqrt(coefficients.shape[1]) or 1.0
+    moved = coefficients + size * basis @ (turns / np.linalg.norm(turns, axis=0))
     changes: dict[str, Any] = {"coefficients": moved}
     if isinstance(regression, CubicRegression):
         changes["tensor"] = tensor_from_features(moved, regression.dim)
     return replace(regression, method="another", **changes)
-
-
-def _require_memory(features: int) -> None:
-    allowed = int((MEMORY / (8 * _MATRICES)) ** 0.5)
-    if features > allowed:
-        dim = next(d for d in range(allowed, 0, -1) if feature_count(d) <= allowed)
-        raise ValueError(
-            f"A certificate for {features} features takes {8 * _MATRICES * features**2 / 2**30:.1f} GiB beside the "
-            f"moments, and {MEMORY / 2**30:.1f} GiB are allowed: {allowed} features, those of tokens of {dim} "
-            "dimensions. Take tokens of fewer dimensions, or a subset of the features."
-        )
 
 
 def _margin(spectrum: np.ndarray, threshold: float) -> float:

@@ -26,8 +26,8 @@ __all__ = [
     "feature_count",
     "features_from_tensor",
     "floating",
-    "gram_pairs",
     "pair_products",
+    "pairs_of",
     "prefix_features",
     "require_no_overflow",
     "tensor_from_features",
@@ -44,10 +44,6 @@ def feature_count(d: int) -> int:
     ValueError
         If `d` is below 1.
 
-    Notes
-    -----
-    O(1). References: derived here.
-
     Examples
     --------
     >>> [feature_count(d) for d in (2, 4, 8, 16, 24)]
@@ -57,50 +53,20 @@ def feature_count(d: int) -> int:
     return d * d * (d + 1) // 2
 
 
-def gram_pairs(d: int) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
+def pairs_of(d: int) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
     """The pairs b <= c of entries of a symmetric matrix, in the order of the features."""
-    d = count("d", d)
-    require_bytes(f"The pairs of d = {shown(d)} coordinates", 25 * d**2, advice="take fewer coordinates")
     return np.triu_indices(d)
 
 
 def pair_products(x: Shaped[Any, "*batch n d"], *, average: bool = False) -> Shaped[Any, "*batch pairs"]:
     """The weighted entries w_bc G_bc of the Gram matrix, b <= c, with w_bb = 1 and w_bc = sqrt 2.
 
-    Parameters
-    ----------
-    x : array (..., n, d)
-        Tokens, one a row.
-    average : bool
-        Whether G is the mean over the tokens instead of their sum.
-
-    Returns
-    -------
-    array (..., d (d + 1) / 2)
-        In the array type of `x`; its Euclidean norm is the Frobenius norm of G.
-
-    Raises
-    ------
-    ValueError
-        If `x` has fewer than two axes, or products overflow.
-
-    Notes
-    -----
-    O(n d^2) a sequence.
-
-    References
-    ----------
-    Derived here.
+    Their Euclidean norm is the Frobenius norm of G. O(n d^2) a sequence.
     """
     xp = _require_tokens(x, average)
     x = floating(x)
     d = x.shape[-1]
-    require_bytes(
-        f"The products of the tokens of an array of shape {tuple(x.shape)}",
-        16 * math.prod(x.shape[:-2]) * d * d,
-        advice="give fewer examples at a time, or tokens of fewer dimensions",
-    )
-    rows, columns = gram_pairs(d)
+    rows, columns = pairs_of(d)
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         gram = xp.matmul(xp.matrix_transpose(x), x)
         if average:
@@ -196,16 +162,12 @@ def prefix_features(
     Notes
     -----
     By cumulative sums of the products of tokens. O(n d^3) a sequence, as much as is returned.
-
-    References
-    ----------
-    Derived here.
     """
     xp = _require_tokens(x, average)
     x = floating(x)
     n, d = x.shape[-2:]
     _require_room(x, n)
-    rows, columns = (xp.asarray(index) for index in gram_pairs(d))
+    rows, columns = (xp.asarray(index) for index in pairs_of(d))
     weights = xp.asarray(_weights(d), dtype=x.dtype)
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         products = xp.take(x, rows, axis=-1) * xp.take(x, columns, axis=-1) * weights
@@ -243,10 +205,6 @@ def cubic_kernel(
     Notes
     -----
     |Z^T Z'|_F^2 = <G, G'> is a product of d (d + 1)/2 numbers: O(N M d^2 + (N n + M l) d^2).
-
-    References
-    ----------
-    Derived here.
     """
     for name, array in (("x", x), ("other", other)):
         require_array(name, array, ("N", "n", "d"))
@@ -288,10 +246,6 @@ def tensor_from_features(coefficients: Float[np.ndarray, "D p"], d: int) -> Floa
     Notes
     -----
     O(p d^3).
-
-    References
-    ----------
-    Derived here.
     """
     d = count("d", d)
     coefficients = real_array("coefficients", coefficients)
@@ -301,7 +255,7 @@ def tensor_from_features(coefficients: Float[np.ndarray, "D p"], d: int) -> Floa
             "features."
         )
     outputs = coefficients.shape[1]
-    rows, columns = gram_pairs(d)
+    rows, columns = pairs_of(d)
     # M_bc and M_cb share one feature: G_bc (M_bc + M_cb) = (w G_bc) (w M_bc) with w^2 = 2
     entries = coefficients.reshape(len(rows), d, outputs).transpose(2, 0, 1) / _weights(d)[:, None]
     tensor = np.zeros((outputs, d, d, d), dtype=entries.dtype)
@@ -331,15 +285,11 @@ def features_from_tensor(tensor: Float[np.ndarray, "p d d d"]) -> Float[np.ndarr
     Notes
     -----
     O(p d^3). Exactly zero for models that are zero as functions.
-
-    References
-    ----------
-    Derived here.
     """
     tensor = real_array("The tensor", tensor, ("p", "d", "d", "d"))
     outputs, d = tensor.shape[:2]
     require_shape("The tensor", tensor, (outputs, d, d, d))
-    rows, columns = gram_pairs(d)
+    rows, columns = pairs_of(d)
     entries = (tensor[:, rows, columns] + tensor[:, columns, rows]) / 2 * _weights(d)[:, None]
     return np.ascontiguousarray(entries.transpose(1, 2, 0).reshape(feature_count(d), outputs))
 
@@ -352,7 +302,6 @@ def floating(x: Any) -> Any:
 
 def blocks(rows: int, numbers_a_row: int) -> Iterator[slice]:
     """Slices of rows whose features take 64 MiB at most, one row at least."""
-    rows, numbers_a_row = count("rows", rows, least=0), count("numbers_a_row", numbers_a_row, least=0)
     step = max(1, _AT_ONCE // max(1, numbers_a_row))
     for first in range(0, rows, step):
         yield slice(first, min(first + step, rows))
@@ -386,13 +335,12 @@ def _require_queries(queries: Any, x: Any) -> None:
 
 
 def _require_room(x: Any, queries: int) -> None:
+    numbers = math.prod(x.shape[:-2]) * queries * feature_count(x.shape[-1])
     require_bytes(
-        f"The features of an array of shape {tuple(x.shape)}",
-        8 * math.prod(x.shape[:-2]) * queries * feature_count(x.shape[-1]),
-        advice="give fewer examples at a time, or tokens of fewer dimensions",
+        f"The features of an array of shape {tuple(x.shape)}", 8 * numbers, advice="give fewer at a time"
     )
 
 
 def _weights(d: int) -> np.ndarray:
-    rows, columns = gram_pairs(d)
+    rows, columns = pairs_of(d)
     return np.where(rows == columns, 1.0, np.sqrt(2.0))

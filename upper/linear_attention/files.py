@@ -34,14 +34,6 @@ def save_linear_attention(
         If it is no such model, or `made` has no JSON form.
     OSError
         If the file cannot be written.
-
-    Notes
-    -----
-    O(size of the model).
-
-    References
-    ----------
-    Derived here.
     """
     if not isinstance(model, LinearAttention):
         raise ValueError(
@@ -60,14 +52,6 @@ def load_linear_attention(path: FilePath) -> LinearAttention:
     ------
     FileFormatError
         If the file is missing, damaged, or holds something else.
-
-    Notes
-    -----
-    O(size of the model).
-
-    References
-    ----------
-    Derived here.
     """
     stored = read_tensors(path, kind=_KIND)
     average = stored.metadata.get("average", False)

@@ -1,14 +1,36 @@
 """How few heads a tensor can have at best: a proved lower bound, and a rank that is none."""
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import random_generator
+from attention._arrays import (
+    as_floating,
+    namespace,
+    non_negative,
+    random_generator,
+    require_finite,
+    require_shape,
+    to_numpy,
+)
 from attention.inputs import Rng
-from upper.linear_attention._head_problem import TOLERANCE, share, unfolded, unit_symmetric
+from upper.linear_attention.head_search import symmetrised
 
-__all__ = ["fewest_heads_bound", "symmetric_rank"]
+__all__ = [
+    "TOLERANCE",
+    "checked_tensor",
+    "checked_tolerance",
+    "fewest_heads_bound",
+    "symmetric_rank",
+    "unfolded",
+    "unit_symmetric",
+]
 
+TOLERANCE = 1e-7
+"""Relative distance of tensors that counts as none."""
+
+_ROUNDING = 1e-14  # a symmetric part below this share of its tensor has cancelled
 _PROBES = 64
 
 
@@ -49,17 +71,13 @@ def fewest_heads_bound(
     The greatest over 64 random directions. It cannot exceed d: for more heads minimality stays unproved here.
     O(64 (p d^3 + d^3)).
 
-    References
-    ----------
-    Derived.
-
     Examples
     --------
     >>> from upper.linear_attention.model import make_linear_attention
     >>> fewest_heads_bound(make_linear_attention(heads=3, dim=4, rng=0).tensor())
     3
     """
-    tolerance = share(tolerance, strictly=False)
+    tolerance = checked_tolerance(tolerance, strictly=False)
     unit, norm = unit_symmetric(tensor)
     if not norm:
         return 0
@@ -99,20 +117,56 @@ def symmetric_rank(tensor: Float[np.ndarray, "p d d d"], *, tolerance: float = T
     -----
     O(p^2 d^4).
 
-    References
-    ----------
-    Derived here.
-
     Examples
     --------
     >>> from upper.linear_attention.model import make_linear_attention
     >>> symmetric_rank(make_linear_attention(heads=1, dim=4, rng=0).tensor())
     16
     """
-    tolerance = share(tolerance, strictly=False)
+    tolerance = checked_tolerance(tolerance, strictly=False)
     unit, norm = unit_symmetric(tensor)
     values = np.linalg.svd(unfolded(unit), compute_uv=False)
     return int(np.sum(values > tolerance * values[0])) if norm else 0
+
+
+def checked_tensor(tensor: Any) -> Float[np.ndarray, "p d d d"]:
+    """A tensor (p, d, d, d) of any library in double precision; a ValueError for anything else."""
+    xp = namespace(tensor)
+    require_shape("The tensor", tensor, ("p", "d", "d", "d"))
+    outputs, d = tensor.shape[:2]
+    require_shape("The tensor", tensor, (outputs, d, d, d))
+    tensor = as_floating(tensor, xp.float64, xp)
+    require_finite("The tensor", tensor, xp)
+    return np.asarray(to_numpy(tensor), dtype=np.float64)
+
+
+def checked_tolerance(tolerance: float, *, strictly: bool = True) -> float:
+    """A tolerance relative to the tensor: below 1, which no model at all is within."""
+    tolerance = non_negative("tolerance", tolerance, strictly=strictly)
+    if tolerance >= 1:
+        raise ValueError(
+            f"tolerance is {tolerance:g}: it is a share of the tensor's norm and must be below 1, as the zero model is "
+            "within 1 of every tensor."
+        )
+    return tolerance
+
+
+def unit_symmetric(tensor: Any) -> tuple[np.ndarray, float]:
+    """The symmetric part at unit Frobenius norm, and its norm: 0 where it cancels to rounding."""
+    tensor = checked_tensor(tensor)
+    largest = float(np.max(np.abs(tensor)))
+    if not largest:
+        return tensor, 0.0
+    symmetric = symmetrised(tensor / largest)  # neither overflows nor underflows when squared
+    norm = float(np.linalg.norm(symmetric))
+    if norm <= _ROUNDING * float(np.linalg.norm(tensor / largest)):
+        return np.zeros_like(tensor), 0.0
+    return symmetric / norm, norm * largest
+
+
+def unfolded(tensor: Float[np.ndarray, "p d d d"]) -> Float[np.ndarray, "pd dd"]:
+    """The matrix (a b), (c e) of a tensor M_abce."""
+    return tensor.reshape(tensor.shape[0] * tensor.shape[1], -1)
 
 
 def _directions(rng: np.random.Generator, size: int) -> np.ndarray:

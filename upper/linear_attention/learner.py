@@ -14,17 +14,21 @@ from attention.evaluation import ENOUGH_IN_SPAN, EXACT_ERROR, HELD_OUT_SHARE, He
 from attention.inputs import Rng
 from attention.learning import Progress, require_oracle
 from attention.memory import require_memory as require_bytes
-from upper.linear_attention._evidence import IndependentQueries
 from upper.linear_attention.features import (
     blocks,
     feature_count,
     floating,
+    pair_products,
     require_no_overflow,
     tensor_from_features,
 )
-from upper.linear_attention.fitted import FeatureRegression
 from upper.linear_attention.moments import FeatureMoments, require_memory
-from upper.linear_attention.regression import regress_blocks, regress_features, regress_moments
+from upper.linear_attention.regression import (
+    FeatureRegression,
+    regress_blocks,
+    regress_features,
+    regress_moments,
+)
 from upper.linear_attention.softmax_features import softmax_feature_count, softmax_features
 
 __all__ = ["LinearAttentionLearner", "LinearAttentionPredictor"]
@@ -36,6 +40,7 @@ _DRAWN_AT_ONCE = 1 << 21
 _MOST_HELD_OUT = 4096
 _LEAST_HELD_OUT = 16  # unless that is more than a quarter
 _SPARE = 2  # examples' worth of queries beyond the rank, at which labels that fit are no accident
+_DIGITS = 9  # of Gram matrices that count as equal; permuted tokens agree to sixteen
 _NEARLY_EXACT = 1e-6  # what is left of the precision of moments alone, and of badly conditioned features
 
 Block = tuple[np.ndarray, np.ndarray]
@@ -203,15 +208,12 @@ class LinearAttentionLearner:
         # r rows of F features hold no more than a matrix of sqrt(r F)
         require_memory(math.isqrt(rows * features) if few else features)
         # beyond the held-out ones, examples are drawn in blocks, or all at once where they are few
-        require_bytes(
-            f"{n} examples of {k} tokens in {d} dimensions",
-            48 * (n if few else held_out) * k * d,
-            advice="allow fewer examples",
-        )
+        held = n if few else held_out
+        require_bytes(f"{n} examples of {k} tokens", 48 * held * k * d, advice="allow fewer examples")
 
         x_held, y_held = draw_examples(oracle, held_out)
         spare = max(3, _SPARE * min(k, d))
-        seen = IndependentQueries(self.features, features + spare)
+        seen = _IndependentQueries(self.features, features + spare)
         seen.add(x_held)
         new = set(orbits(x_held).tolist())
 
@@ -266,6 +268,61 @@ class LinearAttentionLearner:
         return equations + max(_LEAST_HELD_OUT, -(-equations // (HELD_OUT_SHARE - 1)))
 
 
+class _IndependentQueries:
+    """Counts the linearly independent queries of every context, contexts that have the same features once.
+
+    A context is all that the rows of an example share in their features: the Gram matrix, and the row mean where that
+    is one. Tokens in another order give the same context, and so do tokens of the other sign. In one context the
+    features are linear in the query, so that only independent queries say something new; those of different contexts
+    count each. If coefficients that `rank` rows determine reproduce more rows than that, nothing made the others fit
+    but that the target is of the class.
+
+    Parameters
+    ----------
+    kind : {"plain", "aug", "cent"}
+        The set of features.
+    enough : int
+        Where counting may stop.
+    """
+
+    def __init__(self, kind: _Features, enough: int) -> None:
+        self.kind, self.enough = kind, enough
+        self.count = 0
+        self._queries: dict[bytes, np.ndarray] = {}
+
+    def add(self, x: Float[np.ndarray, "n k d"]) -> None:
+        """Count the queries of more examples, until there are enough."""
+        n, k, d = x.shape
+        step = max(1, self.enough // min(k, d))
+        for part in blocks(n, max(1, (1 << 23) // step)):
+            if self.count >= self.enough:
+                return
+            self._add(x[part])
+
+    def _add(self, x: np.ndarray) -> None:
+        size = np.linalg.norm(x, axis=(1, 2))
+        x, size = x[size > 0], size[size > 0]  # zero tokens have no features
+        unit = x / size[:, None, None]
+        mean = unit.mean(axis=1)
+        if self.kind != "plain":
+            unit, mean = (_sign(mean)[:, None, None] * unit), _sign(mean)[:, None] * mean
+        gram = pair_products(unit - mean[:, None] if self.kind == "cent" else unit)
+        shared = gram if self.kind == "plain" else np.concatenate([gram, mean], axis=1)
+        # the same tokens at another scale are other features
+        keys = np.round(np.column_stack([shared, np.log(size)]), _DIGITS) + 0.0
+        constant = np.zeros((*unit.shape[:2], 1))
+        if self.kind != "plain":
+            constant += np.linalg.norm(mean, axis=1)[:, None, None]
+        for key, queries in zip(keys, np.concatenate([unit, constant], axis=2), strict=True):
+            before = self._queries.get(key.tobytes())
+            known = 0 if before is None else len(before)
+            stacked = queries if before is None else np.concatenate([before, queries])
+            _, values, directions = np.linalg.svd(stacked, full_matrices=False)
+            rank = int(np.sum(values > 10.0**-_DIGITS * values[0]))
+            self._queries[key.tobytes()] = directions[:rank]
+            self.count += rank - known
+
+
 def _by_moments(
     kind: _Features, oracle: ExampleOracle, n: int, add: Callable[[np.ndarray], None]
 ) -> FeatureRegression:
@@ -289,7 +346,7 @@ def _by_moments(
         for x, y in kept:
             yield from _feature_blocks(kind, x, y)
 
-    return regress_blocks(stream, features=features, outputs=d, moments=moments)
+    return regress_blocks(stream, moments)
 
 
 def _feature_blocks(
@@ -299,3 +356,10 @@ def _feature_blocks(
     features = softmax_feature_count(kind, d)
     for part in blocks(len(x), k * features):
         yield softmax_features(x[part], kind).reshape(-1, features), y[part].reshape(-1, d)
+
+
+def _sign(mean: np.ndarray) -> np.ndarray:
+    """The sign of the first entry of each mean that is not zero; 1 for zero means."""
+    seen = np.abs(mean) > 10.0**-_DIGITS
+    first = np.take_along_axis(mean, np.argmax(seen, axis=1)[:, None], axis=1)[:, 0]
+    return np.where(seen.any(axis=1) & (first < 0), -1.0, 1.0)

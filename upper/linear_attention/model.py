@@ -15,14 +15,13 @@ from attention._arrays import (
     require_finite,
     require_flag,
     require_shape,
-    shown,
     to_numpy,
 )
 from attention.inputs import Rng
 from attention.memory import require_memory as require_bytes
 from upper.linear_attention.features import floating, require_no_overflow
 
-__all__ = ["LinearAttention", "make_linear_attention"]
+__all__ = ["LinearAttention", "make_linear_attention", "zero_heads"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +121,6 @@ class LinearAttention:
         Notes
         -----
         O(n d^2 + r H (d^2 + p d)) a sequence.
-
-        References
-        ----------
-        Derived here.
         """
         xp = namespace(x, queries)
         for name, array in (("tokens", x), ("queries", queries)):
@@ -135,18 +130,17 @@ class LinearAttention:
                     "a token a row."
                 )
         x, queries = floating(x), floating(queries)
+        # what is of another library goes over by NumPy, which all read
+        v, q = (m if namespace(m) is xp else to_numpy(m) for m in (self.v, self.q))
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
             gram = xp.matmul(xp.matrix_transpose(x), x)
             if self.average:
                 gram = gram / x.shape[-2]
-            total = None
+            total = 0.0
             for head in range(self.heads):
-                v, q = (
-                    xp.asarray(to_numpy_if_needed(m[head, ...], xp), dtype=x.dtype) for m in (self.v, self.q)
-                )
-                part = xp.matmul(xp.matmul(queries, xp.matrix_transpose(q)), gram)  # G is symmetric
-                part = xp.matmul(part, xp.matrix_transpose(v))
-                total = part if total is None else total + part
+                one, other = (xp.asarray(m[head, ...], dtype=x.dtype) for m in (q, v))
+                asked = xp.matmul(xp.matmul(queries, xp.matrix_transpose(one)), gram)  # G is symmetric
+                total = total + xp.matmul(asked, xp.matrix_transpose(other))
         require_no_overflow(total, xp)
         return total
 
@@ -197,10 +191,6 @@ def make_linear_attention(
     -----
     O(H d (d + p)).
 
-    References
-    ----------
-    Derived here.
-
     Examples
     --------
     >>> make_linear_attention(heads=2, dim=4, rng=0)
@@ -208,17 +198,20 @@ def make_linear_attention(
     """
     heads, dim = count("heads", heads), count("dim", dim)
     outputs = dim if outputs is None else count("outputs", outputs)
-    require_bytes(
-        f"A model of {shown(heads)} heads in {shown(dim)} dimensions with {shown(outputs)} outputs",
-        16 * heads * dim * (dim + outputs),
-        advice="take fewer heads, dimensions or outputs",
-    )
+    v, q = zero_heads(heads, outputs, dim)
     generator = random_generator(rng)
-    v = generator.standard_normal((heads, outputs, dim)) / np.sqrt(dim)
-    q = generator.standard_normal((heads, dim, dim)) / np.sqrt(dim)
+    v += generator.standard_normal(v.shape) / np.sqrt(dim)
+    q += generator.standard_normal(q.shape) / np.sqrt(dim)
     return LinearAttention(v, q, average)
 
 
-def to_numpy_if_needed(array: Any, xp: Any) -> Any:
-    """`array` itself where `xp` is its library, else as NumPy, which every library reads."""
-    return array if namespace(array) is xp else to_numpy(array)
+def zero_heads(
+    heads: int, outputs: int, dim: int
+) -> tuple[Float[np.ndarray, "H p d"], Float[np.ndarray, "H d d"]]:
+    """The arrays V and Q of a model to be filled in; a ValueError where they do not fit into memory."""
+    require_bytes(
+        f"A model of {heads} heads in {dim} dimensions",
+        24 * heads * dim * (dim + outputs),
+        advice="take fewer",
+    )
+    return np.zeros((heads, outputs, dim)), np.zeros((heads, dim, dim))

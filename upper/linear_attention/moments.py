@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.linalg.blas import dgemm, dsyrk
 
-from attention._arrays import count, require_finite, require_shape, shown
+from attention._arrays import count, require_array, require_shape, shown
 from attention.memory import memory_text
 from attention.memory import require_memory as require_bytes
 from upper.linear_attention.features import blocks, cubic_features, feature_count, prefix_features
@@ -15,48 +15,27 @@ MEMORY = 2 << 30
 """The memory in bytes that a matrix of features by features may take, with what works on it: 2 GiB."""
 
 _WORKING = 3 << 26  # two blocks of features and their solver's own, bytes
+_COLUMNS = 256  # mirrored at a time
 
 
-def require_memory(features: int, *, memory: int = MEMORY) -> None:
-    """Refuse what does not fit before any work: a D x D matrix in double precision, and working space.
-
-    Parameters
-    ----------
-    features : int
-        D.
-    memory : int
-        The bound, in bytes.
+def require_memory(features: int) -> None:
+    """Refuse what does not fit before any work: a matrix of features by features, and working space, in 2 GiB.
 
     Raises
     ------
     ValueError
         If D x D numbers and the working space take more.
-
-    Notes
-    -----
-    O(1).
-
-    References
-    ----------
-    Derived here.
     """
-    features, memory = count("features", features), count("memory", memory)
+    features = count("features", features)
     needed = 8 * features**2 + _WORKING
-    if needed > memory:
+    number = shown(features)
+    if needed > MEMORY:
         raise ValueError(
-            f"There are {shown(features)} features: a matrix of {shown(features)} x {shown(features)} and its working "
-            f"space take {_gib(needed)}, and {_gib(memory)} are allowed. Allow more memory, take tokens of "
-            "fewer dimensions, or, for few examples, use the kernel."
+            f"There are {number} features: a matrix of {number} x {number} and its working space take "
+            f"{memory_text(needed)}, and {memory_text(MEMORY)} are allowed. Take tokens of fewer dimensions, or, for "
+            "few examples, use the kernel."
         )
-    require_bytes(
-        f"A matrix of {features} x {features} with its working space",
-        needed,
-        advice="take tokens of fewer dimensions, or, for few examples, use the kernel",
-    )
-
-
-def _gib(size: int) -> str:
-    return memory_text(size) if size >= 2**90 else f"{size / 2**30:.1f} GiB"
+    require_bytes(f"A matrix of {number} x {number}", needed, advice="take tokens of fewer dimensions")
 
 
 class FeatureMoments:
@@ -70,8 +49,6 @@ class FeatureMoments:
         D; `feature_count` of d for cubic features.
     outputs : int
         p.
-    memory : int
-        Most bytes for the matrix and what works on it.
 
     Attributes
     ----------
@@ -89,7 +66,7 @@ class FeatureMoments:
     Raises
     ------
     ValueError
-        If the matrix does not fit the memory, before any work.
+        If the matrix does not fit 2 GiB, before any work.
 
     Notes
     -----
@@ -103,19 +80,15 @@ class FeatureMoments:
     --------
     >>> moments = FeatureMoments(features=feature_count(2), outputs=1)
     >>> moments.add(np.ones((3, 4, 2)), np.ones((3, 1)))
-    >>> moments.count, moments.full_gram().shape
+    >>> moments.count, moments.gram().shape
     (3, (6, 6))
     """
 
-    def __init__(self, features: int, outputs: int, *, memory: int = MEMORY) -> None:
+    def __init__(self, features: int, outputs: int) -> None:
         self.features, self.outputs = count("features", features), count("outputs", outputs)
-        require_memory(self.features, memory=memory)
-        require_bytes(
-            f"A matrix of {self.features} features by {shown(self.outputs)} outputs",
-            8 * self.features * self.outputs,
-            advice="take fewer outputs at a time",
-        )
-        # by columns and the lower half only, as BLAS adds to it in place
+        require_memory(self.features)
+        require_bytes(f"A matrix of {self.features} features by outputs", 8 * self.features * self.outputs)
+        # by columns, as BLAS adds to it in place; sums go to the lower half only
         self._lower = np.zeros((self.features, self.features), order="F")
         self.cross = np.zeros((self.features, self.outputs), order="F")
         self.squares = 0.0
@@ -134,7 +107,7 @@ class FeatureMoments:
         ValueError
             If the shapes do not fit together, or an entry is not finite.
         """
-        require_shape("x", x, ("N", "n", "d"))
+        require_array("x", x, ("N", "n", "d"))
         require_shape("y", y, (len(x), self.outputs))
         self._of_tokens(x, average)
         for part in blocks(len(x), self.features):
@@ -150,7 +123,7 @@ class FeatureMoments:
         ValueError
             If the shapes do not fit together, or an entry is not finite.
         """
-        require_shape("x", x, ("N", "n", "d"))
+        require_array("x", x, ("N", "n", "d"))
         n = x.shape[1]
         require_shape("y", y, (len(x), n, self.outputs))
         self._of_tokens(x, average)
@@ -169,32 +142,27 @@ class FeatureMoments:
         self._others, self.dim = True, None
         self._add(phi, y)
 
+    def gram(self) -> Float[np.ndarray, "D D"]:
+        """The sum of phi phi^T, not a copy: what is added later changes it."""
+        lower = self._lower
+        for start in range(0, self.features, _COLUMNS):
+            stop = start + _COLUMNS
+            corner = np.tril(lower[start:stop, start:stop])
+            lower[start:stop, start:stop] = corner + np.tril(corner, -1).T
+            lower[start:stop, stop:] = lower[stop:, start:stop].T
+        return lower
+
+    def __repr__(self) -> str:
+        return f"<FeatureMoments: {self.count} rows of {self.features} features, {self.outputs} outputs>"
+
     def _add(self, phi: np.ndarray, y: np.ndarray) -> None:
-        require_shape("The features", phi, ("rows", self.features))
-        require_shape("The labels", y, (len(phi), self.outputs))
-        for name, array in (("The features", phi), ("The labels", y)):
-            require_finite(name, array)
+        require_array("The features", phi, ("rows", self.features))
+        require_array("The labels", y, (len(phi), self.outputs))
         phi, y = np.ascontiguousarray(phi, dtype=float), np.ascontiguousarray(y, dtype=float)
         self._lower = dsyrk(1.0, phi.T, beta=1.0, c=self._lower, lower=1, overwrite_c=1)
         self.cross = dgemm(1.0, phi.T, y.T, trans_b=1, beta=1.0, c=self.cross, overwrite_c=1)
         self.squares += float(np.vdot(y, y))
         self.count += len(phi)
-
-    def full_gram(self) -> Float[np.ndarray, "D D"]:
-        """The sum of phi phi^T, as a full matrix of its own."""
-        return self._lower + np.tril(self._lower, -1).T
-
-    def lower_gram(self) -> Float[np.ndarray, "D D"]:
-        """A copy by columns of which the lower half is that of the sum of phi phi^T."""
-        return self._lower.copy(order="F")
-
-    def take_lower(self) -> Float[np.ndarray, "D D"]:
-        """The lower half of the sum of phi phi^T by columns, given away: the moments are empty afterwards."""
-        lower, self._lower = self._lower, np.zeros((0, 0), order="F")
-        return lower
-
-    def __repr__(self) -> str:
-        return f"<FeatureMoments: {self.count} rows of {self.features} features, {self.outputs} outputs>"
 
     def _of_tokens(self, x: np.ndarray, average: bool) -> None:
         d = x.shape[-1]
@@ -204,6 +172,5 @@ class FeatureMoments:
             )
         if self.count and not self._others and average != self.average:
             raise ValueError("Sums and means over the tokens are mixed: give all rows the same average.")
-        require_finite("x", x)
         self.average = average
         self.dim = None if self._others else int(d)

@@ -7,16 +7,14 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, require_flag
-from upper.linear_attention.features import feature_count, gram_pairs
-from upper.linear_attention.moments import MEMORY, require_memory
+from attention._arrays import count, one_of
+from upper.linear_attention.features import feature_count, pairs_of
+from upper.linear_attention.moments import require_memory
 
 __all__ = [
     "POPULATIONS",
     "Tokens",
-    "boolean_moment",
     "exact_rank",
-    "gaussian_moment",
     "gaussian_spectrum",
     "population_moment",
     "token_dimension",
@@ -63,19 +61,17 @@ def population_moment(tokens: Tokens, d: int, n: int) -> Float[np.ndarray, "D D"
     from. The moments are closed forms: Isserlis' sum over pairings for Gaussian tokens, parity for ±1. Nothing is
     sampled. O(D^2) a term, and a few arrays of D^2.
 
-    References
-    ----------
-    Derived here.
-
     Examples
     --------
     >>> population_moment("one-hot", 2, 1).diagonal().tolist()
     [0.5, 0.0, 0.0, 0.0, 0.0, 0.5]
+    >>> round(float(np.linalg.eigvalsh(population_moment("gaussian", 4, 5))[0]), 9)
+    8.0
     """
     width, n = token_dimension(tokens, d), count("n", n, most=_MOST_TOKENS)
-    require_memory(feature_count(width), memory=MEMORY // 4)  # a few such arrays at once
+    require_memory(2 * feature_count(width))  # a few such arrays at once
     moment = _monomial(tokens, count("d", d))
-    rows, columns = gram_pairs(width)
+    rows, columns = pairs_of(width)
     b, c = (index[:, None, None, None] for index in (rows, columns))
     e = np.arange(width)[None, :, None, None]
     b2, c2, e2 = (np.transpose(index, (2, 3, 0, 1)) for index in (b, c, e))
@@ -90,81 +86,8 @@ def population_moment(tokens: Tokens, d: int, n: int) -> Float[np.ndarray, "D D"
     return total.reshape(2 * (feature_count(width),))
 
 
-def gaussian_moment(d: int, n: int) -> Float[np.ndarray, "D D"]:
-    """`population_moment` of n independent N(0, I) tokens.
-
-    Parameters
-    ----------
-    d, n : int
-        Dimension and number of tokens, with the query.
-
-    Returns
-    -------
-    array (D, D)
-        The exact moment.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1, or the moment does not fit the memory budget.
-
-    Notes
-    -----
-    Lambda - 2 (n - 1) I is positive semidefinite, and singular for d >= 3: the least eigenvalue is 2 (n - 1).
-    O(D^2).
-
-    References
-    ----------
-    Derived here.
-
-    Examples
-    --------
-    >>> round(float(np.linalg.eigvalsh(gaussian_moment(4, 5))[0]), 9)
-    8.0
-    """
-    return population_moment("gaussian", d, n)
-
-
-def boolean_moment(d: int, n: int, constant: bool = False) -> Float[np.ndarray, "D D"]:
-    """`population_moment` of n independent tokens, uniform in {±1}^d.
-
-    Parameters
-    ----------
-    d, n : int
-        Dimension, without the constant, and number of tokens, with the query.
-    constant : bool
-        Whether a last coordinate is always 1; the moment is that of d + 1 signs, see `exact_rank`.
-
-    Returns
-    -------
-    array (D, D)
-        The exact moment.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1, or the moment does not fit the memory budget.
-
-    Notes
-    -----
-    For n >= 2 and without the constant its null space is that of the symmetric tensors t_bce with t_bce = 0 for
-    b != c and sum_b t_bbe = 0 for each e: the diagonal of G is always n. O(D^2).
-
-    References
-    ----------
-    Derived here.
-
-    Examples
-    --------
-    >>> np.linalg.matrix_rank(boolean_moment(4, 3)), np.linalg.matrix_rank(boolean_moment(4, 3, constant=True))
-    (np.int64(28), np.int64(55))
-    """
-    require_flag("constant", constant)
-    return population_moment("boolean-constant" if constant else "boolean", d, n)
-
-
 def gaussian_spectrum(d: int, n: int) -> tuple[tuple[float, int], ...]:
-    """The eigenvalues of `gaussian_moment`, ascending, with their multiplicities.
+    """The eigenvalues of the moment of n Gaussian tokens, ascending, with their multiplicities.
 
     Parameters
     ----------
@@ -186,10 +109,6 @@ def gaussian_spectrum(d: int, n: int) -> tuple[tuple[float, int], ...]:
     Lambda commutes with rotations, and Sym^2 R^d ⊗ R^d is, over the orthogonal group, the traceless tensors of mixed
     symmetry (eigenvalue 2 (n - 1)), the symmetric traceless ones (2 (n - 1) + 6), and the vectors twice, on which a
     2 x 2 problem is left. O(1).
-
-    References
-    ----------
-    Derived here.
 
     Examples
     --------
@@ -244,10 +163,6 @@ def exact_rank(tokens: Tokens, d: int, n: int) -> int:
     So many independent examples are enough almost surely for Gaussian tokens and on the sphere, where features that
     are dependent have measure 0. Tokens of finitely many values repeat: there so many are needed, and more may be.
 
-    References
-    ----------
-    Derived here. The sphere is not in it.
-
     Examples
     --------
     >>> [exact_rank("gaussian", 4, 5), exact_rank("gaussian", 4, 1), exact_rank("boolean", 4, 3)]
@@ -271,17 +186,12 @@ def token_dimension(tokens: Tokens, d: int) -> int:
     ValueError
         If the distribution is unknown or d is below 1.
 
-    Notes
-    -----
-    O(1). References: derived here.
-
     Examples
     --------
     >>> token_dimension("boolean-constant", 4)
     5
     """
-    if not isinstance(tokens, str) or tokens not in get_args(Tokens):
-        raise ValueError(f"The tokens are {tokens!r}: {', '.join(get_args(Tokens))} are known.")
+    one_of("The distribution of tokens", tokens, POPULATIONS)
     return count("d", d) + (tokens == "boolean-constant")
 
 

@@ -1,35 +1,37 @@
-"""Least squares in the cubic features: by normal equations, by orthogonal factors, or by the kernel."""
+"""Learning linear attention from examples: least squares in the cubic features."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import Literal, get_args
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 
-from attention._arrays import (
-    count,
-    namespace,
-    require_callable,
-    require_finite,
-    require_flag,
-    require_instance,
-    require_shape,
-)
-from upper.linear_attention._factors import least_norm_of_gram
-from upper.linear_attention._solvers import Block, by_normal_equations, by_singular_values, solve
+from attention._arrays import namespace, one_of, require_finite, require_flag, require_instance, require_shape
 from upper.linear_attention.features import (
     blocks,
     cubic_features,
     cubic_kernel,
     feature_count,
-    gram_pairs,
+    floating,
+    pairs_of,
+    require_no_overflow,
     tensor_from_features,
 )
-from upper.linear_attention.fitted import CubicRegression, FeatureRegression
+from upper.linear_attention.least_squares import (
+    Block,
+    FeatureRegression,
+    Stream,
+    by_kernel,
+    by_moments,
+    by_normal_equations,
+    by_singular_values,
+)
 from upper.linear_attention.moments import MEMORY, FeatureMoments, require_memory
 
 __all__ = [
+    "CubicRegression",
+    "FeatureRegression",
     "Method",
     "regress",
     "regress_blocks",
@@ -39,7 +41,48 @@ __all__ = [
 
 Method = Literal["auto", "cholesky", "svd", "kernel"]
 
+_NEAR = 1.5  # rows per feature below which the normal equations are too badly conditioned
 _ALIKE = 64.0  # sizes of coordinates that one unit does for
+
+
+@dataclass(frozen=True, eq=False)
+class CubicRegression(FeatureRegression):
+    """Linear attention as learned by regression, in its tensor; see `fit_heads` for its heads.
+
+    Attributes
+    ----------
+    tensor : array (p, d, d, d)
+        M_abce, symmetric in b and c.
+    average : bool
+        Whether G is the mean over the tokens.
+    """
+
+    tensor: Float[np.ndarray, "p d d d"]
+    average: bool = False
+
+    @property
+    def dim(self) -> int:
+        """Dimension d of the tokens."""
+        return int(self.tensor.shape[-1])
+
+    def __call__(self, x: Shaped[Any, "*batch n d"]) -> Shaped[Any, "*batch p"]:
+        """The outputs at the last token, in the array type of `x`."""
+        xp = namespace(x)
+        x = floating(x)
+        if x.ndim < 2 or x.shape[-1] != self.dim:
+            raise ValueError(f"The tokens have shape {tuple(x.shape)}: (..., n, {self.dim}) is needed.")
+        lead, n = x.shape[:-2], x.shape[-2]
+        flat = xp.reshape(x, (-1, n, self.dim))
+        coefficients = xp.asarray(self.coefficients, dtype=x.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            parts = [
+                xp.matmul(cubic_features(flat[part, ...], average=self.average), coefficients)
+                for part in blocks(flat.shape[0], len(self.coefficients))
+            ]
+        outputs = self.tensor.shape[0]
+        together = xp.concat(parts) if parts else xp.zeros((0, outputs), dtype=x.dtype)
+        require_no_overflow(together, xp)
+        return xp.reshape(together, (*lead, outputs))
 
 
 def regress(
@@ -48,9 +91,7 @@ def regress(
     *,
     method: Method = "auto",
     least_norm: bool = False,
-    rank: int | None = None,
     average: bool = False,
-    memory: int = MEMORY,
 ) -> CubicRegression:
     """Learn linear attention from examples by least squares in the cubic features.
 
@@ -66,12 +107,8 @@ def regress(
         conditioned, the kernel below D examples if it is, and singular values otherwise.
     least_norm : bool
         Whether fewer examples than features are welcome: the solution is then one of many, that of least norm.
-    rank : int, optional
-        The rank of the features on the domain, where it is known to be below D: as many examples are needed then.
     average : bool
         Whether G is the mean over the tokens.
-    memory : int
-        Most bytes for a matrix of features by features.
 
     Returns
     -------
@@ -81,9 +118,8 @@ def regress(
     Raises
     ------
     ValueError
-        Before any work: if there are fewer examples than D, or than `rank`, and `least_norm` is not set; if an entry
-        is not finite; if the matrix does not fit the memory. After it, if "cholesky" or "kernel" was asked for and the
-        equations are too badly conditioned.
+        Before any work: if there are fewer examples than D and `least_norm` is not set; if an entry is not finite; if
+        the matrix does not fit 2 GiB. After it, if "cholesky" was asked for and the equations do not tell their rank.
 
     Notes
     -----
@@ -109,40 +145,30 @@ def regress(
     """
     _require_real(x=x, y=y)
     require_shape("x", x, ("N", "n", "d"))
-    require_shape("y", y, (len(x), "p"))
-    require_flag("least_norm", least_norm)
     require_flag("average", average)
     d = x.shape[-1]
-    features = feature_count(d)
-    _require_method(method)
-    _require_examples(len(x), features, least_norm, rank)
-    small = method == "kernel" or (method == "auto" and len(x) < features)
-    require_memory(len(x) if small else features, memory=memory)
-    for name, array in (("x", x), ("y", y)):
-        require_finite(name, array)
+    small = _by_examples(method, least_norm, x, y, "x", feature_count(d))
     # powers of two change no digit, and keep products of six tokens' entries within the numbers
-    units, y_unit = _units(x, each=not small), _unit(y)
-    scales = _feature_units(units)
+    units, y_unit = _units(x, each=not small), _power(float(np.max(np.abs(y), initial=0.0)))
+    rows, columns = pairs_of(d)
+    scales = ((units[rows] * units[columns])[:, None] * units).reshape(-1)
     x, y = np.asarray(x, dtype=float) / units, np.asarray(y, dtype=float) / y_unit
 
     def stream() -> Iterable[Block]:
-        for part in blocks(len(x), features):
+        for part in blocks(len(x), len(scales)):
             yield cubic_features(x[part], average=average), y[part]
 
-    def kernel() -> np.ndarray:
-        return cubic_kernel(x, x, average=average)
-
-    found = solve(stream, kernel, y, features, method, memory, scales)
-    found = replace(found, coefficients=found.coefficients * y_unit)
-    if not np.isfinite(found.coefficients).all() or (
-        y_unit and found.rank and not found.coefficients.any() and y.any()
-    ):
+    found = _solved(
+        stream, lambda: cubic_kernel(x, x, average=average), y, len(scales), method, small, scales
+    )
+    with np.errstate(all="ignore"):  # refused in the next lines
+        coefficients = found.coefficients / scales[:, None] * y_unit
+    if not np.isfinite(coefficients).all() or (found.rank and not coefficients.any() and y.any()):
         raise ValueError(
             f"The tokens are of size {units.max():.0e} and the labels of {y_unit:.0e}: the coefficients between them "
             "are beyond the range of the numbers. Give both in other units."
         )
-    _require_rank(found.rank, rank, least_norm)
-    return _cubic(found, d, average)
+    return _cubic(replace(found, coefficients=coefficients), d, average)
 
 
 def regress_features(
@@ -151,108 +177,32 @@ def regress_features(
     *,
     method: Method = "auto",
     least_norm: bool = False,
-    rank: int | None = None,
-    memory: int = MEMORY,
 ) -> FeatureRegression:
-    """Least squares on features that are there, as `regress` solves it.
-
-    Parameters
-    ----------
-    phi : array (N, D)
-        Features, a row an example.
-    y : array (N, p)
-        Labels.
-    method, least_norm, rank, memory
-        As in `regress`.
-
-    Returns
-    -------
-    FeatureRegression
-        Coefficients, rank and residual.
+    """Least squares on features (N, D) that are there, as `regress` solves it, whose other arguments it has.
 
     Raises
     ------
     ValueError
         As `regress` does.
-
-    Notes
-    -----
-    As `regress`.
-
-    References
-    ----------
-    Derived here.
     """
     _require_real(phi=phi, y=y)
     require_shape("phi", phi, ("N", "D"))
-    require_shape("y", y, (len(phi), "p"))
-    require_flag("least_norm", least_norm)
-    _require_method(method)
-    features = phi.shape[1]
-    _require_examples(len(phi), features, least_norm, rank)
-    small = method == "kernel" or (method == "auto" and len(phi) < features)
-    require_memory(len(phi) if small else features, memory=memory)
-    for name, array in (("phi", phi), ("y", y)):
-        require_finite(name, array)
+    small = _by_examples(method, least_norm, phi, y, "phi", phi.shape[1])
     phi, y = np.asarray(phi, dtype=float), np.asarray(y, dtype=float)
 
     def stream() -> Iterable[Block]:
-        for part in blocks(len(phi), features):
+        for part in blocks(*phi.shape):
             yield phi[part], y[part]
 
-    found = solve(stream, lambda: phi @ phi.T, y, features, method, memory)
-    _require_rank(found.rank, rank, least_norm)
-    return found
+    return _solved(stream, lambda: phi @ phi.T, y, phi.shape[1], method, small)
 
 
-def regress_blocks(
-    stream: Callable[[], Iterable[Block]],
-    *,
-    features: int,
-    outputs: int,
-    moments: FeatureMoments | None = None,
-    memory: int = MEMORY,
-) -> FeatureRegression:
-    """Least squares on features that come in blocks, by normal equations or singular values.
+def regress_blocks(stream: Stream, moments: FeatureMoments) -> FeatureRegression:
+    """Least squares of least norm on features that come in blocks (phi, y), of which the moments were gathered.
 
-    Parameters
-    ----------
-    stream : callable
-        Gives, each time it is called, the same blocks (phi (rows, D), y (rows, p)); it is called up to five times.
-    features, outputs : int
-        D and p.
-    moments : FeatureMoments, optional
-        Those of the same blocks, where they were gathered before; they are empty afterwards.
-    memory : int
-        Most bytes for a matrix of features by features.
-
-    Returns
-    -------
-    FeatureRegression
-        Coefficients of least norm, rank and residual.
-
-    Raises
-    ------
-    ValueError
-        If the matrix does not fit the memory, or a block is malformed.
-
-    Notes
-    -----
-    As `regress`, without the kernel; no more than one block is held.
-
-    References
-    ----------
-    Derived here.
+    No more than one block is held; the stream is called up to five times.
     """
-    require_callable("stream", stream, needed="a function that gives the blocks")
-    if moments is not None:
-        require_instance("moments", moments, FeatureMoments, needed="FeatureMoments, or None,")
-    if moments is None:
-        moments = FeatureMoments(features, outputs, memory=memory)
-        for phi, y in stream():
-            moments.add_features(phi, y)
-    rows = moments.count
-    return by_normal_equations(stream, moments) or by_singular_values(stream, rows, features, outputs)
+    return by_normal_equations(stream, moments) or by_singular_values(stream, moments.features)
 
 
 def regress_moments(moments: FeatureMoments) -> FeatureRegression:
@@ -275,9 +225,9 @@ def regress_moments(moments: FeatureMoments) -> FeatureRegression:
 
     Notes
     -----
-    By Cholesky factors of the D x D matrix, or where that is nearly singular by its eigenvalues, O(D^3): those above
-    1e-13 of the largest count, which is 3e-7 in singular values. Without the examples there is nothing to correct the
-    solution with: expect errors of the condition of the features, squared, times 1e-16.
+    By Cholesky factors of the D x D matrix, or where that is nearly singular by its singular values, O(D^3): those
+    above 1e-13 of the largest count, which is 3e-7 in singular values of the features. Without the examples there is
+    nothing to correct the solution with: expect errors of the condition of the features, squared, times 1e-16.
 
     References
     ----------
@@ -286,11 +236,37 @@ def regress_moments(moments: FeatureMoments) -> FeatureRegression:
     require_instance("moments", moments, FeatureMoments, needed="FeatureMoments")
     if moments.count == 0:
         raise ValueError("No rows were added to the moments: add examples first.")
-    coefficients, rank, condition = least_norm_of_gram(moments.lower_gram(), moments.cross)
-    explained = float(np.vdot(coefficients, moments.cross))
-    residual = np.sqrt(max(0.0, 1 - explained / moments.squares)) if moments.squares else 0.0
-    found = FeatureRegression(coefficients, rank, condition, float(residual), moments.count, "moments")
+    found = by_moments(moments)
     return found if moments.dim is None else _cubic(found, moments.dim, moments.average)
+
+
+def _solved(
+    stream: Stream,
+    kernel: Any,
+    y: np.ndarray,
+    features: int,
+    method: Method,
+    small: bool,
+    units: np.ndarray | None = None,
+) -> FeatureRegression:
+    rows, outputs = y.shape
+    found = None
+    if small:
+        # the features of few examples can be held, and their singular values know more than the kernel
+        roomy = method == "auto" and 48 * rows * features < MEMORY
+        found = by_kernel(stream, kernel(), y, features, dependent=not roomy)
+    elif method == "cholesky" or (method == "auto" and rows >= _NEAR * features):
+        moments = FeatureMoments(features, outputs)
+        for block in stream():
+            moments.add_features(*block)
+        # the units of the features matter to the least norm alone: in one unit for all they do not
+        found = by_normal_equations(stream, moments, dependent=units is None or not np.ptp(units))
+    if found is None and method == "cholesky":
+        raise ValueError(
+            f"The {features} features are so nearly dependent on these {rows} examples that normal equations do not "
+            'tell their rank: use the method "svd".'
+        )
+    return found or by_singular_values(stream, features, units)
 
 
 def _cubic(found: FeatureRegression, d: int, average: bool) -> CubicRegression:
@@ -303,12 +279,28 @@ def _require_real(**arrays: np.ndarray) -> None:
             raise ValueError(f"{name} is an array of {array.dtype}: real numbers are needed.")
 
 
-def _unit(array: np.ndarray) -> float:
-    """The power of two next to the largest entry; 1 for zeros."""
-    return _power(float(np.max(np.abs(array), initial=0.0)))
+def _by_examples(
+    method: Method, least_norm: bool, x: np.ndarray, y: np.ndarray, name: str, features: int
+) -> bool:
+    """Whether to solve by the kernel; raises before any work where examples, memory or numbers do not suffice."""
+    one_of("The method", method, get_args(Method))
+    require_flag("least_norm", least_norm)
+    require_shape("y", y, (len(x), "p"))
+    rows = len(x)
+    if rows < features and not least_norm:
+        raise ValueError(
+            f"There are {rows} examples and {features} features: the examples do not determine the model. Give at "
+            f"least {features}, or ask for the solution of least norm (least_norm=True)."
+        )
+    small = method == "kernel" or (method == "auto" and rows < features)
+    require_memory(rows if small else features)
+    require_finite(name, x)
+    require_finite("y", y)
+    return small
 
 
 def _power(size: float) -> float:
+    """The power of two next to a size; 1 for zero."""
     return float(2.0 ** np.round(np.log2(size))) if size else 1.0
 
 
@@ -320,36 +312,3 @@ def _units(x: np.ndarray, *, each: bool) -> np.ndarray:
     if not each or len(there) == 0 or there.max() <= _ALIKE * there.min():
         return np.full(len(units), there.max() if len(there) else 1.0)
     return units
-
-
-def _feature_units(units: np.ndarray) -> np.ndarray:
-    """The unit of each feature, the product of those of three coordinates."""
-    rows, columns = gram_pairs(len(units))
-    return ((units[rows] * units[columns])[:, None] * units).reshape(-1)
-
-
-def _require_method(method: str) -> None:
-    if not isinstance(method, str) or method not in get_args(Method):
-        raise ValueError(
-            f"The method is {method!r}: one of {', '.join(map(repr, get_args(Method)))} is needed."
-        )
-
-
-def _require_rank(found: int, rank: int | None, least_norm: bool) -> None:
-    if rank is not None and found < rank and not least_norm:
-        raise ValueError(
-            f"The examples have rank {found}, and that of the domain is said to be {rank}: they do not determine the "
-            "model there. Give more examples, or ask for the solution of least norm (least_norm=True)."
-        )
-
-
-def _require_examples(rows: int, features: int, least_norm: bool, rank: int | None) -> None:
-    needed = features if rank is None else count("rank", rank)
-    if needed > features:
-        raise ValueError(f"rank is {rank}, and there are {features} features: the rank is at most that.")
-    if rows < needed and not least_norm:
-        what = "features" if rank is None else "dimensions that the features span on the domain"
-        raise ValueError(
-            f"There are {rows} examples and {needed} {what}: the examples do not determine the model. Give at least "
-            f"{needed}, or ask for the solution of least norm (least_norm=True)."
-        )

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from upper.linear_attention import cubic_features, feature_count, features_from_tensor
 from upper.linear_attention.populations import (
-    boolean_moment,
     exact_rank,
-    gaussian_moment,
     gaussian_spectrum,
     population_moment,
     token_dimension,
@@ -40,20 +38,22 @@ def _signs(d):
 def test_the_boolean_moment_is_the_mean_over_all_inputs(d, n):
     signs = _signs(d)
     enumerated = _enumerated(signs, np.full(len(signs), 2.0**-d), n)
-    np.testing.assert_allclose(boolean_moment(d, n), enumerated, atol=1e-10)
+    np.testing.assert_allclose(population_moment("boolean", d, n), enumerated, atol=1e-10)
 
 
 @pytest.mark.parametrize(("d", "n"), [(2, 3), (3, 2), (1, 1)])
 def test_the_boolean_moment_with_a_constant_is_the_mean_over_all_inputs(d, n):
     tokens = np.column_stack([_signs(d), np.ones(2**d)])
     enumerated = _enumerated(tokens, np.full(len(tokens), 2.0**-d), n)
-    np.testing.assert_allclose(boolean_moment(d, n, constant=True), enumerated, atol=1e-11)
+    np.testing.assert_allclose(population_moment("boolean-constant", d, n), enumerated, atol=1e-11)
 
 
 @given(d=st.integers(1, 5), n=st.integers(1, 5))
 @settings(max_examples=10, deadline=None)
 def test_a_constant_coordinate_is_worth_a_sign(d, n):
-    np.testing.assert_array_equal(boolean_moment(d, n, constant=True), boolean_moment(d + 1, n))
+    np.testing.assert_array_equal(
+        population_moment("boolean-constant", d, n), population_moment("boolean", d + 1, n)
+    )
     assert exact_rank("boolean-constant", d, n) == exact_rank("boolean", d + 1, n)
     if n >= 2:
         assert exact_rank("boolean-constant", d, n) == (
@@ -73,7 +73,7 @@ def test_the_gaussian_moment_is_its_quadrature(d, n):
     nodes, weights = np.polynomial.hermite_e.hermegauss(4)
     grid = np.array(list(product(nodes, repeat=d)))
     shares = np.array([np.prod(w) for w in product(weights / weights.sum(), repeat=d)])
-    np.testing.assert_allclose(gaussian_moment(d, n), _enumerated(grid, shares, n), atol=1e-10)
+    np.testing.assert_allclose(population_moment("gaussian", d, n), _enumerated(grid, shares, n), atol=1e-10)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -99,7 +99,7 @@ def test_the_ranks_of_four_dimensions_are_those_of_the_table():
     assert exact_rank("one-hot", 4, 2) == 16
     for tokens, n, rank in (("gaussian", 2, 40), ("gaussian", 1, 20), ("boolean", 3, 28), ("boolean", 1, 8)):
         assert _rank(population_moment(tokens, 4, n)) == rank
-    assert _rank(boolean_moment(4, 3, constant=True)) == 55
+    assert _rank(population_moment("boolean-constant", 4, 3)) == 55
     assert _rank(population_moment("one-hot", 4, 3)) == 16
 
 
@@ -117,7 +117,7 @@ def test_as_many_gaussian_examples_as_the_rank_are_enough_and_as_many_signs_need
 @given(d=st.integers(3, 6), n=st.integers(1, 8))
 @settings(max_examples=15, deadline=None)
 def test_the_least_gaussian_eigenvalue_is_twice_the_other_tokens(d, n):
-    assert np.linalg.eigvalsh(gaussian_moment(d, n))[0] == pytest.approx(2 * (n - 1), abs=1e-9)
+    assert np.linalg.eigvalsh(population_moment("gaussian", d, n))[0] == pytest.approx(2 * (n - 1), abs=1e-9)
 
 
 @given(d=st.integers(3, 6), n=st.integers(1, 8))
@@ -126,16 +126,18 @@ def test_the_gaussian_spectrum_is_four_eigenvalues_of_known_multiplicity(d, n):
     spectrum = gaussian_spectrum(d, n)
     assert sum(multiplicity for _, multiplicity in spectrum) == feature_count(d)
     predicted = np.concatenate([np.full(multiplicity, value) for value, multiplicity in spectrum])
-    np.testing.assert_allclose(predicted, np.linalg.eigvalsh(gaussian_moment(d, n)), atol=1e-9, rtol=1e-12)
+    np.testing.assert_allclose(
+        predicted, np.linalg.eigvalsh(population_moment("gaussian", d, n)), atol=1e-9, rtol=1e-12
+    )
 
 
 def test_in_two_dimensions_no_tensor_has_mixed_symmetry_and_the_least_eigenvalue_is_larger():
-    assert np.linalg.eigvalsh(gaussian_moment(2, 5))[0] > 2 * 4 + 0.5
+    assert np.linalg.eigvalsh(population_moment("gaussian", 2, 5))[0] > 2 * 4 + 0.5
 
 
 def test_samples_agree_with_the_least_gaussian_eigenvalue():
     """The mean over its eigenspace is unbiased, unlike the sample's own least eigenvalue: five standard errors."""
-    values, vectors = np.linalg.eigh(gaussian_moment(4, 5))
+    values, vectors = np.linalg.eigh(population_moment("gaussian", 4, 5))
     least = vectors[:, np.isclose(values, 8)]
     assert least.shape[1] == 16
     phi = cubic_features(np.random.default_rng(0).standard_normal((200_000, 5, 4)))
@@ -146,7 +148,7 @@ def test_samples_agree_with_the_least_gaussian_eigenvalue():
 
 
 def test_the_boolean_spectrum_of_four_dimensions_and_three_tokens():
-    values = np.linalg.eigvalsh(boolean_moment(4, 3))
+    values = np.linalg.eigvalsh(population_moment("boolean", 4, 3))
     distinct, multiplicities = np.unique(np.round(values, 4) + 0.0, return_counts=True)
     np.testing.assert_allclose(distinct, [0, 3.3786, 4, 10, 42.6214], atol=1e-4)
     assert multiplicities.tolist() == [12, 4, 16, 4, 4]
@@ -161,21 +163,21 @@ def test_the_boolean_null_space_is_the_diagonal_tensors_without_trace(d, n):
             tensor[0, 0, 0, e], tensor[0, b, b, e] = 1.0, -1.0
             directions.append(features_from_tensor(tensor)[:, 0])
     null = np.array(directions).T
-    moment = boolean_moment(d, n)
+    moment = population_moment("boolean", d, n)
     np.testing.assert_allclose(moment @ null, 0, atol=1e-12)
     assert np.linalg.matrix_rank(null) == d * (d - 1) == feature_count(d) - _rank(moment)
 
 
 def test_what_is_no_population_is_refused():
     with pytest.raises(ValueError, match="n is 0: at least 1"):
-        gaussian_moment(3, 0)
+        population_moment("gaussian", 3, 0)
     with pytest.raises(ValueError, match="d is 2: at least 3"):
         gaussian_spectrum(2, 3)
     with pytest.raises(ValueError, match="GiB are allowed"):
-        boolean_moment(40, 3)
+        population_moment("boolean", 40, 3)
 
 
 @pytest.mark.bad_input
 def test_an_unknown_population_is_refused():
-    with pytest.raises(ValueError, match="'uniform': gaussian, sphere"):
+    with pytest.raises(ValueError, match="is 'uniform': gaussian or sphere"):
         exact_rank("uniform", 3, 2)

@@ -1,28 +1,27 @@
 import numpy as np
 import pytest
 
-from upper.linear_attention.features import cubic_features, cubic_kernel
-from upper.linear_attention.regression import regress
-from upper.linear_attention.tasks import turing_runs
-from upper.linear_attention.tasks.closed_loop import agreement
-from upper.linear_attention.tasks.machines import Configurations, TuringMachine, random_machine
-from upper.linear_attention.tasks.tape_reader import (
-    TapeLayout,
-    all_configurations,
-    reader_examples,
-    reader_model,
-    tape_reader_rows,
-)
-from upper.linear_attention.tasks.turing import (
-    delta_tokens,
+from paper_checks.linear_attention.automata import tape_reader_rows
+from paper_checks.linear_attention.turing import (
     history_examples,
     learn_from_histories,
+    learned_turing_rows,
+    turing_rows,
+)
+from upper.linear_attention.features import cubic_features, cubic_kernel
+from upper.linear_attention.regression import regress
+from upper.linear_attention.tasks.machines import Configurations, TuringMachine, random_machine
+from upper.linear_attention.tasks.turing import (
+    TapeLayout,
+    all_configurations,
+    delta_tokens,
     nearest_delta_tokens,
+    reader_examples,
+    reader_model,
     simulate,
     step_examples,
     turing_model,
 )
-from upper.linear_attention.tasks.turing_runs import learned_turing_rows, turing_rows
 
 SMALL = TapeLayout(states=2, symbols=2, positions=4)
 
@@ -63,7 +62,7 @@ def test_rank_of_all_tapes_and_queries(size, rank):
 
 
 def test_reader_of_fourteen_dimensions_is_learned_exactly():
-    (row,) = tape_reader_rows(((2, 2, 4),), rng=0)
+    (row,) = tape_reader_rows([(2, 2, 4)], rng=np.random.default_rng(0))
     assert (row.dim, row.rank, row.exact_rank, row.constructed_error) == (14, 40, 40, 0)
     assert row.learned_error < 6e-15
 
@@ -94,9 +93,11 @@ def test_constructed_model_makes_every_step_in_whole_numbers(size):
 
 @pytest.mark.slow
 def test_thousand_steps_are_exact_in_whole_numbers():
-    for row in turing_rows(((2, 2, 4), (4, 3, 10)), machines=1, runs=5, steps=1000, rng=0):
+    for row in turing_rows(
+        [(2, 2, 4), (4, 3, 10)], machines=1, runs=5, steps=1000, rng=np.random.default_rng(0)
+    ):
         assert (row.lowest, row.rounding, row.steps) == (1, 0, 1000)
-    (row,) = turing_rows(((3, 3, 6),), machines=4, runs=5, steps=50, rng=1)
+    (row,) = turing_rows([(3, 3, 6)], machines=4, runs=5, steps=50, rng=np.random.default_rng(1))
     assert (row.lowest, row.rounding, row.machines) == (1, 0, 4)
 
 
@@ -104,48 +105,45 @@ def test_another_machine_is_told_apart():
     first, second = (random_machine(states=2, symbols=2, rng=seed) for seed in (0, 1))
     start = SMALL.draw(5, rng=0)
     found = simulate(turing_model(first, 4), SMALL, start, 50).configurations
-    assert agreement(*found.pairs_with(first.run(start, 50))) == 1
-    assert agreement(*found.pairs_with(second.run(start, 50))) < 0.9
+    assert found.agreement(first.run(start, 50)) == 1
+    assert found.agreement(second.run(start, 50)) < 0.9
 
 
 def test_learned_machine_runs_a_hundred_steps_at_rank_forty_and_ninety():
-    cases = ((2, 2, 4, "short contexts of runs", None), (3, 2, 5, "short contexts of runs", None))
-    for row, rank in zip(learned_turing_rows(cases, machines=2, rng=0), (40, 90), strict=True):
+    found = learned_turing_rows(
+        [((2, 2, 4), None), ((3, 2, 5), None)], machines=2, rng=np.random.default_rng(0)
+    )
+    for row, rank in zip(found, (40, 90), strict=True):
         assert (row.rank, row.lowest) == (rank, 1)
         assert row.rounding < 1e-12
 
 
-def test_examples_are_configurations_that_runs_pass_through():
+def test_a_path_is_the_start_and_the_run_but_its_last_step():
     machine = random_machine(states=2, symbols=2, rng=5)
     start = SMALL.draw(3, rng=1)
     path, after = machine.path(start, 6), machine.run(start, 6)
-    for (before, _), (begun, _), (reached, _) in zip(
-        path.pairs_with(path), start.pairs_with(start), after.pairs_with(after), strict=True
-    ):
+    for name in ("tapes", "positions", "states"):
+        before, begun, reached = (getattr(one, name) for one in (path, start, after))
         assert np.array_equal(before[:, 0], begun)
         assert np.array_equal(before[:, 1:], reached[:, :-1])
-    found = turing_runs._passed(machine, start)
-    whole = machine.path(start, turing_runs._STEPS)
-    rows = [
-        (*tape, position, state)
-        for run in range(3)
-        for tape, position, state in zip(
-            whole.tapes[run], whole.positions[run], whole.states[run], strict=True
-        )
-    ]
-    assert [
-        (*tape, p, s) for tape, p, s in zip(found.tapes, found.positions, found.states, strict=True)
-    ] == list(dict.fromkeys(rows))
-    assert len(found.states) < len(rows)  # it comes back to where it was
+
+
+def test_agreement_asks_tape_position_and_state_at_the_same_step():
+    tapes = np.zeros((1, 4, 2), dtype=int)
+    one = Configurations(tapes, np.zeros((1, 4), dtype=int), np.array([[1, 2, 3, 4]]))
+    other_tapes = np.array([[[0, 0], [0, 1], [0, 0], [0, 0]]])
+    assert one.agreement(one) == 1
+    assert one.agreement(Configurations(tapes, one.positions, np.array([[1, 2, 3, 5]]))) == 0.75
+    assert one.agreement(Configurations(other_tapes, one.positions, np.array([[1, 2, 3, 5]]))) == 0.5
+    assert one.agreement(Configurations(tapes, np.array([[0, 1, 1, 0]]), one.states)) == 0.5
 
 
 @pytest.mark.slow
 def test_below_the_rank_the_documented_accuracies_are_within_the_draws():
     # .25 and .45 are single draws, and low ones: runs come back to the steps they were learned from
-    cases = ((2, 2, 4, "short contexts of runs", 24), (3, 2, 5, "short contexts of runs", 79))
-    for row, rank, documented in zip(
-        learned_turing_rows(cases, machines=14, runs=3, steps=50, rng=1), (24, 79), (0.25, 0.45), strict=True
-    ):
+    cases = [((2, 2, 4), 24), ((3, 2, 5), 79)]
+    found = learned_turing_rows(cases, machines=14, runs=3, steps=50, rng=np.random.default_rng(1))
+    for row, rank, documented in zip(found, (24, 79), (0.25, 0.45), strict=True):
         assert row.rank == rank
         assert row.lowest <= documented <= row.highest
         assert row.accuracy < 0.9
@@ -160,7 +158,7 @@ def test_whole_histories_have_a_larger_rank_and_what_is_learned_runs_on_by_itsel
     assert np.linalg.matrix_rank(longer[:, used], tol=1e-8 * np.linalg.norm(longer)) == learned.rank
     assert learned.rank > 40
     found = simulate(learned, SMALL, start, 100)
-    assert agreement(*found.configurations.pairs_with(machine.run(start, 100))) == 1
+    assert found.configurations.agreement(machine.run(start, 100)) == 1
     assert found.rounding < 1e-10
 
 
@@ -171,8 +169,8 @@ def test_learned_from_short_contexts_need_not_run_on_whole_histories():
     learned = regress(x, y, method="svd", least_norm=True)
     wanted = machine.run(start, 100)
     short, kept = (simulate(learned, SMALL, start, 100, keep=keep).configurations for keep in (False, True))
-    assert agreement(*short.pairs_with(wanted)) == 1
-    assert agreement(*kept.pairs_with(wanted)) < 0.9
+    assert short.agreement(wanted) == 1
+    assert kept.agreement(wanted) < 0.9
 
 
 def test_history_features_are_those_of_each_prefix():
@@ -236,9 +234,5 @@ def test_bad_machines_are_refused_in_sentences():
         Configurations([[0.5, 1]], [0], [0])
     with pytest.raises(ValueError, match="draw some at random"):
         all_configurations(TapeLayout(states=4, symbols=3, positions=10))
-    with pytest.raises(ValueError, match="short contexts only"):
-        learned_turing_rows(((2, 2, 4, "whole histories", 24),), machines=1)
-    with pytest.raises(ValueError, match="machines is 0"):
-        turing_rows(machines=0)
     with pytest.raises(ValueError, match=r"14\) is needed"):
         nearest_delta_tokens(SMALL, np.zeros((1, 3)))

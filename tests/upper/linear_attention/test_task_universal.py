@@ -3,17 +3,16 @@ import itertools
 import numpy as np
 import pytest
 
+from paper_checks.linear_attention.turing import learned_universal_rows, universal_rows
 from upper.linear_attention.features import cubic_kernel
-from upper.linear_attention.tasks.closed_loop import agreement
 from upper.linear_attention.tasks.machines import Configurations, TuringMachine, random_machine
-from upper.linear_attention.tasks.tape_reader import TapeLayout, all_configurations
+from upper.linear_attention.tasks.turing import TapeLayout, all_configurations
 from upper.linear_attention.tasks.universal import (
     UniversalLayout,
     simulate_universal,
     universal_examples,
     universal_model,
 )
-from upper.linear_attention.tasks.universal_runs import learned_universal_rows, universal_rows
 
 
 def every_machine(states, symbols):
@@ -40,13 +39,13 @@ def test_one_model_runs_every_machine_with_one_state_and_two_symbols():
     for machine in machines:
         found = simulate_universal(model, layout, [machine] * len(starts.tapes), starts, 8)
         assert found.rounding == 0
-        assert agreement(*found.configurations.pairs_with(machine.run(starts, 8))) == 1
+        assert found.configurations.agreement(machine.run(starts, 8)) == 1
 
 
 def test_thousand_steps_of_random_machines_are_exact_in_whole_numbers():
-    for row in universal_rows(((2, 2, 4),), machines=2, steps=1000, rng=0):
+    for row in universal_rows([(2, 2, 4)], machines=2, steps=1000, rng=np.random.default_rng(0)):
         assert (row.accuracy, row.rounding, row.heads, row.dim) == (1, 0, 16, 42)
-    (row,) = universal_rows(((3, 3, 6),), machines=2, steps=60, rng=0)
+    (row,) = universal_rows([(3, 3, 6)], machines=2, steps=60, rng=np.random.default_rng(0))
     assert (row.accuracy, row.rounding) == (1, 0)
 
 
@@ -57,8 +56,8 @@ def test_what_is_run_is_the_table_in_the_context():
     both = Configurations.of_runs([start, start])
     found = simulate_universal(universal_model(layout), layout, machines, both, 50).configurations
     for run, machine in enumerate(machines):
-        assert agreement(*found.part(run).pairs_with(machine.run(start, 50))) == 1
-    assert agreement(*found.part(0).pairs_with(machines[1].run(start, 50))) < 1
+        assert found.part(run).agreement(machine.run(start, 50)) == 1
+    assert found.part(0).agreement(machines[1].run(start, 50)) < 1
 
 
 @pytest.mark.parametrize("size", [(1, 1, 2), (1, 2, 1), (1, 2, 2)])
@@ -77,7 +76,9 @@ def test_rank_over_all_machines_and_tapes(size):
 
 @pytest.mark.slow
 def test_learned_from_random_machines_it_runs_unseen_ones_at_the_exact_rank():
-    half, whole = learned_universal_rows(((2, 2, 2, 188), (2, 2, 2, 376)), machines=10, steps=40, rng=0)
+    half, whole = learned_universal_rows(
+        [((2, 2, 2), 188), ((2, 2, 2), 376)], machines=10, steps=40, rng=np.random.default_rng(0)
+    )
     assert (half.rank, whole.rank, whole.exact_rank) == (188, 376, 376)
     assert whole.accuracy == 1
     assert whole.rounding < 1e-12

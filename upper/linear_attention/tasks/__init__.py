@@ -1,140 +1,73 @@
-"""Tasks for linear attention: random networks, memories, automata, Turing machines and a universal one."""
+"""Tasks for linear attention: memories, automata, Turing machines and a universal one."""
 
 from upper.linear_attention.tasks.automata import (
     Automaton,
-    AutomatonRow,
-    automaton_examples,
-    automaton_model,
-    fixed_automaton_rows,
-    random_automaton,
-    run_automaton,
-)
-from upper.linear_attention.tasks.automaton_in_context import (
-    AutomatonInContextRow,
     automata_in_context,
+    automaton_examples,
     automaton_in_context_examples,
     automaton_in_context_model,
     automaton_in_context_rank,
-    automaton_in_context_rows,
+    automaton_model,
+    random_automaton,
+    run_automaton,
     run_in_context,
 )
-from upper.linear_attention.tasks.closed_loop import Model, NextTokens, agreement, run_closed_loop
+from upper.linear_attention.tasks.closed_loop import ClosedLoop
 from upper.linear_attention.tasks.independent import first_independent
 from upper.linear_attention.tasks.key_value import (
     KEYS,
-    Keys,
-    KeyValueRow,
     key_value_examples,
     key_value_rank,
-    key_value_rows,
     lookup_model,
     rank_of_a_key,
 )
-from upper.linear_attention.tasks.machines import (
-    Configurations,
-    TuringMachine,
-    random_configurations,
-    random_machine,
-)
-from upper.linear_attention.tasks.random_networks import (
-    NoiseRow,
-    RandomNetworkRow,
-    Solver,
-    around_the_threshold,
-    noise_row,
-    random_network_rows,
-)
-from upper.linear_attention.tasks.rare_key import RareKeyRow, rare_key_rows
-from upper.linear_attention.tasks.tape_reader import (
+from upper.linear_attention.tasks.machines import Configurations, TuringMachine, random_machine
+from upper.linear_attention.tasks.turing import (
     TapeLayout,
-    TapeReaderRow,
     all_configurations,
     reader_examples,
     reader_model,
-    tape_reader_rows,
-)
-from upper.linear_attention.tasks.turing import (
-    Simulation,
-    delta_tokens,
-    history_examples,
-    learn_from_histories,
-    nearest_delta_tokens,
     simulate,
     step_examples,
     turing_model,
 )
-from upper.linear_attention.tasks.turing_runs import Training, TuringRow, learned_turing_rows, turing_rows
 from upper.linear_attention.tasks.universal import (
     UniversalLayout,
     simulate_universal,
     universal_examples,
     universal_model,
 )
-from upper.linear_attention.tasks.universal_runs import UniversalRow, learned_universal_rows, universal_rows
 
 __all__ = [
     "KEYS",
     "Automaton",
-    "AutomatonInContextRow",
-    "AutomatonRow",
+    "ClosedLoop",
     "Configurations",
-    "KeyValueRow",
-    "Keys",
-    "Model",
-    "NextTokens",
-    "NoiseRow",
-    "RandomNetworkRow",
-    "RareKeyRow",
-    "Simulation",
-    "Solver",
     "TapeLayout",
-    "TapeReaderRow",
-    "Training",
     "TuringMachine",
-    "TuringRow",
     "UniversalLayout",
-    "UniversalRow",
-    "agreement",
     "all_configurations",
-    "around_the_threshold",
     "automata_in_context",
     "automaton_examples",
     "automaton_in_context_examples",
     "automaton_in_context_model",
     "automaton_in_context_rank",
-    "automaton_in_context_rows",
     "automaton_model",
-    "delta_tokens",
     "first_independent",
-    "fixed_automaton_rows",
-    "history_examples",
     "key_value_examples",
     "key_value_rank",
-    "key_value_rows",
-    "learn_from_histories",
-    "learned_turing_rows",
-    "learned_universal_rows",
     "lookup_model",
-    "nearest_delta_tokens",
-    "noise_row",
     "random_automaton",
-    "random_configurations",
     "random_machine",
-    "random_network_rows",
     "rank_of_a_key",
-    "rare_key_rows",
     "reader_examples",
     "reader_model",
     "run_automaton",
-    "run_closed_loop",
     "run_in_context",
     "simulate",
     "simulate_universal",
     "step_examples",
-    "tape_reader_rows",
     "turing_model",
-    "turing_rows",
     "universal_examples",
     "universal_model",
-    "universal_rows",
 ]

@@ -1,32 +1,30 @@
-"""A finite automaton as linear attention on one token: what is learned are the transitions that were seen."""
+"""Finite automata as linear attention: a fixed one on one token, and any of a size, given in the context."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count, random_generator, require_instance, shown
+from attention._arrays import count, random_generator, real_array, require_instance
 from attention.inputs import Rng
 from attention.memory import require_memory
-from upper.linear_attention.model import LinearAttention
-from upper.linear_attention.regression import regress
-from upper.linear_attention.tasks._one_hot import nearest_one_hot, one_hot, require_entries, whole_numbers
-from upper.linear_attention.tasks.closed_loop import Model, agreement, run_closed_loop
-from upper.linear_attention.tasks.independent import first_independent
+from upper.linear_attention.model import LinearAttention, zero_heads
+from upper.linear_attention.tasks.closed_loop import ClosedLoop, Model
+from upper.linear_attention.tasks.one_hot import one_hot, whole_numbers
 
 __all__ = [
     "Automaton",
-    "AutomatonRow",
+    "automata_in_context",
     "automaton_examples",
+    "automaton_in_context_examples",
+    "automaton_in_context_model",
+    "automaton_in_context_rank",
     "automaton_model",
-    "fixed_automaton_rows",
     "random_automaton",
     "run_automaton",
+    "run_in_context",
 ]
-
-CASES = ((3, 2, 6), (3, 2, 4), (5, 3, 15), (5, 3, 3), (8, 4, 32), (8, 4, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +53,9 @@ class Automaton:
 
     def __post_init__(self) -> None:
         given = whole_numbers("transitions", self.transitions, ("S", "A"))
-        require_entries("transitions", given, range(len(given)))
-        object.__setattr__(self, "transitions", given)
+        object.__setattr__(
+            self, "transitions", whole_numbers("transitions", given, given.shape, range(len(given)))
+        )
 
     @property
     def states(self) -> int:
@@ -70,48 +69,20 @@ class Automaton:
 
     def run(self, states: Int[np.ndarray, " R"], words: Int[np.ndarray, "R T"]) -> Int[np.ndarray, "R T"]:
         """The states after each symbol of each word, O(R T); a ValueError if a state or a symbol is none."""
-        states, words = self.checked(states, words)
+        states, words = _checked(states, words, self.states, self.symbols)
         found = np.empty(words.shape, dtype=np.int64)
         for step in range(words.shape[1]):
-            states = self.transitions[states, words[:, step]]
-            found[:, step] = states
+            states = found[:, step] = self.transitions[states, words[:, step]]
         return found
-
-    def checked(self, states: Any, words: Any) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, "R T"]]:
-        """States to start in and words as arrays, lists too.
-
-        Raises
-        ------
-        ValueError
-            If one is out of range, or there is not a word a run, of one symbol at least.
-        """
-        words = whole_numbers("words", words, ("R", "T"), range(self.symbols))
-        return whole_numbers("states", states, (len(words),), range(self.states)), words
 
 
 def random_automaton(*, states: int, symbols: int, rng: Rng = None) -> Automaton:
-    """An automaton whose transitions are independent and uniform.
-
-    Parameters
-    ----------
-    states, symbols : int
-        S and A.
-    rng : SPEC 7 generator or seed
-        Where randomness comes from.
-
-    Returns
-    -------
-    Automaton
-        The automaton.
+    """An automaton whose transitions, S A of them, are independent and uniform.
 
     Raises
     ------
     ValueError
         If a number is below 1.
-
-    Notes
-    -----
-    O(S A). References: derived here.
 
     Examples
     --------
@@ -119,11 +90,7 @@ def random_automaton(*, states: int, symbols: int, rng: Rng = None) -> Automaton
     (3, 2)
     """
     states, symbols = count("states", states), count("symbols", symbols)
-    require_memory(
-        f"An automaton of {shown(states)} states and {shown(symbols)} symbols",
-        32 * states * symbols,
-        advice="take fewer",
-    )
+    require_memory(f"An automaton of {states} states and {symbols} symbols", 32 * states * symbols)
     return Automaton(random_generator(rng).integers(states, size=(states, symbols)))
 
 
@@ -153,52 +120,33 @@ def automaton_examples(
     -----
     The features of different pairs are linearly independent, for they hold the products s_b x_c, of which one is
     one: the rank is the number of pairs seen. O(N d).
-
-    References
-    ----------
-    Derived here.
     """
-    require_instance("automaton", automaton, Automaton, needed="an Automaton")
+    _require(automaton)
     pairs = whole_numbers("pairs", pairs, ("N",), range(automaton.states * automaton.symbols))
     states, symbols = np.divmod(pairs, automaton.symbols)
-    x = _tokens(automaton, one_hot(states, automaton.states), symbols)
-    return x, one_hot(automaton.transitions[states, symbols], automaton.states)
+    return _tokens(automaton, states, symbols), one_hot(
+        automaton.transitions[states, symbols], automaton.states
+    )
 
 
 def automaton_model(automaton: Automaton) -> LinearAttention:
     """The automaton as linear attention with a head a symbol, in whole numbers.
 
-    Parameters
-    ----------
-    automaton : Automaton
-        With S states and A symbols.
-
-    Returns
-    -------
-    LinearAttention
-        A heads, d = S + A + 1, S outputs.
+    Of one token, G_sx = 1 at its own state and symbol. Head x asks with the constant for row x of G, which is e_s when
+    x is read and zero in the states otherwise, and its V_x is the map of states under x. A heads, d = S + A + 1,
+    S outputs.
 
     Raises
     ------
     ValueError
-        If `automaton` holds anything but states, when it is made.
-
-    Notes
-    -----
-    Of one token, G_sx = 1 at its own state and symbol. Head x asks with the constant for row x of G, which is e_s when
-    x is read and zero in the states otherwise, and its V_x is the map of states under x. O(A d^2).
-
-    References
-    ----------
-    Derived here.
+        If it is no automaton.
     """
-    require_instance("automaton", automaton, Automaton, needed="an Automaton")
+    _require(automaton)
     s, a = automaton.states, automaton.symbols
-    d = s + a + 1
-    v, q = np.zeros((a, s, d)), np.zeros((a, d, d))
+    v, q = zero_heads(a, s, s + a + 1)
     for x in range(a):
         v[x, automaton.transitions[:, x], np.arange(s)] = 1
-        q[x, s + x, d - 1] = 1
+        q[x, s + x, -1] = 1
     return LinearAttention(v, q)
 
 
@@ -226,128 +174,208 @@ def run_automaton(
     Raises
     ------
     ValueError
-        If the model has another dimension, a state or a symbol is out of range, or there is not a word a run.
+        If the model has another dimension, or a state or a symbol is out of range.
 
     Notes
     -----
-    O(R T (S d^3)) by coefficients.
-
-    References
-    ----------
-    Derived here.
+    O(R T A d^2) by heads, O(R T d^3) by coefficients.
     """
-
-    def following(step: int, outputs: np.ndarray) -> np.ndarray:
-        return _tokens(automaton, nearest_one_hot(outputs), words[:, step + 1])
-
-    require_instance("automaton", automaton, Automaton, needed="an Automaton")
-    states, words = automaton.checked(states, words)
-    start = _tokens(automaton, one_hot(states, automaton.states), words[:, 0])
-    outputs = run_closed_loop(model, start, words.shape[1], following, keep=False)
-    return np.argmax(outputs, axis=-1)
+    _require(automaton)
+    states, words = _checked(states, words, automaton.states, automaton.symbols)
+    return _followed(model, states, words, lambda at, read: _tokens(automaton, at, read))
 
 
-@dataclass(frozen=True)
-class AutomatonRow:
-    """A row of the table of fixed automata.
-
-    Attributes
-    ----------
-    states, symbols : int
-        S and A.
-    seen : int
-        Pairs of a state and a symbol in the examples, of all S A.
-    rank : int
-        Of the features on the examples.
-    draws : int
-        Automata drawn.
-    accuracy, lowest, highest : float
-        Median, least and largest share of steps in the right state, over the draws.
-    """
-
-    states: int
-    symbols: int
-    seen: int
-    rank: int
-    draws: int
-    accuracy: float
-    lowest: float
-    highest: float
-
-
-def fixed_automaton_rows(
-    cases: tuple[tuple[int, int, int], ...] = CASES,
-    *,
-    draws: int = 10,
-    strings: int = 50,
-    steps: int = 1000,
-    rng: Rng = None,
-    progress: Callable[[str], None] | None = None,
-) -> list[AutomatonRow]:
-    """Learn random automata from some of their transitions and run them in a closed loop.
+def automata_in_context(
+    transitions: Int[np.ndarray, "N S A"], *, rng: Rng = None
+) -> Float[np.ndarray, "N pairs d"]:
+    """Contexts of S A tokens [e_(s,x) ; e_s'], a token a transition, in random order; d = S A + S.
 
     Parameters
     ----------
-    cases : tuple of (S, A, seen)
-        Sizes and the number of different pairs in the examples.
-    draws : int
-        Automata a case; with transitions unseen the accuracy of one says little.
-    strings, steps : int
-        Random words, from random states, and their length.
+    transitions : integer array (N, S, A)
+        Next states of N automata.
     rng : SPEC 7 generator or seed
-        Where randomness comes from.
-    progress : callable, optional
-        Told of each case when it is done.
+        Where the order comes from.
 
     Returns
     -------
-    list of AutomatonRow
-        A row a case.
+    array (N, S A, d)
+        Tokens, one a row.
 
     Raises
     ------
     ValueError
-        If more pairs are to be seen than there are, or a number is below 1.
+        If the array holds anything but states.
+    """
+    transitions = whole_numbers("transitions", transitions, ("N", "S", "A"))
+    number, states, symbols = transitions.shape
+    transitions = whole_numbers("transitions", transitions, transitions.shape, range(states))
+    pairs = states * symbols
+    order = random_generator(rng).permuted(np.tile(np.arange(pairs), (number, 1)), axis=1)
+    following = np.take_along_axis(transitions.reshape(number, pairs), order, axis=1)
+    return np.concatenate([one_hot(order, pairs), one_hot(following, states)], axis=-1)
+
+
+def automaton_in_context_examples(
+    *, states: int, symbols: int, number: int, rng: Rng = None
+) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N S"]]:
+    """Examples: a random automaton in the context, a random query [e_(s,x) ; 0], the next state as the label.
+
+    Parameters
+    ----------
+    states, symbols : int
+        S and A.
+    number : int
+        Examples, each with an automaton of its own.
+    rng : SPEC 7 generator or seed
+        Where randomness comes from.
+
+    Returns
+    -------
+    tuple of arrays (N, S A + 1, S A + S), (N, S)
+        Tokens and labels.
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1.
+    """
+    states, symbols, number = count("states", states), count("symbols", symbols), count("number", number)
+    pairs = states * symbols
+    require_memory(f"{number} automata of {pairs} transitions", 16 * number * pairs * (2 + pairs + states))
+    generator = random_generator(rng)
+    transitions = generator.integers(states, size=(number, states, symbols))
+    asked = generator.integers(pairs, size=number)
+    x = _with_query(automata_in_context(transitions, rng=generator), asked)
+    return x, one_hot(transitions.reshape(number, -1)[np.arange(number), asked], states)
+
+
+def automaton_in_context_model(*, states: int, symbols: int) -> LinearAttention:
+    """One head that looks the transition up: it runs every automaton with S states and A symbols.
+
+    The block of G between states and pairs is the table of the automaton, its column at the pair asked for is the
+    next state, and the query adds nothing to it. d = S A + S, S outputs.
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1.
+
+    Examples
+    --------
+    >>> x, y = automaton_in_context_examples(states=3, symbols=2, number=100, rng=0)
+    >>> bool(np.all(automaton_in_context_model(states=3, symbols=2)(x) == y))
+    True
+    """
+    states, pairs = count("states", states), states * count("symbols", symbols)
+    v, q = zero_heads(1, states, pairs + states)
+    v[0, :, pairs:], q[0, :pairs, :pairs] = np.eye(states), np.eye(pairs)
+    return LinearAttention(v, q)
+
+
+def automaton_in_context_rank(*, states: int, symbols: int) -> int:
+    """The rank S A (1 + S A (S - 1)) of the features on all automata and queries of a size.
+
+    At each of the S A queries G is an affine function of the table, S A one-hot vectors of S entries that span
+    S A (S - 1) directions and a constant; what G holds besides, how often each state occurs as the next one, is linear
+    in it. Different queries have different features.
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1.
+
+    Examples
+    --------
+    >>> [automaton_in_context_rank(states=s, symbols=2) for s in (2, 3, 4)]
+    [20, 78, 200]
+    """
+    states, symbols = count("states", states), count("symbols", symbols)
+    pairs = states * symbols
+    return pairs * (1 + pairs * (states - 1))
+
+
+def run_in_context(
+    model: Model,
+    context: Float[np.ndarray, "R pairs d"],
+    states: Int[np.ndarray, " R"],
+    words: Int[np.ndarray, "R T"],
+) -> Int[np.ndarray, "R T"]:
+    """The states that a model passes through, a context a run, rounded to the nearest state at each step.
+
+    Parameters
+    ----------
+    model : LinearAttention or FeatureRegression
+        On contexts of `automata_in_context` and a query.
+    context : array (R, S A, d)
+        Automata in the context.
+    states : integer array (R,)
+        States to start in.
+    words : integer array (R, T)
+        Symbols read.
+
+    Returns
+    -------
+    integer array (R, T)
+        The states after each symbol.
+
+    Raises
+    ------
+    ValueError
+        If the model has another dimension, the context is none, or a state or a symbol is out of range.
 
     Notes
     -----
-    With all pairs seen every word is followed without error, which is derived. With pairs missing, what least
-    norm makes of them is measured only.
-
-    References
-    ----------
-    Derived here.
+    The context stays, and each query replaces the one before it, as in the examples.
+    O(R T (S A d^2 + S d^3)) by coefficients.
     """
-    draws, strings, steps = (
-        count(name, value) for name, value in (("draws", draws), ("strings", strings), ("steps", steps))
-    )
-    generator = random_generator(rng)
-    rows = []
-    for states, symbols, seen in cases:
-        if not 1 <= seen <= states * symbols:
-            raise ValueError(
-                f"{seen} pairs are to be seen: there are {states * symbols}, and 1 at least is needed."
-            )
-        found, ranks = [], []
-        for _ in range(draws):
-            automaton = random_automaton(states=states, symbols=symbols, rng=generator)
-            x, y = automaton_examples(automaton, generator.permutation(states * symbols)[:seen])
-            ranks.append(len(first_independent(x)))
-            learned = regress(x, y, least_norm=True)
-            start = generator.integers(states, size=strings)
-            words = generator.integers(symbols, size=(strings, steps))
-            reached = run_automaton(learned, automaton, start, words)
-            found.append(agreement((reached, automaton.run(start, words))))
-        rows.append(
-            AutomatonRow(
-                states, symbols, seen, max(ranks), draws, float(np.median(found)), min(found), max(found)
-            )
+    context = real_array("context", context, ("R", "pairs", "d"))
+    pairs = context.shape[1]
+    number = context.shape[2] - pairs
+    if number < 1 or pairs % number:
+        raise ValueError(
+            f"The context has {pairs} tokens of {context.shape[2]} dimensions: it takes S A tokens of S A + S."
         )
-        if progress is not None:
-            progress(f"automaton with {states} states, {symbols} symbols, {seen} transitions seen")
-    return rows
+    symbols = pairs // number
+    words = whole_numbers("words", words, (len(context), "T"))
+    states, words = _checked(states, words, number, symbols)
+    return _followed(model, states, words, lambda at, read: _with_query(context, at * symbols + read))
+
+
+def _followed(
+    model: Model,
+    states: np.ndarray,
+    words: np.ndarray,
+    tokens: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """The states after each symbol, from the tokens of the states before and of the symbols read."""
+    loop = ClosedLoop(model, tokens(states, words[:, 0]))
+    found: list[np.ndarray] = []
+    for step in range(words.shape[1]):
+        if step:
+            loop.replace(tokens(found[-1], words[:, step]))
+        found.append(np.argmax(loop.outputs(), axis=1))
+    return np.stack(found, axis=1)
+
+
+def _require(automaton: object) -> None:
+    require_instance("automaton", automaton, Automaton, needed="an Automaton")
+
+
+def _checked(
+    states: np.ndarray, words: np.ndarray, number: int, symbols: int
+) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, "R T"]]:
+    """States to start in, one a word, and words of one symbol at least; lists too."""
+    words = whole_numbers("words", words, ("R", "T"), range(symbols))
+    return whole_numbers("states", states, (len(words),), range(number)), words
 
 
 def _tokens(automaton: Automaton, states: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-    constant = np.ones((len(symbols), 1))
-    return np.concatenate([states, one_hot(symbols, automaton.symbols), constant], axis=-1)[:, None]
+    parts = one_hot(states, automaton.states), one_hot(symbols, automaton.symbols), np.ones((len(states), 1))
+    return np.concatenate(parts, axis=-1)[:, None]
+
+
+def _with_query(context: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    query = np.zeros((len(context), 1, context.shape[2]))
+    query[np.arange(len(context)), 0, asked] = 1
+    return np.concatenate([context, query], axis=1)

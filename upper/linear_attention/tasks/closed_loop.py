@@ -1,63 +1,36 @@
-"""Linear attention in a closed loop: every output, rounded, becomes the next tokens."""
+"""Linear attention in a closed loop: outputs, rounded by the caller, become the next tokens."""
 
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 
-from attention._arrays import (
-    count,
-    real_array,
-    require_callable,
-    require_flag,
-    require_instance,
-    require_shape,
-    shown,
-)
-from attention.memory import require_memory
-from upper.linear_attention.features import feature_count, gram_pairs, pair_products
-from upper.linear_attention.fitted import CubicRegression, FeatureRegression
+from attention._arrays import real_array, require_instance
+from upper.linear_attention.features import feature_count, pair_products, pairs_of
 from upper.linear_attention.model import LinearAttention
+from upper.linear_attention.regression import CubicRegression, FeatureRegression
 
-__all__ = ["Model", "NextTokens", "agreement", "run_closed_loop"]
+__all__ = ["ClosedLoop", "Model"]
 
 Model = LinearAttention | FeatureRegression
-NextTokens = Callable[[int, np.ndarray], np.ndarray]
+
+_Read = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def run_closed_loop(
-    model: Model,
-    tokens: Float[np.ndarray, "R n d"],
-    steps: int,
-    next_tokens: NextTokens,
-    *,
-    keep: bool = True,
-) -> Float[np.ndarray, "R steps p"]:
-    """Run a model on its own outputs, many runs at a time.
+class ClosedLoop:
+    """A model on the tokens so far, many runs at a time: read its outputs, then append or replace tokens.
 
     Parameters
     ----------
     model : LinearAttention or FeatureRegression
         By its heads, or by its coefficients on the features.
     tokens : array (R, n, d)
-        What each run starts from; the last token is the query of the first step.
-    steps : int
-        Number of outputs.
-    next_tokens : callable
-        Maps the number of the step, from 0 on, and its outputs (R, p) to the tokens (R, m, d) that follow; the last
-        one is the next query. To round is its task.
-    keep : bool
-        Whether tokens stay: the new ones are appended to the history, or else they replace it.
-
-    Returns
-    -------
-    array (R, steps, p)
-        The outputs before rounding.
+        What each run starts from; the last token is the query.
 
     Raises
     ------
     ValueError
-        If the tokens do not fit the model, `next_tokens` returns another shape, or outputs overflow.
+        If the tokens do not fit the model, or outputs overflow.
 
     Notes
     -----
@@ -65,118 +38,54 @@ def run_closed_loop(
     O(m d^2 + H (d^2 + p d)) by heads and O(m d^2 + p d^3) by coefficients, however long the history is. Whole numbers
     stay exact while every sum is below 2^53.
 
-    References
-    ----------
-    Derived here.
-
     Examples
     --------
     Each step appends a token 1, so that G counts the tokens:
 
-    >>> model = LinearAttention(v=np.eye(1)[None], q=np.eye(1)[None])
-    >>> run_closed_loop(model, np.ones((1, 1, 1)), 3, lambda step, y: np.ones((1, 1, 1)))[0, :, 0]
-    array([1., 2., 3.])
+    >>> loop = ClosedLoop(LinearAttention(v=np.eye(1)[None], q=np.eye(1)[None]), np.ones((1, 1, 1)))
+    >>> loop.append(np.ones((1, 1, 1)))
+    >>> loop.outputs()
+    array([[2.]])
     """
-    require_instance(
-        "model", model, LinearAttention | FeatureRegression, needed="a LinearAttention or FeatureRegression"
-    )
-    tokens = real_array("tokens", tokens, ("R", "n", "d"))
-    steps = count("steps", steps)
-    require_callable("next_tokens", next_tokens)
-    require_flag("keep", keep)
-    runs, length, d = tokens.shape
-    read, outputs, average = _reader(model, d)
-    require_memory(
-        f"The outputs of {shown(steps)} steps of {shown(runs)} runs",
-        8 * runs * steps * outputs,
-        advice="take fewer steps",
-    )
-    found = np.empty((runs, steps, outputs))
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        gram = np.matrix_transpose(tokens) @ tokens
-        for step in range(steps):
-            found[:, step] = read(gram / length if average else gram, tokens[:, -1])
-            if step + 1 == steps:
-                break
-            tokens = next_tokens(step, found[:, step])
-            require_shape("The next tokens", tokens, (runs, "m", d))
-            if tokens.dtype != np.float64:
-                tokens = real_array("The next tokens", tokens)
-            new = np.matrix_transpose(tokens) @ tokens
-            gram, length = (gram + new, length + tokens.shape[1]) if keep else (new, tokens.shape[1])
-    if not np.isfinite(found).all():
-        raise ValueError(
-            "Products of the tokens overflow, or next tokens are NaN or infinite: scale the tokens down."
+
+    def __init__(self, model: Model, tokens: Float[np.ndarray, "R n d"]) -> None:
+        require_instance(
+            "model",
+            model,
+            LinearAttention | FeatureRegression,
+            needed="a LinearAttention or FeatureRegression",
         )
-    return found
+        tokens = real_array("tokens", tokens, ("R", "n", "d"))
+        d = tokens.shape[-1]
+        self._read = _by_heads(model, d) if isinstance(model, LinearAttention) else _by_coefficients(model, d)
+        self._average = isinstance(model, LinearAttention | CubicRegression) and model.average
+        self._shape = (len(tokens), "m", d)
+        self._gram, self._length = np.zeros((len(tokens), d, d)), 0
+        self.append(tokens)
+
+    def outputs(self) -> Float[np.ndarray, "R p"]:
+        """The outputs at the last token, before rounding; a ValueError where they overflow."""
+        gram = self._gram / self._length if self._average else self._gram
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._read(gram, self._query)
+        if not np.isfinite(found).all():
+            raise ValueError("Products of the tokens overflow: scale the tokens down.")
+        return found
+
+    def append(self, tokens: Float[np.ndarray, "R m d"]) -> None:
+        """Add tokens to the history; the last one is the next query. A ValueError for another shape."""
+        tokens = real_array("The next tokens", tokens, self._shape)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused where they are read
+            self._gram = self._gram + np.matrix_transpose(tokens) @ tokens
+        self._length, self._query = self._length + tokens.shape[1], tokens[:, -1]
+
+    def replace(self, tokens: Float[np.ndarray, "R m d"]) -> None:
+        """Forget the history: these tokens take its place. A ValueError for another shape."""
+        self._gram, self._length = np.zeros_like(self._gram), 0
+        self.append(tokens)
 
 
-def agreement(*pairs: tuple[Shaped[np.ndarray, "R T ..."], Shaped[np.ndarray, "R T ..."]]) -> float:
-    """The share of all steps of all runs at which every pair (found, wanted) agrees in every entry.
-
-    Parameters
-    ----------
-    pairs : tuples of arrays (R, T, ...)
-        What was found and what was wanted, after each step of each run.
-
-    Returns
-    -------
-    float
-        From 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        If there is no pair, or the two of a pair have different shapes, or other runs and steps than the first has.
-
-    Notes
-    -----
-    O(size). References: derived here.
-
-    Examples
-    --------
-    >>> agreement((np.array([[1, 2, 3, 4]]), np.array([[1, 2, 0, 4]])))
-    0.75
-    """
-    if not pairs:
-        raise ValueError("There is nothing to compare: give at least one pair of arrays.")
-    same: np.ndarray | None = None
-    for pair in pairs:
-        found, wanted = _compared(pair)
-        same = np.ones(found.shape[:2], dtype=bool) if same is None else same
-        if found.shape[:2] != same.shape:
-            raise ValueError(
-                f"A pair has arrays of shape {found.shape}: runs and steps {same.shape} are needed."
-            )
-        same &= np.all((found == wanted).reshape(*found.shape[:2], -1), axis=-1)
-    return float(np.mean(same if same is not None else 1.0))
-
-
-def _compared(pair: object) -> tuple[np.ndarray, np.ndarray]:
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise ValueError(f"There is a pair {shown(pair)}: (found, wanted) is needed, two arrays.")
-    try:
-        found, wanted = (np.asarray(one) for one in pair)
-    except ValueError:
-        raise ValueError("found or wanted has rows of different lengths: an array is needed.") from None
-    if found.ndim < 2 or not found.size or found.shape != wanted.shape:
-        raise ValueError(
-            f"What was found has shape {found.shape} and what was wanted {wanted.shape}: the same (R, T, ...) is "
-            "needed."
-        )
-    return found, wanted
-
-
-def _reader(model: Model, d: int) -> tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], int, bool]:
-    """The model as a function of Gram matrices (R, d, d) and queries (R, d), its outputs, and whether it averages."""
-    if isinstance(model, LinearAttention):
-        return _by_heads(model, d)
-    return _by_coefficients(model, d)
-
-
-def _by_heads(
-    model: LinearAttention, d: int
-) -> tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], int, bool]:
+def _by_heads(model: LinearAttention, d: int) -> _Read:
     if model.dim != d:
         raise ValueError(
             f"The tokens have {d} dimensions: the model has {model.dim}, and the same is needed."
@@ -188,35 +97,34 @@ def _by_heads(
     # queries are often one-hot, and most heads ask for nothing then: their work is left out
     def read(gram: np.ndarray, queries: np.ndarray) -> np.ndarray:
         used = np.flatnonzero(queries.any(axis=0))
-        asked = (queries[:, used] @ q[used]).reshape(-1, heads, d)
+        asked = (queries[:, used] @ q[used]).reshape(len(queries), heads, d)
         active = np.flatnonzero(asked.any(axis=(0, 2)))
         got = asked[:, active] @ gram  # G is symmetric
-        return np.asarray(got.reshape(-1, active.size * d) @ v[active].reshape(active.size * d, outputs))
+        return np.asarray(
+            got.reshape(len(queries), active.size * d) @ v[active].reshape(active.size * d, outputs)
+        )
 
-    return read, outputs, model.average
+    return read
 
 
-def _by_coefficients(
-    model: FeatureRegression, d: int
-) -> tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], int, bool]:
+def _by_coefficients(model: FeatureRegression, d: int) -> _Read:
     coefficients = model.coefficients
     if len(coefficients) != feature_count(d):
         raise ValueError(
             f"The tokens have {d} dimensions, which is {feature_count(d)} features: "
             f"the model has {len(coefficients)} coefficients an output, and the same number is needed."
         )
-    rows, columns = gram_pairs(d)
-    # the pair products of a token of ones are the weights of the pairs
-    flat, weights = rows * d + columns, pair_products(np.ones((1, d)))
+    rows, columns = pairs_of(d)
+    weights = pair_products(np.ones((1, d)))  # of a token of ones
     by_entry = np.ascontiguousarray(coefficients.reshape(len(rows), d, -1).transpose(1, 0, 2))
 
     # the same of entries of the query that are zero in all runs
     def read(gram: np.ndarray, queries: np.ndarray) -> np.ndarray:
         used = np.flatnonzero(queries.any(axis=0))
-        pairs = np.take(gram.reshape(-1, d * d), flat, axis=1) * weights
-        features = queries[:, used, None] * pairs[:, None]
+        features = queries[:, used, None] * (gram[:, rows, columns] * weights)[:, None]
         size = used.size * len(rows)
-        return np.asarray(features.reshape(-1, size) @ by_entry[used].reshape(size, -1))
+        return np.asarray(
+            features.reshape(len(queries), size) @ by_entry[used].reshape(size, coefficients.shape[1])
+        )
 
-    average = model.average if isinstance(model, CubicRegression) else False
-    return read, coefficients.shape[1], average
+    return read

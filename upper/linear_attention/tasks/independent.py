@@ -12,9 +12,7 @@ __all__ = ["first_independent"]
 _TOLERANCE = 1e-9  # share of a row's squared length that must be new; of small whole numbers it is far more
 
 
-def first_independent(
-    x: Float[np.ndarray, "N n d"], *, rank: int | None = None, average: bool = False
-) -> Int[np.ndarray, " kept"]:
+def first_independent(x: Float[np.ndarray, "N n d"], *, rank: int | None = None) -> Int[np.ndarray, " kept"]:
     """Indices of the examples that add to the rank of the features of those before them.
 
     Parameters
@@ -23,8 +21,6 @@ def first_independent(
         Sequences of tokens, one a row, the last one the query.
     rank : int, optional
         Stop when this rank is reached.
-    average : bool
-        Whether G is the mean over the tokens.
 
     Returns
     -------
@@ -38,14 +34,9 @@ def first_independent(
 
     Notes
     -----
-    Least squares of least norm is the same on these examples as on all, where the labels are exact: then the
-    kernel can be inverted although tasks with finitely many tokens repeat themselves. By the Cholesky factor of the
-    kernel, built row by row, O(N^2 d^2 + N r^2): a row is independent when more than 1e-9 of its squared length is
-    new, so features that are nearly dependent count as dependent.
-
-    References
-    ----------
-    Derived here.
+    Where the labels are exact, least squares of least norm is the same on these examples as on all, and the kernel can
+    be inverted although tasks with finitely many tokens repeat themselves. By the Cholesky factor of the kernel, built
+    row by row, O(N^2 d^2 + N r^2); features that are nearly dependent count as dependent.
 
     Examples
     --------
@@ -53,21 +44,22 @@ def first_independent(
     array([0, 2])
     """
     require_shape("x", x, ("N", "n", "d"))
-    most = len(x) if rank is None else count("rank", rank)
-    kernel = cubic_kernel(x, x, average=average)
-    factor = np.zeros((min(most, len(x)), min(most, len(x))))
+    most = min(len(x), len(x) if rank is None else count("rank", rank))
+    x = x / (np.abs(x).max() or 1.0)  # so that products of six entries neither over- nor underflow
+    kernel = cubic_kernel(x, x)
+    factor = np.zeros((most, most))
     kept: list[int] = []
     for row in range(len(x)):
-        if len(kept) == most:
-            break
         size = len(kept)
-        projection = np.zeros(0)
-        if kept:
-            projection = solve_triangular(
-                factor[:size, :size], kernel[kept, row], lower=True, check_finite=False
-            )
-        new = kernel[row, row] - projection @ projection
+        if size == most:
+            break
+        shared = (
+            solve_triangular(factor[:size, :size], kernel[kept, row], lower=True, check_finite=False)
+            if kept
+            else np.zeros(0)
+        )
+        new = kernel[row, row] - shared @ shared
         if new > _TOLERANCE * kernel[row, row]:
-            factor[size, :size], factor[size, size] = projection, np.sqrt(new)
+            factor[size, :size], factor[size, size] = shared, np.sqrt(new)
             kept.append(row)
     return np.array(kept, dtype=np.int64)

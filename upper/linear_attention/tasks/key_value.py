@@ -1,66 +1,31 @@
 """Key-value memory: a head that looks values up, and which distributions of keys determine it."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import comb
 from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, random_generator, shown
+from attention._arrays import count, one_of, random_generator
 from attention.inputs import Rng
 from attention.memory import require_memory
-from attention.metrics import relative_error
-from upper.linear_attention.certificate import another_minimiser, certify, feature_moment
-from upper.linear_attention.model import LinearAttention
-from upper.linear_attention.regression import regress
+from upper.linear_attention.model import LinearAttention, zero_heads
 
 __all__ = [
     "KEYS",
-    "KeyValueRow",
     "Keys",
+    "basis_examples",
     "key_value_examples",
     "key_value_rank",
-    "key_value_rows",
     "lookup_model",
     "rank_of_a_key",
 ]
 
 Keys = Literal["haar", "gaussian", "fixed", "two-keys", "half-queried", "zipf", "plane"]
 KEYS: tuple[Keys, ...] = get_args(Keys)
-"""The distributions of keys, in the order of the table."""
+"""The distributions of keys."""
 
-ZIPF_EXPONENT = 4.5
-"""Key j is queried with probability proportional to j^-4.5: of 4000 queries the fourth key gets about seven."""
-
-
-@dataclass(frozen=True)
-class KeyValueRow:
-    """One distribution of keys to learn the memory from, and what is known on orthonormal keys of Haar measure.
-
-    Attributes
-    ----------
-    keys : str
-        The distribution, as in `key_value_examples`.
-    examples, rank, deficit : int
-        N, rank of the features on the examples, and deficit on Haar keys.
-    factor : float
-        By how much a mean squared distance may grow from the examples to Haar keys.
-    least_norm_error : float
-        Mean squared error over the mean squared label on fresh Haar keys, of the minimiser of least norm.
-    another_error : float
-        The same of other minimisers, as much larger in norm as the first one has, in random directions that the
-        examples do not see: the mean of several.
-    """
-
-    keys: str
-    examples: int
-    rank: int
-    deficit: int
-    factor: float
-    least_norm_error: float
-    another_error: float
+_ZIPF_EXPONENT = 4.5  # of 4000 queries the fourth key gets about seven
 
 
 def lookup_model(dk: int, dv: int) -> LinearAttention:
@@ -85,24 +50,14 @@ def lookup_model(dk: int, dv: int) -> LinearAttention:
     -----
     O((dk + dv)^2).
 
-    References
-    ----------
-    Derived here.
-
     Examples
     --------
     >>> lookup_model(2, 1)(np.array([[1.0, 0, 5], [0, 1, 7], [0, 1, 0]]))
     array([7.])
     """
     dk, dv = count("dk", dk), count("dv", dv)
-    require_memory(
-        f"A model of keys of {shown(dk)} dimensions and values of {shown(dv)}",
-        24 * (dk + dv) * (dk + 2 * dv),
-        advice="take fewer",
-    )
-    v, q = np.zeros((1, dv, dk + dv)), np.zeros((1, dk + dv, dk + dv))
-    v[0, :, dk:] = np.eye(dv)
-    q[0, :dk, :dk] = np.eye(dk)
+    v, q = zero_heads(1, dv, dk + dv)
+    v[0, :, dk:], q[0, :dk, :dk] = np.eye(dv), np.eye(dk)
     return LinearAttention(v, q)
 
 
@@ -142,32 +97,25 @@ def key_value_examples(
     -----
     The key queried is uniform where nothing else is said. O(N dk^2 (dk + dv)).
 
-    References
-    ----------
-    Derived here.
-
     Examples
     --------
     >>> x, y = key_value_examples("two-keys", 5, rng=0)
     >>> x.shape, y.shape, bool(abs(x[0, 0, :4] @ x[0, 1, :4]) < 1e-12)
     ((5, 3, 7), (5, 3), True)
     """
-    _require_keys(keys)
+    one_of("keys", keys, KEYS)
     number, dk, dv = count("number", number), count("dk", dk, least=2), count("dv", dv)
-    require_memory(
-        f"{shown(number)} examples with keys of {shown(dk)} dimensions and values of {shown(dv)}",
-        48 * number * (dk + 1) * (dk + dv),
-        advice="take fewer",
-    )
+    require_memory(f"{number} examples with keys of {dk} dimensions", 48 * number * (dk + 1) * (dk + dv))
     generator = random_generator(rng)
     if keys in ("fixed", "half-queried", "zipf"):
         shares: np.ndarray = np.ones(dk)
         if keys == "half-queried":
             shares[(dk + 1) // 2 :] = 0.0
         elif keys == "zipf":
-            shares = np.arange(1.0, dk + 1) ** -ZIPF_EXPONENT
-        queried = generator.choice(dk, size=number, p=shares / shares.sum())
-        return basis_examples(queried, dk, dv, generator)
+            shares = np.arange(1.0, dk + 1) ** -_ZIPF_EXPONENT
+        return basis_examples(
+            generator.choice(dk, size=number, p=shares / shares.sum()), dk, dv, rng=generator
+        )
     if keys == "gaussian":
         drawn = generator.standard_normal((number, dk, dk))
     elif keys == "plane":
@@ -175,6 +123,14 @@ def key_value_examples(
     else:
         drawn = _haar(number, dk, generator)[:, : 2 if keys == "two-keys" else dk]
     return _examples(drawn, generator.integers(drawn.shape[1], size=number), dv, generator)
+
+
+def basis_examples(
+    queried: np.ndarray, dk: int, dv: int, *, rng: Rng = None
+) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N dv"]]:
+    """Examples on the unit vectors as keys, of the queries given (N,), numbers below dk."""
+    keys = np.broadcast_to(np.eye(dk), (len(queried), dk, dk))
+    return _examples(keys, queried, dv, random_generator(rng))
 
 
 def key_value_rank(keys: Keys, *, dk: int = 4, dv: int = 3) -> int:
@@ -206,16 +162,12 @@ def key_value_rank(keys: Keys, *, dk: int = 4, dv: int = 3) -> int:
     two keys it is 2 q q^T + k k^T, with k orthogonal to q and otherwise free: G q = 2 q and tr(G) q = 3 q are dk
     relations. Gaussian keys have none. O(1).
 
-    References
-    ----------
-    Derived here.
-
     Examples
     --------
     >>> {keys: key_value_rank(keys) for keys in ("haar", "gaussian", "fixed", "two-keys", "half-queried", "plane")}
     {'haar': 92, 'gaussian': 112, 'fixed': 76, 'two-keys': 108, 'half-queried': 38, 'plane': 55}
     """
-    _require_keys(keys)
+    one_of("keys", keys, KEYS)
     dk, dv = count("dk", dk, least=2), count("dv", dv)
     if keys in ("fixed", "zipf"):
         return dk * rank_of_a_key(dk, dv)
@@ -234,29 +186,13 @@ def key_value_rank(keys: Keys, *, dk: int = 4, dv: int = 3) -> int:
 def rank_of_a_key(dk: int = 4, dv: int = 3) -> int:
     """How many queries of one key of a fixed basis determine the memory for it: 1 + dk dv + dv (dv + 1)/2.
 
-    Parameters
-    ----------
-    dk, dv : int
-        Dimensions of keys and values.
-
-    Returns
-    -------
-    int
-        The number of free entries of G, and one for those that are constant.
+    The number of free entries of G, and one for those that are constant. Features of two keys of a basis have disjoint
+    supports: the rank on m_j queries of key j each is the sum of min(m_j, this), almost surely.
 
     Raises
     ------
     ValueError
         If a number is below 1.
-
-    Notes
-    -----
-    Features of two keys of a basis have disjoint supports: the rank on m_j queries of key j each is the sum of
-    min(m_j, this), almost surely. O(1).
-
-    References
-    ----------
-    Derived here.
 
     Examples
     --------
@@ -266,105 +202,10 @@ def rank_of_a_key(dk: int = 4, dv: int = 3) -> int:
     return 1 + count("dk", dk) * count("dv", dv) + comb(dv + 1, 2)
 
 
-def key_value_rows(
-    keys: Iterable[Keys] = KEYS,
-    *,
-    examples: int = 4000,
-    domain_examples: int = 4000,
-    dk: int = 4,
-    dv: int = 3,
-    others: int = 20,
-    rng: Rng = None,
-    progress: Callable[[KeyValueRow], None] | None = None,
-) -> tuple[KeyValueRow, ...]:
-    """Learn the memory from each distribution of keys and measure it on orthonormal keys of Haar measure.
-
-    Parameters
-    ----------
-    keys : iterable of str
-        Distributions, as in `key_value_examples`.
-    examples, domain_examples : int
-        Examples to learn from, and fresh Haar examples to certify for and measure on.
-    dk, dv : int
-        Dimensions of keys and values.
-    others : int
-        Other minimisers to average over.
-    rng : SPEC 7 generator or seed
-        Where randomness comes from.
-    progress : callable, optional
-        Called with each row as it is found.
-
-    Returns
-    -------
-    tuple of KeyValueRow
-        In the order given.
-
-    Raises
-    ------
-    ValueError
-        If a distribution is unknown or a number is out of range.
-
-    Notes
-    -----
-    The other minimisers move in any direction that the examples do not see, not in those alone that show on Haar keys:
-    the least norm may be right by luck, as it is for the fixed basis, where they are not. O(N D^2 + D^3) a row.
-
-    References
-    ----------
-    Derived here.
-
-    Examples
-    --------
-    >>> [row] = key_value_rows(["half-queried"], examples=500, domain_examples=500, rng=0)
-    >>> row.rank, row.deficit, row.factor
-    (38, 54, inf)
-    """
-    keys = list(keys)
-    for one in keys:
-        _require_keys(one)
-    others = count("others", others)
-    generator = random_generator(rng)
-    x_haar, y_haar = key_value_examples("haar", domain_examples, dk=dk, dv=dv, rng=generator)
-    domain = feature_moment(x_haar)
-    rows = []
-    for one in keys:
-        x, y = key_value_examples(one, examples, dk=dk, dv=dv, rng=generator)
-        learned = regress(x, y, least_norm=True)
-        certificate = certify(feature_moment(x), domain)
-        more = [
-            another_minimiser(learned, certificate, on_domain=False, rng=generator) for _ in range(others)
-        ]
-        row = KeyValueRow(
-            keys=one,
-            examples=len(x),
-            rank=certificate.rank,
-            deficit=certificate.deficit,
-            factor=certificate.factor,
-            least_norm_error=relative_error(learned(x_haar), y_haar) ** 2,
-            another_error=float(np.mean([relative_error(other(x_haar), y_haar) ** 2 for other in more])),
-        )
-        rows.append(row)
-        if progress is not None:
-            progress(row)
-    return tuple(rows)
-
-
-def _require_keys(keys: str) -> None:
-    if not isinstance(keys, str) or keys not in KEYS:
-        raise ValueError(f"The keys are {keys!r}: {', '.join(KEYS)} are known.")
-
-
 def _haar(number: int, dim: int, generator: np.random.Generator) -> np.ndarray:
     """Orthogonal matrices of Haar measure: the signs make the factors of the QR factorisation unique."""
     q, r = np.linalg.qr(generator.standard_normal((number, dim, dim)))
     return q * np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None, :]
-
-
-def basis_examples(
-    queried: np.ndarray, dk: int, dv: int, generator: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Examples on the unit vectors, of the queries given."""
-    return _examples(np.broadcast_to(np.eye(dk), (len(queried), dk, dk)), queried, dv, generator)
 
 
 def _examples(

@@ -1,18 +1,20 @@
 """Turing machines on a circular tape, and the plain simulator that linear attention is compared with."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import count, random_generator, require_instance, require_shape, shown
+from attention._arrays import count, random_generator, require_instance, require_shape
 from attention.inputs import Rng
 from attention.memory import require_memory
-from upper.linear_attention.tasks._one_hot import require_entries, whole_numbers
+from upper.linear_attention.tasks.one_hot import whole_numbers
 
-__all__ = ["Configurations", "TuringMachine", "random_configurations", "random_machine"]
+__all__ = ["MOVES", "Configurations", "TuringMachine", "random_machine"]
 
 MOVES = (-1, 0, 1)
+"""Where a machine's head can go: to the left, nowhere, to the right."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,74 +42,48 @@ class Configurations:
 
     def __post_init__(self) -> None:
         for name in ("tapes", "positions", "states"):
-            values = getattr(self, name)
-            if not isinstance(values, np.ndarray):
-                values = np.asarray(values)
-                object.__setattr__(self, name, values)
-            if (values.ndim == 0 and name == "tapes") or values.dtype.kind not in "iu":
-                raise ValueError(
-                    f"{name} is an array of {values.dtype}, shape {values.shape}: whole numbers are needed, and tapes "
-                    "are (..., P)."
-                )
-        if not self.tapes.shape[:-1] == self.positions.shape == self.states.shape:
+            object.__setattr__(self, name, whole_numbers(name, getattr(self, name)))
+        if not self.tapes.shape[:-1] == self.positions.shape == self.states.shape != self.tapes.shape:
             raise ValueError(
                 f"There are tapes {self.tapes.shape}, positions {self.positions.shape} and states "
                 f"{self.states.shape}: (..., P), (...) and (...) are needed."
             )
 
     def require(self, *, states: int, symbols: int) -> None:
-        """Refuse what is not of R runs, or has numbers out of range.
-
-        Raises
-        ------
-        ValueError
-            If there is no axis of runs, or a symbol, position or state is not allowed.
-        """
-        require_shape("tapes", self.tapes, ("R", "P"))
-        require_entries("tapes", self.tapes, range(symbols))
-        require_entries("positions", self.positions, range(self.tapes.shape[-1]))
-        require_entries("states", self.states, range(states))
+        """Raise a ValueError where a symbol, position or state is out of range."""
+        cells = self.tapes.shape[-1]
+        for name, size in (("tapes", symbols), ("positions", cells), ("states", states)):
+            whole_numbers(name, getattr(self, name), allowed=range(size))
 
     @property
     def symbols_read(self) -> Int[np.ndarray, "*batch"]:
         """The symbols under the heads."""
         return np.take_along_axis(self.tapes, self.positions[..., None], axis=-1)[..., 0]
 
-    @staticmethod
-    def require_are(name: str, at: object) -> None:
-        """Refuse what is none of these, named; a ValueError."""
-        require_instance(name, at, Configurations, needed="Configurations")
-
-    def pairs_with(self, other: "Configurations") -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Tapes, positions and states, each with the other's, as `agreement` wants them."""
-        return (
-            (self.tapes, other.tapes),
-            (self.positions, other.positions),
-            (self.states, other.states),
+    def agreement(self, other: "Configurations") -> float:
+        """The share of all steps (R, T) at which tape, position and state are those of the other; 0 to 1."""
+        require_shape("other.tapes", other.tapes, self.tapes.shape)
+        return float(
+            np.mean(
+                (self.tapes == other.tapes).all(axis=-1)
+                & (self.positions == other.positions)
+                & (self.states == other.states)
+            )
         )
 
     def part(self, run: int) -> "Configurations":
         """Those of one run, still with an axis of runs."""
-        part = slice(run, run + 1)
-        return Configurations(self.tapes[part], self.positions[part], self.states[part])
+        return _joined([self], lambda arrays: arrays[0][run : run + 1])
 
     @staticmethod
-    def of_runs(runs: "list[Configurations]") -> "Configurations":
+    def of_runs(runs: "Sequence[Configurations]") -> "Configurations":
         """Those of all the given runs, one after the other."""
-        return Configurations(
-            np.concatenate([one.tapes for one in runs]),
-            np.concatenate([one.positions for one in runs]),
-            np.concatenate([one.states for one in runs]),
-        )
+        return _joined(runs, np.concatenate)
 
     @staticmethod
-    def along_steps(steps: "list[Configurations]") -> "Configurations":
+    def along_steps(steps: "Sequence[Configurations]") -> "Configurations":
         """The configurations (R, ...) of each of T steps as those of R runs of T steps."""
-        return Configurations(
-            np.stack([one.tapes for one in steps], axis=1),
-            np.stack([one.positions for one in steps], axis=1),
-            np.stack([one.states for one in steps], axis=1),
-        )
+        return _joined(steps, lambda arrays: np.stack(arrays, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,11 +125,11 @@ class TuringMachine:
     next_state: Int[np.ndarray, "S A"]
 
     def __post_init__(self) -> None:
-        size = whole_numbers("write", self.write, ("S", "A")).shape
+        states, symbols = size = whole_numbers("write", self.write, ("S", "A")).shape
         for name, allowed in (
-            ("write", range(size[1])),
+            ("write", range(symbols)),
             ("move", range(-1, 2)),
-            ("next_state", range(size[0])),
+            ("next_state", range(states)),
         ):
             object.__setattr__(self, name, whole_numbers(name, getattr(self, name), size, allowed))
 
@@ -169,73 +145,46 @@ class TuringMachine:
 
     def step(self, at: Configurations) -> Configurations:
         """One step of each of R runs, O(R P); a ValueError if a symbol or a state is not the machine's."""
-        self._require(at)
-        return self._step(at)
-
-    def _step(self, at: Configurations) -> Configurations:
-        run = np.arange(len(at.tapes))
-        read = at.tapes[run, at.positions]
-        tapes = at.tapes.copy()
-        tapes[run, at.positions] = self.write[at.states, read]
-        positions = (at.positions + self.move[at.states, read]) % tapes.shape[-1]
-        return Configurations(tapes, positions, self.next_state[at.states, read])
+        return self._path(at, 1)[-1]
 
     def run(self, start: Configurations, steps: int) -> Configurations:
-        """The configurations (R, steps, ...) after each step, O(R P steps)."""
-        self._require(start)
-        found = []
-        for _ in range(count("steps", steps)):
-            start = self._step(start)
-            found.append(start)
-        return Configurations.along_steps(found)
+        """The configurations (R, steps, ...) after each step, O(R P steps); a ValueError as for `step`."""
+        return Configurations.along_steps(self._path(start, count("steps", steps))[1:])
 
     def path(self, start: Configurations, steps: int) -> Configurations:
-        """The configurations (R, steps, ...) before each step, O(R P steps)."""
-        self._require(start)
-        found = [start]
-        for _ in range(count("steps", steps) - 1):
-            found.append(self._step(found[-1]))
-        return Configurations.along_steps(found)
+        """The configurations (R, steps, ...) before each step, O(R P steps); a ValueError as for `step`."""
+        return Configurations.along_steps(self._path(start, count("steps", steps))[:-1])
 
-    def _require(self, at: Configurations) -> None:
+    def _path(self, at: Configurations, steps: int) -> list[Configurations]:
+        require_instance("The configurations", at, Configurations, needed="Configurations")
+        require_shape("tapes", at.tapes, ("R", "P"))
         at.require(states=self.states, symbols=self.symbols)
+        found = [at]
+        for _ in range(steps):
+            run, read = np.arange(len(at.tapes)), at.symbols_read
+            tapes = at.tapes.copy()
+            tapes[run, at.positions] = self.write[at.states, read]
+            positions = (at.positions + self.move[at.states, read]) % tapes.shape[-1]
+            at = Configurations(tapes, positions, self.next_state[at.states, read])
+            found.append(at)
+        return found
 
 
 def random_machine(*, states: int, symbols: int, rng: Rng = None) -> TuringMachine:
     """A machine whose table is independent and uniform.
-
-    Parameters
-    ----------
-    states, symbols : int
-        S and A.
-    rng : SPEC 7 generator or seed
-        Where randomness comes from.
-
-    Returns
-    -------
-    TuringMachine
-        The machine.
 
     Raises
     ------
     ValueError
         If a number is below 1.
 
-    Notes
-    -----
-    O(S A). References: derived here.
-
     Examples
     --------
     >>> random_machine(states=4, symbols=3, rng=0).write.shape
     (4, 3)
     """
-    size = (count("states", states), count("symbols", symbols))
-    require_memory(
-        f"A machine of {shown(states)} states and {shown(symbols)} symbols",
-        96 * size[0] * size[1],
-        advice="take fewer",
-    )
+    size = states, symbols = count("states", states), count("symbols", symbols)
+    require_memory(f"A machine of {states} states and {symbols} symbols", 96 * states * symbols)
     generator = random_generator(rng)
     return TuringMachine(
         generator.integers(symbols, size=size),
@@ -244,54 +193,11 @@ def random_machine(*, states: int, symbols: int, rng: Rng = None) -> TuringMachi
     )
 
 
-def random_configurations(
-    *, states: int, symbols: int, positions: int, runs: int, rng: Rng = None
+def _joined(
+    parts: Sequence[Configurations], join: Callable[[list[np.ndarray]], np.ndarray]
 ) -> Configurations:
-    """Tapes, positions and states, all uniform.
-
-    Parameters
-    ----------
-    states, symbols, positions : int
-        S, A and P.
-    runs : int
-        R.
-    rng : SPEC 7 generator or seed
-        Where randomness comes from.
-
-    Returns
-    -------
-    Configurations
-        Of R runs.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1.
-
-    Notes
-    -----
-    O(R P). References: derived here.
-    """
-    states, symbols, positions, runs = (
-        count(name, value)
-        for name, value in (
-            ("states", states),
-            ("symbols", symbols),
-            ("positions", positions),
-            ("runs", runs),
-        )
-    )
-    require_memory(
-        f"{shown(runs)} tapes of {shown(positions)} positions",
-        16 * runs * (positions + 2),
-        advice="take fewer",
-    )
-    # entries are 64-bit numbers
-    count("states", states, most=2**62)
-    count("symbols", symbols, most=2**62)
-    generator = random_generator(rng)
     return Configurations(
-        generator.integers(symbols, size=(runs, positions)),
-        generator.integers(positions, size=runs),
-        generator.integers(states, size=runs),
+        join([one.tapes for one in parts]),
+        join([one.positions for one in parts]),
+        join([one.states for one in parts]),
     )

@@ -6,7 +6,8 @@ G = X^T X between symbols and positions is the current tape, one-hot, however ma
 
 The query is the last token, and of it p' and s' matter. A head for each position and state asks with
 Q = e_p (e_p⊗e_s)^T, gets the symbol under the machine's head from G, and its V maps the symbol to the next token:
-P S heads of dimension d = A + P + P S and as many outputs, all entries -1, 0 or 1.
+P S heads of dimension d = A + P + P S and as many outputs, all entries -1, 0 or 1. One head alone reads the symbol: the
+tape reader.
 
 The same model is learned by regression from the steps of runs. There are two ways to show them, and they differ in what
 else G holds. In *short contexts* each step stands alone, the current tape and a query: the rank is P S (1 + P (A - 1)),
@@ -16,81 +17,249 @@ ones of 2 states, 2 symbols and 4 positions, instead of 40), and the model runs 
 least norm from short contexts mostly fails on whole histories, where entries of G vary that it has only seen constant.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, real_array, require_instance, shown
+from attention._arrays import (
+    count,
+    random_generator,
+    real_array,
+    require_flag,
+    require_instance,
+    require_shape,
+)
+from attention.inputs import Rng
 from attention.memory import require_memory
-from upper.linear_attention.features import feature_count, prefix_features
-from upper.linear_attention.fitted import FeatureRegression
-from upper.linear_attention.model import LinearAttention
-from upper.linear_attention.regression import regress_features
-from upper.linear_attention.tasks._one_hot import nearest_one_hot, one_hot, require_entries
-from upper.linear_attention.tasks.closed_loop import Model, run_closed_loop
+from upper.linear_attention.model import LinearAttention, zero_heads
+from upper.linear_attention.tasks.closed_loop import ClosedLoop, Model
 from upper.linear_attention.tasks.machines import Configurations, TuringMachine
-from upper.linear_attention.tasks.tape_reader import TapeLayout
+from upper.linear_attention.tasks.one_hot import nearest_one_hot, one_hot
 
 __all__ = [
     "Simulation",
+    "TapeLayout",
+    "all_configurations",
     "delta_tokens",
-    "history_examples",
-    "learn_from_histories",
     "nearest_delta_tokens",
+    "reader_examples",
+    "reader_model",
     "simulate",
     "step_examples",
     "turing_model",
 ]
 
+_MOST_CONFIGURATIONS = 100_000
+
+
+@dataclass(frozen=True)
+class TapeLayout:
+    """Tokens [symbol A | position P | position⊗state P S] of a machine's tape and of where its head is.
+
+    Parameters
+    ----------
+    states, symbols, positions : int
+        S, A and P.
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1.
+
+    Notes
+    -----
+    A cell is [e_symbol | e_position | 0] and the query [0 | 0 | e_p⊗e_s], so that the block of G between symbols and
+    positions is the tape, one-hot.
+
+    Examples
+    --------
+    >>> layout = TapeLayout(states=2, symbols=2, positions=4)
+    >>> layout.dim, layout.rank
+    (14, 40)
+    """
+
+    states: int
+    symbols: int
+    positions: int
+
+    def __post_init__(self) -> None:
+        for name in ("states", "symbols", "positions"):
+            object.__setattr__(self, name, count(name, getattr(self, name), most=2**31))
+
+    @cached_property
+    def dim(self) -> int:
+        """The dimension d = A + P + P S of the tokens."""
+        return self.symbols + self.positions * (1 + self.states)
+
+    @cached_property
+    def symbol_block(self) -> slice:
+        """Where symbols stand."""
+        return slice(0, self.symbols)
+
+    @cached_property
+    def position_block(self) -> slice:
+        """Where positions stand."""
+        return slice(self.symbols, self.symbols + self.positions)
+
+    @cached_property
+    def place_block(self) -> slice:
+        """Where position⊗state stands; the state is the fast index."""
+        return slice(self.symbols + self.positions, self.dim)
+
+    @cached_property
+    def rank(self) -> int:
+        """The rank P S (1 + P (A - 1)) of the features on all tapes and queries.
+
+        At each of the P S queries G is an affine function of the tape, P one-hot vectors of A entries; the counts
+        of the symbols, also in G, are linear in it. Different queries have different features.
+        """
+        return self.positions * self.states * (1 + self.positions * (self.symbols - 1))
+
+    @cached_property
+    def configurations(self) -> int:
+        """The number A^P P S of tapes with a position and a state."""
+        return self.symbols**self.positions * self.positions * self.states
+
+    def draw(self, runs: int, *, rng: Rng = None) -> Configurations:
+        """Uniform tapes, positions and states of R runs; a ValueError if there is none."""
+        runs = count("runs", runs)
+        require_memory(f"{runs} tapes of {self.positions} positions", 16 * runs * (self.positions + 2))
+        generator = random_generator(rng)
+        return Configurations(
+            generator.integers(self.symbols, size=(runs, self.positions)),
+            generator.integers(self.positions, size=runs),
+            generator.integers(self.states, size=runs),
+        )
+
+    def contexts(self, at: Configurations) -> Float[np.ndarray, "R n d"]:
+        """The P cells of each tape and then the query, n = P + 1; a ValueError if they are not of this size."""
+        self.require(at)
+        require_shape("tapes", at.tapes, ("R", self.positions))
+        runs = len(at.tapes)
+        require_memory(f"Contexts of {runs} tapes", 8 * runs * (self.positions + 1) * self.dim)
+        x = np.zeros((runs, self.positions + 1, self.dim))
+        x[:, :-1, self.symbol_block] = one_hot(at.tapes, self.symbols)
+        x[:, :-1, self.position_block] = np.eye(self.positions)
+        x[:, -1, self.place_block] = self.places(at)
+        return x
+
+    def places(self, at: Configurations) -> Float[np.ndarray, "*batch places"]:
+        """The vectors e_p⊗e_s."""
+        return one_hot(at.positions * self.states + at.states, self.positions * self.states)
+
+    def written(
+        self, cells: Float[np.ndarray, "R P A"], tokens: Float[np.ndarray, "R d"]
+    ) -> tuple[Float[np.ndarray, "R P A"], Configurations]:
+        """One-hot cells after delta writes, added up as the Gram matrix does, and the configurations read off."""
+        cells = cells + tokens[:, self.position_block, None] * tokens[:, None, self.symbol_block]
+        places, states = np.divmod(np.argmax(tokens[:, self.place_block], axis=1), self.states)
+        return cells, Configurations(np.argmax(cells, axis=2), places, states)
+
+    def require(self, at: Configurations) -> None:
+        """Raise a ValueError where the configurations are not of this size."""
+        require_instance("The configurations", at, Configurations, needed="Configurations")
+        if at.tapes.shape[-1] != self.positions:
+            raise ValueError(f"The tapes have {at.tapes.shape[-1]} cells: {self.positions} are needed.")
+        at.require(states=self.states, symbols=self.symbols)
+
+
+def all_configurations(layout: TapeLayout) -> Configurations:
+    """Every tape with every position and state, A^P P S in all.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 100,000.
+    """
+    _require_layout(layout)
+    sizes = (layout.symbols,) * layout.positions + (layout.positions, layout.states)
+    if layout.configurations > _MOST_CONFIGURATIONS:
+        raise ValueError(f"There are more than {_MOST_CONFIGURATIONS} configurations: draw some at random.")
+    grid = np.indices(sizes).reshape(len(sizes), -1).T
+    return Configurations(grid[:, :-2].copy(), grid[:, -2].copy(), grid[:, -1].copy())
+
+
+def reader_model(layout: TapeLayout) -> LinearAttention:
+    """One head that reads the symbol at the position of the query, in whole numbers; d = A + P + P S, A outputs.
+
+    Q maps e_p⊗e_s to e_p whatever s is, G maps it to the symbol there, and V keeps the symbols. The query has
+    neither symbol nor position and adds nothing.
+
+    Raises
+    ------
+    ValueError
+        If it is no layout.
+
+    Examples
+    --------
+    >>> layout = TapeLayout(states=2, symbols=2, positions=4)
+    >>> x, y = reader_examples(layout, all_configurations(layout))
+    >>> bool(np.all(reader_model(layout)(x) == y))
+    True
+    """
+    _require_layout(layout)
+    v, q = zero_heads(1, layout.symbols, layout.dim)
+    v[0, :, layout.symbol_block] = np.eye(layout.symbols)
+    q[0, layout.position_block, layout.place_block] = np.repeat(
+        np.eye(layout.positions), layout.states, axis=1
+    )
+    return LinearAttention(v, q)
+
+
+def reader_examples(
+    layout: TapeLayout, at: Configurations
+) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N A"]]:
+    """N tapes (N, P + 1, d) with a query each, labelled with the symbol there, one-hot (N, A).
+
+    Raises
+    ------
+    ValueError
+        If the configurations are not of the layout's size.
+    """
+    _require_layout(layout)
+    return layout.contexts(at), one_hot(at.symbols_read, layout.symbols)
+
 
 def delta_tokens(
     layout: TapeLayout, before: Configurations, after: Configurations
 ) -> Float[np.ndarray, "*batch d"]:
-    """The tokens [(e_w - e_x) | e_p | e_p'⊗e_s'] of steps.
-
-    Parameters
-    ----------
-    layout : TapeLayout
-        Sizes.
-    before, after : Configurations
-        Of the same shape, before and after a step each.
-
-    Returns
-    -------
-    array (..., d)
-        Tokens; nothing is written where w = x.
+    """The tokens [(e_w - e_x) | e_p | e_p'⊗e_s'] of steps, from the configurations before and after each.
 
     Raises
     ------
     ValueError
         If an entry is out of range, or the shapes differ.
-
-    Notes
-    -----
-    O(d) a step. References: derived here.
     """
-    require_instance("layout", layout, TapeLayout, needed="a TapeLayout")
-    Configurations.require_are("before", before)
-    Configurations.require_are("after", after)
-    if before.tapes.shape != after.tapes.shape or before.tapes.shape[-1] != layout.positions:
-        raise ValueError(
-            f"The tapes have shapes {before.tapes.shape} and {after.tapes.shape}: the same and {layout.positions} "
-            "cells are needed."
-        )
+    _require_layout(layout)
     for at in (before, after):
-        require_entries("tapes", at.tapes, range(layout.symbols))
-        require_entries("positions", at.positions, range(layout.positions))
-        require_entries("states", at.states, range(layout.states))
+        layout.require(at)
+    require_shape("The tapes after the steps", after.tapes, before.tapes.shape)
     written = np.take_along_axis(after.tapes, before.positions[..., None], axis=-1)[..., 0]
     delta = one_hot(written, layout.symbols) - one_hot(before.symbols_read, layout.symbols)
-    places = after.positions * layout.states + after.states
-    blocks = (
-        delta,
-        one_hot(before.positions, layout.positions),
-        one_hot(places, layout.positions * layout.states),
-    )
-    return np.concatenate(blocks, axis=-1)
+    return np.concatenate([delta, one_hot(before.positions, layout.positions), layout.places(after)], axis=-1)
+
+
+def nearest_delta_tokens(layout: TapeLayout, outputs: Float[np.ndarray, "R d"]) -> Float[np.ndarray, "R d"]:
+    """The tokens that a step can have nearest to given outputs, block by block.
+
+    e_w - e_x is nearer than 0 if and only if the entries at w and x differ by more than 1.
+
+    Raises
+    ------
+    ValueError
+        If the outputs have another dimension.
+    """
+    _require_layout(layout)
+    outputs = real_array("outputs", outputs, ("R", layout.dim))
+    tokens = np.zeros_like(outputs)
+    delta = outputs[:, layout.symbol_block]
+    step = nearest_one_hot(delta) - nearest_one_hot(-delta)
+    tokens[:, layout.symbol_block] = np.where(np.ptp(delta, axis=1)[:, None] > 1, step, 0.0)
+    for block in (layout.position_block, layout.place_block):
+        tokens[:, block] = nearest_one_hot(outputs[:, block])
+    return tokens
 
 
 def turing_model(machine: TuringMachine, positions: int) -> LinearAttention:
@@ -117,27 +286,16 @@ def turing_model(machine: TuringMachine, positions: int) -> LinearAttention:
     -----
     The fewest heads are not sought: states with the same transitions could share theirs. O(P S d^2).
 
-    References
-    ----------
-    Derived here.
-
     Examples
     --------
-    >>> from upper.linear_attention.tasks.machines import random_machine
+    >>> from upper.linear_attention.tasks import random_machine
     >>> turing_model(random_machine(states=2, symbols=2, rng=0), 4)
     LinearAttention(heads=8, outputs=14, dim=14)
     """
-    require_instance("machine", machine, TuringMachine, needed="a TuringMachine")
-    layout = TapeLayout(states=machine.states, symbols=machine.symbols, positions=positions)
-    heads, d = layout.positions * layout.states, layout.dim
-    require_memory(
-        f"A model of a machine on {shown(layout.positions)} positions",
-        24 * heads * d**2,
-        advice="take fewer positions",
-    )
-    v, q = np.zeros((heads, d, d)), np.zeros((heads, d, d))
+    layout = _layout_of(machine, positions)
     first = layout.place_block.start
-    for head in range(heads):
+    v, q = zero_heads(layout.positions * layout.states, layout.dim, layout.dim)
+    for head in range(len(v)):
         p, s = divmod(head, layout.states)
         q[head, layout.symbols + p, first + head] = 1
         for x in range(layout.symbols):
@@ -152,159 +310,17 @@ def turing_model(machine: TuringMachine, positions: int) -> LinearAttention:
 def step_examples(
     machine: TuringMachine, at: Configurations
 ) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N d"]]:
-    """Steps in short contexts: the tape, the query [0 | 0 | e_p⊗e_s], and the step's token as the label.
+    """Steps in short contexts: the tape and the query [0 | 0 | e_p⊗e_s] (N, P + 1, d), and the step's token (N, d).
 
-    Parameters
-    ----------
-    machine : TuringMachine
-        The machine.
-    at : Configurations
-        N of them, before a step.
-
-    Returns
-    -------
-    tuple of arrays (N, P + 1, d), (N, d)
-        Tokens and labels.
+    The rank is P S (1 + P (A - 1)), far below D.
 
     Raises
     ------
     ValueError
         If the configurations are not of the machine's size.
-
-    Notes
-    -----
-    The rank is P S (1 + P (A - 1)), far below D: learn from them with ``regress(..., rank=...)`` of it. O(N P d).
-
-    References
-    ----------
-    Derived here.
     """
-    layout = _layout_of(machine, "at", at)
+    layout = _layout_at(machine, at)
     return layout.contexts(at), delta_tokens(layout, at, machine.step(at))
-
-
-def history_examples(
-    machine: TuringMachine, start: Configurations, steps: int
-) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, "N d"]]:
-    """Every step of runs with its whole history: features of the tokens so far and the step's token as the label.
-
-    Parameters
-    ----------
-    machine : TuringMachine
-        The machine.
-    start : Configurations
-        Of R runs.
-    steps : int
-        Steps T of each.
-
-    Returns
-    -------
-    tuple of arrays (R T, D), (R T, d)
-        Features and labels.
-
-    Raises
-    ------
-    ValueError
-        If the configurations are not of the machine's size, or `steps` is below 1.
-
-    Notes
-    -----
-    O(R (P + T) d^3), and that many numbers.
-
-    References
-    ----------
-    Derived here.
-    """
-    layout, steps = _layout_of(machine, "start", start), count("steps", steps)
-    require_memory(
-        f"Histories of {shown(steps)} steps",
-        16 * len(start.tapes) * (layout.positions + steps) * feature_count(layout.dim),
-        advice="take fewer steps or runs",
-    )
-    labels = delta_tokens(layout, machine.path(start, steps), machine.run(start, steps))
-    x = np.concatenate([layout.contexts(start), labels[:, :-1]], axis=1)
-    phi = np.concatenate([prefix_features(run)[layout.positions :] for run in x])
-    return phi, labels.reshape(-1, layout.dim)
-
-
-def learn_from_histories(phi: Float[np.ndarray, "N D"], y: Float[np.ndarray, "N p"]) -> FeatureRegression:
-    """Least squares of least norm on the features of whole histories.
-
-    Parameters
-    ----------
-    phi : array (N, D)
-        Features.
-    y : array (N, p)
-        Labels.
-
-    Returns
-    -------
-    FeatureRegression
-        With all D coefficients an output.
-
-    Raises
-    ------
-    ValueError
-        If the numbers of rows differ, or an entry is not finite.
-
-    Notes
-    -----
-    Features that are zero in all examples have the coefficient zero, and are left out of the singular values: of
-    one-hot tokens they are more than half. O(N D'^2), D' the number of the others.
-
-    References
-    ----------
-    Derived here.
-    """
-    phi = real_array("phi", phi, ("N", "D"))
-    y = real_array("y", y, (len(phi), "p"))
-    used = phi.any(axis=0)
-    if not used.any():
-        raise ValueError("phi is zero: features of at least one history are needed.")
-    found = regress_features(phi[:, used], y, method="svd", least_norm=True)
-    coefficients = np.zeros((phi.shape[1], y.shape[1]))
-    coefficients[used] = found.coefficients
-    return replace(found, coefficients=coefficients)
-
-
-def nearest_delta_tokens(layout: TapeLayout, outputs: Float[np.ndarray, "R d"]) -> Float[np.ndarray, "R d"]:
-    """The tokens that a step can have nearest to given outputs, block by block.
-
-    Parameters
-    ----------
-    layout : TapeLayout
-        Sizes.
-    outputs : array (R, d)
-        What a model says.
-
-    Returns
-    -------
-    array (R, d)
-        Tokens, whether such a step could have been taken or not.
-
-    Raises
-    ------
-    ValueError
-        If the outputs have another dimension.
-
-    Notes
-    -----
-    e_w - e_x is nearer than 0 if and only if the entries at w and x differ by more than 1. O(R d).
-
-    References
-    ----------
-    Derived here.
-    """
-    require_instance("layout", layout, TapeLayout, needed="a TapeLayout")
-    outputs = real_array("outputs", outputs, ("R", layout.dim))
-    tokens = np.zeros_like(outputs)
-    delta = outputs[:, layout.symbol_block]
-    step = nearest_one_hot(delta) - nearest_one_hot(-delta)
-    wide = np.ptp(delta, axis=1) > 1
-    tokens[:, layout.symbol_block] = np.where(wide[:, None], step, 0.0)
-    for block in (layout.position_block, layout.place_block):
-        tokens[:, block] = nearest_one_hot(outputs[:, block])
-    return tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,37 +371,35 @@ def simulate(
     Notes
     -----
     O(R T (H d^2)) by heads, O(R T (P d^2 + d^4)) by coefficients, however long the history is.
-
-    References
-    ----------
-    Derived here.
     """
-    require_instance("layout", layout, TapeLayout, needed="a TapeLayout")
-    steps = count("steps", steps)
-    found: list[Configurations] = []
-    context = layout.contexts(start)
-    cells = one_hot(start.tapes, layout.symbols)
-    rounding = 0.0
-
-    def following(step: int, outputs: np.ndarray) -> np.ndarray:
-        nonlocal cells, rounding
+    _require_layout(layout)
+    require_flag("keep", keep)
+    loop = ClosedLoop(model, layout.contexts(start))
+    at, cells = start, one_hot(start.tapes, layout.symbols)
+    found, rounding = [], 0.0
+    for _ in range(count("steps", steps)):
+        outputs = loop.outputs()
         tokens = nearest_delta_tokens(layout, outputs)
         rounding = max(rounding, float(np.max(np.abs(outputs - tokens))))
-        written = tokens[:, layout.position_block, None] * tokens[:, None, layout.symbol_block]
-        cells = cells + written  # as the Gram matrix of the history adds it up
-        places, states = np.divmod(np.argmax(tokens[:, layout.place_block], axis=1), layout.states)
-        found.append(Configurations(np.argmax(cells, axis=2), places, states))
+        cells, at = layout.written(cells, tokens)
+        found.append(at)
         if keep:
-            return tokens[:, None]
-        cells = one_hot(found[-1].tapes, layout.symbols)
-        return layout.contexts(found[-1])
-
-    outputs = run_closed_loop(model, context, steps, following, keep=keep)
-    following(steps - 1, outputs[:, -1])  # the loop asks for no tokens after its last step
+            loop.append(tokens[:, None])
+        else:
+            cells = one_hot(at.tapes, layout.symbols)
+            loop.replace(layout.contexts(at))
     return Simulation(Configurations.along_steps(found), rounding)
 
 
-def _layout_of(machine: TuringMachine, name: str, at: Configurations) -> TapeLayout:
+def _require_layout(layout: object) -> None:
+    require_instance("layout", layout, TapeLayout, needed="a TapeLayout")
+
+
+def _layout_of(machine: TuringMachine, positions: int) -> TapeLayout:
     require_instance("machine", machine, TuringMachine, needed="a TuringMachine")
-    Configurations.require_are(name, at)
-    return TapeLayout(states=machine.states, symbols=machine.symbols, positions=at.tapes.shape[-1])
+    return TapeLayout(states=machine.states, symbols=machine.symbols, positions=positions)
+
+
+def _layout_at(machine: TuringMachine, at: Configurations) -> TapeLayout:
+    require_instance("The configurations", at, Configurations, needed="Configurations")
+    return _layout_of(machine, at.tapes.shape[-1])

@@ -1,7 +1,7 @@
 """A universal machine: one linear attention model that runs every Turing machine given to it in the context.
 
 The context holds the table of the machine, a token [row e_(s,x) | written e_w | go e_m⊗e_s'] for each state s and
-symbol x read, besides the tape's cells of `tape_reader`. A step of the machine takes two steps of attention:
+symbol x read, besides the tape's cells of `TapeLayout`. A step of the machine takes two steps of attention:
 
 1. *Read.* The query holds e_p⊗e_s. A head for each position and state gets the symbol x at p from the block of G
    between symbols and positions, and the output is the scratch token e_p⊗e_s⊗e_x.
@@ -26,20 +26,14 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, random_generator, require_flag, require_instance, shown
+from attention._arrays import count, random_generator, require_flag, require_instance
 from attention.inputs import Rng
 from attention.memory import require_memory
-from upper.linear_attention.model import LinearAttention
-from upper.linear_attention.tasks._one_hot import nearest_one_hot, one_hot
-from upper.linear_attention.tasks.closed_loop import Model, run_closed_loop
-from upper.linear_attention.tasks.machines import (
-    MOVES,
-    Configurations,
-    TuringMachine,
-    random_machine,
-)
-from upper.linear_attention.tasks.tape_reader import TapeLayout
-from upper.linear_attention.tasks.turing import Simulation, delta_tokens, nearest_delta_tokens
+from upper.linear_attention.model import LinearAttention, zero_heads
+from upper.linear_attention.tasks.closed_loop import ClosedLoop, Model
+from upper.linear_attention.tasks.machines import MOVES, Configurations, TuringMachine, random_machine
+from upper.linear_attention.tasks.one_hot import nearest_one_hot, one_hot
+from upper.linear_attention.tasks.turing import Simulation, TapeLayout, delta_tokens, nearest_delta_tokens
 
 __all__ = ["UniversalLayout", "simulate_universal", "universal_examples", "universal_model"]
 
@@ -71,7 +65,7 @@ class UniversalLayout:
 
     def __post_init__(self) -> None:
         for name in ("states", "symbols", "positions"):
-            object.__setattr__(self, name, count(name, getattr(self, name)))
+            object.__setattr__(self, name, count(name, getattr(self, name), most=2**31))
 
     @cached_property
     def tape(self) -> TapeLayout:
@@ -114,7 +108,7 @@ class UniversalLayout:
         At a query that reads, G is affine in P one-hot symbols, in S A one-hot symbols written and as many one-hot
         ways to go, and in the counts of each symbol written with each way to go: with a constant,
         K = 1 + P (A - 1) + S A (A - 1 + 3 S - 1) + (A - 1)(3 S - 1) directions. At a query that looks up, the symbol
-        under the head is known, which leaves K - (A - 1). In all P S K + P S A (K - A + 1) (derived here).
+        under the head is known, which leaves K - (A - 1). In all P S K + P S A (K - A + 1).
         """
         written, go = self.symbols - 1, len(MOVES) * self.states - 1
         at_read = 1 + self.positions * written + self.states * self.symbols * (written + go) + written * go
@@ -124,11 +118,7 @@ class UniversalLayout:
         """Random machines and uniform configurations, one a run."""
         generator = random_generator(rng)
         runs = count("runs", runs)
-        require_memory(
-            f"{shown(runs)} machines of {shown(self.states)} states and {shown(self.symbols)} symbols",
-            runs * (1000 + 96 * self.states * self.symbols),
-            advice="take fewer",
-        )
+        require_memory(f"{runs} machines", runs * (1000 + 96 * self.states * self.symbols))
         machines = [
             random_machine(states=self.states, symbols=self.symbols, rng=generator) for _ in range(runs)
         ]
@@ -153,8 +143,8 @@ class UniversalLayout:
         ValueError
             If the machines are not as many as the runs, or something is not of this size.
         """
-        Configurations.require_are("The configurations", at)
         require_flag("look_up", look_up)
+        self.tape.require(at)
         runs, rows = len(at.tapes), self.states * self.symbols
         if not isinstance(machines, Sequence):
             raise ValueError(f"machines is a {type(machines).__name__}: a list of machines is needed.")
@@ -171,11 +161,7 @@ class UniversalLayout:
             np.stack([getattr(machine, name).reshape(rows) for machine in machines])
             for name in ("write", "move", "next_state")
         )
-        require_memory(
-            f"Contexts of {shown(runs)} machines",
-            8 * runs * (rows + self.positions + 1) * self.dim,
-            advice="take fewer at a time",
-        )
+        require_memory(f"Contexts of {runs} machines", 8 * runs * (rows + self.positions + 1) * self.dim)
         x = np.zeros((runs, rows + self.positions + 1, self.dim))
         x[:, :rows, self.row_block] = np.eye(rows)
         x[:, :rows, self.written_block] = one_hot(write, self.symbols)
@@ -198,42 +184,23 @@ class UniversalLayout:
 
 
 def universal_model(layout: UniversalLayout) -> LinearAttention:
-    """One model for every machine of a size, in whole numbers.
-
-    Parameters
-    ----------
-    layout : UniversalLayout
-        Sizes.
-
-    Returns
-    -------
-    LinearAttention
-        P S + P A heads, d inputs and outputs.
+    """One model for every machine of a size, in whole numbers: P S + P A heads, d inputs and outputs.
 
     Raises
     ------
     ValueError
-        If a size is below 1, when the layout is made.
-
-    Notes
-    -----
-    The module tells how it works. O(P (S + A) d^2).
-
-    References
-    ----------
-    Derived here.
+        If it is no layout.
 
     Examples
     --------
     >>> universal_model(UniversalLayout(states=2, symbols=2, positions=4))
     LinearAttention(heads=16, outputs=42, dim=42)
     """
-    require_instance("layout", layout, UniversalLayout, needed="a UniversalLayout")
+    _require_layout(layout)
     s_all, a_all, p_all, d = layout.states, layout.symbols, layout.positions, layout.dim
     place, scratch, row = layout.tape.place_block.start, layout.scratch_block.start, layout.row_block.start
     written, go = layout.written_block.start, layout.go_block.start
-    heads = p_all * (s_all + a_all)
-    v, q = np.zeros((heads, d, d)), np.zeros((heads, d, d))
+    v, q = zero_heads(p_all * (s_all + a_all), d, d)
     head = 0
     for p in range(p_all):
         for s in range(s_all):  # read
@@ -278,18 +245,9 @@ def universal_examples(
     ------
     ValueError
         If `number` is below 1.
-
-    Notes
-    -----
-    O(number (S A + P) d). References: derived here.
     """
-    require_instance("layout", layout, UniversalLayout, needed="a UniversalLayout")
+    _require_layout(layout)
     number = count("number", number)
-    require_memory(
-        f"Examples of number = {shown(number)} steps",
-        32 * number * (layout.states * layout.symbols + layout.positions + 1) * layout.dim,
-        advice="take fewer",
-    )
     machines, at = layout.draw(number, rng=rng)
     x = np.stack([layout.contexts(machines, at, look_up=look_up) for look_up in (False, True)], axis=1)
     y = np.zeros((number, 2, layout.dim))
@@ -339,41 +297,34 @@ def simulate_universal(
     Notes
     -----
     O(R T H d^2) by heads, O(R T (d^3 + d^4)) by coefficients.
-
-    References
-    ----------
-    Derived here.
     """
-    require_instance("layout", layout, UniversalLayout, needed="a UniversalLayout")
-    steps = count("steps", steps)
-    tape, size = layout.tape, layout.dim
-    found: list[Configurations] = []
-    begun = layout.contexts(machines, start)
-    cells, at = one_hot(start.tapes, layout.symbols), start
-    rounding = 0.0
-
-    def following(step: int, outputs: np.ndarray) -> np.ndarray:
-        nonlocal cells, at, rounding
-        tokens = np.zeros((len(outputs), size))
+    _require_layout(layout)
+    require_flag("keep", keep)
+    tape = layout.tape
+    loop = ClosedLoop(model, layout.contexts(machines, start))
+    at, cells = start, one_hot(start.tapes, layout.symbols)
+    found, rounding = [], 0.0
+    for step in range(2 * count("steps", steps)):
+        outputs = loop.outputs()
+        tokens = np.zeros_like(outputs)
         reading = step % 2 == 0
         if reading:
             tokens[:, layout.scratch_block] = nearest_one_hot(outputs[:, layout.scratch_block])
         else:
             tokens[:, : tape.dim] = nearest_delta_tokens(tape, outputs[:, : tape.dim])
-            written = tokens[:, tape.position_block, None] * tokens[:, None, tape.symbol_block]
-            cells = cells + written
-            places, states = np.divmod(np.argmax(tokens[:, tape.place_block], axis=1), layout.states)
-            at = Configurations(np.argmax(cells, axis=2), places, states)
+            cells, at = tape.written(cells, tokens[:, : tape.dim])
             found.append(at)
         rounding = max(rounding, float(np.max(np.abs(outputs - tokens))))
         if keep:
-            return tokens[:, None]
-        cells = one_hot(at.tapes, layout.symbols)
-        context = layout.contexts(machines, at)
-        if reading:
-            context[:, -1] = tokens
-        return context
-
-    outputs = run_closed_loop(model, begun, 2 * steps, following, keep=keep)
-    following(2 * steps - 1, outputs[:, -1])  # the loop asks for no tokens after its last step
+            loop.append(tokens[:, None])
+        else:
+            cells = one_hot(at.tapes, layout.symbols)
+            context = layout.contexts(machines, at)
+            if reading:
+                context[:, -1] = tokens
+            loop.replace(context)
     return Simulation(Configurations.along_steps(found), rounding)
+
+
+def _require_layout(layout: object) -> None:
+    require_instance("layout", layout, UniversalLayout, needed="a UniversalLayout")

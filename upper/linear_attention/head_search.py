@@ -1,7 +1,7 @@
-"""The two searches for few heads, and where they start: arrays of unit norm in, value matrices out.
+"""The search for few heads: alternating projections, and Levenberg-Marquardt from reweighted starts.
 
-With T_(ab),(ce) = sum_h (V_h)_ab (Q_h)_ce, H heads are a matrix T of rank H; it is known up to anything
-antisymmetric in b and c.
+With T_(ab),(ce) = sum_h (V_h)_ab (Q_h)_ce, H heads are a matrix T of rank H; it is known up to anything antisymmetric
+in b and c. Tensors are of unit norm here.
 """
 
 from dataclasses import dataclass
@@ -10,17 +10,11 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-__all__ = [
-    "LARGEST",
-    "Tried",
-    "alternating",
-    "levenberg_marquardt",
-    "reweighted",
-    "symmetrised",
-    "within_reach",
-]
+__all__ = ["HeadSearch", "Tried", "alternating", "levenberg_marquardt", "reweighted", "symmetrised"]
 
-LARGEST = 4096  # unknowns of a dense Newton system: 128 MiB a matrix, of which three are held
+_STEPS, _NEWTON_STEPS, _REWEIGHTINGS = 400, 100, 40
+_QUICK = 3  # starts of a number of heads that is only passed by
+_LARGEST = 4096  # unknowns of a dense Newton system: 128 MiB a matrix, of which three are held
 _RIDGE = 1e-12  # of systems of unit diagonal: above their rounding errors, and undone by one more solve
 _FLOOR = 4e-16  # a tail that is rounding alone
 _PATIENCE, _SHARE = 6, 0.8  # steps in which a tail has to fall to this share of itself
@@ -40,17 +34,80 @@ def symmetrised(tensor: Float[np.ndarray, "p d d e"]) -> Float[np.ndarray, "p d 
     return (tensor + tensor.transpose(0, 2, 1, 3)) / 2
 
 
-def within_reach(tensor: Float[np.ndarray, "p d d e"], heads: int) -> bool:
-    """Whether the Newton system of `levenberg_marquardt` is small enough to be held."""
-    outputs, d = tensor.shape[:2]
-    return heads * outputs * d <= LARGEST
+class HeadSearch:
+    """The best representation of each number of heads so far, and the order in which numbers are tried.
+
+    Parameters
+    ----------
+    tensor : array (p, d, d, e)
+        Symmetric in the middle indices, of unit norm.
+    tolerance : float
+        Relative distance that counts as a representation.
+    rng : numpy.random.Generator
+        Of the starts.
+    """
+
+    def __init__(self, tensor: np.ndarray, tolerance: float, rng: np.random.Generator) -> None:
+        self.tensor, self.tolerance, self.rng = tensor, tolerance, rng
+        self.best: dict[int, tuple[str, Tried]] = {}
+
+    def fewest(self, least: int, most: int, restarts: int) -> int:
+        """The fewest heads found between two numbers; the number of the least tail if none is found."""
+        quick = min(_QUICK, restarts)
+        failed, found, stride = least - 1, least, 1
+        while not self.succeeds(found, quick):
+            if found == most:
+                if self.succeeds(found, restarts):
+                    break
+                return min(self.best, key=lambda number: self.best[number][1].tail)
+            failed = found
+            found, stride = min(found + stride, most), stride * 2 if found > least else 1
+        while found - failed > 1:
+            middle = (found + failed) // 2
+            found, failed = (middle, failed) if self.succeeds(middle, quick) else (found, middle)
+        while found > least and self.succeeds(found - 1, restarts):
+            found -= 1
+        return found
+
+    def succeeds(self, heads: int, starts: int) -> bool:
+        """Whether that many heads come within the tolerance from some start; what is best is kept."""
+        outputs, d, _, queries = self.tensor.shape
+        if heads >= min(outputs * d, d * queries):
+            unfolded = self.tensor.reshape(outputs * d, -1)
+            left, values, right = np.linalg.svd(unfolded, full_matrices=False)
+            exact = Tried(
+                left.T.reshape(-1, outputs, d), (values[:, None] * right).reshape(-1, d, queries), 0.0
+            )
+            self._keep(heads, "singular values", exact)
+        newton = heads * outputs * d <= _LARGEST
+        if heads not in self.best:
+            # where no Newton step is possible, alternating has to go down to rounding by itself
+            goal, steps = (self.tolerance, _STEPS) if newton else (min(self.tolerance, 1e-12), 3 * _STEPS)
+            start = alternating(self.tensor, heads, steps=steps, tolerance=goal, rng=self.rng)
+            self._keep(heads, "alternating", start)
+            if newton:
+                name = "alternating" if start.tail <= self.tolerance else "Levenberg-Marquardt"
+                self._keep(heads, name, self._newton(start.v))
+        for _ in range(starts if newton else 0):
+            if self.best[heads][1].tail <= self.tolerance:
+                break
+            start_v = reweighted(self.tensor, heads, rng=self.rng)
+            self._keep(heads, "Levenberg-Marquardt", self._newton(start_v))
+        return self.best[heads][1].tail <= self.tolerance
+
+    def _newton(self, v: np.ndarray) -> Tried:
+        return levenberg_marquardt(self.tensor, v, tolerance=self.tolerance)
+
+    def _keep(self, heads: int, strategy: str, tried: Tried) -> None:
+        if heads not in self.best or tried.tail < self.best[heads][1].tail:
+            self.best[heads] = (strategy, tried)
 
 
 def alternating(
     tensor: Float[np.ndarray, "p d d e"],
     heads: int,
     *,
-    steps: int,
+    steps: int = _STEPS,
     tolerance: float,
     rng: np.random.Generator,
 ) -> Tried:
@@ -85,7 +142,7 @@ def alternating(
 
 
 def reweighted(
-    tensor: Float[np.ndarray, "p d d e"], heads: int, *, steps: int, rng: np.random.Generator
+    tensor: Float[np.ndarray, "p d d e"], heads: int, *, rng: np.random.Generator
 ) -> Float[np.ndarray, "H p d"]:
     """Value matrices to start from: iteratively reweighted least squares for a low rank, from a random start.
 
@@ -105,17 +162,17 @@ def reweighted(
     outputs, d, _, queries = tensor.shape
     rows, columns = np.triu_indices(d, 1)
     unknowns = outputs * len(rows)
-    if unknowns == 0 or unknowns > LARGEST or heads >= outputs * d:
+    if unknowns == 0 or unknowns > _LARGEST or heads >= outputs * d:
         return rng.standard_normal((heads, outputs, d))
     unfolded = tensor.reshape(outputs * d, d * queries)
     current = unfolded + _random_antisymmetric(tensor, rng).reshape(unfolded.shape)
     eps = np.inf
-    for step in range(steps + 1):
+    for step in range(_REWEIGHTINGS + 1):
         values, basis = np.linalg.eigh(current @ current.T)
         values, basis = np.maximum(values[::-1], 0), basis[:, ::-1]
         # not below the rounding errors of squares of a tensor of unit norm
         eps = max(min(eps, (0.8 if step else 1.0) ** 2 * values[heads]), 1e-15)
-        if step == steps:
+        if step == _REWEIGHTINGS:
             break
         weight = (basis * (eps / (values + eps))) @ basis.T
         system = _normal_matrix_of_antisymmetric(weight.reshape(outputs, d, outputs, d), rows, columns)
@@ -134,7 +191,7 @@ def reweighted(
 
 
 def levenberg_marquardt(
-    tensor: Float[np.ndarray, "p d d e"], v: Float[np.ndarray, "H p d"], *, steps: int, tolerance: float
+    tensor: Float[np.ndarray, "p d d e"], v: Float[np.ndarray, "H p d"], *, tolerance: float
 ) -> Tried:
     """Least squares on (V, Q) from given V: Q is solved for exactly, V moves by damped Gauss-Newton steps.
 
@@ -153,7 +210,7 @@ def levenberg_marquardt(
     state = _State.at(tensor, v)
     damping, growth = 1e-2, 2.0
     tails = [np.inf] * (_PATIENCE - 1) + [state.tail]
-    for _ in range(steps):
+    for _ in range(_NEWTON_STEPS):
         if state.tail <= _FLOOR:
             break
         try:

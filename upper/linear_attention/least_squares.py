@@ -1,0 +1,283 @@
+"""Least squares in blocks of features: by normal equations, by singular values of a triangle, or by the kernel."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import cho_factor, cho_solve, lstsq, qr, solve_triangular, svd
+from scipy.linalg.lapack import dpocon, dpstrf, dtrcon
+
+from upper.linear_attention.moments import FeatureMoments
+
+__all__ = [
+    "Block",
+    "FeatureRegression",
+    "Stream",
+    "by_kernel",
+    "by_moments",
+    "by_normal_equations",
+    "by_singular_values",
+]
+
+Block = tuple[np.ndarray, np.ndarray]
+Stream = Callable[[], Iterable[Block]]
+"""Gives the same blocks (phi, y) each time it is called."""
+
+_RCOND = 1e-10  # singular values of the features below this share of the largest count as zero
+_GRAM_RCOND = 1e-13  # the same of a Gram matrix, which knows them to 1e-16 of the largest
+_EXACT_ENOUGH = 1e-11  # reciprocal condition from which two corrections reach the precision of the arithmetic
+_CORRECTIONS = 2
+_MOST_SINGULAR = 3000  # features; singular values of more take minutes
+_GAP = 1e-9  # smallest pivot that counts, of the largest; rounding leaves D 1e-16 of it at most
+_UNDERFLOW = 1e-250  # products of so small numbers have lost digits
+_PROBES = 4
+_UNSEEN = 3e-12  # what rounding may leave of directions that the features do not have
+
+Solve = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRegression:
+    """Least squares on features.
+
+    Attributes
+    ----------
+    coefficients : array (D, p)
+        One column an output; of least norm where several are best.
+    rank : int
+        Of the features on the examples: singular values above 1e-10 of the largest count, tokens of very unequal
+        coordinates brought to equal units first; above 3e-7 where there are moments or a kernel only.
+    condition : float
+        Largest over smallest of those singular values; an estimate where normal equations were solved.
+    residual : float
+        Root of the summed squared errors on the examples over that of the labels.
+    examples : int
+        Rows.
+    method : str
+        How it was solved: cholesky, svd, kernel, moments; or "another" for a minimiser that is another's neighbour.
+    """
+
+    coefficients: Float[np.ndarray, "D p"]
+    rank: int
+    condition: float
+    residual: float
+    examples: int
+    method: str
+
+    @property
+    def unique(self) -> bool:
+        """Whether no other coefficients do as well on the examples."""
+        return self.rank == len(self.coefficients)
+
+    def __str__(self) -> str:
+        others = "the only best" if self.unique else "of least norm among the best"
+        others = "one of many that are best" if self.method == "another" else others
+        return (
+            f"{self.examples} examples, rank {self.rank} of {len(self.coefficients)} features: {others}, "
+            f"relative residual {self.residual:.1e} (by {self.method})"
+        )
+
+
+def by_normal_equations(
+    stream: Stream, moments: FeatureMoments, *, dependent: bool = True
+) -> FeatureRegression | None:
+    """By Cholesky factors of the moments, corrected with the residuals of the examples.
+
+    Parameters
+    ----------
+    stream : callable
+        The blocks that the moments are of.
+    moments : FeatureMoments
+        Their sums.
+    dependent : bool
+        Whether dependent features are welcome, whose solution of least norm is taken.
+
+    Returns
+    -------
+    FeatureRegression or None
+        None where the matrix does not tell the rank.
+    """
+    gram, cross = moments.gram(), moments.cross
+    factor, reciprocal = _cholesky(gram)
+    if reciprocal >= _EXACT_ENOUGH:
+        found = _corrected(stream, cross, lambda side: cho_solve(factor, side, check_finite=False))
+        rank, condition = len(gram), float(reciprocal**-0.5)
+    else:
+        del factor
+        by_pivots = _by_pivots(stream, gram, cross) if dependent else None
+        if by_pivots is None:
+            return None
+        found, rank, condition = by_pivots
+    return _regression(stream, found, rank, condition, moments.count, moments.squares, "cholesky")
+
+
+def by_moments(moments: FeatureMoments) -> FeatureRegression:
+    """By the moments alone, of least norm: there is nothing to correct the solution with."""
+    factor, reciprocal = _cholesky(moments.gram())
+    if reciprocal > _GRAM_RCOND:
+        found = cho_solve(factor, moments.cross, check_finite=False)
+        rank, condition = moments.features, reciprocal**-1
+    else:
+        del factor
+        found, rank, condition = _least_norm(moments.gram(), moments.cross, _GRAM_RCOND)
+    explained = float(np.vdot(found, moments.cross))
+    residual = float(np.sqrt(max(0.0, 1 - explained / moments.squares))) if moments.squares else 0.0
+    return FeatureRegression(found, rank, float(np.sqrt(condition)), residual, moments.count, "moments")
+
+
+def by_singular_values(stream: Stream, features: int, units: np.ndarray | None = None) -> FeatureRegression:
+    """By the singular values of the triangle of the features: least norm, whatever the rank.
+
+    With `units` the features are in these, and the least norm is that in the units they had. O(N D^2 + D^3).
+    """
+    rows, squares, waiting = 0, 0.0, 0
+    held: list[np.ndarray] = []
+    for phi, y in stream():
+        if waiting > features:  # not block by block: each time costs D^3 at least
+            held, waiting = [_triangle(np.vstack(held))], 0
+        rows, squares, waiting = rows + len(phi), squares + float(np.vdot(y, y)), waiting + len(phi)
+        held.append(np.hstack([phi, y]))
+    stacked = np.vstack(held)
+    if rows >= features:
+        stacked = _triangle(stacked)[:features]
+    triangle, rotated = stacked[:, :features], stacked[:, features:]
+    reciprocal = dtrcon(triangle)[0] if rows >= features else 0.0
+    if reciprocal > _RCOND:
+        found = solve_triangular(triangle, rotated, check_finite=False)
+        return _regression(stream, found, features, float(1 / reciprocal), rows, squares, "svd")
+    found, rank, condition = _least_norm(triangle, rotated, _RCOND)
+    if units is not None and 0 < rank < features and np.ptp(units):
+        seen = units[:, None] * svd(triangle, full_matrices=False, check_finite=False)[2][:rank].T
+        found = units[:, None] * _on_span(seen, found / units[:, None])
+    return _regression(stream, found, rank, condition, rows, squares, "svd")
+
+
+def by_kernel(
+    stream: Stream, kernel: np.ndarray, y: np.ndarray, features: int, *, dependent: bool = True
+) -> FeatureRegression | None:
+    """By the kernel (N, N): the labels as combinations of the examples' own features.
+
+    None where examples depend on one another, unless these are welcome.
+    """
+
+    def of_features(dual: np.ndarray) -> np.ndarray:
+        found, first = np.zeros((features, dual.shape[1])), 0
+        for phi, _ in stream():
+            found += phi.T @ dual[first : first + len(phi)]
+            first += len(phi)
+        return found
+
+    factor, reciprocal = _cholesky(kernel)
+    if reciprocal >= _EXACT_ENOUGH:
+        found, wrong = np.zeros((features, y.shape[1])), y
+        for _ in range(1 + _CORRECTIONS):
+            found += of_features(cho_solve(factor, wrong, check_finite=False))
+            wrong = y - np.concatenate([phi @ found for phi, _ in stream()])
+        rank, condition = len(y), reciprocal**-1
+    elif dependent:
+        dual, rank, condition = _least_norm(kernel, y, _GRAM_RCOND)
+        found = of_features(dual)
+    else:
+        return None
+    squares = float(np.vdot(y, y))
+    return _regression(stream, found, rank, float(np.sqrt(condition)), len(y), squares, "kernel")
+
+
+def _cholesky(matrix: np.ndarray) -> tuple[Any, float]:
+    """The factor for `cho_solve`, and the reciprocal condition: 0 where the matrix is not positive definite."""
+    try:
+        factor = cho_factor(matrix, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None, 0.0
+    return factor, float(dpocon(factor[0], np.linalg.norm(matrix, 1), uplo="L")[0])
+
+
+def _triangle(matrix: np.ndarray) -> np.ndarray:
+    return np.asarray(np.linalg.qr(matrix, mode="r"))
+
+
+def _least_norm(matrix: np.ndarray, side: np.ndarray, share: float) -> tuple[np.ndarray, int, float]:
+    """The solution of least norm, the rank and the condition: singular values above a share of the largest count."""
+    driver = "gelsd" if min(matrix.shape) <= _MOST_SINGULAR else "gelsy"
+    found, _, rank, values = lstsq(matrix, side, cond=share, lapack_driver=driver, check_finite=False)
+    if values is None:  # a complete orthogonal factorisation: its rank is by estimates
+        return found, int(rank), float("nan")
+    return found, int(rank), float(values[0] / values[rank - 1]) if rank else 1.0
+
+
+def _by_pivots(stream: Stream, gram: np.ndarray, cross: np.ndarray) -> tuple[np.ndarray, int, float] | None:
+    """Coefficients of least norm, rank and condition from a basis of dependent features; None without a clear rank.
+
+    The features of the first r pivots of the Cholesky factor L are a basis of all; the coefficients on them are exact.
+    The least norm is that of their projection on the row space, which L spans, or off the null space,
+    [-L11^-T L21^T; 1], whichever is smaller. O(D^3/3 + D min(r, D - r)^2). Higham, Accuracy and Stability of Numerical
+    Algorithms, Section 10.3, for the factorisation.
+    """
+    largest = float(np.diagonal(gram).max(initial=0.0))
+    if largest < _UNDERFLOW:
+        return None
+    factor, pivots, rank, _ = dpstrf(gram, lower=1)
+    diagonal = np.diagonal(factor)[:rank]
+    if float(diagonal[-1]) ** 2 < _GAP * largest:
+        return None
+    size, basis, others = len(gram), pivots[:rank] - 1, pivots[rank:] - 1  # LAPACK counts from 1
+    top = factor[:rank, :rank]
+
+    def solve(side: np.ndarray) -> np.ndarray:
+        found = np.zeros_like(side)
+        found[basis] = cho_solve((top, True), side[basis], check_finite=False)
+        return found
+
+    found = _corrected(stream, cross, solve)
+    condition = float(diagonal[0] / diagonal[-1])
+    if rank == size:
+        return found, int(rank), condition
+    probes = np.random.default_rng(0).standard_normal((size, _PROBES))
+    both = np.hstack([found, probes])
+    if rank <= size - rank:
+        span = np.empty((size, rank))
+        span[basis], span[others] = np.tril(top), factor[rank:, :rank]
+        seen = _on_span(span, both)
+    else:
+        null = np.zeros((size, size - rank))
+        null[basis] = -solve_triangular(
+            top, factor[rank:, :rank].T, lower=True, trans="T", check_finite=False
+        )
+        null[others, np.arange(size - rank)] = 1.0
+        seen = both - _on_span(null, both)
+    # the matrix knows squares, to 1e-16 of the largest: the features may see what it takes for null
+    unseen = probes - seen[:, -_PROBES:]
+    shown = np.sqrt(sum(np.sum((phi @ unseen) ** 2, axis=0) for phi, _ in stream()) / largest)
+    if np.any(shown > _UNSEEN * np.linalg.norm(unseen, axis=0)):
+        return None
+    return seen[:, :-_PROBES], int(rank), condition
+
+
+def _on_span(span: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """The orthogonal projection on the span of independent columns."""
+    basis = qr(span, mode="economic", check_finite=False)[0]
+    return np.asarray(basis @ (basis.T @ vectors))
+
+
+def _corrected(stream: Stream, cross: np.ndarray, solve: Solve) -> np.ndarray:
+    """The solution of normal equations, and of the same equations for its residuals."""
+    found = solve(cross)
+    for _ in range(_CORRECTIONS):
+        found += solve(sum(phi.T @ (y - phi @ found) for phi, y in stream()))
+    return found
+
+
+def _regression(
+    stream: Stream,
+    found: np.ndarray,
+    rank: int,
+    condition: float,
+    rows: int,
+    squares: float,
+    method: str,
+) -> FeatureRegression:
+    left = sum(float(np.sum((y - phi @ found) ** 2)) for phi, y in stream())
+    residual = float(np.sqrt(left / squares)) if squares else 0.0
+    return FeatureRegression(found, rank, condition, residual, rows, method)
