@@ -131,12 +131,18 @@ class Step:
         Seconds since the fit began, the measuring itself left out.
     measures : mapping of str to float
         What the step measured; with ground truth at least ``relative_error`` and ``unknown_part_error``.
+    phase : int or None
+        The number of the phase, for a learner that has phases.
+    round : int or None
+        The round within which the phase ran, where it runs more than once.
     """
 
     name: str
     examples: int
     seconds: float
     measures: Mapping[str, float] = field(default_factory=dict)
+    phase: int | None = None
+    round: int | None = None
 
 
 Progress = Callable[[Step], None]
@@ -340,17 +346,20 @@ class Recorder:
         predict: Predictor | None = None,
         layer: AttentionLayer | None = None,
         against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
+        phase: int | None = None,
+        round: int | None = None,
         **measures: float | int,
     ) -> None:
         """Record a step with its own `measures` and, where ground truth is given, the errors against it.
 
-        `against` gives a phase's own error measures when called with the target.
+        `against` gives a phase's own error measures when called with the target; `phase` and `round` are the step's.
         """
         examples, seconds, began = self.examples, self.seconds, time.perf_counter()
         if self._truth is not None:
             own = {} if against is None else dict(against(self._truth.layer))
             measures = {**measures, **own, **self._truth.measure(predict=predict, layer=layer)}
-        step = Step(name, examples, seconds, {key: float(value) for key, value in measures.items()})
+        measured = {key: float(value) for key, value in measures.items()}
+        step = Step(name, examples, seconds, measured, phase, round)
         self._trace.append(step)
         if self._progress is not None:
             self._progress(step)

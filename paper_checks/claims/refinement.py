@@ -113,7 +113,7 @@ def one_round(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Co
     for d in sizes:
         layer = make_nice_layer(heads=2, dim=d, rng=rng)
         learner = SixPhase(m=2, mode="paper", accept=0.01)
-        found = learner.run(ExampleOracle(layer, BooleanInputs(2, d), rng=rng), rng=rng).findings
+        found = learner.run(ExampleOracle(layer, BooleanInputs(2, d), rng=rng), rng=rng)
         errors = [_span_error(layer, attention_span(hull.body, 1).basis) for hull in found.hulls]
         before.append(errors[0])
         after.append(errors[-1])

@@ -32,7 +32,6 @@ EXCEPTIONS = {
             "Certificates",
             "Contrasts",
             "Ellipsoid",
-            "Findings",
             "HullMargin",
             "LargeMargin",
             "NetSearch",

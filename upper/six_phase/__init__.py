@@ -12,30 +12,38 @@
 """
 
 from upper.newton.span_fit import fit_in_span
-from upper.six_phase.affine_hull import AffineHull, sculpt_affine_hull
-from upper.six_phase.agreement import (
+from upper.six_phase.agreement_law import AgreementLaw, disagreement, measure_agreement
+from upper.six_phase.common import PhaseFailedError
+from upper.six_phase.convex_body import ConvexBody, SpectralGap, spectral_gap
+from upper.six_phase.ellipsoid import Ellipsoid
+from upper.six_phase.learner import SixPhase
+from upper.six_phase.phase1_projection_sum import ProjectionSum, estimate_projection_sum, one_gradient_step
+from upper.six_phase.phase2_affine_hull import AffineHull, sculpt, sculpt_affine_hull
+from upper.six_phase.phase2_agreement import (
     Certificates,
     Contrasts,
     certify_agreement,
     contrasts_of,
     has_repeated_tokens,
 )
-from upper.six_phase.agreement_law import AgreementLaw, disagreement, measure_agreement
-from upper.six_phase.attention_span import AttentionSpan, attention_span
-from upper.six_phase.body import ConvexBody, sculpt
-from upper.six_phase.consistency import SelfConsistent, refine_by_consistency
-from upper.six_phase.ellipsoid import Ellipsoid
-from upper.six_phase.failure import PhaseFailedError
-from upper.six_phase.gap import SpectralGap, spectral_gap
-from upper.six_phase.hull_margin import HullMargin
-from upper.six_phase.large_margin import LargeMargin, refine_by_margin
-from upper.six_phase.learner import Phases, SixPhase
-from upper.six_phase.net import NetSearch, held_out_examples, search_net
+from upper.six_phase.phase3_refine_sum import (
+    HullMargin,
+    LargeMargin,
+    SelfConsistent,
+    refine_by_consistency,
+    refine_by_margin,
+)
+from upper.six_phase.phase5_span import AttentionSpan, attention_span
+from upper.six_phase.phase6_net import NetSearch, held_out_examples, search_net
 from upper.six_phase.polytope import Polytope
-from upper.six_phase.projection_sum import ProjectionSum, estimate_projection_sum, one_gradient_step
-from upper.six_phase.queries import (
+from upper.six_phase.query_learner import QueriedSpan, QueryOracle, learn_by_queries, span_change_bound
+from upper.six_phase.query_plan import QueryCount, QueryPlan, six_phase_queries
+from upper.six_phase.run import Phases
+from upper.six_phase.statistical_queries import (
     AgreementRows,
     MarginRows,
+    QueryFamily,
+    StatisticalQuery,
     moment_queries,
     projection_sum_queries,
     regression_queries,
@@ -43,10 +51,6 @@ from upper.six_phase.queries import (
     share_queries,
     size_queries,
 )
-from upper.six_phase.query_learner import QueriedSpan, QueryOracle, learn_by_queries, span_change_bound
-from upper.six_phase.query_plan import QueryCount, QueryPlan, six_phase_queries
-from upper.six_phase.session import Findings
-from upper.six_phase.statistical_query import QueryFamily, StatisticalQuery
 
 __all__ = [
     "AffineHull",
@@ -57,7 +61,6 @@ __all__ = [
     "Contrasts",
     "ConvexBody",
     "Ellipsoid",
-    "Findings",
     "HullMargin",
     "LargeMargin",
     "MarginRows",

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention._arrays import count, non_negative, require_flag, require_instance
-from upper.six_phase.queries import AgreementRows
+from upper.six_phase.statistical_queries import AgreementRows
 
 __all__ = ["SIZE_TOLERANCE", "QueryCount", "QueryPlan", "share_tolerance", "six_phase_queries"]
 

@@ -1,17 +1,27 @@
-"""Examples in batches: constant memory however many are drawn, threads that change no bit and no count."""
+"""What every phase uses: examples in batches, squares that do not overflow, and the error of a phase that fails."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from attention import ExampleOracle, draw_examples
+from attention import ExampleOracle, Outcome, draw_examples
 from attention._arrays import count, shown
 from attention.learning import require_oracle
 from attention.memory import require_memory
 
-__all__ = ["batch_size", "map_batches", "remaining", "require_jobs"]
+__all__ = [
+    "PhaseFailedError",
+    "batch_size",
+    "exponent_to_square",
+    "map_batches",
+    "relative_change",
+    "remaining",
+    "require_jobs",
+    "scaled_to_square",
+]
 
 Statistic = TypeVar("Statistic")
 
@@ -19,6 +29,24 @@ Statistic = TypeVar("Statistic")
 _NUMBERS = 1 << 17
 _BYTES_A_BATCH = 2048
 _MOST_JOBS = 4096
+# Sums of squares of numbers within these exponents are ordinary numbers.
+_MODERATE = 256
+
+
+class PhaseFailedError(ArithmeticError):
+    """A phase cannot do its work on these examples; `SixPhase` makes an outcome of it.
+
+    Attributes
+    ----------
+    outcome : Outcome
+        How a fit ends because of it.
+    explanation : str
+        What was found, with figures.
+    """
+
+    def __init__(self, outcome: Outcome, explanation: str) -> None:
+        super().__init__(explanation)
+        self.outcome, self.explanation = outcome, explanation
 
 
 def batch_size(k: int, d: int) -> int:
@@ -34,10 +62,19 @@ def require_jobs(jobs: Any) -> None:
         raise ValueError(f"jobs is {shown(jobs)}: at most {_MOST_JOBS} threads are allowed.")
 
 
-def remaining(oracle: ExampleOracle, n: int) -> int:
-    """`n`, or as many examples as are left where that is fewer: a phase makes do with them."""
+def remaining(oracle: ExampleOracle, n: int, purpose: str) -> int:
+    """`n`, or as many examples as are left where that is fewer.
+
+    Raises
+    ------
+    PhaseFailedError
+        If none is left, with what it would have been needed for.
+    """
     require_oracle(oracle)
-    return n if oracle.remaining is None else min(n, oracle.remaining)
+    n = n if oracle.remaining is None else min(n, oracle.remaining)
+    if n <= 0:
+        raise PhaseFailedError(Outcome.EXAMPLES_SPENT, f"no example is left {purpose}.")
+    return n
 
 
 def map_batches(
@@ -101,3 +138,35 @@ def _draw_and_call(
     oracle: ExampleOracle, size: int, function: Callable[[np.ndarray, np.ndarray], Statistic]
 ) -> Statistic:
     return function(*draw_examples(oracle, size))
+
+
+def exponent_to_square(*arrays: np.ndarray) -> int:
+    """The e for which 2^e is the unit of `scaled_to_square`: 0 if squares are ordinary numbers already."""
+    size = max((float(max(array.max(), -array.min())) for array in arrays if array.size), default=0.0)
+    exponent = math.frexp(size)[1] - 1
+    return 0 if abs(exponent) <= _MODERATE else exponent
+
+
+def scaled_to_square(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The arrays in a common unit in which their largest entry can be squared; as they are if it can be already.
+
+    Notes
+    -----
+    The unit is a power of two: ratios of the results are those of the arrays to the last bit. O(size).
+
+    Examples
+    --------
+    >>> (scaled,) = scaled_to_square(np.array([3e-200, 4e-200]))
+    >>> bool(abs(scaled[0] / scaled[1] - 0.75) < 1e-15 and (scaled**2).sum() > 1)
+    True
+    """
+    exponent = exponent_to_square(*arrays)
+    return tuple(np.ldexp(array, -exponent) for array in arrays) if exponent else arrays
+
+
+def relative_change(new: np.ndarray, old: np.ndarray) -> float:
+    """|new - old| / |old| in Frobenius norm, and |new| where `old` is zero."""
+    if not np.any(old):
+        return float(np.linalg.norm(new))
+    new, old = scaled_to_square(new, old)
+    return float(np.linalg.norm(new - old) / np.linalg.norm(old))

@@ -7,19 +7,33 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention import AttentionLayer, ExampleOracle
-from attention._arrays import count, non_negative, one_of, real_array
+from attention import AttentionLayer, ExampleOracle, Outcome
+from attention._arrays import count, non_negative, one_of, real_array, require_instance
 from attention.learning import require_oracle
-from upper.six_phase.agreement import Contrasts, certify_agreement, contrasts_of
-from upper.six_phase.body import ConvexBody, EmptyBodyError, sculpt
-from upper.six_phase.failure import PhaseFailedError
-from upper.six_phase.streaming import map_batches, remaining, require_jobs
+from upper.six_phase.common import PhaseFailedError, map_batches, remaining, require_jobs
+from upper.six_phase.convex_body import ConvexBody
+from upper.six_phase.ellipsoid import Ellipsoid
+from upper.six_phase.equation_moments import EquationMoments
+from upper.six_phase.phase2_agreement import Contrasts, certify_agreement, contrasts_of
+from upper.six_phase.polytope import Polytope
 
-__all__ = ["LARGEST_RESIDUAL", "AffineHull", "sculpt_affine_hull"]
+__all__ = [
+    "LARGEST_RESIDUAL",
+    "AffineHull",
+    "require_agreement",
+    "require_consistency",
+    "sculpt",
+    "sculpt_affine_hull",
+]
 
 LARGEST_RESIDUAL = 0.5
 """A threshold above this certifies nothing: rows of unrelated patterns reach it."""
 
+# Equations that hold up to so few logits are met, whatever their size: heads without attention have such.
+_NEGLIGIBLE_MISFIT = 0.05
+_LEAST_EXPLAINED = 0.5
+# A weight of a pattern changes by at most a quarter of what its logit does; twice that for the size of what is read.
+_LOGITS_A_RESIDUAL = 8.0
 # A pattern with a smaller entry is not used: the error of the pattern is too large in its logarithm.
 _SMALLEST_WEIGHT = 0.05
 # Rows below the threshold that the pilot sees: they fix the threshold to about a tenth of itself.
@@ -39,6 +53,8 @@ class AffineHull:
     ----------
     body : ConvexBody
         K.
+    wide : int
+        The number of its wide directions, m - 1: as given, or by the gap in the body's spectrum.
     contrasts : Contrasts
         The certified equations.
     threshold : float
@@ -54,6 +70,7 @@ class AffineHull:
     """
 
     body: ConvexBody
+    wide: int
     contrasts: Contrasts
     threshold: float
     accepted: int
@@ -71,6 +88,124 @@ class AffineHull:
         """The share of all rows looked at that was accepted: about `accept`, as far as enough rows are usable."""
         return self.accepted / self.rows
 
+    @property
+    def measures(self) -> dict[str, float | int]:
+        """What the trace says of it."""
+        return {
+            "phase_examples": self.examples,
+            "accepted": self.accepted,
+            "acceptance": self.acceptance,
+            "threshold": self.threshold,
+            "equations": self.contrasts.equations,
+            "explained": self.body.explained,
+            "tolerance_in_logits": self.body.tolerance,
+            "heads": self.wide + 1,
+            **(self.body.gap.measures if self.body.gap else {}),
+        }
+
+    def require_usable(self, before: "AffineHull | None" = None) -> None:
+        """Raise a `PhaseFailedError` if the equations contradict one another, or hold less well than those `before`."""
+        misfit = self.body.misfit_at_centre
+        require_consistency(misfit, self.body.explained, self.threshold)
+        if before is not None and misfit > max(2 * before.body.misfit_at_centre, _NEGLIGIBLE_MISFIT):
+            raise PhaseFailedError(
+                Outcome.NOT_REFINED,
+                f"the equations hold up to {misfit:.2g} logits after the refinement and up to "
+                f"{before.body.misfit_at_centre:.2g} before.",
+            )
+
+
+def sculpt(
+    contrasts: Contrasts,
+    *,
+    body: Literal["ellipsoid", "polytope"] = "ellipsoid",
+    tolerance: float | None = None,
+    radius: float | None = None,
+    wide: int | None = None,
+) -> ConvexBody:
+    """The set K of matrices that satisfy the certified equations up to a tolerance and have norm at most `radius`.
+
+    Parameters
+    ----------
+    contrasts : Contrasts
+        The equations, at least d^2 of them for a thin body.
+    body : "ellipsoid" or "polytope"
+        Whether the equations hold up to the tolerance in weighted root mean square, or every one of them.
+    tolerance : float, optional
+        In logits; by default large enough that K is not empty, see the bodies.
+    radius : float, optional
+        R, in the Frobenius norm (ellipsoid) or in the largest entry (polytope); by default a multiple of the
+        norm of the least-squares solution.
+    wide : int, optional
+        The number of wide directions the ellipsoid's default tolerance leaves room for, m - 1 for m heads; by default
+        found from the gap in the spectrum.
+
+    Raises
+    ------
+    EmptyBodyError
+        If K is empty at the given tolerance or radius.
+    ValueError
+        If there is no equation, or a parameter is out of range.
+
+    Notes
+    -----
+    Guarantee: every head of norm at most `radius` that satisfies the equations up to `tolerance` is in K, whatever else
+    is; the default radius is made for heads of comparable norm and nearly orthogonal. As equations on
+    agreeing rows hold for all heads, they hold on the heads' affine hull, and with more than about d^2 of them K is
+    thin in all other directions.
+
+    References
+    ----------
+    Chen and Li, arXiv 2402.04084, phases 2 and 4; the two bodies are derived here.
+    """
+    require_instance("contrasts", contrasts, Contrasts, needed="what contrasts_of gives")
+    one_of("body", body, ("ellipsoid", "polytope"))
+    if len(contrasts) == 0:
+        raise ValueError("There is no certified row to sculpt with: certify some first.")
+    if tolerance is not None:
+        tolerance = non_negative("tolerance", tolerance, strictly=True)
+    if radius is not None:
+        radius = non_negative("radius", radius, strictly=True)
+    if wide is not None:
+        wide = count("wide", wide, least=0)
+    if body == "polytope":
+        return Polytope.of(contrasts, tolerance=tolerance, radius=radius)
+    return Ellipsoid.of(EquationMoments(contrasts), tolerance=tolerance, radius=radius, wide=wide)
+
+
+def require_agreement(threshold: float, accept: float) -> None:
+    """Raise a `PhaseFailedError` if rows were accepted up to a residual that rows of unrelated patterns reach."""
+    if threshold > LARGEST_RESIDUAL:
+        raise PhaseFailedError(
+            Outcome.NO_AGREEMENT,
+            f"the best {accept:.1%} of the rows are certified up to a relative residual of {threshold:.2f} only: no "
+            "agreement events were found.",
+        )
+
+
+def require_consistency(misfit: float, explained: float, residual: float) -> None:
+    """Raise a `PhaseFailedError` if equations contradict one another, although each was certified.
+
+    Parameters
+    ----------
+    misfit : float
+        What the best matrix leaves, in logits.
+    explained : float
+        What share of the equations' mean square it explains.
+    residual : float
+        The relative residual up to which rows were certified: rows agree up to about eight times that, in logits.
+
+    Notes
+    -----
+    A rule of thumb, derived here. What is left may be the size of the equations themselves when that is small: the
+    affine hull of the heads passes near zero then, as it does for heads of opposite sign or without attention.
+    """
+    if misfit > max(_NEGLIGIBLE_MISFIT, _LOGITS_A_RESIDUAL * residual) and explained < _LEAST_EXPLAINED:
+        raise PhaseFailedError(
+            Outcome.CONTRADICTION,
+            f"the best matrix explains {max(explained, 0):.0%} of the certified equations.",
+        )
+
 
 def sculpt_affine_hull(
     oracle: ExampleOracle,
@@ -81,7 +216,6 @@ def sculpt_affine_hull(
     equations: int | None = None,
     examples: int | None = None,
     body: Literal["ellipsoid", "polytope"] = "ellipsoid",
-    radius: float | None = None,
     method: Literal["least-squares", "linear-program"] = "least-squares",
     jobs: int | None = None,
 ) -> AffineHull:
@@ -105,7 +239,7 @@ def sculpt_affine_hull(
     examples : int, optional
         At most so many examples; by default four times the equations / (accept k (k - 1)) that `accept` should need. Of
         given examples at most those that are left.
-    body, radius :
+    body :
         See `sculpt`.
     method :
         See `certify_agreement`.
@@ -121,7 +255,7 @@ def sculpt_affine_hull(
     ------
     PhaseFailedError
         If no example is left, too few rows are certified for d^2 equations, the accepted rows' residuals are as
-        large as those of unrelated patterns, or no matrix satisfies the equations.
+        large as those of unrelated patterns.
     ValueError
         If a parameter is out of range or the examples are malformed.
 
@@ -157,9 +291,7 @@ def sculpt_affine_hull(
         raise ValueError(f"accept is {accept}: a share of the rows, at most 1, is needed.")
     wanted = 6 * d * d if equations is None else count("equations", equations)
     most = int(4 * wanted / (accept * k * (k - 1))) + 1 if examples is None else count("examples", examples)
-    most = remaining(oracle, most)
-    if most == 0:
-        raise PhaseFailedError("budget", "no example is left to look for agreement events in.")
+    most = remaining(oracle, most, "to look for agreement events in")
     # rows that agree less are better than too few of them
     accept = min(1.0, max(accept, 1.5 * d * d / (most * k * (k - 1))))
     collector = _Collector(projection_sum, method)
@@ -174,23 +306,18 @@ def sculpt_affine_hull(
         drawn += n
     if collector.equations < d * d:
         raise PhaseFailedError(
-            "agreement",
+            Outcome.NO_AGREEMENT,
             f"{collector.equations} equations were certified on {collector.rows} rows, fewer than the d^2 = {d * d} "
             f"unknowns of one attention matrix.",
         )
-    if threshold > LARGEST_RESIDUAL:
-        raise PhaseFailedError(
-            "agreement",
-            f"the best {accept:.0%} of {collector.rows} rows are certified up to a relative residual of "
-            f"{threshold:.2f} only: no agreement events were found.",
-        )
+    require_agreement(threshold, accept)
     contrasts = collector.contrasts()
-    try:
-        made = sculpt(contrasts, body=body, radius=radius, wide=wide)
-    except EmptyBodyError as empty:  # a radius that the caller chose may leave no matrix at all
-        raise PhaseFailedError("contradiction", str(empty)) from None
+    sculpted = sculpt(contrasts, body=body, wide=wide)
+    if wide is None:
+        wide = sculpted.gap.wide if sculpted.gap else 0
     return AffineHull(
-        body=made,
+        body=sculpted,
+        wide=wide,
         contrasts=contrasts,
         threshold=threshold,
         accepted=len(contrasts),
@@ -250,7 +377,7 @@ class _Collector:
             drawn = n
         if self._usable == 0:
             raise PhaseFailedError(
-                "agreement",
+                Outcome.NO_AGREEMENT,
                 f"no row of {self.rows} has a pattern with all entries above {_SMALLEST_WEIGHT}.",
             )
         wanted = math.ceil(accept * self.rows)

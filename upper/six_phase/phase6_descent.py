@@ -1,0 +1,139 @@
+"""Phase 6, the practical way: a descent within the span in place of the net, then Newton iterates on all parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+
+import numpy as np
+
+from attention import AttentionLayer, ExampleOracle, Outcome
+from upper.descents import Descents, SplitExamples, draw_split
+from upper.floor import counting_floor
+from upper.newton.gauss_newton import Iterate, gauss_newton
+from upper.newton.span_fit import fit_in_span
+from upper.six_phase.common import PhaseFailedError
+from upper.six_phase.phase5_span import AttentionSpan
+from upper.verdict import judge, unknowns
+
+__all__ = ["Descended", "descend_in_span"]
+
+_AWAY = 0.5  # of the norm of a head: how far from the first start of Newton's the second is
+
+
+@dataclass(frozen=True, eq=False)
+class Descended:
+    """What the descents ended at.
+
+    Attributes
+    ----------
+    layer : AttentionLayer
+        The best end.
+    outcome : Outcome
+        What it amounts to on held-out examples.
+    error : float
+        Its relative error there.
+    """
+
+    layer: AttentionLayer
+    outcome: Outcome
+    error: float
+
+
+def descend_in_span(
+    oracle: ExampleOracle,
+    span: AttentionSpan,
+    *,
+    examples: int,
+    work: int,
+    tolerance: float,
+    rng: np.random.Generator,
+    tell: Callable[..., None],
+) -> Descended:
+    """The heads in the span that fit best, then Newton's iterates from there, and again from half-way off.
+
+    Parameters
+    ----------
+    oracle : ExampleOracle
+        Examples.
+    span : AttentionSpan
+        Where the heads lie, up to its error.
+    examples : int
+        Examples to draw; a twentieth is held out.
+    work : int
+        Budget in passes over the examples.
+    tolerance : float
+        Relative residual at which to stop.
+    rng : Generator
+        For the starts.
+    tell : callable
+        Called with the name of each step of the trace, a function that makes its layer, and its measures.
+
+    Raises
+    ------
+    PhaseFailedError
+        If fewer than two examples are left.
+
+    Notes
+    -----
+    Guarantee: none. Two starts that end at one residual, which held-out examples have too, tell noise from a local
+    minimum. The heads within the span stay in the comparison, as Newton's ridge can cost nearly equal heads more than
+    its steps give.
+    """
+    m, k, d = len(span.basis), oracle.k, oracle.d
+    if examples < 2:
+        raise PhaseFailedError(Outcome.EXAMPLES_SPENT, "no example is left to fit the heads to.")
+    floor = counting_floor(heads=m, tokens=k, dim=d)
+    split = draw_split(oracle, examples, least=min(floor, examples - 1))
+    found = fit_in_span(split.x, split.y, split.scale**2 * span.scaled_basis, work=work, rng=rng)
+    within = Iterate(found.theta, found.w, found.residual, damping=0.0, passes=found.passes)
+    tell(
+        "fit within the span",
+        layer=lambda: split.layer(within),
+        phase_examples=split.drawn,
+        residual=found.residual,
+        starts=len(found.residuals),
+        passes=found.passes,
+    )
+
+    def start(examples: SplitExamples, heads: int, number: int) -> np.ndarray:
+        if number == 1:
+            return found.theta
+        size = np.linalg.norm(found.theta, axis=(1, 2), keepdims=True)
+        return found.theta + _AWAY * size / d * rng.standard_normal(found.theta.shape)
+
+    def told(number: int, place: int, iterate: Iterate) -> None:
+        where = " from half-way off" if number > 1 else ""
+        tell(
+            f"Newton polish{where}, iterate {place}",
+            layer=lambda: split.layer(iterate),
+            residual=iterate.residual,
+            damping=iterate.damping,
+            passes=iterate.passes,
+        )
+
+    descents = Descents(
+        # each step aims at rounding error, whatever residual is asked for: the last digits cost few passes
+        iterates=lambda x, y, theta, _: gauss_newton(x, y, theta, rng=rng),
+        start=start,
+        tolerance=tolerance,
+    )
+    ends = descents.several(
+        split,
+        m,
+        unknowns=unknowns(heads=m, tokens=k, dim=d),
+        starts=2,
+        work=max(1, work - found.passes),
+        tell=told,
+    )
+    best = min([within, *ends.iterates], key=attrgetter("residual"))
+    outcome, error = judge(
+        best,
+        split.x_held,
+        split.y_held,
+        tolerance=tolerance,
+        spent_all=found.passes + ends.passes >= work,
+        at_floor=ends.at_floor,
+    )
+    layer = split.layer(best)
+    tell("held-out examples", layer=lambda: layer, residual=best.residual, held_out_error=error)
+    return Descended(layer, outcome, error)
