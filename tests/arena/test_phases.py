@@ -113,14 +113,14 @@ def test_a_nice_layer_is_learned_in_all_phases(paper, practical):
 def test_the_words_give_the_figures_of_the_trace(paper):
     steps = {step.phase: step.measures for step in paper.fit.trace}
     words = [" ".join((*story.found, *story.error)) for story in paper.stories]
-    assert digits(steps["1"]["sum_error"]) in words[0]
-    assert f"{steps['1']['phase_examples']:,.0f} examples" in words[0]
-    assert digits(steps["2"]["threshold"]) in words[1]
-    assert digits(steps["3"]["sum_error"]) in words[2]
-    assert steps["3"]["sum_error"] < steps["1"]["sum_error"]
-    assert digits(steps["4"]["gap"]) in words[3]
-    assert digits(steps["5"]["span_error"]) in words[4]
-    assert digits(steps["6"]["unknown_part_error"]) in words[5]
+    assert digits(steps[1]["sum_error"]) in words[0]
+    assert f"{steps[1]['phase_examples']:,.0f} examples" in words[0]
+    assert digits(steps[2]["threshold"]) in words[1]
+    assert digits(steps[3]["sum_error"]) in words[2]
+    assert steps[3]["sum_error"] < steps[1]["sum_error"]
+    assert digits(steps[4]["gap"]) in words[3]
+    assert digits(steps[5]["span_error"]) in words[4]
+    assert digits(steps[6]["unknown_part_error"]) in words[5]
 
 
 def test_the_examples_of_the_phases_add_up(every):

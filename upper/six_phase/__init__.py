@@ -36,26 +36,14 @@ from upper.six_phase.phase3_refine_sum import (
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
 from upper.six_phase.phase6_net import NetSearch, held_out_examples, search_net
 from upper.six_phase.polytope import Polytope
-from upper.six_phase.query_learner import QueriedSpan, QueryOracle, learn_by_queries, span_change_bound
+from upper.six_phase.query_learner import QueriedSpan, QueryOracle, learn_by_queries
 from upper.six_phase.query_plan import QueryCount, QueryPlan, six_phase_queries
 from upper.six_phase.run import Phases
-from upper.six_phase.statistical_queries import (
-    AgreementRows,
-    MarginRows,
-    QueryFamily,
-    StatisticalQuery,
-    moment_queries,
-    projection_sum_queries,
-    regression_queries,
-    right_side_queries,
-    share_queries,
-    size_queries,
-)
+from upper.six_phase.statistical_queries import StatisticalQuery
 
 __all__ = [
     "AffineHull",
     "AgreementLaw",
-    "AgreementRows",
     "AttentionSpan",
     "Certificates",
     "Contrasts",
@@ -63,7 +51,6 @@ __all__ = [
     "Ellipsoid",
     "HullMargin",
     "LargeMargin",
-    "MarginRows",
     "NetSearch",
     "PhaseFailedError",
     "Phases",
@@ -71,7 +58,6 @@ __all__ = [
     "ProjectionSum",
     "QueriedSpan",
     "QueryCount",
-    "QueryFamily",
     "QueryOracle",
     "QueryPlan",
     "SelfConsistent",
@@ -88,19 +74,12 @@ __all__ = [
     "held_out_examples",
     "learn_by_queries",
     "measure_agreement",
-    "moment_queries",
     "one_gradient_step",
-    "projection_sum_queries",
     "refine_by_consistency",
     "refine_by_margin",
-    "regression_queries",
-    "right_side_queries",
     "sculpt",
     "sculpt_affine_hull",
     "search_net",
-    "share_queries",
     "six_phase_queries",
-    "size_queries",
-    "span_change_bound",
     "spectral_gap",
 ]

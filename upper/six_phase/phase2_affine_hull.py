@@ -216,7 +216,6 @@ def sculpt_affine_hull(
     equations: int | None = None,
     examples: int | None = None,
     body: Literal["ellipsoid", "polytope"] = "ellipsoid",
-    method: Literal["least-squares", "linear-program"] = "least-squares",
     jobs: int | None = None,
 ) -> AffineHull:
     """Phases 2 and 4: certify agreement events with the estimate of the sum, and sculpt the body K with them.
@@ -241,8 +240,6 @@ def sculpt_affine_hull(
         given examples at most those that are left.
     body :
         See `sculpt`.
-    method :
-        See `certify_agreement`.
     jobs : int, optional
         Threads; by default as `joblib` is configured, which is one.
 
@@ -285,7 +282,6 @@ def sculpt_affine_hull(
     projection_sum = real_array("projection_sum", projection_sum, (d, d))
     wide = None if wide is None else count("wide", wide, least=0, most=d * d)
     one_of("body", body, ("ellipsoid", "polytope"))
-    one_of("method", method, ("least-squares", "linear-program"))
     accept = non_negative("accept", accept, strictly=True)
     if accept > 1:
         raise ValueError(f"accept is {accept}: a share of the rows, at most 1, is needed.")
@@ -294,7 +290,7 @@ def sculpt_affine_hull(
     most = remaining(oracle, most, "to look for agreement events in")
     # rows that agree less are better than too few of them
     accept = min(1.0, max(accept, 1.5 * d * d / (most * k * (k - 1))))
-    collector = _Collector(projection_sum, method)
+    collector = _Collector(projection_sum)
     pilot = collector.pilot(oracle, most, accept, wide, jobs)
     threshold = collector.threshold
     drawn = pilot
@@ -350,10 +346,8 @@ class _Rows:
 class _Collector:
     """Certified rows as they come in, batch after batch."""
 
-    def __init__(
-        self, projection_sum: np.ndarray, method: Literal["least-squares", "linear-program"]
-    ) -> None:
-        self._sum, self._method = projection_sum, method
+    def __init__(self, projection_sum: np.ndarray) -> None:
+        self._sum = projection_sum
         self.threshold = 0.0
         self._residuals = np.zeros(0)
         self._parts: list[Contrasts] = []
@@ -415,7 +409,7 @@ class _Collector:
             self._parts = [kept]
 
     def _certify(self, x: np.ndarray, y: np.ndarray, threshold: float) -> _Rows:
-        certificates = certify_agreement(x, y, self._sum, method=self._method)
+        certificates = certify_agreement(x, y, self._sum)
         pattern, residual = certificates.pattern, certificates.residual
         finite = residual[np.isfinite(residual)]
         usable = np.isfinite(residual) & (pattern.min(axis=-1) > _SMALLEST_WEIGHT)

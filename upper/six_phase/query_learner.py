@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import Outcome
-from attention._arrays import count, non_negative, real_array, require_instance, require_shape
+from attention._arrays import require_instance
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.ellipsoid import Ellipsoid
 from upper.six_phase.equation_moments import AnsweredMoments
@@ -189,14 +189,6 @@ def span_change_bound(
     ----------
     Derived here, from Davis and Kahan, SIAM J. Numer. Anal. 7 (1970).
     """
-    moments = real_array("moments", moments, ("d2", "d2"))
-    right = real_array("right", right, (len(moments),))
-    require_shape("moments", moments, (len(right), len(right)))
-    wide = count("wide", wide, least=0, most=len(right) - 1)
-    moment_error, right_error = (
-        non_negative("moment_error", moment_error),
-        non_negative("right_error", right_error),
-    )
     values, vectors = np.linalg.eigh(moments)
     edge = float(values[wide])
     room = edge - (float(values[wide - 1]) + moment_error if wide else 0.0)

@@ -1,4 +1,7 @@
-"""The statistical queries of phases 1 to 4: every number those phases need is the mean of a bounded function."""
+"""The statistical queries of phases 1 to 4: every number those phases need is the mean of a bounded function.
+
+Derived here for Chen and Li, arXiv 2402.04084.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,16 +12,7 @@ from typing import overload
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import (
-    count,
-    non_negative,
-    real_array,
-    require_callable,
-    require_finite,
-    require_instance,
-    require_shape,
-    shown,
-)
+from attention._arrays import shown
 from attention.memory import require_memory
 from upper.six_phase.phase2_agreement import certify_agreement
 from upper.six_phase.phase3_refine_sum import HullMargin
@@ -176,13 +170,7 @@ def projection_sum_queries(
     Clipping costs at most k A E[(|mean label| - B)^+] in each entry, for Boolean tokens: nothing once B is the
     largest label. The tolerance in terms of the sum itself is k A B times that of the answer, so a large B is paid
     for in tolerance.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phase 1; as bounded queries derived here.
     """
-    d, k = count("d", d), count("k", k)
-    label_bound, token_bound = _bounds(label_bound, token_bound)
 
     def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         tokens = np.clip(x, -token_bound, token_bound).mean(axis=1) / token_bound
@@ -218,15 +206,6 @@ class AgreementRows:
     threshold: float
     smallest_weight: float = 0.05
     token_bound: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_shape("projection_sum", self.projection_sum, ("d", "d"))
-        d = self.projection_sum.shape[0]
-        require_shape("projection_sum", self.projection_sum, (d, d))
-        object.__setattr__(self, "projection_sum", real_array("projection_sum", self.projection_sum))
-        non_negative("threshold", self.threshold)
-        non_negative("smallest_weight", self.smallest_weight, strictly=True)
-        non_negative("token_bound", self.token_bound, strictly=True)
 
     def residuals(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Relative residuals (n, k); infinite for examples that cannot be used."""
@@ -280,31 +259,9 @@ def share_queries(
 ) -> QueryFamily:
     """The share of rows whose score is at most a threshold, for each threshold: what a quantile is searched with.
 
-    Parameters
-    ----------
-    score : callable
-        Maps examples to scores (n, k): residuals, or margins with the sign turned.
-    thresholds : sequence of float
-        One query each.
-    phase : int
-        The phase that asks.
-    tolerance : float
-        Of each answer.
-    name : str
-        What is searched.
-
-    Returns
-    -------
-    QueryFamily
-        One query a threshold, with values in [0, 1].
-
-    References
-    ----------
-    Derived here.
+    `score` maps examples to scores (n, k): residuals, or margins with the sign turned. Values are in [0, 1].
     """
-    require_callable("score", score)
-    require_instance("name", name, str, needed="a text")
-    edges = real_array("thresholds", thresholds, ("thresholds",))
+    edges = np.asarray(thresholds, dtype=np.float64)
 
     def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = score(x, y)
@@ -317,18 +274,9 @@ def share_queries(
 def size_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
     """Phases 2 and 4: the acceptance probability, the mean weight, and the mean square of the equations' right sides.
 
-    Returns
-    -------
-    QueryFamily
-        Three queries with values in [0, 1]: over the rows a of an example the means of 1[accepted],
-        omega_a = k^3 w_a 1[accepted], and omega_a sum_j t_aj^2 over its largest value k L^2 / 4, L the largest
-        log-ratio.
-
-    References
-    ----------
-    Derived here.
+    Three queries with values in [0, 1]: over the rows a of an example the means of 1[accepted],
+    omega_a = k^3 w_a 1[accepted], and omega_a sum_j t_aj^2 over its largest value k L^2 / 4, L the largest log-ratio.
     """
-    k = _rows_and_tokens(rows, k)
     most = k * rows.largest_log_ratio(k) ** 2 / 4
 
     def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -356,12 +304,7 @@ def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float)
     symmetric in {i, j} and in {p, q} separately, and (d(d+1)/2)^2 numbers determine it, about half as many as the
     d^2 (d^2 + 1) / 2 of a symmetric matrix of that size. Each is the product of two features of the example. By
     Cauchy and Schwarz |(X^T C X)_pq| <= k A^2.
-
-    References
-    ----------
-    Derived here for Chen and Li, arXiv 2402.04084, phases 2 and 4.
     """
-    k = _rows_and_tokens(rows, k)
     d, a = rows.projection_sum.shape[0], rows.token_bound
     i, j = np.triu_indices(d)
 
@@ -390,12 +333,7 @@ def right_side_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: fl
     Notes
     -----
     k numbers of mean zero in a range of length L have absolute values that sum to at most k L / 2.
-
-    References
-    ----------
-    Derived here for Chen and Li, arXiv 2402.04084, phases 2 and 4.
     """
-    k = _rows_and_tokens(rows, k)
     d, a = rows.projection_sum.shape[0], rows.token_bound
     most = k * rows.largest_log_ratio(k) / 2
 
@@ -428,11 +366,6 @@ class MarginRows:
     label_bound: float
     token_bound: float = 1.0
 
-    def __post_init__(self) -> None:
-        require_finite("The centre of the margin", self.margin.centre)
-        non_negative("threshold", self.threshold)
-        _bounds(self.label_bound, self.token_bound)
-
     def margins(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The margin of every row (n, k), minus infinity where the bounds leave it out; and the token attended to."""
         margin, top = self.margin(x)
@@ -457,10 +390,6 @@ def regression_queries(rows: MarginRows, *, tolerance: float) -> tuple[QueryFami
     Notes
     -----
     On such rows Y_a is x_b sum_i W_i up to what other tokens get, so rows left out by the bounds bias nothing.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phase 3; as bounded queries derived here.
     """
     d, a, b = rows.margin.centre.shape[0], rows.token_bound, rows.label_bound
 
@@ -495,8 +424,6 @@ def _family(
     unit: float = 1.0,
     low: float = -1.0,
 ) -> QueryFamily:
-    tolerance = non_negative("tolerance", tolerance)
-    phase = count("phase", phase, most=6)
     return QueryFamily(name, phase, features, entries, low, 1.0, tolerance, unit)
 
 
@@ -512,15 +439,3 @@ def _all_entries(rows: int, columns: int) -> np.ndarray:
 def _unused_as_zero(x: np.ndarray, bound: float) -> np.ndarray:
     """Tokens of examples that no row is accepted of, by the bound, as zeros: their features must keep the range."""
     return np.where(np.all(np.abs(x) <= bound, axis=(1, 2))[:, None, None], x, 0.0)
-
-
-def _rows_and_tokens(rows: object, k: object) -> int:
-    require_instance("rows", rows, AgreementRows, needed="an AgreementRows")
-    return count("k", k, least=2, most=10**6)
-
-
-def _bounds(label_bound: float, token_bound: float) -> tuple[float, float]:
-    return (
-        non_negative("label_bound", label_bound, strictly=True),
-        non_negative("token_bound", token_bound, strictly=True),
-    )
