@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from upper.gauss_newton import Iterate
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_nice_layer
-from upper import HeadJacobian, Newton, counting_floor, gauss_newton, read_tokens
+from upper import Engine, Iterate, Newton, counting_floor, gauss_newton
+from upper.newton.full_heads import FullHeads
+from upper.stacked import read_tokens
 from upper.verdict import fitted_share, judge, last_iterate, no_worse, noise_level, same_residual, unknowns
 
 _DRAWS = 6
@@ -29,9 +30,12 @@ def _fit(x, y, m, seed, **settings):
 def _jacobian(layer, x):
     """The derivative of all outputs in all parameters, column by column."""
     m, d, _ = layer.theta.shape
-    pattern, read = read_tokens(x, layer.theta)
-    jacobian = HeadJacobian.at(x, pattern, layer.w)
-    columns = [jacobian.times(one.reshape(m, d, d)).ravel() for one in np.eye(m * d * d)]
+    heads = FullHeads(Engine.of(x, low=x.dtype), x, m, np.random.default_rng(0))
+    heads.go_to(x.dtype)
+    theta = layer.theta.transpose(1, 0, 2).reshape(d, m * d)
+    read = heads.reads(theta).copy()
+    heads.linearise(theta, layer.w.reshape(m * d, d))
+    columns = [heads.times(one.reshape(d, m * d)).flatten() for one in np.eye(m * d * d)]
     return np.hstack([np.stack(columns, axis=1), np.kron(read, np.eye(d))])
 
 

@@ -81,8 +81,9 @@ def fit_in_span(
     -----
     Guarantee: none, local minima are seen for more than two heads. m^2 unknowns instead of 2 m d^2. A start is a
     random rotation of the regular simplex around the centre, which is where orthogonal heads of equal norm are: for
-    two heads it is right at once. A start ends at 60 iterates, or where ten lower the residual by less than 2 per cent.
-    A pass costs O(n k m d (d + 2 k) + m^2 d^2).
+    two heads it is right at once. Heads of a start have at least the norm of a random start of `upper.Newton`: the
+    ridge would hide nearly equal ones. A start ends at 60 iterates, or where ten lower the residual by less than
+    2 per cent. A pass costs O(n k m d (d + 2 k) + m^2 d^2).
 
     References
     ----------
@@ -92,6 +93,11 @@ def fit_in_span(
     y, basis = real_array("y", y, x.shape), real_array("basis", basis, ("m", x.shape[-1], x.shape[-1]))
     starts, rng = count("starts", starts), random_generator(rng)
     left = None if work is None else count("work", work)
+    size = float(np.linalg.norm(basis)) * float(
+        np.mean(x**2)
+    )  # of a start's heads, on tokens of root mean square 1
+    if 0 < size < 1:
+        basis = basis / size
     ends: list[Iterate] = []
     passes = 0
     while len(ends) < starts and (left is None or passes < left or not ends):
