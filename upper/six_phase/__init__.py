@@ -5,10 +5,10 @@
 3. `refine_by_margin` (the paper's way) or `refine_by_consistency`: a better estimate of the sum.
 4. `sculpt_affine_hull` again, with it.
 5. `attention_span`: the span of the Theta_i.
-6. `search_net` (the paper's way) or `fit_in_span` and Newton: the heads themselves.
+6. `search_net` (the paper's way) or a descent within the span and Newton: the heads themselves.
 
-`SixPhase` runs them one after the other. `six_phase_queries` lists phases 1 to 5 as statistical queries, and
-`learn_by_queries` runs them against any oracle that answers such.
+`SixPhase`, in `learner.py`, calls them one after the other; the file of a phase has its number. `six_phase_queries`
+counts phases 1 to 5 as statistical queries, and `learn_by_queries` runs them against any oracle that answers such.
 """
 
 from upper.newton.span_fit import fit_in_span

@@ -197,45 +197,45 @@ class SixPhase:
             return run.failed(failure)
 
     def _six_phases(self, run: Run, rng: np.random.Generator) -> Phases:
-        """The paper's phases, and beside them what practical mode does in their place."""
+        """The six phases of the paper, and beside them what practical mode does in their place."""
         paper, oracle, jobs = self.mode == "paper", run.oracle, self.jobs
         sculpting: Any = {"wide": run.wide_if_given, "body": self.body, "jobs": jobs}
 
-        run.phase = 1
+        run.phase = 1  # estimate the sum of the projections
         w = run.found_sum(estimate_projection_sum(oracle, run.allowed("sum"), jobs=jobs)).w
 
         if paper:
-            run.phase = 2
+            run.phase = 2  # sculpt the affine hull; in practical mode phase 3 certifies by itself
             examples = run.allowed("hull")
-            run.found_hull(
+            hull = run.found_hull(
                 sculpt_affine_hull(oracle, w, accept=_FIRST_ACCEPT, examples=examples, **sculpting)
             )
 
         for number in range(1, self.rounds + 1):
-            run.phase, run.round = 3, number if self.rounds > 1 else None
+            run.phase, run.round = 3, number if self.rounds > 1 else None  # refine the sum
             examples = run.allowed(f"sum {number}")
             if paper:
-                body, wide = run.hulls[-1].body, run.hulls[-1].wide
-                if self.margin_over == "proxy":
+                over, body = self.margin_over, hull.body
+                if over == "proxy":
                     body = body.with_tolerance(_NEARLY_LEAST * body.misfit_at_centre)
                 margin = refine_by_margin(
-                    oracle, body, wide=wide, examples=examples, over=self.margin_over, jobs=jobs
+                    oracle, body, wide=hull.wide, examples=examples, over=over, jobs=jobs
                 )
                 w = run.found_refinement(margin).w
             else:
                 consistent = refine_by_consistency(oracle, w, examples=examples // len(SHARES), jobs=jobs)
                 w = run.found_refinement(consistent).w
 
-            run.phase = 4
+            run.phase = 4  # sculpt again
             examples = run.allowed(f"hull {number}")
             hull = run.found_hull(
                 sculpt_affine_hull(oracle, w, accept=self._share(oracle.k), examples=examples, **sculpting)
             )
 
-        run.phase, run.round = 5, None
+        run.phase, run.round = 5, None  # extract the span of the heads
         span = run.found_span(attention_span(hull.body, hull.wide), must_be_clear=paper)
 
-        run.phase = 6
+        run.phase = 6  # search the span for the heads
         examples = run.allowed("heads")
         if paper:
             run.require_regression(examples)

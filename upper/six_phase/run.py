@@ -185,8 +185,7 @@ class Run:
     def found_sum(self, found: ProjectionSum) -> ProjectionSum:
         """Phase 1 is done."""
         self.projection_sum = found
-        errors = lambda layer: {"sum_error": found.error(layer)}  # noqa: E731
-        self.tell("sum of the projections", against=errors, **found.measures)
+        self._tell_sum("sum of the projections", found)
         found.require_usable()
         return found
 
@@ -210,9 +209,11 @@ class Run:
     def found_refinement(self, found: Refinement) -> Refinement:
         """Phase 3 is done."""
         self.refinements.append(found)
-        errors = lambda layer: {"sum_error": found.error(layer)}  # noqa: E731
-        self.tell("refine the sum", against=errors, **found.measures)
+        self._tell_sum("refine the sum", found)
         return found
+
+    def _tell_sum(self, what: str, found: ProjectionSum | LargeMargin | SelfConsistent) -> None:
+        self.tell(what, against=lambda layer: {"sum_error": found.error(layer)}, **found.measures)
 
     def found_span(self, found: AttentionSpan, *, must_be_clear: bool) -> AttentionSpan:
         """Phase 5 is done."""

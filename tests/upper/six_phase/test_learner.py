@@ -21,6 +21,7 @@ from attention import (
 from attention.testing import check_learner
 from upper.newton.full_heads import FullHeads
 from upper.six_phase import (
+    AttentionSpan,
     PhaseFailedError,
     QueryPlan,
     SixPhase,
@@ -30,6 +31,7 @@ from upper.six_phase import (
     refine_by_margin,
     sculpt_affine_hull,
 )
+from upper.six_phase.phase6_descent import descend_in_span
 
 MODES = ("practical", "paper")
 PAPER = (
@@ -264,6 +266,28 @@ def test_no_example_left_is_said_by_phase_2():
     oracle.draw(3)
     with pytest.raises(PhaseFailedError, match="no example is left"):
         sculpt_affine_hull(oracle, np.eye(8))
+
+
+def test_every_step_has_the_number_of_its_phase_in_both_modes():
+    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8)
+    for mode, expected in (("practical", [1, 3, 4, 5, 6]), ("paper", [1, 2, 3, 4, 5, 6])):
+        phases = SixPhase(m=2, mode=mode, work=500).run(ExampleOracle(layer, inputs, rng=1), rng=2)
+        numbers = [step.phase for step in phases.fit.trace]
+        assert sorted(set(numbers)) == expected[: len(set(numbers))]
+        assert [step.name[: len("Phase 1: ")] for step in phases.fit.trace] == [
+            f"Phase {number}: " for number in numbers
+        ]
+        assert phases.failed in (None, *expected)
+
+
+def test_the_fit_of_phase_6_needs_two_examples():
+    oracle = ExampleOracle(make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(k=2, d=4), rng=1)
+    span = AttentionSpan(np.eye(4), np.zeros((0, 4, 4)), np.zeros(0), 0.0, None)
+    with pytest.raises(PhaseFailedError, match="no example is left to fit the heads to") as failure:
+        descend_in_span(
+            oracle, span, examples=1, work=9, tolerance=0.0, rng=np.random.default_rng(2), tell=print
+        )
+    assert failure.value.outcome is Outcome.EXAMPLES_SPENT
 
 
 def test_threads_change_no_bit():

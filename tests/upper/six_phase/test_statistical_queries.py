@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from attention import BooleanInputs, ExampleOracle, GaussianInputs, make_nice_layer
-from upper.six_phase import HullMargin
+from upper.six_phase import Contrasts, Ellipsoid, HullMargin
 from upper.six_phase.common import PhaseFailedError
-from upper.six_phase.equation_moments import EquationMoments
+from upper.six_phase.equation_moments import AnsweredMoments, EquationMoments
 from upper.six_phase.phase1_projection_sum import estimate_projection_sum
 from upper.six_phase.phase2_affine_hull import sculpt_affine_hull
 from upper.six_phase.phase2_agreement import certify_agreement, contrasts_of
@@ -280,6 +280,21 @@ def test_span_by_queries_is_as_good_as_by_examples(target, exact):
     assert span_error(found, layer) < 3 * last
     assert span_error(found, layer) < first / 10
     np.testing.assert_allclose(found.span.reach, attention_span(again.body, 1).reach, rtol=0.2)
+
+
+def test_the_body_of_exact_answers_is_that_of_the_equations():
+    theta = make_nice_layer(heads=2, dim=4, rng=3).theta
+    rng = np.random.default_rng(4)
+    rows, differences = rng.standard_normal((200, 4)), rng.standard_normal((200, 1, 4))
+    right = np.einsum("na,ab,njb->nj", rows, theta.mean(axis=0), differences)
+    right += 0.1 * rng.standard_normal(right.shape)
+    own = EquationMoments(Contrasts(rows, differences, right, rng.uniform(0.02, 0.08, 200)))
+    answered = Ellipsoid.of(AnsweredMoments(own.matrix(), own.right, own.size**2), wide=1)
+    expected = Ellipsoid.of(own, wide=1)
+    for name in ("tolerance", "radius", "spectrum", "centre", "misfit_at_centre", "explained"):
+        np.testing.assert_allclose(getattr(answered, name), getattr(expected, name), rtol=1e-9)
+    np.testing.assert_allclose(answered.min_norm_point(), expected.min_norm_point(), atol=1e-9)
+    np.testing.assert_allclose(answered.maximise(np.eye(4)), expected.maximise(np.eye(4)), atol=1e-9)
 
 
 def test_answers_within_tolerance_degrade_the_span_as_stated(target, exact):
