@@ -85,32 +85,10 @@ def map_batches(
     batch: int | None = None,
     jobs: int | None = None,
 ) -> Iterator[Statistic]:
-    """What `function` makes of each batch of examples, in the order of the batches.
+    """What `function` makes of the tokens and labels of each batch of `n` examples, in the order of the batches.
 
-    Parameters
-    ----------
-    oracle : ExampleOracle
-        Where the examples come from; all `n` are drawn and counted.
-    function : callable
-        Called with the tokens and labels (batch, k, d) of one batch.
-    n : int
-        Examples in all.
-    batch : int, optional
-        Examples a batch, by default `batch_size`.
-    jobs : int, optional
-        Threads; by default as `joblib` is configured, which is one.
-
-    Yields
-    ------
-    object
-        One result a batch.
-
-    Raises
-    ------
-    ValueError
-        If `n` is below 1 or the oracle's examples are malformed.
-    ExamplesExhaustedError
-        If the oracle has fewer left; ask `remaining` first.
+    All `n` are drawn and counted; ask `remaining` first. `batch` is the examples a batch, by default `batch_size`, and
+    `jobs` the threads, by default as `joblib` is configured.
 
     Notes
     -----

@@ -115,6 +115,123 @@ class AffineHull:
             )
 
 
+def sculpt_affine_hull(
+    oracle: ExampleOracle,
+    projection_sum: Float[np.ndarray, "d d"],
+    *,
+    wide: int | None = None,
+    accept: float = 0.01,
+    equations: int | None = None,
+    examples: int | None = None,
+    body: Literal["ellipsoid", "polytope"] = "ellipsoid",
+    jobs: int | None = None,
+) -> AffineHull:
+    """Phases 2 and 4: certify agreement events with the estimate of the sum, and sculpt the body K with them.
+
+    Parameters
+    ----------
+    oracle : ExampleOracle
+        Examples of k tokens in d coordinates, 2 <= k < d.
+    projection_sum : array (d, d)
+        The estimate of sum_i W_i: of phase 1 in phase 2, of phase 3 in phase 4.
+    wide : int, optional
+        m - 1, the dimension of the affine hull; by default from the gap in the body's spectrum.
+    accept : float
+        The share of all rows to accept. A row is usable if every entry of its pattern is above .05; accepted are the
+        usable rows with the smallest residuals, as many as make this share of all rows, usable or not (all usable ones
+        if they are fewer). Where there is one head it is at least half of the usable rows. It is raised where so few
+        examples are allowed that it would not give 1.5 d^2 equations.
+    equations : int, optional
+        Equations wanted; by default 6 d^2, six an unknown.
+    examples : int, optional
+        At most so many examples; by default four times the equations / (accept k (k - 1)) that `accept` should need. Of
+        given examples at most those that are left.
+    body :
+        See `sculpt`.
+    jobs : int, optional
+        Threads; by default as `joblib` is configured, which is one.
+
+    Returns
+    -------
+    AffineHull
+        The body, the equations, and how they were accepted.
+
+    Raises
+    ------
+    PhaseFailedError
+        If no example is left, too few rows are certified for d^2 equations, or the accepted rows' residuals are
+        as large as those of unrelated patterns.
+    ValueError
+        If a parameter is out of range or the examples are malformed.
+
+    Notes
+    -----
+    Guarantee: with an exact sum and exact agreement K contains every head of norm at most its radius; with the crude
+    sum of phase 1 it may contain none, and lies near them. That the rows of smallest residual are accepted, that
+    patterns with an entry below .05 are left out, and the weights of the rows are derived here. What is accepted
+    agrees only up to some eps in logits, and rows agree up to eps with probability of order eps^((m-1)(k-1)): at a
+    fixed share `accept` the eps grows quickly with (m-1)(k-1): the price of the exponent in examples, here; how the
+    paper keeps k out of its own exponent we do not know. (That law rests on a local limit theorem for Boolean tokens;
+    for Gaussian and sphere tokens the logits have densities, and it holds all the more simply.) The threshold is
+    fixed by the first 100 / (accept k) examples, to about a tenth of itself, and so is the share. O(n k d^2) to draw
+    and to certify; memory of a few batches and of the accepted rows.
+
+    References
+    ----------
+    Chen and Li, arXiv 2402.04084, phases 2 and 4.
+    """
+    require_oracle(oracle)
+    require_jobs(jobs)
+    k, d = oracle.k, oracle.d
+    if not isinstance(projection_sum, np.ndarray):
+        raise ValueError(
+            f"projection_sum is a {type(projection_sum).__name__}: a matrix is needed, the .w of an estimate."
+        )
+    projection_sum = real_array("projection_sum", projection_sum, (d, d))
+    wide = None if wide is None else count("wide", wide, least=0, most=d * d)
+    one_of("body", body, ("ellipsoid", "polytope"))
+    accept = non_negative("accept", accept, strictly=True)
+    if accept > 1:
+        raise ValueError(f"accept is {accept}: a share of the rows, at most 1, is needed.")
+    wanted = 6 * d * d if equations is None else count("equations", equations)
+    most = int(4 * wanted / (accept * k * (k - 1))) + 1 if examples is None else count("examples", examples)
+    most = remaining(oracle, most, "to look for agreement events in")
+    # rows that agree less are better than too few of them
+    accept = min(1.0, max(accept, 1.5 * d * d / (most * k * (k - 1))))
+    collector = _Collector(projection_sum)
+    pilot = collector.pilot(oracle, most, accept, wide, jobs)
+    threshold = collector.threshold
+    drawn = pilot
+    while collector.equations < wanted and drawn < most:
+        # by the rate so far, which few rows tell badly: not too far ahead of them, and at the end a little more
+        need = 1.02 * (wanted - collector.equations) * drawn / max(collector.equations, 1)
+        n = min(most - drawn, max(pilot, min(int(need), 8 * drawn)))
+        collector.collect(oracle, n, jobs)
+        drawn += n
+    if collector.equations < d * d:
+        raise PhaseFailedError(
+            Outcome.NO_AGREEMENT,
+            f"{collector.equations} equations were certified on {collector.rows} rows, fewer than the d^2 = {d * d} "
+            f"unknowns of one attention matrix.",
+        )
+    require_agreement(threshold, accept)
+    contrasts = collector.contrasts()
+    sculpted = sculpt(contrasts, body=body, wide=wide)
+    if wide is None:
+        wide = sculpted.gap.wide if sculpted.gap else 0
+    return AffineHull(
+        body=sculpted,
+        wide=wide,
+        contrasts=contrasts,
+        threshold=threshold,
+        accepted=len(contrasts),
+        rows=collector.rows,
+        histogram=collector.histogram,
+        bins=_BINS,
+        examples=drawn,
+    )
+
+
 def sculpt(
     contrasts: Contrasts,
     *,
@@ -186,14 +303,8 @@ def require_agreement(threshold: float, accept: float) -> None:
 def require_consistency(misfit: float, explained: float, residual: float) -> None:
     """Raise a `PhaseFailedError` if equations contradict one another, although each was certified.
 
-    Parameters
-    ----------
-    misfit : float
-        What the best matrix leaves, in logits.
-    explained : float
-        What share of the equations' mean square it explains.
-    residual : float
-        The relative residual up to which rows were certified: rows agree up to about eight times that, in logits.
+    The best matrix leaves `misfit` logits and explains a share `explained` of the equations' mean square; rows were
+    certified up to a relative `residual`, and agree up to about eight times that in logits.
 
     Notes
     -----
@@ -205,123 +316,6 @@ def require_consistency(misfit: float, explained: float, residual: float) -> Non
             Outcome.CONTRADICTION,
             f"the best matrix explains {max(explained, 0):.0%} of the certified equations.",
         )
-
-
-def sculpt_affine_hull(
-    oracle: ExampleOracle,
-    projection_sum: Float[np.ndarray, "d d"],
-    *,
-    wide: int | None = None,
-    accept: float = 0.01,
-    equations: int | None = None,
-    examples: int | None = None,
-    body: Literal["ellipsoid", "polytope"] = "ellipsoid",
-    jobs: int | None = None,
-) -> AffineHull:
-    """Phases 2 and 4: certify agreement events with the estimate of the sum, and sculpt the body K with them.
-
-    Parameters
-    ----------
-    oracle : ExampleOracle
-        Examples of k tokens in d coordinates, 2 <= k < d.
-    projection_sum : array (d, d)
-        The estimate of sum_i W_i: of phase 1 in phase 2, of phase 3 in phase 4.
-    wide : int, optional
-        m - 1, the dimension of the affine hull; by default from the gap in the body's spectrum.
-    accept : float
-        The share of all rows to accept. A row is usable if every entry of its pattern is above .05; accepted are the
-        usable rows with the smallest residuals, as many as make this share of all rows, usable or not (all usable ones
-        if they are fewer). Where there is one head it is at least half of the usable rows. It is raised where so few
-        examples are allowed that it would not give 1.5 d^2 equations.
-    equations : int, optional
-        Equations wanted; by default 6 d^2, six an unknown.
-    examples : int, optional
-        At most so many examples; by default four times the equations / (accept k (k - 1)) that `accept` should need. Of
-        given examples at most those that are left.
-    body :
-        See `sculpt`.
-    jobs : int, optional
-        Threads; by default as `joblib` is configured, which is one.
-
-    Returns
-    -------
-    AffineHull
-        The body, the equations, and how they were accepted.
-
-    Raises
-    ------
-    PhaseFailedError
-        If no example is left, too few rows are certified for d^2 equations, the accepted rows' residuals are as
-        large as those of unrelated patterns.
-    ValueError
-        If a parameter is out of range or the examples are malformed.
-
-    Notes
-    -----
-    Guarantee: with an exact sum and exact agreement K contains every head of norm at most its radius; with the crude
-    sum of phase 1 it may contain none, and lies near them. That the rows of smallest residual are accepted, that
-    patterns with an entry below .05 are left out, and the weights of the rows are derived here. What is accepted
-    agrees only up to some eps in logits, and rows agree up to eps with probability of order eps^((m-1)(k-1)): at a
-    fixed share `accept` the eps grows quickly with (m-1)(k-1): the price of the exponent in examples, here; how the
-    paper keeps k out of its own exponent we do not know. (That law rests on a local limit theorem for Boolean tokens;
-    for Gaussian and sphere tokens the logits have densities, and it holds all the more simply.) The threshold is
-    fixed by the first 100 / (accept k) examples, to about a tenth of itself, and so is the share. O(n k d^2) to draw
-    and to certify; memory of a few batches and of the accepted rows.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phases 2 and 4.
-    """
-    require_oracle(oracle)
-    require_jobs(jobs)
-    k, d = oracle.k, oracle.d
-    if not isinstance(projection_sum, np.ndarray):
-        raise ValueError(
-            f"projection_sum is a {type(projection_sum).__name__}: a matrix is needed, the .w of an estimate."
-        )
-    projection_sum = real_array("projection_sum", projection_sum, (d, d))
-    wide = None if wide is None else count("wide", wide, least=0, most=d * d)
-    one_of("body", body, ("ellipsoid", "polytope"))
-    accept = non_negative("accept", accept, strictly=True)
-    if accept > 1:
-        raise ValueError(f"accept is {accept}: a share of the rows, at most 1, is needed.")
-    wanted = 6 * d * d if equations is None else count("equations", equations)
-    most = int(4 * wanted / (accept * k * (k - 1))) + 1 if examples is None else count("examples", examples)
-    most = remaining(oracle, most, "to look for agreement events in")
-    # rows that agree less are better than too few of them
-    accept = min(1.0, max(accept, 1.5 * d * d / (most * k * (k - 1))))
-    collector = _Collector(projection_sum)
-    pilot = collector.pilot(oracle, most, accept, wide, jobs)
-    threshold = collector.threshold
-    drawn = pilot
-    while collector.equations < wanted and drawn < most:
-        # by the rate so far, which few rows tell badly: not too far ahead of them, and at the end a little more
-        need = 1.02 * (wanted - collector.equations) * drawn / max(collector.equations, 1)
-        n = min(most - drawn, max(pilot, min(int(need), 8 * drawn)))
-        collector.collect(oracle, n, jobs)
-        drawn += n
-    if collector.equations < d * d:
-        raise PhaseFailedError(
-            Outcome.NO_AGREEMENT,
-            f"{collector.equations} equations were certified on {collector.rows} rows, fewer than the d^2 = {d * d} "
-            f"unknowns of one attention matrix.",
-        )
-    require_agreement(threshold, accept)
-    contrasts = collector.contrasts()
-    sculpted = sculpt(contrasts, body=body, wide=wide)
-    if wide is None:
-        wide = sculpted.gap.wide if sculpted.gap else 0
-    return AffineHull(
-        body=sculpted,
-        wide=wide,
-        contrasts=contrasts,
-        threshold=threshold,
-        accepted=len(contrasts),
-        rows=collector.rows,
-        histogram=collector.histogram,
-        bins=_BINS,
-        examples=drawn,
-    )
 
 
 @dataclass(frozen=True, eq=False)

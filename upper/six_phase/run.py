@@ -78,16 +78,7 @@ class Wish:
 def share_of_budget(wishes: Mapping[str, Wish], name: str, budget: int | None, drawn: int = 0) -> int:
     """What the phase `name` may draw of a budget of which the phases before it have drawn `drawn` examples.
 
-    Parameters
-    ----------
-    wishes : mapping of str to Wish
-        The phases in their order.
-    name : str
-        One of them.
-    budget : int or None
-        Examples in all; None without end.
-    drawn : int
-        By the phases before.
+    `wishes` are the phases in their order; a budget of None has no end.
 
     Notes
     -----
