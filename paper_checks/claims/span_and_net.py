@@ -88,12 +88,12 @@ def wide_directions(constants: Constants, scale: Scale, rng: Generator) -> Seque
     ):
         share = share if scale is Scale.QUICK else share / 3
         oracle = ExampleOracle(layer, BooleanInputs(2, 12), rng=rng)
-        body = sculpt_affine_hull(oracle, layer.w.sum(axis=0), accept=share).body
-        spectrum = body.spectrum[:6]  # type: ignore[attr-defined]
+        hull = sculpt_affine_hull(oracle, layer.w.sum(axis=0), accept=share)
+        spectrum = hull.body.spectrum[:6]
         ratios = spectrum[1:] / np.maximum(spectrum[:-1], 1e-300)
         wide = position - constants["less"]
         found.append(equal(f"wide directions of {name}", int(np.argmax(ratios)) + 1, wide))
-        found.append(equal(f"as the library counts, {name}", int(body.gap.wide), wide))  # type: ignore[attr-defined]
+        found.append(equal(f"as the library counts, {name}", hull.wide, wide))
         found.append(at_least(f"step behind them, {name}", float(ratios.max()), constants["step"]))
     return found
 

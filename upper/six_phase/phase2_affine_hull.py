@@ -314,7 +314,7 @@ def require_consistency(misfit: float, explained: float, residual: float) -> Non
     if misfit > max(_NEGLIGIBLE_MISFIT, _LOGITS_A_RESIDUAL * residual) and explained < _LEAST_EXPLAINED:
         raise PhaseFailedError(
             Outcome.CONTRADICTION,
-            f"the best matrix explains {max(explained, 0):.0%} of the certified equations.",
+            f"of the certified equations the best matrix explains {max(explained, 0):.0%}.",
         )
 
 

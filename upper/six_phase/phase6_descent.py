@@ -66,7 +66,7 @@ def descend_in_span(
     rng : Generator
         For the starts.
     tell : callable
-        Called with the name of each step of the trace, a function that makes its layer, and its measures.
+        Called with the name of each step of the trace, its measures, and a function that makes its `layer`.
 
     Raises
     ------
@@ -86,14 +86,9 @@ def descend_in_span(
     split = draw_split(oracle, examples, least=min(floor, examples - 1))
     found = fit_in_span(split.x, split.y, split.scale**2 * span.scaled_basis, work=work, rng=rng)
     within = Iterate(found.theta, found.w, found.residual, damping=0.0, passes=found.passes)
-    tell(
-        "fit within the span",
-        layer=lambda: split.layer(within),
-        phase_examples=split.drawn,
-        residual=found.residual,
-        starts=len(found.residuals),
-        passes=found.passes,
-    )
+    measures = {"phase_examples": split.drawn, "residual": found.residual}
+    measures |= {"starts": len(found.residuals), "passes": found.passes}
+    tell("fit within the span", measures, layer=lambda: split.layer(within))
 
     def start(examples: SplitExamples, heads: int, number: int) -> np.ndarray:
         if number == 1:
@@ -103,13 +98,8 @@ def descend_in_span(
 
     def told(number: int, place: int, iterate: Iterate) -> None:
         where = " from half-way off" if number > 1 else ""
-        tell(
-            f"Newton polish{where}, iterate {place}",
-            layer=lambda: split.layer(iterate),
-            residual=iterate.residual,
-            damping=iterate.damping,
-            passes=iterate.passes,
-        )
+        measures = {"residual": iterate.residual, "damping": iterate.damping, "passes": iterate.passes}
+        tell(f"Newton polish{where}, iterate {place}", measures, layer=lambda: split.layer(iterate))
 
     descents = Descents(
         # each step aims at rounding error, whatever residual is asked for: the last digits cost few passes
@@ -135,5 +125,5 @@ def descend_in_span(
         at_floor=ends.at_floor,
     )
     layer = split.layer(best)
-    tell("held-out examples", layer=lambda: layer, residual=best.residual, held_out_error=error)
+    tell("held-out examples", {"residual": best.residual, "held_out_error": error}, layer=lambda: layer)
     return Descended(layer, outcome, error)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -157,10 +157,10 @@ class Run:
     def tell(
         self,
         what: str,
+        measures: Mapping[str, float | int],
         *,
         layer: Callable[[], AttentionLayer] | None = None,
         against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
-        **measures: float | int,
     ) -> None:
         """Record a step of the trace, with the provisional layer where it has none of its own."""
         where = "" if self.round is None else f", round {self.round}"
@@ -170,7 +170,7 @@ class Run:
             against=against,
             phase=self.phase,
             round=self.round,
-            **measures,
+            **cast(Any, measures),
         )
 
     def found_sum(self, found: ProjectionSum) -> ProjectionSum:
@@ -193,7 +193,7 @@ class Run:
                 **attention_span(found.body, found.wide).errors(layer),
             }
 
-        self.tell("sculpt again" if before else "sculpt the affine hull", against=errors, **found.measures)
+        self.tell("sculpt again" if before else "sculpt the affine hull", found.measures, against=errors)
         found.require_usable(before)
         return found
 
@@ -204,12 +204,12 @@ class Run:
         return found
 
     def _tell_sum(self, what: str, found: ProjectionSum | LargeMargin | SelfConsistent) -> None:
-        self.tell(what, against=lambda layer: {"sum_error": found.error(layer)}, **found.measures)
+        self.tell(what, found.measures, against=lambda layer: {"sum_error": found.error(layer)})
 
     def found_span(self, found: AttentionSpan, *, must_be_clear: bool) -> AttentionSpan:
         """Phase 5 is done."""
         self.span = found
-        self.tell("span of the attention matrices", against=found.errors, **found.measures)
+        self.tell("span of the attention matrices", found.measures, against=found.errors)
         if must_be_clear and found.directions.size and not found.is_clear:
             raise PhaseFailedError(Outcome.NO_SPECTRAL_GAP, f"it {found.doubt}")
         if found.doubt:
@@ -219,7 +219,7 @@ class Run:
     def ended_by_net(self, net: NetSearch, tolerance: float | None) -> Phases:
         """Phase 6 is done in paper mode."""
         self.net = net
-        self.tell("net of the span", layer=lambda: net.layer, **net.measures)
+        self.tell("net of the span", net.measures, layer=lambda: net.layer)
         if tolerance is None:
             tolerance = (self.oracle.k * self.oracle.d) ** (-self.heads / 2)
         error = math.sqrt(net.error)
