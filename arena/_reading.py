@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from arena.records import Cell, LearnerRecord, TargetRecord, TracePoint
+from lower import Hardness
 
 __all__ = ["FORMAT", "read_cell", "read_comparison", "read_learner", "read_target"]
 
@@ -37,9 +38,17 @@ def read_comparison(text: str) -> dict[str, Any]:
 
 
 def read_target(data: Any) -> TargetRecord:
-    """A target's record from JSON values; ValueError with a sentence otherwise, as for the two below."""
+    """A target's record from JSON values; ValueError with a sentence otherwise, as for the two below.
+
+    One that was written before records said what hardness rests on says whether there is a secret, and no more.
+    """
     if isinstance(data, dict) and isinstance(data.get("certificate"), list):
         data = {**data, "certificate": tuple(data["certificate"])}
+    if isinstance(data, dict) and isinstance(data.get("hard"), bool):
+        data = {**data, "hardness": Hardness.NEITHER if data["hard"] else None}
+        del data["hard"]
+    if isinstance(data, dict) and data.get("hardness") in tuple(Hardness):
+        data = {**data, "hardness": Hardness(data["hardness"])}
     return _record(TargetRecord, data)
 
 
@@ -49,10 +58,11 @@ def read_learner(data: Any) -> LearnerRecord:
 
 
 def read_cell(data: Any) -> Cell:
-    """A cell from JSON values; one that was written before cells named their engine has none."""
+    """A cell from JSON values; one that was written before cells had an engine, or a part alone, has none."""
     if isinstance(data, dict) and "trace" in data:
         data = {
             "engine": "",
+            "alone": "",
             **data,
             "trace": tuple(_record(TracePoint, point) for point in _list("trace", data["trace"])),
         }

@@ -60,7 +60,7 @@ class Attacked:
     secret : tuple of int or None
         The true secret, centred mod q, where it is known: only for the table's last column.
     not_run : tuple of str
-        Attacks of an interrupted run that were not done.
+        Attacks of an interrupted run that were not run to their end.
     """
 
     title: str
@@ -112,7 +112,8 @@ class Attacked:
 
     def _said(self) -> Iterator[str]:
         """What it comes to: sentences."""
-        yield f"Broken by {', '.join(self.broken_by) or 'none of these attacks'}."
+        whom = "those that ran" if self.not_run else "these attacks"
+        yield f"Broken by {', '.join(self.broken_by) or f'none of {whom}'}."
         for outcome, told in (
             (AttackOutcome.PREDICTS, "Predicted in part by"),
             (AttackOutcome.DISTINGUISHED, "Told from random labels, no more, by"),
@@ -126,7 +127,7 @@ class Attacked:
         if found:
             yield f"The true secret was found by {', '.join(found)}."
         if self.not_run:
-            yield f"Not run: {', '.join(self.not_run)}."
+            yield f"Interrupted; not run to their end: {', '.join(self.not_run)}."
         yield "That an attack fails, untuned and within seconds, is no claim of security."
 
     def to_json(self) -> dict[str, Any]:

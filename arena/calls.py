@@ -1,18 +1,21 @@
 """Calls made in parallel, on this machine or on a cluster, each in a process that nothing else depends on."""
 
+import inspect
 import secrets
+import sys
 import warnings
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import cloudpickle
 from joblib import Parallel, delayed, parallel_config
 from joblib.parallel import BACKENDS, DEFAULT_BACKEND, get_active_backend
 
 from arena._phrases import sentence
 from arena.clusters import end_on_workers, on_workers, still_wanted
-from arena.isolation import EndedError, IsolationError, end_processes, pack, run_isolated
+from arena.isolation import EndedError, IsolationError, end_processes, is_unpacking, pack, run_isolated
 from arena.made_with import difference, made_with
 
 __all__ = ["Answer", "Call", "WorkersLostError", "run_calls", "workers"]
@@ -130,10 +133,22 @@ def run_calls(
 def workers(jobs: int | None, *, isolated: bool = True) -> Iterator[None]:
     """Within this context `joblib` makes `jobs` calls at once, where it is configured to; None leaves the number to it.
 
+    Raises
+    ------
+    RuntimeError
+        If a process that makes calls for another program gets here by importing a module.
+
     Notes
     -----
     On this machine threads do, at most 256: where calls are isolated, a worker only waits for the process beside it.
+    A module may ask for calls at its top, while it is imported.
     """
+    if is_unpacking():
+        raise RuntimeError(
+            "A module that a learner needs starts calls of its own when it is imported: "
+            'put them under `if __name__ == "__main__":`.'
+        )
+    _send_as_code_what_is_being_imported()
     jobs = None if jobs is None else min(jobs, _MOST_AT_ONCE)
     backend, configured = get_active_backend()
     options: dict[str, Any] = {} if jobs is None else {"n_jobs": jobs}
@@ -141,6 +156,18 @@ def workers(jobs: int | None, *, isolated: bool = True) -> Iterator[None]:
         options = {"n_jobs": configured, **options, "backend": "threading"}
     with parallel_config(**options):
         yield
+
+
+def _send_as_code_what_is_being_imported() -> None:
+    """Keep the processes from importing a module whose top has led here: each would start the same calls again."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_name == "<module>":
+            module = sys.modules.get(frame.f_globals.get("__name__", ""))
+            # the main program is sent as code in any case; a copy of a module's names, as of doctest, is no module
+            if module is not None and module.__name__ != "__main__" and vars(module) is frame.f_globals:
+                cloudpickle.register_pickle_by_value(module)
+        frame = frame.f_back
 
 
 def _delayed(

@@ -115,6 +115,7 @@ def _done(
         examples_used=fit.examples_used,
         seconds=fit.seconds,
         engine=engine,
+        alone=fit.alone,
         trace=tuple(
             TracePoint(step.name, step.examples, step.seconds, dict(step.measures)) for step in fit.trace
         ),

@@ -243,4 +243,4 @@ def _cost(job: Job) -> float:
     long = {"tuned-adam": 8.0, "l-bfgs": 6.0, "adam": 4.0, "sgd": 3.0, "newton": 2.0}.get(
         job.student.name, math.inf
     )
-    return long * (2.0 if job.target.record.hard else 1.0)
+    return long * (2.0 if job.target.record.has_secret else 1.0)

@@ -69,7 +69,7 @@ def flat(stored: StoredCell) -> dict[str, Any]:
 _NAMES = (
     *("target", "learner", "seed", "status", "message", "outcome", "outcome_text", "succeeded"),
     *("relative_error", "unknown_part_error", "theta_error", "w_error", "examples_used", "seconds"),
-    "engine",
+    *("engine", "alone"),
     *(f"target_{name}" for name in TARGET_COLUMNS),
     *("learner_title", "finished", "timeout", "versions", "parameters", "key"),
 )
@@ -101,7 +101,6 @@ def _parquet(cells: Sequence[StoredCell]) -> bytes:
         "seed": pyarrow.int64(),
         "succeeded": pyarrow.bool_(),
         "examples_used": pyarrow.int64(),
-        "target_hard": pyarrow.bool_(),
         **dict.fromkeys(("target_heads", "target_tokens", "target_dim", "target_seed"), pyarrow.int64()),
         **dict.fromkeys(
             ("relative_error", "unknown_part_error", "theta_error", "w_error", "seconds", "timeout"),

@@ -43,8 +43,8 @@ def heat_map(results: Results) -> str:
         colour: each has its own hatch and says what it is.
     """
     targets, learners = in_order(results), results.learners
-    hard_from = sum(not target.hard for target in targets)
-    gap, wanted = 0.22 if 0 < hard_from < len(targets) else 0.0, seeds_wanted(results)
+    secrets_from = sum(not target.has_secret for target in targets)
+    gap, wanted = 0.22 if 0 < secrets_from < len(targets) else 0.0, seeds_wanted(results)
     rows, columns = max(len(targets), 1), max(len(learners), 4)
     with canvas(1.12 * (1.56 + columns), 1.35 + 0.62 * rows) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
@@ -54,11 +54,11 @@ def heat_map(results: Results) -> str:
         for place, learner in enumerate(learners):
             _text(axes, place + 0.5, -0.12, _fold(learner.title, 13), va="bottom", weight="bold")
         for row, target in enumerate(targets):
-            top = row + (gap if row >= hard_from else 0)
+            top = row + (gap if row >= secrets_from else 0)
             title = _fold(target.title, 18, lines=2)
             _text(axes, -0.1, top + 0.4, title, ha="right")
             below = top + 0.55 + 0.14 * (1 + title.count("\n"))
-            style = {"color": INK, "weight": "bold"} if target.hard else {"color": FAINT}
+            style = {"color": INK, "weight": "bold"} if target.has_secret else {"color": FAINT}
             _text(axes, -0.1, below, family(target), ha="right", fontsize=8.5, **style)
             for place, learner in enumerate(learners):
                 _paint(axes, place, top, results.summary(target.name, learner.name), wanted)

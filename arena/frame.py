@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = ["TARGET_COLUMNS", "data_frame"]
 
-TARGET_COLUMNS = ("title", "kind", "hard", "heads", "tokens", "dim", "seed")
+TARGET_COLUMNS = ("title", "kind", "hardness", "heads", "tokens", "dim", "seed")
 """What a row says of its target, in columns whose names begin with ``target_``."""
 
-_TRUTHS = ("succeeded", "target_hard")
+_TRUTHS = ("succeeded",)
 _WHOLE = ("seed", "examples_used", "target_heads", "target_tokens", "target_dim", "target_seed")
 
 

@@ -1,8 +1,7 @@
 """One learner on given examples, of which no target is known: what was learned is measured on some held out."""
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,12 +18,12 @@ from arena.students import Student
 from arena.targets import Target
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, Learner, relative_error, save_layer
 from attention._arrays import count
+from attention.evaluation import HELD_OUT_SHARE, orbits
 from attention.files import FilePath
 from attention.learning import Progress
+from upper import Newton
 
 __all__ = ["LearnedExamples", "learn_examples"]
-
-_HELD_OUT_SHARE = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +95,7 @@ class LearnedExamples:
                 "held_out_error": self.held_out_error,
                 **written_of_fit(self.fit, self.learner),
                 "engine": self.engine,
-                "trace": [dataclasses.asdict(step) for step in self.fit.trace],
+                "trace": [step.to_json() for step in self.fit.trace],
             }
         )
 
@@ -163,8 +162,8 @@ def learn_examples(
 
     Notes
     -----
-    A twentieth is held out at random, copies of the same inputs with them; learners hold out some of the rest
-    themselves. The order of the others is kept.
+    A twentieth is held out at random, with what follows from them by a symmetry; learners hold out some of the rest
+    themselves. Without a budget of examples all of the rest are used. The order of the others is kept.
     """
     x, y = _read(files)
     n, k, d = x.shape
@@ -187,7 +186,10 @@ def learn_examples(
     for_split, for_learner = (np.random.default_rng([seed, stream]) for stream in range(2))
     held = _held_out(x, for_split)
     oracle = ExampleOracle.from_arrays(x[~held], y[~held])
-    used = engine_used(chosen.learner, chosen.target)
+    learner_of_all = chosen.learner
+    if isinstance(chosen.learner, Newton) and chosen.learner.examples is None:
+        learner_of_all = replace(chosen.learner, examples=oracle.remaining)
+    used = engine_used(learner_of_all, chosen.target)
     with single_thread(chosen.student.extra):
         fit = chosen.learner.fit(oracle, rng=for_learner, progress=progress)
         predicted = np.asarray(fit.predict(x[held]), dtype=np.float64)
@@ -213,12 +215,12 @@ def _read(files: Sequence[FilePath]) -> tuple[Float[np.ndarray, "n k d"], Float[
 
 
 def _held_out(x: Float[np.ndarray, "n k d"], rng: np.random.Generator) -> np.ndarray:
-    """Which examples are held out: copies of an input go together, so that none of them was learned from."""
-    names: dict[bytes, int] = {}
-    which = np.array([names.setdefault(one.tobytes(), len(names)) for one in x])
+    """Which examples are held out: those of inputs that follow from one another by a symmetry go together."""
+    names: dict[int, int] = {}
+    which = np.array([names.setdefault(one, len(names)) for one in orbits(x).tolist()])
     if len(names) < 2:
         raise ValueError(f"The {plural(len(x), 'example')} are all of one input: two at least are needed.")
-    return np.isin(which, rng.permutation(len(names))[: max(1, len(names) // _HELD_OUT_SHARE)])
+    return np.isin(which, rng.permutation(len(names))[: max(1, len(names) // HELD_OUT_SHARE)])
 
 
 def _stand_in(k: int, d: int, heads: int) -> Target:

@@ -1,12 +1,14 @@
 """A look inside a target: its shape, its certificate if it is hard, and the non-degeneracy conditions it meets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import lwe
+import sq
 from arena._fields import as_plain
 from arena._origin import FROM_CHECKPOINT, describe_inputs, how_imported
 from arena.results import TargetRecord
@@ -15,13 +17,10 @@ from attention import AttentionLayer
 from attention._arrays import require_flag
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
-from lower import Certificate, HardInstance
-from lwe import LWRVerification, verify_lwr_instance
-from sq import InstanceVerification, ParityVerification, verify_instance
+from lower import Certificate, HardInstance, Verification, verify_instance
+from lower.instance import unknown_tensors
 
-__all__ = ["Inspection", "Verification", "inspect"]
-
-Verification = ParityVerification | InstanceVerification | LWRVerification
+__all__ = ["Inspection", "inspect"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Inspection:
         The non-degeneracy conditions, measured.
     certificate : Certificate or None
         Why a hard instance is hard; None for other layers.
-    verification : ParityVerification, InstanceVerification, LWRVerification or None
+    verification : Verification or None
         A hard instance held against its definition; None where that was not asked for.
     realisation_error : float or None
         The proved bound on a hard instance's distance from its ideal target.
@@ -142,7 +141,7 @@ def inspect(
     tokens : int, optional
         The number k of tokens, where a file does not say or another is wanted; not for a `Target`.
     verify : bool
-        Check a hard instance against its definition, input by input.
+        Hold a hard instance to its definition: its heads are read, all else is computed again.
     thresholds : mapping of str to float, optional
         Thresholds by the name of the condition, in place of the defaults.
 
@@ -186,7 +185,7 @@ def inspect(
         record=target.record,
         conditions=conditions,
         certificate=None if instance is None else instance.certificate,
-        verification=_verification(instance) if verify else None,
+        verification=_verification(instance, file) if verify else None,
         realisation_error=None if instance is None else instance.realisation_error,
         made=target.made,
         ranks=_measure_ranks(target.layer) if imported else None,
@@ -194,10 +193,13 @@ def inspect(
     )
 
 
-def _verification(instance: HardInstance | None) -> Verification:
+def _verification(instance: HardInstance | None, file: str | None) -> Verification:
     if instance is None:
         raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
-    return (verify_lwr_instance if instance.family == "lwr" else verify_instance)(instance, rng=0)
+    found = verify_instance(instance, {**sq.DEFINITIONS, **lwe.DEFINITIONS})
+    more = () if file is None else unknown_tensors(file, instance)
+    reasons = (f"tensor {one}: an instance has none of that name" for one in more)
+    return replace(found, reasons=(*found.reasons, *reasons))
 
 
 def _measure_ranks(layer: AttentionLayer) -> dict[str, tuple[int, ...]]:

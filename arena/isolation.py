@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import cloudpickle
 
-__all__ = ["EndedError", "IsolationError", "end_processes", "pack", "run_isolated"]
+__all__ = ["EndedError", "IsolationError", "end_processes", "is_unpacking", "pack", "run_isolated"]
 
 
 class IsolationError(RuntimeError):
@@ -101,6 +101,12 @@ def end_processes(group: str | None = None) -> None:
         process.kill()
 
 
+def is_unpacking() -> bool:
+    """Whether this is a process of `run_isolated` that is importing what its next call needs."""
+    return _UNPACKING.is_set()
+
+
+_UNPACKING = threading.Event()
 _LOCK = threading.Lock()
 _ALIVE: set["_Process"] = set()
 _IDLE: list["_Process"] = []
@@ -311,7 +317,11 @@ def _serve(lifeline: int | None = None) -> None:
     while True:
         job = jobs.get()
         try:
-            function, arguments = cloudpickle.loads(job)
+            _UNPACKING.set()
+            try:
+                function, arguments = cloudpickle.loads(job)
+            finally:
+                _UNPACKING.clear()
             answer = cloudpickle.dumps((True, function(*arguments)))
         except BaseException as error:  # sys.exit() in a call is a failure of that call
             answer = pickle.dumps((False, f"{type(error).__name__}: {error}"))

@@ -115,7 +115,7 @@ class Learned:
                 "noise": self.noise,
                 **written_of_fit(self.fit, self.learner),
                 "engine": self.engine,
-                "trace": [dataclasses.asdict(step) for step in self.fit.trace],
+                "trace": [step.to_json() for step in self.fit.trace],
             }
         )
 
@@ -231,7 +231,7 @@ def told_of_fit(fit: Fit, learner: LearnerRecord, *, given: int | None = None) -
     Where examples were `given`, how many of them were used is said of them.
     """
     found = written_of_fit(fit, learner)
-    rows = {}
+    rows = {"found by": f"{fit.alone} alone: the learner's other parts found nothing"} if fit.alone else {}
     if found["noise_level"] is not None:
         excess = found["expected_excess"]
         rows["noise on the labels, found"] = (
@@ -243,6 +243,8 @@ def told_of_fit(fit: Fit, learner: LearnerRecord, *, given: int | None = None) -
         doubt = "" if told else " (not to be trusted: no layer of that many heads explains the examples)"
         rows["heads found"] = f"{found['heads_found']}{doubt}"
     used = str(fit.examples_used) if given is None else f"{fit.examples_used} of {given}"
+    if fit.examples_needed is not None:
+        used += f", and about {fit.examples_needed} are needed"
     rows |= {"examples used": used, "seconds": f"{fit.seconds:.2f}"}
     return [f"  {name:<28} {words}" for name, words in rows.items()]
 
@@ -258,6 +260,8 @@ def written_of_fit(fit: Fit, learner: LearnerRecord) -> dict[str, Any]:
     return {
         "noise_level": last.get("noise_level"),
         "expected_excess": last.get("expected_excess"),
+        "alone": fit.alone,
+        "examples_needed": fit.examples_needed,
         "heads_found": fit.layer.heads if counted and fit.layer is not None else None,
         "examples_used": fit.examples_used,
         "seconds": fit.seconds,

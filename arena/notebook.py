@@ -9,10 +9,11 @@ from arena.words import (
     LEGEND,
     family,
     findings,
+    hardness_meaning,
     in_order,
     interruption,
     losses,
-    outcome_word,
+    outcome_words,
     printable,
     seeds_note,
     seeds_wanted,
@@ -68,7 +69,7 @@ k={{ target.tokens }} d={{ target.dim }}</span></th>
 <div>{{ failure }}</div>
 {% endfor %}
 <div style="{{ faint }}">Error on the unknown part, median over seeds: {{ legend }}.<br>
-{{ meaning }}. ex: examples drawn.</div>
+{{ meaning }}. ex: examples drawn.{% if hardness %}<br>{{ hardness }}.{% endif %}</div>
 </div>
 """
 
@@ -102,6 +103,7 @@ def results_html(results: "Results") -> str:
         ],
         legend=LEGEND,
         meaning=verdict_meaning().capitalize(),
+        hardness=hardness_meaning(results),
         learners=[printable(learner.title) for learner in results.learners],
         rows=rows,
         failures=[printable(sentence) for sentence in losses(results)],
@@ -135,7 +137,7 @@ def _cell(results: "Results", target: str, learner: str, wanted: int) -> dict[st
     return {
         "error": short_error(summary.error),
         "verdict": summary.verdict,
-        "remark": printable(outcome_word(summary.outcome)),
+        "remark": printable(outcome_words(summary)),
         "cost": f"{short_count(summary.examples)} ex, {short_seconds(summary.seconds)}",
         "note": seeds_note(summary, wanted),
         "look": f"background-color:{heat_colours()[level]};color:{text}",

@@ -18,9 +18,10 @@ from arena.summary import BROKEN
 from arena.words import (
     family,
     findings,
+    hardness_meaning,
     in_order,
     interruption,
-    outcome_word,
+    outcome_words,
     seeds_note,
     seeds_wanted,
     short_error,
@@ -69,6 +70,7 @@ def render_page(results: Results) -> str:
         stopped=interruption(results),
         findings=findings(results),
         meaning=verdict_meaning().capitalize(),
+        hardness=hardness_meaning(results),
         heat_map=Markup(inline_figure(heat, "map", _heat_map_words(results))),
         heat_map_width=_width(heat),
         rows=[
@@ -156,7 +158,7 @@ def _pair(
         "examples_key": "" if summary.examples is None else repr(summary.examples),
         "seconds": short_seconds(summary.seconds).replace("-", "–"),
         "seconds_key": "" if summary.seconds is None else repr(summary.seconds),
-        "outcome": outcome_word(summary.outcome) if summary.outcome else summary.verdict,
+        "outcome": outcome_words(summary) if summary.outcome else summary.verdict,
         "said": (sentence if done else summary.message or sentence) or summary.verdict,
     }
 

@@ -14,6 +14,7 @@ from arena._fields import (
     require_whole,
     wrong,
 )
+from lower import Hardness
 
 __all__ = ["STATUSES", "Cell", "LearnerRecord", "TargetRecord", "TracePoint"]
 
@@ -54,8 +55,8 @@ class TargetRecord:
         One sentence about the part known in advance.
     certificate : tuple of str
         Lines of the certificate of hardness, or of the conditions measured.
-    hard : bool
-        Whether it is meant to resist general learners.
+    hardness : Hardness or None
+        How hard its certificate says it is; None for a layer that hides no secret.
     """
 
     name: str
@@ -69,7 +70,7 @@ class TargetRecord:
     seed: int | None = None
     known: str = ""
     certificate: tuple[str, ...] = ()
-    hard: bool = False
+    hardness: Hardness | None = None
 
     def __post_init__(self) -> None:
         """Hold every field to its kind."""
@@ -79,12 +80,18 @@ class TargetRecord:
             require_whole(self, name, least=1)
         require_whole(self, "seed", least=None, optional=True)
         require_mapping(self, "inputs")
-        require_truth(self, "hard")
+        if self.hardness is not None:
+            require_one_of(self, "hardness", tuple(Hardness))
         lines = self.certificate
         is_list = isinstance(lines, list | tuple)
         if not is_list or not all(isinstance(line, str) and encodes(line) for line in lines):
             raise wrong(self, "certificate", "a list of lines of text")
         object.__setattr__(self, "certificate", tuple(lines))
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether it is an instance that hides a secret, hard or not."""
+        return self.hardness is not None
 
 
 @dataclass(frozen=True)
@@ -160,6 +167,8 @@ class Cell:
         Wall-clock seconds, measuring left out.
     engine : str
         What computed it, as `arena.engines.engine_used` says; empty where that is not known.
+    alone : str
+        What did all the work where the learner's other parts found nothing, as `attention.Fit` says; else empty.
     trace : tuple of TracePoint
         One point per phase or step.
     """
@@ -179,11 +188,12 @@ class Cell:
     examples_used: int | None = None
     seconds: float | None = None
     engine: str = ""
+    alone: str = ""
     trace: tuple[TracePoint, ...] = ()
 
     def __post_init__(self) -> None:
         """Hold every field to its kind; NaN and infinities become None."""
-        require_texts(self, "target", "learner", "message", "outcome", "outcome_text", "engine")
+        require_texts(self, "target", "learner", "message", "outcome", "outcome_text", "engine", "alone")
         require_whole(self, "seed", least=None)
         require_one_of(self, "status", STATUSES)
         require_truth(self, "succeeded")

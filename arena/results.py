@@ -151,7 +151,7 @@ class Results:
         Returns
         -------
         pandas.DataFrame
-            The columns of `to_csv`, then ``target_title``, ``target_kind``, ``target_hard``, ``target_heads``,
+            The columns of `to_csv`, then ``target_title``, ``target_kind``, ``target_hardness``, ``target_heads``,
             ``target_tokens``, ``target_dim``, ``target_seed`` and ``learner_title``. Whole numbers are nullable
             integers; errors and seconds are floats, NaN where there is none.
 

@@ -85,21 +85,25 @@ class Student:
 
 def _heads(target: Target) -> int:
     # on hard targets a student of as many heads as the target would only be slower
-    return min(target.layer.heads, _MOST_HEADS_ON_HARD_TARGETS) if target.record.hard else target.layer.heads
+    return (
+        min(target.layer.heads, _MOST_HEADS_ON_HARD_TARGETS)
+        if target.record.has_secret
+        else target.layer.heads
+    )
 
 
 def _newton(target: Target, effort: Effort) -> Learner:
-    work = effort.newton_passes_hard if target.record.hard else effort.newton_passes
+    work = effort.newton_passes_hard if target.record.has_secret else effort.newton_passes
     return Newton(m=_heads(target), work=work)
 
 
 def _adam(target: Target, effort: Effort) -> Learner:
-    work = effort.adam_steps_hard if target.record.hard else effort.adam_steps
+    work = effort.adam_steps_hard if target.record.has_secret else effort.adam_steps
     return Adam(m=_heads(target), work=work, tolerance=effort.adam_tolerance)
 
 
 def _tuned_adam(target: Target, effort: Effort) -> Learner:
-    steps = effort.adam_steps_hard if target.record.hard else effort.adam_steps
+    steps = effort.adam_steps_hard if target.record.has_secret else effort.adam_steps
     lengths = (max(1, steps // 3), steps)
     grid = TunedAdam(
         m=_heads(target), lengths=lengths, schedules=("cosine",), tolerance=effort.adam_tolerance
@@ -108,12 +112,12 @@ def _tuned_adam(target: Target, effort: Effort) -> Learner:
 
 
 def _sgd(target: Target, effort: Effort) -> Learner:
-    steps = effort.adam_steps_hard if target.record.hard else effort.adam_steps
+    steps = effort.adam_steps_hard if target.record.has_secret else effort.adam_steps
     return SGD(m=_heads(target), work=steps, tolerance=effort.adam_tolerance)
 
 
 def _lbfgs(target: Target, effort: Effort) -> Learner:
-    work = effort.newton_passes_hard if target.record.hard else effort.newton_passes
+    work = effort.newton_passes_hard if target.record.has_secret else effort.newton_passes
     return LBFGS(m=_heads(target), work=work)
 
 
@@ -126,7 +130,7 @@ def _one_step(target: Target, effort: Effort) -> Learner:
 
 
 def _six_phase(target: Target, effort: Effort) -> Learner:
-    work = effort.newton_passes_hard if target.record.hard else effort.newton_passes
+    work = effort.newton_passes_hard if target.record.has_secret else effort.newton_passes
     return SixPhase(m=_heads(target), accept=_accept(target, effort), work=work)
 
 
@@ -137,7 +141,7 @@ def _six_phase_paper(target: Target, effort: Effort) -> Learner:
 
 
 def _accept(target: Target, effort: Effort) -> float | None:
-    return effort.six_phase_accept_hard if target.record.hard else effort.six_phase_accept
+    return effort.six_phase_accept_hard if target.record.has_secret else effort.six_phase_accept
 
 
 def _linear_attention(target: Target, effort: Effort) -> Learner:

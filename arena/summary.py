@@ -43,6 +43,8 @@ class Summary:
         Medians.
     outcomes : dict of str to int
         How often each outcome was seen, most frequent first.
+    alone : str
+        What did all the work in most fits of the most frequent outcome, as `attention.Fit` says; else empty.
     seeds, done : int
         How many cells there are, and how many of them are done.
     message : str
@@ -56,6 +58,7 @@ class Summary:
     examples: float | None = None
     seconds: float | None = None
     outcomes: dict[str, int] = field(default_factory=dict)
+    alone: str = ""
     seeds: int = 0
     done: int = 0
     message: str = ""
@@ -109,6 +112,7 @@ def summarise(cells: Sequence[Any]) -> Summary:
     errors = [math.inf if cell.unknown_part_error is None else cell.unknown_part_error for cell in done]
     examples = [cell.examples_used for cell in done if cell.examples_used is not None]
     seconds = [cell.seconds for cell in done if cell.seconds is not None]
+    alone = Counter(cell.alone for cell in done if cell.outcome == outcomes.most_common(1)[0][0])
     return Summary(
         "done",
         error=finite_or_none(median(errors)),
@@ -117,6 +121,7 @@ def summarise(cells: Sequence[Any]) -> Summary:
         examples=float(median(examples)) if examples else None,
         seconds=float(median(seconds)) if seconds else None,
         outcomes=dict(outcomes.most_common()),
+        alone=alone.most_common(1)[0][0] if alone else "",
         seeds=len(cells),
         done=len(done),
         message=message,

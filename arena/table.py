@@ -8,10 +8,12 @@ from arena.results import Results, TargetRecord
 from arena.summary import BROKEN, Summary
 from arena.words import (
     LEGEND,
+    family,
     findings,
+    hardness_meaning,
     in_order,
     losses,
-    outcome_word,
+    outcome_words,
     printable,
     seeds_note,
     seeds_wanted,
@@ -102,9 +104,10 @@ def results_table(results: Results, *, width: int = 100) -> "Group":
     tables = [_band(results, names[first : first + size]) for first in range(0, len(names) or 1, size)]
     said = [Text(printable(sentence), style="bold") for sentence in findings(results)]
     notes = [Text(printable(note), style="red") for note in losses(results)]
+    labels = hardness_meaning(results)
     legend = Text(
         f"\nError on the unknown part, median over seeds: {LEGEND}.\n"
-        f"{verdict_meaning().capitalize()}. ex: examples drawn.",
+        f"{verdict_meaning().capitalize()}. ex: examples drawn." + (f"\n{labels}." if labels else ""),
         style="dim",
     )
     spaced = [line for table in tables for line in (table, Text(""))]
@@ -131,8 +134,8 @@ def _band(results: Results, names: list[str]) -> "Table":
 def _target(target: TargetRecord) -> "Text":
     from rich.text import Text
 
-    text = Text("HARD " if target.hard else "", style="bold magenta", overflow="fold")
-    text.append(printable(target.title), style="bold not magenta" if target.hard else "bold")
+    text = Text(f"{family(target)}\n" if target.has_secret else "", style="bold magenta", overflow="fold")
+    text.append(printable(target.title), style="bold not magenta" if target.has_secret else "bold")
     return text.append(f"\nm={target.heads} k={target.tokens} d={target.dim}", style="not bold dim default")
 
 
@@ -145,6 +148,6 @@ def _cell(summary: Summary, wanted: int) -> "Text":
     text = Text(f"{short_error(summary.error)} {summary.verdict}", style=style)
     cost = f"{short_count(summary.examples)} ex {short_seconds(summary.seconds).replace(' ', '')}"
     text.append(f"\n{cost}", style="not bold default")
-    text.append(f"\n{outcome_word(summary.outcome)}", style="not bold dim default")
+    text.append(f"\n{outcome_words(summary)}", style="not bold dim default")
     note = seeds_note(summary, wanted)
     return text.append(f"\n{note}", style="not bold red") if note else text

@@ -184,7 +184,6 @@ def layer_target(
         seed=seed if isinstance(seed, int) else None,
         known="Nothing is known in advance: the known part is zero.",
         certificate=tuple(str(conditions).splitlines()),
-        hard=False,
     )
     return Target(
         record=record, layer=layer, inputs=distribution, instance=None, made=made, conditions=conditions
@@ -258,7 +257,7 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
         seed=seed if isinstance(seed, int) else None,
         known=instance.known.describe(),
         certificate=tuple(str(instance.certificate).splitlines()),
-        hard=True,
+        hardness=instance.certificate.hardness,
     )
     return Target(record=record, layer=layer, inputs=inputs, instance=instance, made=dict(made))
 

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from arena._phrases import listed
 from arena.results import Results, TargetRecord
 from arena.summary import BROKEN, LEARNED, NOT_INSTALLED, NOTHING, Summary, package_missing
+from lower import Hardness
 
 __all__ = [
     "LEGEND",
     "family",
     "findings",
+    "hardness_meaning",
     "in_order",
     "interruption",
     "losses",
     "outcome_word",
+    "outcome_words",
     "printable",
     "seeds_note",
     "seeds_wanted",
@@ -31,6 +34,8 @@ _OUTCOMES = {
     "EXACT": "exact",
     "REACHED_TOLERANCE": "reached",
     "PRECISION_FLOOR": "at its floor",
+    "UNCONFIRMED": "unconfirmed",
+    "NOTHING_LEARNED": "nothing",
     "BEST_OF_CLASS": "best of class",
     "LOCAL_MINIMUM": "stuck",
     "RESIDUAL_FLOOR": "noise floor",
@@ -60,6 +65,17 @@ def outcome_word(name: str) -> str:
     'at its floor'
     """
     return _OUTCOMES.get(name, name.lower().replace("_", " "))
+
+
+def outcome_words(summary: Summary) -> str:
+    """The word for the most frequent outcome, and what brought it about alone.
+
+    Examples
+    --------
+    >>> outcome_words(Summary("done", outcomes={"EXACT": 3}, alone="Newton"))
+    'exact, by Newton alone'
+    """
+    return outcome_word(summary.outcome) + (f", by {summary.alone} alone" if summary.alone else "")
 
 
 def short_error(error: float | int | None) -> str:
@@ -139,13 +155,19 @@ def printable(text: str) -> str:
 
 
 def family(target: TargetRecord) -> str:
-    """What kind of target it is, in a word: hard, nice (drawn at random), or given (the caller's own layer)."""
-    return "hard" if target.hard else "nice" if target.kind == "nice" else "given"
+    """What kind of target it is: how hard, nice (drawn at random), or given (the caller's own layer)."""
+    return target.hardness.label if target.hardness else "nice" if target.kind == "nice" else "given"
+
+
+def hardness_meaning(results: Results) -> str:
+    """What the labels of the targets with a secret stand for, those that occur; empty where there are none."""
+    there = {target.hardness for target in results.targets}
+    return "; ".join(f"{one.label}: {one.meaning}" for one in Hardness if one in there)
 
 
 def in_order(results: Results) -> list[TargetRecord]:
-    """The targets as they are shown: hard ones below the others, otherwise in their own order."""
-    return sorted(results.targets, key=lambda target: target.hard)
+    """The targets as they are shown: those with a secret below the others, otherwise in their own order."""
+    return sorted(results.targets, key=lambda target: target.has_secret)
 
 
 def seeds_wanted(results: Results) -> int:
@@ -200,12 +222,12 @@ def losses(results: Results) -> list[str]:
 
 
 def findings(results: Results) -> list[str]:
-    """What the table says, in sentences: who learned the targets that are not hard, and who learned each hard one."""
+    """What the table says, in sentences: who learned the targets without a secret, and who learned each with one."""
     said = []
     pairs = [results.summary(target.name, one.name) for target in results.targets for one in results.learners]
     if missing := sum(pair.status == "missing" for pair in pairs):
         said.append(f"Not finished: {missing} of {len(pairs)} pairs of target and learner have not run.")
-    easy = [target for target in results.targets if not target.hard and _speaks(results, target)]
+    easy = [target for target in results.targets if not target.has_secret and _speaks(results, target)]
     if easy:
         kind = " and ".join(dict.fromkeys(family(target) for target in easy))
         learned = {one.title: _with_verdict(results, one.name, easy, "learned") for one in results.learners}
@@ -223,7 +245,7 @@ def findings(results: Results) -> list[str]:
         else:
             of = f"the {kind} target" if len(easy) == 1 else f"any of the {len(easy)} {kind} targets"
             said.append(f"None of {_these(results, easy)} learns {of}.")
-    for target in (target for target in results.targets if target.hard):
+    for target in (target for target in results.targets if target.has_secret):
         if _unfinished(results, target):
             continue
         if not _speaks(results, target):

@@ -15,6 +15,7 @@ from attention.layer import AttentionLayer
 __all__ = ["Biases", "ImportedLayer", "Projections", "convert_projections", "convert_torch_module"]
 
 Biases = Literal["dropped", "absorbed"]
+_MAPS = ("query", "key", "value", "output")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +108,11 @@ class Projections:
             without = given is None and name.endswith("_bias")
             array = np.zeros(shape) if without else real_array(name, given, shape)
             object.__setattr__(self, name, array)
+
+    @property
+    def biased(self) -> tuple[str, ...]:
+        """Which of query, key, value and output have a bias that is not zero."""
+        return tuple(name for name in _MAPS if np.any(getattr(self, f"{name}_bias")))
 
 
 def convert_projections(
@@ -217,6 +223,20 @@ def convert_torch_module(
         If `module` is something else, or has keys or values of another dimension (``kdim``, ``vdim``), biases
         among the keys (``add_bias_kv``) or a zero token (``add_zero_attn``).
     """
+    projections = torch_projections(module)
+    notes: tuple[str, ...] = ()
+    if module.dropout:
+        notes = (
+            f"Dropout of attention patterns ({module.dropout:g}), which acts in training only, is left out.",
+        )
+    converted = convert_projections(
+        projections, heads=module.num_heads, biases=biases, coordinates=coordinates, notes=notes
+    )
+    return ImportedLayer(**vars(converted) | {"source": f"a torch.nn.{type(module).__name__}"})
+
+
+def torch_projections(module: Any) -> Projections:
+    """The four maps of a ``torch.nn.MultiheadAttention``, in float64; raises as `convert_torch_module` says."""
     torch = sys.modules.get("torch")  # whoever has such a module has imported it
     if torch is None or not isinstance(module, torch.nn.MultiheadAttention):
         raise ValueError(f"module is a {type(module).__name__}: a torch.nn.MultiheadAttention is needed.")
@@ -238,18 +258,9 @@ def convert_torch_module(
         None if one is None else one.detach().cpu().double().numpy() for one in parameters
     )
     in_biases: list[Any] = [None] * 3 if inward_bias is None else np.split(inward_bias, 3)
-    parts = zip(("query", "key", "value"), np.split(cast(Any, inward), 3), in_biases, strict=True)
+    parts = zip(_MAPS[:3], np.split(cast(Any, inward), 3), in_biases, strict=True)
     maps = {name: (weight, bias) for name, weight, bias in parts} | {"output": (outward, outward_bias)}
-    projections = Projections.of(maps)
-    notes: tuple[str, ...] = ()
-    if module.dropout:
-        notes = (
-            f"Dropout of attention patterns ({module.dropout:g}), which acts in training only, is left out.",
-        )
-    converted = convert_projections(
-        projections, heads=module.num_heads, biases=biases, coordinates=coordinates, notes=notes
-    )
-    return ImportedLayer(**vars(converted) | {"source": f"a torch.nn.{type(module).__name__}"})
+    return Projections.of(maps)
 
 
 def _parameters(

@@ -93,7 +93,7 @@ class AttentionLayer:
         cls,
         module: Any,
         *,
-        biases: Literal["dropped", "absorbed"] = "dropped",
+        biases: Literal["dropped", "absorbed"] | None = None,
         coordinates: int | None = None,
     ) -> "AttentionLayer":
         """The self-attention of a ``torch.nn.MultiheadAttention``, without mask, as a NumPy layer in float64.
@@ -102,25 +102,31 @@ class AttentionLayer:
         ----------
         module : torch.nn.MultiheadAttention
             The module; ``batch_first`` makes no difference.
-        biases : "dropped" or "absorbed"
-            "absorbed" gives d + 1 coordinates: of tokens whose last coordinate is 1, the first d outputs are the
-            module's with its biases, and the last is 0.
+        biases : "dropped" or "absorbed", optional
+            Needed where a bias of the module is not zero, for a layer has none. "absorbed" gives d + 1 coordinates: of
+            tokens whose last coordinate is 1, the first d outputs are the module's with its biases, and the last is 0.
         coordinates : int, optional
             Keep the first so many of the d coordinates, logits rescaled to keep their spread.
 
         Raises
         ------
         ValueError
-            If the module is no self-attention of this class, or an argument is out of range.
+            If the module is no self-attention of this class, has biases that are not zero and `biases` does not say
+            what becomes of them, or an argument is out of range.
 
         Notes
         -----
         `attention.convert_torch_module` gives the same layer with notes on what was dropped and how large it was;
         `attention.convert_projections` says how it is computed.
         """
-        from attention.conversion import convert_torch_module  # built on this class
+        from attention.conversion import convert_torch_module, torch_projections  # built on this class
 
-        return convert_torch_module(module, biases=biases, coordinates=coordinates).layer
+        if biases is None and (there := torch_projections(module).biased):
+            raise ValueError(
+                f"The module has biases that are not zero ({', '.join(there)}), and a layer has none: biases='dropped' "
+                "leaves them out, biases='absorbed' keeps them by a last coordinate that is 1."
+            )
+        return convert_torch_module(module, biases=biases or "dropped", coordinates=coordinates).layer
 
     @property
     def heads(self) -> int:

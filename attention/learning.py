@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -40,6 +40,14 @@ class Outcome(Enum):
     REACHED_TOLERANCE = "Reached: the error on fresh examples is below the requested tolerance."
     PRECISION_FLOOR = (
         "Floor: the error stopped falling at the floor of the arithmetic; use a wider dtype for more."
+    )
+    UNCONFIRMED = (
+        "Unconfirmed: the held-out examples are reproduced, but too few of them say anything new, as the others follow "
+        "from fitted ones by a symmetry; give more examples, of more different inputs."
+    )
+    NOTHING_LEARNED = (
+        "Nothing learned: held-out examples are predicted no better than by zero; allow more examples, or take it as "
+        "evidence that the labels are random or the target is hard for this learner."
     )
     BEST_OF_CLASS = (
         "Best of its class: no better predictor of this kind exists on the examples, but the examples are not "
@@ -105,16 +113,14 @@ class Outcome(Enum):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the learner did what it promises."""
+        """Whether held-out examples confirm a small error: the best of a class need not have one."""
         return self in _SUCCESSES
 
     def __str__(self) -> str:
         return self.value
 
 
-_SUCCESSES = frozenset(
-    {Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR, Outcome.BEST_OF_CLASS}
-)
+_SUCCESSES = frozenset({Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR})
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,9 @@ class Step:
         The number of the phase, for a learner that has phases.
     round : int or None
         The round within which the phase ran, where it runs more than once.
+    layer : AttentionLayer or None
+        The layer as it was then, where there is one: in what `progress` is called with, and not in a trace, which
+        would hold them all.
     """
 
     name: str
@@ -143,6 +152,17 @@ class Step:
     measures: Mapping[str, float] = field(default_factory=dict)
     phase: int | None = None
     round: int | None = None
+    layer: AttentionLayer | None = field(default=None, repr=False, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers as JSON values, without the layer."""
+        return {
+            "name": self.name,
+            "examples": self.examples,
+            "seconds": self.seconds,
+            "measures": dict(self.measures),
+            **({} if self.phase is None else {"phase": self.phase, "round": self.round}),
+        }
 
 
 Progress = Callable[[Step], None]
@@ -168,6 +188,10 @@ class Fit:
         Wall-clock seconds, measuring against ground truth left out.
     trace : tuple of Step
         One record per phase or step.
+    alone : str
+        What did all the work where the learner's other parts found nothing, as "Newton" of the six phases; else empty.
+    examples_needed : int or None
+        About how many examples the learner needs, where it had fewer and did not succeed.
     """
 
     predict: Predictor
@@ -176,6 +200,8 @@ class Fit:
     examples_used: int
     seconds: float
     trace: tuple[Step, ...] = ()
+    alone: str = ""
+    examples_needed: int | None = None
 
     def __repr__(self) -> str:
         return f"<Fit: {self.outcome.name}, {self._counts()}>"
@@ -186,7 +212,10 @@ class Fit:
     def _counts(self) -> str:
         heads = "no layer" if self.layer is None else _plural(self.layer.heads, "head")
         examples, steps = _plural(self.examples_used, "example"), _plural(len(self.trace), "step")
-        return f"{heads}, {examples}, {self.seconds:.2f} seconds, {steps} in the trace"
+        by = f", by {self.alone} alone" if self.alone else ""
+        if self.examples_needed is not None:
+            examples += f" of about {self.examples_needed} needed"
+        return f"{heads}, {examples}, {self.seconds:.2f} seconds, {steps} in the trace{by}"
 
 
 def _plural(number: int, noun: str) -> str:
@@ -362,11 +391,17 @@ class Recorder:
         step = Step(name, examples, seconds, measured, phase, round)
         self._trace.append(step)
         if self._progress is not None:
-            self._progress(step)
+            self._progress(replace(step, layer=layer))
         self._paused += time.perf_counter() - began
 
     def fit(
-        self, outcome: Outcome, *, predict: Predictor | None = None, layer: AttentionLayer | None = None
+        self,
+        outcome: Outcome,
+        *,
+        predict: Predictor | None = None,
+        layer: AttentionLayer | None = None,
+        alone: str = "",
+        examples_needed: int | None = None,
     ) -> Fit:
         """The `Fit` of what was recorded; a layer predicts by itself."""
         seconds, examples = self.seconds, self.examples
@@ -380,6 +415,8 @@ class Recorder:
             examples_used=examples,
             seconds=seconds,
             trace=tuple(self._trace),
+            alone=alone,
+            examples_needed=examples_needed,
         )
 
 

@@ -15,7 +15,9 @@ from attention.learning import Fit, GroundTruth, Learner, Outcome, Step
 __all__ = ["check_learner"]
 
 # name the streams of the examples and of the learner: a target drawn from the same seed has the seed itself
-_EXAMPLES, _LEARNER = 1, 2
+_EXAMPLES, _LEARNER, _FEW = 1, 2, 3
+# so many times each of few inputs is drawn on average: some are not, and most of those held out are copies
+_TIMES_DRAWN, _MOST_FEW, _FEW_INPUTS = 2.5, 4096, 3
 
 
 def check_learner(
@@ -55,7 +57,8 @@ def check_learner(
     -----
     The sentences: it is a frozen dataclass; it returns a whole Fit; it counts the examples it draws and never draws
     more than its budget; the same rng gives the same bits, with or without ground truth to measure against;
-    its outcome claims no more than fresh examples bear out, and no success on labels that are pure noise; NaN in
+    its outcome claims no more than fresh examples bear out, no success on labels that are pure noise, and none where
+    few inputs repeat themselves, permuted and with the other sign, unless the others are learned too; NaN in
     labels or tokens, wrong shapes, m < 1 and too few examples are a ValueError.
     """
     _require(dataclasses.is_dataclass(learner) and not isinstance(learner, type), "A learner is a dataclass.")
@@ -66,6 +69,7 @@ def check_learner(
     fit = _check_fit(learner, target, inputs, truth, seed)
     _check_reproducible(learner, target, inputs, truth, seed, fit)
     _check_honest(learner, target, inputs, truth, seed, fit)
+    _check_few_inputs(learner, target, inputs, truth, seed, fit)
     _check_budget_respected(learner, target, inputs, seed)
     _check_bad_examples(learner, target, inputs, seed)
     _check_bad_parameters(learner, target, inputs, seed)
@@ -118,6 +122,16 @@ def _check_reproducible(
 def _check_honest(
     learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int, fit: Fit
 ) -> None:
+    _require_no_more_than_so(learner, fit, truth, "fresh examples")
+    noise_only = _oracle(target, inputs, seed, noise=lambda y, rng: 3.7 * rng.standard_normal(y.shape))
+    outcome = learner.fit(noise_only, rng=[seed, _LEARNER]).outcome
+    _require(
+        not outcome.succeeded,
+        f"Labels that are pure noise cannot be learned; the outcome said {outcome.name}.",
+    )
+
+
+def _require_no_more_than_so(learner: Learner, fit: Fit, truth: GroundTruth, what: str) -> None:
     error = truth.measure(predict=fit.predict)["unknown_part_error"]
     tolerance = getattr(learner, "tolerance", None) or 1e-6
     most = {
@@ -128,14 +142,23 @@ def _check_honest(
     }.get(fit.outcome)
     _require(
         most is None or error <= most,
-        f"A fit that says {fit.outcome.name} agrees with fresh examples; its error there is {error:.1e}.",
+        f"A fit that says {fit.outcome.name} agrees with {what}; its error there is {error:.1e}.",
     )
-    noise_only = _oracle(target, inputs, seed, noise=lambda y, rng: 3.7 * rng.standard_normal(y.shape))
-    outcome = learner.fit(noise_only, rng=[seed, _LEARNER]).outcome
-    _require(
-        not outcome.succeeded or outcome is Outcome.BEST_OF_CLASS,
-        f"Labels that are pure noise cannot be learned; the outcome said {outcome.name}.",
-    )
+
+
+def _check_few_inputs(
+    learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int, fit: Fit
+) -> None:
+    # so many that most of them are drawn, and some are not
+    few = max(2, min(int(fit.examples_used / _TIMES_DRAWN), _MOST_FEW))
+    for draw in range(_FEW_INPUTS):
+        x = inputs.sample(few, rng=[seed, _FEW, draw])
+        there = np.any(target(x) if truth.known is None else target(x) - np.asarray(truth.known(x)))
+        if fit.examples_used == 0 or not there:
+            continue
+        again = learner.fit(_Repeating(target, inputs, x, rng=[seed, _EXAMPLES, draw]), rng=[seed, _LEARNER])
+        few_inputs = GroundTruth(target, x, known=truth.known)
+        _require_no_more_than_so(learner, again, few_inputs, f"all of {few} inputs that repeat themselves")
 
 
 def _check_budget_respected(learner: Learner, target: Any, inputs: Inputs, seed: int) -> None:
@@ -182,6 +205,21 @@ def _check_bad_examples(learner: Learner, target: Any, inputs: Inputs, seed: int
         (_NotANumberTokens(target, inputs, rng=[seed, _EXAMPLES]), "NaN tokens are an error."),
     ):
         _require_error(lambda oracle=oracle: learner.fit(oracle, rng=[seed, _LEARNER]), sentence)  # type: ignore[misc]
+
+
+class _Repeating(ExampleOracle):
+    """Examples of few inputs, the tokens in any order and with any sign."""
+
+    def __init__(self, target: Any, inputs: Inputs, x: np.ndarray, *, rng: Any) -> None:
+        super().__init__(target, inputs, rng=rng)
+        self._layer, self._few, self._random = target, x, np.random.default_rng(rng)
+
+    def draw(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        super().draw(n)  # counts
+        x = self._few[self._random.integers(len(self._few), size=n)]
+        order = self._random.permuted(np.tile(np.arange(x.shape[1]), (n, 1)), axis=1)
+        x = np.take_along_axis(x, order[:, :, None], axis=1) * self._random.choice([-1.0, 1.0], (n, 1, 1))
+        return x, np.asarray(self._layer(x))
 
 
 class _NotANumberTokens(ExampleOracle):

@@ -39,6 +39,7 @@ __all__ = [
     "RUN",
     "Block",
     "Report",
+    "differences",
     "find_blocks",
     "main",
     "pages",
@@ -188,7 +189,7 @@ def run_page(path: Path, *, slow: bool = False) -> Report:
             try:
                 if block.kind == "console":
                     new = _run_console(block, folder)
-                    report.differences += _differences(where, block.lines, new)
+                    report.differences += differences(where, block.lines, new)
                     replaced.append((block, new))
                 else:
                     with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
@@ -346,7 +347,8 @@ def _run_console(block: Block, folder: str) -> list[str]:
     return shown
 
 
-def _differences(where: str, before: Sequence[str], after: Sequence[str]) -> list[str]:
+def differences(where: str, before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """Where what a page says and what a command prints part, numbers and spaces aside; nothing if nowhere."""
     old, new = ([_masked(line) for line in lines] for lines in (before, after))
     for at, (said, printed) in enumerate(zip_longest(old, new)):
         if said != printed:

@@ -198,7 +198,7 @@ def _in_words(cell: Summary) -> str:
 
 
 def _small(value: float | int | str | bool) -> str:
-    return "0" if value == 0 else f"{float(value):.1e}"
+    return value if isinstance(value, str) else "0" if value == 0 else f"{float(value):.1e}"
 
 
 def _write_table(path: Path, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

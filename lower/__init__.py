@@ -1,4 +1,4 @@
-"""What every hard instance shares: staircases of heads, the known part, certificates, bounds, files."""
+"""What every hard instance shares: staircases of heads, the known part, certificates, bounds, files, verification."""
 
 from lower.bounds import (
     eliminated_per_query,
@@ -8,9 +8,10 @@ from lower.bounds import (
     parity_targets,
     query_bound_growth,
     query_lower_bound,
+    query_verdict,
     symbolic_query_bound,
 )
-from lower.certificate import Certificate, Statement
+from lower.certificate import Certificate, Hardness, Statement
 from lower.enumeration import all_sign_matrices
 from lower.exponents import ExponentComparison, compare_exponents
 from lower.gf2 import GF2Solution, solve_gf2
@@ -18,20 +19,25 @@ from lower.instance import HardInstance, load_instance, save_instance
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
 from lower.rounding import outward_context, rounded_up
 from lower.staircase import SATURATED_SLOPE, ErrorBound, Staircase
+from lower.verify import Definition, Heads, Verification, verify_instance
 from lower.walsh import walsh_hadamard
 
 __all__ = [
     "SATURATED_SLOPE",
     "Certificate",
+    "Definition",
     "ErrorBound",
     "ExponentComparison",
     "GF2Solution",
     "GatedKnownPart",
     "HardInstance",
+    "Hardness",
+    "Heads",
     "KnownPart",
     "LinearKnownPart",
     "Staircase",
     "Statement",
+    "Verification",
     "all_sign_matrices",
     "compare_exponents",
     "eliminated_per_query",
@@ -43,9 +49,11 @@ __all__ = [
     "parity_targets",
     "query_bound_growth",
     "query_lower_bound",
+    "query_verdict",
     "rounded_up",
     "save_instance",
     "solve_gf2",
     "symbolic_query_bound",
+    "verify_instance",
     "walsh_hadamard",
 ]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attention._arrays import count, shown
+from attention._arrays import count, require_instance, shown
+from lower.certificate import Hardness, Statement
 
 if TYPE_CHECKING:
     import sympy
@@ -22,6 +23,7 @@ __all__ = [
     "parity_targets",
     "query_bound_growth",
     "query_lower_bound",
+    "query_verdict",
     "symbolic_query_bound",
 ]
 
@@ -125,6 +127,45 @@ def query_lower_bound(targets: int, tolerance: Number, *, success: Number | int 
     if not 0 < share <= 1:
         raise ValueError(f"success is {success}: a probability above 0 and at most 1 is needed.")
     return max(0, math.ceil((share * targets - 1) / eliminated_per_query(tolerance)))
+
+
+def query_verdict(targets: int, dim: int, *, shortcut: str = "") -> Statement:
+    """The statement "verdict" of a family of orthogonal targets; see `Hardness`.
+
+    Parameters
+    ----------
+    targets : int
+        The number N of targets.
+    dim : int
+        The number d of coordinates of a token.
+    shortcut : str
+        A sentence: which statistical queries find the secret sooner than the bound says, where there are such.
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1, or the shortcut no text.
+
+    Notes
+    -----
+    That more queries than d count as hard is a convention of this project. O(1).
+
+    Examples
+    --------
+    >>> [query_verdict(targets, 48).value for targets in (16215, 47)]
+    ['proved', 'looks easy']
+    """
+    dim = count("dim", dim)
+    require_instance("shortcut", shortcut, str, needed="a text")
+    needed, source = query_lower_bound(targets, "0.1"), "lower.query_lower_bound"
+    bound = f"At least {needed} correlational queries of tolerance 0.1 are proved to be needed"
+    if shortcut:
+        return Statement("verdict", Hardness.NEITHER.value, shortcut, "derived", "Derived here")
+    if needed > dim:
+        said = f"{bound}, more than a token has coordinates. Other algorithms may be fast."
+        return Statement("verdict", Hardness.PROVED.value, said, "proved", source)
+    said = f"{bound}, and a token has {dim} coordinates: a scan of all {targets} targets is short."
+    return Statement("verdict", Hardness.NEITHER.value, said, "derived", source)
 
 
 def number_of_parities(dim: int, bits: int) -> int:

@@ -3,12 +3,53 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any, Literal, get_args
 
-__all__ = ["Certificate", "Statement", "Status"]
+__all__ = ["Certificate", "Hardness", "Statement", "Status"]
 
 Status = Literal["proved", "derived", "measured"]
 Value = bool | int | float | str
+
+
+class Hardness(StrEnum):
+    """How hard instances of a family are, as far as is known: the value of the statement "verdict".
+
+    PROVED: more correlational queries of tolerance 0.1 are proved to be needed than a token has coordinates, and no
+    other statistical queries that find the secret are known. That says nothing of other algorithms.
+    ASSUMED: it rests on the assumption that the certificate names, and no measure objects.
+    NEITHER: a measure objects, or statistical queries are known that find the secret.
+    """
+
+    PROVED = "proved"
+    ASSUMED = "assumed"
+    NEITHER = "looks easy"
+
+    @property
+    def label(self) -> str:
+        """What stands before the title of a target.
+
+        Examples
+        --------
+        >>> [one.label for one in Hardness]
+        ['HARD (proved for SQ)', 'HARD (assumed)', 'EASY?']
+        """
+        return _LABELS[self][0]
+
+    @property
+    def meaning(self) -> str:
+        """What the label stands for, in a few words."""
+        return _LABELS[self][1]
+
+
+_LABELS = {
+    Hardness.PROVED: (
+        "HARD (proved for SQ)",
+        "correlational queries must be many, other learners may be fast",
+    ),
+    Hardness.ASSUMED: ("HARD (assumed)", "by the assumption that the certificate names"),
+    Hardness.NEITHER: ("EASY?", "neither proved nor assumed to be hard"),
+}
 
 
 @dataclass(frozen=True)
@@ -101,6 +142,12 @@ class Certificate:
         if len(set(names)) != len(names):
             raise ValueError("Two statements of the certificate have one name: names must be distinct.")
         object.__setattr__(self, "statements", statements)
+
+    @property
+    def hardness(self) -> Hardness:
+        """What the statement "verdict" says; NEITHER where there is none."""
+        said = [one.value for one in self if one.name == "verdict"]
+        return next((one for one in Hardness if [one.value] == said), Hardness.NEITHER)
 
     def __iter__(self) -> Iterator[Statement]:
         return iter(self.statements)

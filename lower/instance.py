@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from attention import AttentionLayer, FileFormatError, Inputs, inputs_from_json, inputs_to_json
 from attention._arrays import as_path, is_numpy, non_negative, require_instance, require_mapping, to_numpy
-from attention._containers import guarded
+from attention._containers import guarded, read_entries
 from attention.files import read_tensors, write_tensors
 from lower.certificate import Certificate
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
@@ -186,6 +186,12 @@ def load_instance(path: str | Path) -> HardInstance:
     if missing:
         raise FileFormatError(f"{path}: the file holds no {', no '.join(missing)}, so it is no instance.")
     return guarded(path, "its parts make no instance", lambda: _assembled(tensors, metadata))
+
+
+def unknown_tensors(path: str | Path, instance: HardInstance) -> tuple[str, ...]:
+    """The tensors of an instance's file that are no part of an instance; only the header is read."""
+    parts = {*_TENSORS, *(_GATED if isinstance(instance.known, GatedKnownPart) else _LINEAR)}
+    return tuple(name for name in read_entries(as_path(path)) if name not in parts)
 
 
 def _assembled(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:

@@ -1,8 +1,9 @@
 """Learning with rounding realised by heads: families, certificates, attacks, the reduction, and cost estimates.
 
 * Problems: `LWRParameters` with laws of secrets and errors, named ones in `PRESETS`; `make_samples`, `read_samples`.
-* Families: `lwr_instance` and `make_lwr_instance` realise them by attention heads, `verify_lwr_instance` checks one,
-  `noisy_examples` and `samples_from_examples` go between examples and samples.
+* Families: `lwr_instance` and `make_lwr_instance` realise them by attention heads, `DEFINITIONS` says to
+  `lower.verify_instance` what an instance must be, `noisy_examples` and `samples_from_examples` go between examples
+  and samples.
 * Certificates: `judge_secret`, `total_variation_from_uniform`, `low_degree_weights`, `label_correlation`.
 * Attacks: `LeastSquaresAttack`, `LatticeAttack` and others, side by side by `run_attacks`; `LearnerAttack` makes an
   attack of any learner, `AttackLearner` a learner of any attack.
@@ -46,6 +47,7 @@ from lwe.characters import (
 )
 from lwe.correlation import label_correlation, root_mean_square_correlation, sampled_correlations
 from lwe.costs import Cost, estimate
+from lwe.definition import DEFINITIONS
 from lwe.description import FAMILY, PublicDescription, describe_instance
 from lwe.examples import covariates_of, noisy_examples, samples_from_examples
 from lwe.families import lwr_instance, make_lwr_instance
@@ -73,9 +75,9 @@ from lwe.sample_files import read_samples, write_samples
 from lwe.samples import LWRSamples, inner_products, make_samples
 from lwe.uniformity import residue_counts, total_variation_from_uniform, wrap_ratio
 from lwe.verdict import LEAST_WRAP, Verdict, judge_secret
-from lwe.verify import LWRVerification, attaining_covariates, gadget_residues, verify_lwr_instance
 
 __all__ = [
+    "DEFINITIONS",
     "FAMILY",
     "LARGEST_MODULUS",
     "LEAST_WRAP",
@@ -106,7 +108,6 @@ __all__ = [
     "IntegerLaw",
     "LWRParameters",
     "LWRSamples",
-    "LWRVerification",
     "LabelPredictor",
     "LatticeAttack",
     "LearnerAttack",
@@ -121,7 +122,6 @@ __all__ = [
     "UniformLaw",
     "Verdict",
     "ZeroLaw",
-    "attaining_covariates",
     "centred",
     "characters",
     "covariate_form",
@@ -130,7 +130,6 @@ __all__ = [
     "distance_from_uniform",
     "distinguish",
     "estimate",
-    "gadget_residues",
     "inner_products",
     "judge_secret",
     "kept_range",
@@ -161,7 +160,6 @@ __all__ = [
     "total_variation_from_uniform",
     "truncation_failure",
     "value_range",
-    "verify_lwr_instance",
     "wrap_ratio",
     "write_samples",
 ]

@@ -21,6 +21,7 @@ __all__ = [
     "Budget",
     "BudgetSpentError",
     "LabelPredictor",
+    "RefusedError",
     "require_samples",
     "run_attacks",
 ]
@@ -37,6 +38,9 @@ class AttackOutcome(Enum):
     NOTHING = "Nothing found: labels of samples held out are predicted no better than by chance."
     DISTINGUISHED = "Distinguished: the labels are told from random ones, but none is predicted."
     BUDGET_SPENT = "Out of budget: it was stopped before it had an answer; allow more seconds or memory."
+    REFUSED = (
+        "Refused: it needs more than it may spend, and was not begun; allow more, or take a smaller problem."
+    )
     TOO_FEW_SAMPLES = "Too few samples: it needs more of them to say anything; give more."
     NOT_APPLICABLE = "Not of this kind: the attack is for other parameters."
     MISSING = "Missing: a package it needs is not installed."
@@ -116,6 +120,10 @@ class AttackResult:
 
 class BudgetSpentError(RuntimeError):
     """The budget of an attack is spent; caught where its result is made."""
+
+
+class RefusedError(BudgetSpentError):
+    """More is needed than an attack may spend: it is not begun, or given up as soon as that shows."""
 
 
 @dataclass(frozen=True)

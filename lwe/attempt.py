@@ -17,6 +17,7 @@ from lwe.attack import (
     Budget,
     BudgetSpentError,
     LabelPredictor,
+    RefusedError,
     require_samples,
 )
 from lwe.evidence import accuracy_bar, as_likely_as_own, fits_in_order, surpasses
@@ -88,11 +89,11 @@ class Attempt:
 
         Raises
         ------
-        BudgetSpentError
+        RefusedError
             If so.
         """
         if needed > self.budget.memory:
-            raise BudgetSpentError(
+            raise RefusedError(
                 f"{what} would take {needed / 2**30:.3g} GiB of memory; {self.budget.memory / 2**30:.3g} are allowed."
             )
 
@@ -193,7 +194,7 @@ class BaseAttack(ABC):
     -----
     `run` ends with what one of `attempt.found` (a secret), `attempt.predicts` (a function of rows) and `attempt.ended`
     (neither, and why) returns. A budget is kept by asking: call `attempt.check()` now and then, and the attack ends as
-    BUDGET_SPENT in time; one that never asks is not stopped by `run_attacks`.
+    BUDGET_SPENT in time; one that never asks is not stopped by `run_attacks`. What asks for too much memory is REFUSED.
 
     Examples
     --------
@@ -244,6 +245,8 @@ class BaseAttack(ABC):
         try:
             attempt.check()
             return self.run(attempt, random_generator(rng))
+        except RefusedError as refused:
+            return attempt.ended(AttackOutcome.REFUSED, str(refused))
         except BudgetSpentError as spent:
             return attempt.ended(AttackOutcome.BUDGET_SPENT, str(spent))
 

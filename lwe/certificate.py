@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from attention._arrays import finite_number
-from lower import Certificate, ErrorBound, Staircase, Statement
+from lower import Certificate, ErrorBound, Hardness, Staircase, Statement
 from lwe.correlation import root_mean_square_correlation
 from lwe.description import FAMILY
 from lwe.heads import kept_range, truncation_failure, value_range
@@ -84,7 +84,7 @@ def lwr_certificate(
     statements += [
         Statement(
             "verdict",
-            "no objection" if verdict.passes else "looks easy",
+            (Hardness.ASSUMED if verdict.passes else Hardness.NEITHER).value,
             str(verdict),
             "derived",
             "lwe.judge_secret; its limits are conventions of this project",
@@ -126,7 +126,7 @@ def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict
         ),
         Statement(
             "distance from uniform",
-            distance,
+            _share(distance, verdict.log2_distance),
             "Total variation distance of the inner product mod q from uniform, over random covariates"
             f"; {_power(verdict.log2_distance)}.",
             "proved" if exact else "derived",
@@ -135,15 +135,17 @@ def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict
             else "lwe.log2_distance_from_uniform, from the characters in floating point",
         ),
     ]
-    for number, share, log2, what in (
-        (1, verdict.weights.first, verdict.weights.log2_first, "single covariates"),
-        (2, verdict.weights.second, verdict.weights.log2_second, "pairs of covariates and no fewer"),
+    weights = verdict.weights
+    for number, share, log2, resolved, what in (
+        (1, weights.first, weights.log2_first, weights.first_resolved, "single covariates"),
+        (2, weights.second, weights.log2_second, weights.second_resolved, "pairs of covariates and no fewer"),
     ):
+        told = _power(log2) if resolved else "its terms cancel, and rounding leaves no more than a bound"
         statements.append(
             Statement(
                 f"weight of degree {number}",
-                share,
-                f"The share of the centred label that {what} tell, without noise; {_power(log2)}.",
+                _share(share, log2) if resolved else f"at most {_power(log2)}",
+                f"The share of the centred label that {what} tell, without noise; {told}.",
                 "derived",
                 "lwe.low_degree_weights, by characters in floating point",
             )
@@ -160,6 +162,11 @@ def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict
             )
         )
     return statements
+
+
+def _share(share: float, log2: float) -> float | str:
+    """The share, or a power of 2 where it is below all numbers."""
+    return share if share > 0 or log2 == -math.inf else _power(log2)
 
 
 def _power(log2: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from lwe.attack import BudgetSpentError
+from lwe.attack import BudgetSpentError, RefusedError
 from lwe.parameters import LWRParameters, rounded
 from lwe.samples import LWRSamples, inner_products
 
@@ -50,16 +50,16 @@ def error_support(parameters: LWRParameters) -> tuple[Int[np.ndarray, " s"], Flo
 
     Raises
     ------
-    BudgetSpentError
+    RefusedError
         If there are more than 2^22.
     """
     told = f"The errors {parameters.noise} have more values mod {parameters.modulus} than the 2^22 that are listed."
     try:
         errors, weights = parameters.noise.support(parameters.modulus)
     except ValueError:
-        raise BudgetSpentError(told) from None
+        raise RefusedError(told) from None
     if len(errors) > _MOST_ERRORS:
-        raise BudgetSpentError(told)
+        raise RefusedError(told)
     return errors, weights
 
 

@@ -1,6 +1,7 @@
 """Hard families from lattice assumptions: layers of two tokens whose outputs are learning-with-rounding labels."""
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -154,6 +155,19 @@ def lwr_instance(
     (126, 56)
     """
     require_parameters(parameters)
+    _, stairs, stated = described_parts(parameters, rng=rng, secret=secret, beta=beta, deviations=deviations)
+    return HardInstance(family=FAMILY, layer=lwr_layer(stairs, parameters.matrix), **stated)
+
+
+def described_parts(
+    parameters: LWRParameters,
+    *,
+    rng: Rng = None,
+    secret: ArrayLike | None,
+    beta: float,
+    deviations: float | None,
+) -> tuple[np.ndarray, Staircase, dict[str, Any]]:
+    """The form, the heads and all parts of an instance but its layer, which can be large."""
     beta = finite_number("beta", beta)
     if deviations is not None:
         deviations = finite_number("deviations", deviations)
@@ -181,16 +195,15 @@ def lwr_instance(
     public = {**parameters.to_json(), "gate": stairs.gate, "beta": float(beta)}
     if deviations is not None:
         public["deviations"] = float(deviations)
-    return HardInstance(
-        family=FAMILY,
-        layer=lwr_layer(stairs, parameters.matrix),
-        inputs=BooleanInputs(k=2, d=parameters.dim),
-        secret=secret,
-        known=LinearKnownPart.zero(2, parameters.dim),
-        certificate=lwr_certificate(form, stairs, parameters, bound, verdict, deviations),
-        realisation_error=bound.value,
-        parameters=public,
-    )
+    stated = {
+        "inputs": BooleanInputs(k=2, d=parameters.dim),
+        "secret": secret,
+        "known": LinearKnownPart.zero(2, parameters.dim),
+        "certificate": lwr_certificate(form, stairs, parameters, bound, verdict, deviations),
+        "realisation_error": bound.value,
+        "parameters": public,
+    }
+    return form, stairs, stated
 
 
 def _secret(parameters: LWRParameters, given: ArrayLike | None, rng: Rng) -> np.ndarray:

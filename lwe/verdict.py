@@ -149,7 +149,9 @@ def _objections_to_problem(parameters: LWRParameters) -> tuple[str, ...]:
     if unknowns:
         found += _solved(parameters, said, unknowns)
     tries = parameters.secret.secrets(n, q)
-    if tries < _LEAST_EXPONENT:
+    if tries == 0:
+        found.append("nothing is hidden: there is one secret")
+    elif tries < _LEAST_EXPONENT:
         found.append(f"few secrets: 2^{tries:.3g} < 2^{_LEAST_EXPONENT:g}")
     # of a secret that is known there is nothing to estimate
     costs = estimate(parameters) if tries > 0 else []

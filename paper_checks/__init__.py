@@ -14,6 +14,7 @@ from paper_checks.comparison import (
     surely_above,
     surely_below,
 )
+from paper_checks.faults import Fault, given, returned
 from paper_checks.intervals import (
     Interval,
     bounded_mean_interval,
@@ -32,6 +33,7 @@ __all__ = [
     "CheckResult",
     "Comparison",
     "Constants",
+    "Fault",
     "Interval",
     "Kind",
     "Run",
@@ -46,12 +48,14 @@ __all__ = [
     "covers",
     "equal",
     "find_checks",
+    "given",
     "may_be_at_least",
     "may_be_at_most",
     "mean_interval",
     "median_interval",
     "proportion_interval",
     "result_from_json",
+    "returned",
     "run_check",
     "run_checks",
     "slope_interval",

@@ -11,6 +11,7 @@ from numpy.random import Generator
 
 from attention._arrays import non_negative, require_callable, require_instance, require_mapping
 from paper_checks.comparison import Comparison, Kind
+from paper_checks.faults import Fault
 from paper_checks.fingerprint import fingerprint
 
 __all__ = ["Basis", "Check", "Constants", "Run", "Scale", "check"]
@@ -68,8 +69,9 @@ class Check:
         ``run(constants, scale, rng)`` gives the comparisons; every number of the claim comes from the constants.
     constants : mapping of str to value
         The numbers of the claim.
-    wrong : mapping of str to value
-        Some of them, made wrong: the check must fail on these.
+    wrong : Fault or mapping of str to value
+        What makes it fail: a fault in the code it calls, or constants that spoil what it measures. What it expects
+        stays as it is.
     false_alarm : float
         The chance, at most, that a statistical check refuses a true claim; 0 for the others.
     needs : tuple of str
@@ -90,7 +92,7 @@ class Check:
     how: str
     run: Run = field(repr=False)
     constants: Constants = field(default_factory=dict)
-    wrong: Constants = field(default_factory=dict)
+    wrong: Constants | Fault = field(default_factory=dict)
     false_alarm: float = 0.0
     needs: tuple[str, ...] = ()
 
@@ -101,17 +103,22 @@ class Check:
         require_instance("basis", self.basis, Basis, needed="a Basis")
         require_callable("run", self.run)
         require_mapping("constants", self.constants)
-        require_mapping("wrong", self.wrong)
+        if not isinstance(self.wrong, Fault):
+            require_mapping("wrong", self.wrong)
         non_negative("false_alarm", self.false_alarm)
         if not _ID.fullmatch(self.id):
             raise ValueError(
                 f"A check is called group/name in lower-case words joined by hyphens: {self.id!r} was given."
             )
-        if not self.wrong or any(
-            name not in self.constants or self.constants[name] == value for name, value in self.wrong.items()
+        if not isinstance(self.wrong, Fault) and (
+            not self.wrong
+            or any(
+                name not in self.constants or self.constants[name] == value
+                for name, value in self.wrong.items()
+            )
         ):
             raise ValueError(
-                f"{self.id}: wrong holds other values of some of the constants "
+                f"{self.id}: wrong is a Fault, or other values of some of the constants "
                 f"({', '.join(self.constants) or 'there are none'}), so that the check can be seen to fail."
             )
         if (self.kind is Kind.STATISTICAL) != (0 < self.false_alarm < 1):
@@ -119,8 +126,9 @@ class Check:
                 f"{self.id}: a statistical check, and no other, has a false_alarm between 0 and 1: "
                 f"{self.false_alarm} was given."
             )
-        for name in ("constants", "wrong"):
-            object.__setattr__(self, name, dict(getattr(self, name)))
+        object.__setattr__(self, "constants", dict(self.constants))
+        if not isinstance(self.wrong, Fault):
+            object.__setattr__(self, "wrong", dict(self.wrong))
 
     @property
     def group(self) -> str:
@@ -152,7 +160,7 @@ def check(
     basis: Basis,
     how: str,
     constants: Constants,
-    wrong: Constants,
+    wrong: Constants | Fault,
     false_alarm: float = 0.0,
     needs: tuple[str, ...] = (),
 ) -> Callable[[Run], Check]:

@@ -55,8 +55,9 @@ def _index(groups: Mapping[str, Sequence[Check]], results: Mapping[str, CheckRes
     yield from (_NOTE, "", *heading("Claims, checked one by one", "="))
     yield f"{len(checks)} claims: {', '.join(f'{n} {_COUNTED[verdict]}' for verdict, n in verdicts.most_common())}."
     failed = sum(one.id in results and results[one.id].injected is Verdict.FAILS for one in checks)
-    yield "Each is a check that can be run and that can fail: run on an error injected into it, a wrong constant,"
-    yield f"{failed} of {len(checks)} were seen to fail. This page is written by the first of these commands:"
+    yield "Each is a check that can be run and that can fail: run with an error injected, for most of them a fault in"
+    yield f"the library and for the others a wrong constant, {failed} of {len(checks)} were seen to fail."
+    yield "This page is written by the first of these commands:"
     yield from ("", ".. code-block:: sh", "")
     yield "   attention-bounds check --scale full --inject   # every claim, at the sizes that are quoted, and its error"
     yield "   attention-bounds check                         # every claim, in minutes"

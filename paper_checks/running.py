@@ -1,5 +1,6 @@
 """Checks run: one by one or side by side, each with a verdict, whatever happens in it."""
 
+import contextlib
 import enum
 import signal
 import time
@@ -12,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from attention._arrays import count, one_of, require_instance, require_mapping, shown
-from paper_checks.check import Check, Constants, Scale
+from attention._arrays import count, one_of, require_instance, shown
+from paper_checks.check import Check, Scale
 from paper_checks.comparison import Comparison, Kind
+from paper_checks.faults import Fault
 
 __all__ = ["CheckResult", "Verdict", "result_from_json", "run_check", "run_checks"]
 
@@ -117,7 +119,7 @@ def result_from_json(data: Mapping[str, Any]) -> CheckResult:
 
 
 def run_check(
-    check: Check, *, scale: Scale = Scale.QUICK, seed: int = 0, constants: Constants | None = None
+    check: Check, *, scale: Scale = Scale.QUICK, seed: int = 0, inject: bool = False
 ) -> CheckResult:
     """Run one check.
 
@@ -129,29 +131,25 @@ def run_check(
         How much work to do.
     seed : int
         Seed of its randomness, which does not depend on what else is run.
-    constants : mapping, optional
-        Other values of some of its constants, as `Check.wrong` has.
+    inject : bool
+        Whether to run it with what makes it fail, `Check.wrong`.
 
     Returns
     -------
     CheckResult
         An exception inside the check is a verdict, too, with the exception's words as its reason.
-
-    Raises
-    ------
-    ValueError
-        If constants are given that the check does not have.
     """
     require_instance("check", check, Check, needed="a Check")
     require_instance("scale", scale, Scale, needed="a Scale")
     seed = count("seed", seed, least=0)
-    if constants is not None:
-        require_mapping("constants", constants)
-    unknown = sorted(set(constants or {}) - set(check.constants))
-    if unknown:
-        raise ValueError(
-            f"{check.id} has no constant {', '.join(unknown)}: it has {', '.join(check.constants)}."
-        )
+    one_of("inject", inject, (True, False))
+    constants, wrong = dict(check.constants), check.wrong if inject else {}
+    fault: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if isinstance(wrong, Fault):
+        # in another process its function came without its module
+        fault = wrong.injected(getattr(check.run, "__globals__", {}))
+    else:
+        constants |= wrong
     comparisons: tuple[Comparison, ...] = ()
     started, reason = time.perf_counter(), ""
     if check.missing:
@@ -159,7 +157,8 @@ def run_check(
     else:
         try:
             rng = np.random.default_rng([seed, zlib.crc32(check.id.encode())])
-            comparisons = tuple(check.run({**check.constants, **(constants or {})}, scale, rng))
+            with fault:
+                comparisons = tuple(check.run(constants, scale, rng))
             _keeps_its_word(check, comparisons)
             verdict = Verdict.HOLDS if all(one.holds for one in comparisons) else Verdict.FAILS
         except Exception as error:  # one check's crash must not lose the others
@@ -243,7 +242,7 @@ def _run_twice(check: Check, scale: Scale, seed: int, inject: bool) -> CheckResu
     result = run_check(check, scale=scale, seed=seed)
     if not inject:
         return result
-    return replace(result, injected=run_check(check, seed=seed, constants=check.wrong).verdict)
+    return replace(result, injected=run_check(check, seed=seed, inject=True).verdict)
 
 
 def _keeps_its_word(check: Check, comparisons: Sequence[Comparison]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from paper_checks.check import Basis, Check
 from paper_checks.comparison import Kind
+from paper_checks.faults import Fault
 from paper_checks.running import CheckResult, Verdict
 
 __all__ = ["check_to_json", "constant_text", "injected_error", "result_text", "summary_text", "wrong_results"]
@@ -95,7 +96,9 @@ def check_to_json(check: Check, result: CheckResult | None) -> dict[str, Any]:
         "basis": check.basis.value,
         "how": check.how,
         "constants": {name: _as_json(value) for name, value in check.constants.items()},
-        "wrong": {name: _as_json(value) for name, value in check.wrong.items()},
+        "wrong": {"target": check.wrong.target, "says": check.wrong.says}
+        if isinstance(check.wrong, Fault)
+        else {name: _as_json(value) for name, value in check.wrong.items()},
         "false_alarm": check.false_alarm,
         "needs": list(check.needs),
         "result": None if result is None else result.to_json(),
@@ -103,7 +106,9 @@ def check_to_json(check: Check, result: CheckResult | None) -> dict[str, Any]:
 
 
 def injected_error(check: Check) -> str:
-    """The wrong constants that the check must fail on, beside the right ones."""
+    """What the check must fail on: the fault and where it is, or the wrong constants beside the right ones."""
+    if isinstance(check.wrong, Fault):
+        return f"{check.wrong.says} ({check.wrong.target})"
     return ", ".join(
         f"{name} = {constant_text(value)} in place of {constant_text(check.constants[name])}"
         for name, value in check.wrong.items()

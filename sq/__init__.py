@@ -1,7 +1,7 @@
 """Statistical queries: hard families, oracles, learners, correlations and dimensions; and what is no statistical query.
 
-* Families: `ParityFamily`, `BumpFamily`, ...; `two_head_families` lists them, `verify_family` checks one and
-  `verify_instance` a single target, such as a file holds.
+* Families: `ParityFamily`, `BumpFamily`, ...; `two_head_families` lists them, and `DEFINITIONS` says to
+  `lower.verify_instance` what an instance of each must be.
 * Oracles: a model (`CSQ`, `STAT`, `VSTAT`) with a temperament: `ExactOracle`, `HonestOracle`, `ReferenceAdversary`,
   `MostPreservingAdversary`.
 * Learners: `ScanLearner`, `GroupLearner`, `SignedGroupLearner`, `LowDegreeLearner`, `DescentLearner`, and any other by
@@ -49,6 +49,7 @@ from sq.curve_cells import (
     curve_cells,
 )
 from sq.curves import measure_cell, visible_below
+from sq.definitions import DEFINITIONS, define_symmetric
 from sq.designed_steps import designed_coefficients
 from sq.dimension import (
     CliqueBound,
@@ -103,15 +104,6 @@ from sq.queries import BoundedQuery, CorrelationalQueries, CorrelationalQuery, G
 from sq.secret_set import SecretSet
 from sq.symmetric import ProfileHeads, SymmetricFamily
 from sq.target_family import TargetFamily
-from sq.verify import (
-    ParityVerification,
-    gate_and_direction,
-    is_parity_realisation,
-    parity_target,
-    verify_parity_instance,
-)
-from sq.verify_family import FamilyVerification, verify_family
-from sq.verify_instance import InstanceVerification, rebuild_family, verify_instance
 from sq.walsh import FourierSpectrum, fourier_spectrum, hidden_values
 
 __all__ = [
@@ -119,6 +111,7 @@ __all__ = [
     "CURVE_COLUMNS",
     "CURVE_LEARNERS",
     "CURVE_ORACLES",
+    "DEFINITIONS",
     "STAT",
     "VSTAT",
     "Bound",
@@ -135,7 +128,6 @@ __all__ = [
     "DescentLearner",
     "DesignedStepsFamily",
     "ExactOracle",
-    "FamilyVerification",
     "FourierSpectrum",
     "GateAndSecretSet",
     "GramMatrix",
@@ -144,7 +136,6 @@ __all__ = [
     "HiddenGateFamily",
     "HiddenPart",
     "HonestOracle",
-    "InstanceVerification",
     "LargestAverage",
     "LowDegreeLearner",
     "MostPreservingAdversary",
@@ -153,7 +144,6 @@ __all__ = [
     "ParityElimination",
     "ParityFamily",
     "ParityHeads",
-    "ParityVerification",
     "ProfileHeads",
     "QueryModel",
     "ReferenceAdversary",
@@ -177,6 +167,7 @@ __all__ = [
     "correlation_clique",
     "correlation_graph",
     "curve_cells",
+    "define_symmetric",
     "designed_coefficients",
     "eberlein",
     "enumerated_gram",
@@ -185,11 +176,9 @@ __all__ = [
     "fourier_spectrum",
     "fourier_weights",
     "full_query_cap",
-    "gate_and_direction",
     "group_learner_bound",
     "heads_needed",
     "hidden_values",
-    "is_parity_realisation",
     "krawtchouk",
     "largest_average_correlation",
     "make_parity_instance",
@@ -202,10 +191,8 @@ __all__ = [
     "packing_bound",
     "pairwise_cap",
     "parity_heads",
-    "parity_target",
     "profile_moments",
     "queries_needed",
-    "rebuild_family",
     "reference_gram",
     "run_by_queries",
     "sampled_gram",
@@ -214,9 +201,6 @@ __all__ = [
     "szorenyi_cap",
     "top_averages",
     "two_head_families",
-    "verify_family",
-    "verify_instance",
-    "verify_parity_instance",
     "visible_below",
     "vstat_calls",
     "walsh_hadamard",

@@ -1,17 +1,21 @@
 """The attack that is no statistical query: Gaussian elimination over GF(2) on noise-free labels."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
 from attention._arrays import count, non_negative, real_array
+from attention.evaluation import verdict
 from attention.inputs import Rng
 from attention.learning import Predictor, Progress
 from lower import HardInstance, KnownPart, LinearKnownPart, solve_gf2
 from sq.heads import ParityHeads, parity_heads
-from sq.verify import gate_and_direction, parity_target
+from sq.hidden_part import HiddenPart
+from sq.parity_certificate import PARITY
+from sq.symmetric import gated_values
+from sq.target_family import require_hard_instance
 
 __all__ = ["ParityElimination"]
 
@@ -98,8 +102,13 @@ class ParityElimination:
         ValueError
             If the instance is of another family, or does not say which heads realise it.
         """
-        gate, direction = gate_and_direction(instance)
-        public = instance.parameters
+        require_hard_instance(instance)
+        if instance.family != PARITY:
+            raise ValueError(f"The instance is of the family {instance.family!r}: one of {PARITY} is needed.")
+        if instance.inputs.k != 2:
+            raise ValueError(f"The instance has {instance.inputs.k} tokens: parity instances have 2.")
+        public, direction = instance.parameters, HiddenPart.of(instance).direction
+        gate = count("The instance's gate", public.get("gate"), least=0, most=instance.layer.dim - 1)
         try:
             slopes = tuple(float(one) for one in public["slopes"])
             own = {"slopes": slopes} if public["construction"] == "D" else {"beta": slopes[0]}
@@ -148,8 +157,9 @@ class ParityElimination:
         Returns
         -------
         Fit
-            EXACT if all examples are reproduced to 1e-9 by the parity found, REACHED_TOLERANCE if to the
-            tolerance; EXAMPLES_SPENT or EXAMPLES_RAN_OUT if they left S open or unchecked; NOT_APPLICABLE if the
+            EXACT if all examples are reproduced to 1e-10 by the parity found, REACHED_TOLERANCE if to the
+            tolerance; EXAMPLES_SPENT or EXAMPLES_RAN_OUT if they left S open or unchecked, UNCONFIRMED if copies
+            did; NOT_APPLICABLE if the
             tokens are not two of signs, a label is not of the pattern, or the equations contradict each
             other. Without success it predicts the known part.
 
@@ -173,7 +183,9 @@ class ParityElimination:
         known, w = self._fitting(d)
         while True:
             on_gate = x[:, 0, self.gate] != x[:, 1, self.gate]
-            missing = d - 1 + self.surplus - int(on_gate.sum())
+            differ = np.delete(x[on_gate, 0] != x[on_gate, 1], self.gate, axis=1)
+            surplus = len(np.unique(differ, axis=0)) - (d - 1)  # a copy is no further equation
+            missing = self.surplus - surplus
             more = min(2 * missing, limit - len(x))
             if more <= 0 or not np.all(np.abs(x) == 1):
                 break
@@ -183,7 +195,6 @@ class ParityElimination:
         bits = self._bits(x, y, known(x), w)
         if bits is None:
             return recorder.fit(Outcome.NOT_APPLICABLE, predict=known)
-        differ = np.delete(x[on_gate, 0] != x[on_gate, 1], self.gate, axis=1)
         found = solve_gf2(differ, bits)
         recorder.step("Eliminate", predict=known, rank=float(found.rank), equations=float(len(bits)))
         if not found.consistent:
@@ -192,10 +203,25 @@ class ParityElimination:
         if not found.unique:
             return recorder.fit(spent, predict=known)
         secret = np.flatnonzero(np.insert(found.solution, self.gate, False))
-        fit = self._answer(recorder, x, y, secret, known, w)
+        layer = None
+        if self.heads is not None and len(secret) <= self.heads.bits:
+            layer = self.heads.layer(secret, dim=d, gate=self.gate, direction=w)
+        predict: Predictor = _Parity(secret, known, self.gate, w) if layer is None else layer
+        worst = float(np.abs(np.asarray(predict(x)) - y).max())
+        recorder.step("Build the layer", predict=predict, layer=layer, largest_error=worst)
+        if worst > self.tolerance:
+            return recorder.fit(Outcome.NOT_APPLICABLE, predict=known)
         # a claim of success rests on as many surplus equations as were asked for
-        unchecked = fit.outcome.succeeded and len(bits) < d - 1 + self.surplus
-        return replace(fit, outcome=spent) if unchecked else fit
+        outcome = verdict(
+            fitted=worst,
+            held_out=worst,
+            evidence=lambda: surplus,
+            enough=self.surplus,
+            otherwise=spent,
+            tolerance=self.tolerance,
+        )
+        unchecked = outcome is Outcome.UNCONFIRMED and len(bits) < d - 1 + self.surplus
+        return recorder.fit(spent if unchecked else outcome, predict=predict, layer=layer)
 
     def _fitting(self, d: int) -> tuple[KnownPart, np.ndarray]:
         known = LinearKnownPart.zero(2, d) if self.known is None else self.known
@@ -222,28 +248,6 @@ class ParityElimination:
             return None
         return along[half != 0] < 0
 
-    def _answer(
-        self,
-        recorder: Recorder,
-        x: np.ndarray,
-        y: np.ndarray,
-        secret: np.ndarray,
-        known: KnownPart,
-        w: np.ndarray,
-    ) -> Fit:
-        layer = None
-        if self.heads is not None and len(secret) <= self.heads.bits:
-            layer = self.heads.layer(secret, dim=x.shape[-1], gate=self.gate, direction=w)
-        predict: Predictor = _Parity(secret, known, self.gate, w) if layer is None else layer
-        worst = float(np.abs(np.asarray(predict(x)) - y).max())
-        recorder.step("Build the layer", predict=predict, layer=layer, largest_error=worst)
-        if worst > self.tolerance:
-            return recorder.fit(Outcome.NOT_APPLICABLE, predict=known)
-        outcome = (
-            Outcome.EXACT if worst <= 1e-9 * max(1.0, float(np.abs(y).max())) else Outcome.REACHED_TOLERANCE
-        )
-        return recorder.fit(outcome, predict=predict, layer=layer)
-
 
 @dataclass(frozen=True, eq=False)
 class _Parity:
@@ -255,4 +259,5 @@ class _Parity:
     direction: np.ndarray
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        return parity_target(x, self.secret, known=self.known, gate=self.gate, direction=self.direction)
+        signs = (-1.0) ** np.arange(len(self.secret) + 1)
+        return self.known(x) + gated_values(signs, self.secret, self.gate, x)[..., None] * self.direction

@@ -22,6 +22,7 @@ from lower import (
     Statement,
     outward_context,
     query_lower_bound,
+    query_verdict,
     rounded_up,
 )
 from sq.realisation import error_along, require_layer_memory, require_realisable, unit_direction
@@ -221,17 +222,19 @@ class TokenParityFamily:
 
         Notes
         -----
-        Head i is off by |tanh - sign| = 2/(e^(2|z|) + 1) with |z| >= beta |M - t_i| - ln(k - 1)/2, since
-        n+/n- is at most k - 1. The sum over heads, largest over M, to 50 digits; what rounding beta t_i can move z by
-        is taken off |z|. Signs that alternate are not used to make it smaller. 2^-51 covers the division by the
-        scale. O(l^2).
+        At each M the signs of the heads add up to c0 + kappa (-1)^((l - M)/2), which is compared. Head i is off its
+        sign by |tanh - sign| = 2/(e^(2|z|) + 1) with |z| >= beta |M - t_i| - ln(k - 1)/2, since n+/n- is at most
+        k - 1. The sum over heads, largest over M, to 50 digits; what rounding beta t_i can move z by is taken off |z|.
+        Signs that alternate are not used to make it smaller. 2^-51 covers the division by the scale. O(l^2).
         """
         with localcontext(outward_context()):
             shift = Decimal(self.tokens - 1).ln() / 2 if self.tokens > 1 else Decimal(0)
             beta, worst = Decimal(self.beta), Decimal(0)
             moved = beta * self.bits * Decimal(2) ** -53
             for reached in range(-self.bits, self.bits + 1, 2):
-                total = Decimal(0)
+                signs = float(np.sign(reached - self.thresholds) @ self.coefficients)
+                ideal = self.c0 + (-1) ** (self.bits + 1) * (-1) ** ((self.bits - reached) // 2)
+                total = abs(Decimal(signs) - Decimal(ideal))
                 for t in range(1 - self.bits, self.bits, 2):
                     z = max(beta * abs(reached - t) - shift - moved, Decimal(0))
                     decay = (-2 * z).exp()
@@ -292,6 +295,7 @@ class TokenParityFamily:
                 "derived",
                 "To 50 digits over every reachable value, rounded outward",
             ),
+            query_verdict(targets, self.dim),
             Statement(
                 "who breaks it",
                 "Gaussian elimination over GF(2)",

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -169,6 +170,7 @@ def parity_heads(
 
     Notes
     -----
+    The systems are solved to 30 digits and then rounded, so that every machine makes the same heads.
     A: the limit at L is 2 sum_{i <= L + l} (-1)^(i+l) - C = (-1)^L - (-1)^l with C = 0, so c0 = (-1)^(l+1). B: the
     limit at N is 2 sum_{i <= N} (-1)^i - C = (-1)^N - 1 - C, so c0 = -1 - C with C = -1 for odd l and 0 for even l.
     With one slope the error is at most 4/(e^beta + 1): in the sum over heads the deficits 2/(e^(2 beta |N - t|) + 1)
@@ -220,19 +222,20 @@ def parity_heads(
 
 
 def _exact(bits: int, thresholds: np.ndarray, beta: float) -> ParityHeads:
-    n = np.arange(bits + 1)
-    system = np.column_stack([np.ones(bits + 1), np.tanh(beta * np.subtract.outer(n, thresholds))])
-    solution = _solved(system, (-1.0) ** n, f"beta is {beta} and bits {bits}")
-    # exact symmetry about l/2, which the solver keeps only up to rounding
-    sign = 1.0 if bits % 2 else -1.0
-    coefficients = (solution[1:] + sign * solution[:0:-1]) / 2
-    c0 = 0.0 if bits % 2 else -float(solution[0])
+    blame = f"beta is {beta} and bits {bits}"
+    advice = "take a larger beta, fewer bits, or construction B."
+    with localcontext(_DIGITS):
+        # N - t is one of 2l half-integers
+        step = {half: _tanh(Decimal(beta) * half / 2) for half in range(1 - 2 * bits, 2 * bits, 2)}
+        system = [[Decimal(1), *(step[2 * n - 2 * i - 1] for i in range(bits))] for n in range(bits + 1)]
+        solution = _solved(system, [(-1) ** n for n in range(bits + 1)], blame, advice)
+    coefficients = np.array(solution[1:])
+    c0 = 0.0 if bits % 2 else -solution[0]
     c = math.fsum(coefficients)
     heads = ParityHeads("C", bits, thresholds, coefficients, np.full(bits, beta), c=c, c0=c0)
     if not heads.error() <= _PRECISION_LIMIT:
         raise ValueError(
-            f"beta is {beta} and bits {bits}: the exact heads miss the parity by {heads.error():.1e} in float64; "
-            "take a larger beta, fewer bits, or construction B."
+            f"{blame}: the exact heads miss the parity by {heads.error():.1e} in float64; {advice}"
         )
     return heads
 
@@ -252,33 +255,54 @@ def _minimal(bits: int, slopes: Sequence[float] | None) -> ParityHeads:
             if m in _MINIMAL_SLOPES
             else np.rint(np.geomspace(1 / m, 2, m) * 2.0**20) / 2.0**20
         )
-    half = np.arange(1, m + 1)
-    blame = f"bits is {bits}" if slopes is None else f"slopes is {shown(slopes)}"
-    coefficients = _solved(np.tanh(np.multiply.outer(half - 0.5, own)), (-1.0) ** (m - 1 + half), blame)
+    blame, advice = f"bits is {bits}", "take at most 19 bits, or construction B."
+    if slopes is not None:
+        blame = f"slopes is {shown(slopes)}"
+        advice = "take slopes further apart, at most one of them above 20, or fewer bits."
+    with localcontext(_DIGITS):
+        system = [
+            [_tanh(Decimal(slope) * (2 * a - 1) / 2) for slope in own.tolist()] for a in range(1, m + 1)
+        ]
+        coefficients = np.array(
+            _solved(system, [(-1) ** (m - 1 + a) for a in range(1, m + 1)], blame, advice)
+        )
     heads = ParityHeads("D", bits, np.full(m, m - 0.5), coefficients, own, c=math.fsum(coefficients), c0=0.0)
     if not heads.error() <= _PRECISION_LIMIT:
-        advice = (
-            "take at most 19 bits, or construction B."
-            if slopes is None
-            else "take slopes further apart, at most one of them above 20, or fewer bits."
-        )
         raise ValueError(
             f"{blame}: {m} minimal heads miss the parity by {heads.error():.1e} in float64; {advice}"
         )
     return heads
 
 
-def _solved(system: np.ndarray, right: np.ndarray, blame: str) -> np.ndarray:
+def _solved(system: list[list[Decimal]], right: list[int], blame: str, advice: str) -> list[float]:
+    """The float64 numbers nearest to the solution, whatever the rounding errors of this machine's linear algebra.
+
+    Each round corrects the solution by what is left of the right side, to the digits of the context; O(n^2) a round.
+    """
+    solution, left = [Decimal(0)] * len(right), [Decimal(one) for one in right]
+    last = float(np.finfo(np.float64).max)
     try:
-        solution = np.linalg.solve(system, right)
+        inverse = np.linalg.inv(np.array(system, dtype=np.float64))
     except np.linalg.LinAlgError:
-        solution = np.full(len(right), np.nan)
-    if not np.all(np.isfinite(solution)):
-        raise ValueError(
-            f"{blame}: the equations for the coefficients are singular in float64; take distinct slopes, at most one "
-            "of them above 20, and a beta above 0.01."
-        )
-    return solution
+        inverse = np.full((len(right), len(right)), np.nan)
+    while last > 1e-30 * float(max(map(abs, solution))):
+        change = inverse @ np.array(left, dtype=np.float64)
+        size = np.abs(change).max()
+        if not size <= last / 2:
+            raise ValueError(f"{blame}: the equations for the coefficients are singular in float64; {advice}")
+        last = size
+        solution = [one + Decimal(more) for one, more in zip(solution, change.tolist(), strict=True)]
+        left = [
+            wanted - sum((a * b for a, b in zip(row, solution, strict=True)), Decimal(0))
+            for wanted, row in zip(right, system, strict=True)
+        ]
+    return [float(one) for one in solution]
 
 
+def _tanh(z: Decimal) -> Decimal:
+    decay = (-2 * abs(z)).exp()
+    return ((1 - decay) / (1 + decay)).copy_sign(z)
+
+
+_DIGITS = Context(prec=60)
 _MINIMAL_SLOPES = {1: (1.0,), 2: (0.5, 1.0), 3: (0.5, 1.0, 2.0)}

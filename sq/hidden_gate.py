@@ -300,9 +300,10 @@ class HiddenGateFamily:
 
     def _certificate(self, error: float) -> Certificate:
         name, targets = f"sq-{self.name}", self.secrets.size
+        base = self.base.instance(0).certificate
         kept = [
             replace(one, value=error) if one.name == "realisation error" else one
-            for one in self.base.instance(0).certificate
+            for one in base
             if one.name in _OF_BASE
         ]
         bounds = [
@@ -338,6 +339,9 @@ class HiddenGateFamily:
                 ),
                 *kept,
                 *bounds,
+                replace(
+                    base["verdict"], meaning=f"Of the base, whose gate is known. {base['verdict'].meaning}"
+                ),
                 Statement(
                     "who finds the gate",
                     "whether a label is 0",

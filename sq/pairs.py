@@ -19,13 +19,14 @@ from lower import (
     Statement,
     outward_context,
     query_lower_bound,
+    query_verdict,
     rounded_up,
 )
 from sq.realisation import error_along, require_layer_memory, unit_direction
 from sq.secret_set import SecretSet
 from sq.target_family import require_tokens
 
-__all__ = ["PairFamily"]
+__all__ = ["PairFamily", "pair_error"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,14 +169,8 @@ class PairFamily:
         )
 
     def error(self) -> float:
-        """The supremum of |layer - (K + scale f w^T)| along a direction of norm 1, rounded outward.
-
-        |C tanh beta - 1| with the float64 C the layer stores, to 50 digits, and the rounding of scale / scale.
-        """
-        with localcontext(outward_context()):
-            decay = (-2 * Decimal(self.beta)).exp()
-            gap = abs(Decimal(self.c) * (1 - decay) / (1 + decay) - 1)
-            return rounded_up(gap + Decimal(2) ** -52, positive=True)
+        """The supremum of |layer - (K + scale f w^T)| along a direction of norm 1, rounded outward."""
+        return pair_error(self.beta, self.c)
 
     def _certificate(self, error: float) -> Certificate:
         targets, here = self.secrets.size, "Derived here; checked by enumeration at small d"
@@ -183,7 +178,7 @@ class PairFamily:
             Statement(
                 "targets",
                 targets,
-                f"One head hides an ordered pair among {self.dim - 1} coordinates: C({self.dim - 1}, 2) targets.",
+                f"One head hides a pair a < b of {self.dim - 1} coordinates: C({self.dim - 1}, 2) targets.",
                 "derived",
                 here,
             ),
@@ -218,6 +213,7 @@ class PairFamily:
                 "derived",
                 "To 50 digits, rounded outward",
             ),
+            query_verdict(targets, self.dim, shortcut="Queries that are no correlational ones find it."),
             Statement(
                 "who breaks it",
                 "whether a label is 0",
@@ -228,3 +224,11 @@ class PairFamily:
             ),
         ]
         return Certificate("sq-pair", tuple(statements))
+
+
+def pair_error(beta: float, c: float) -> float:
+    """|C tanh beta - 1| with the C that the layer stores, to 50 digits, and the rounding of scale / scale."""
+    with localcontext(outward_context()):
+        decay = (-2 * Decimal(beta)).exp()
+        gap = abs(Decimal(c) * (1 - decay) / (1 + decay) - 1)
+        return rounded_up(gap + Decimal(2) ** -52, positive=True)

@@ -51,9 +51,10 @@ class ParityFamily(SymmetricFamily):
     Fourier coefficient of F - K of degree below 2l + 1 is zero.
 
     What breaks it: Gaussian elimination over GF(2) on noise-free labels, no statistical query. The query bounds
-    cover every statistical query where labels are exactly two-valued given the gate. At a finite slope B's labels
-    are not: for l = 3 the query 1[label in the values taken at N in {0, 3}] y_i y_j has mean 1/8 for any two secret
-    coordinates. A slope of 40 saturates in float64; labels of A, C and D are rounded to 1e-9.
+    are for correlational queries. Those of STAT(tau) have a like one, `full_query_cap`, where labels are exactly
+    two-valued given the gate; of other oracles nothing is proved. At a finite slope B's labels are not two-valued: for
+    l = 3 the query 1[label in the values taken at N in {0, 3}] y_i y_j has mean 1/8 for any two secret coordinates. A
+    slope of 40 saturates in float64; labels of A, C and D are rounded to 1e-9.
 
     References
     ----------
@@ -135,8 +136,9 @@ class ParityFamily(SymmetricFamily):
     def broken_by(self) -> str:
         """Who finds the secret, and why."""
         return (
-            f"Gaussian elimination over GF(2), from about {2 * (self.dim + 9)} noise-free examples: it asks no "
-            "statistical queries. Correlational queries of tolerance tau find it, too, about N tau^2 of them."
+            f"Gaussian elimination over GF(2), from about {2 * (self.dim + 9)} noise-free examples (with "
+            "probability .999): it asks no statistical queries. Correlational queries of tolerance tau find it, too, "
+            "about N tau^2 of them."
         )
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:

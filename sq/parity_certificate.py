@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lower import Certificate, Statement, number_of_parities, query_lower_bound
+from lower import Certificate, Statement, number_of_parities, query_lower_bound, query_verdict
 from sq.heads import ParityHeads
 
 __all__ = ["PARITY", "parity_certificate"]
@@ -89,11 +89,12 @@ def parity_certificate(heads: ParityHeads, dim: int, error: float) -> Certificat
             "derived",
             "Derived here",
         ),
+        query_verdict(targets, dim),
         Statement(
             "who breaks it",
             "Gaussian elimination over GF(2)",
-            f"About {2 * (dim + 9)} noise-free examples give the secret. Elimination asks no statistical queries: "
-            "no bound above speaks of it.",
+            f"About {2 * (dim + 9)} noise-free examples give {dim + 9} equations, and these the secret with "
+            "probability .999. Elimination asks no statistical queries: no bound above speaks of it.",
             "proved",
             "sq.ParityElimination",
         ),
@@ -101,21 +102,16 @@ def parity_certificate(heads: ParityHeads, dim: int, error: float) -> Certificat
     return Certificate(PARITY, tuple(statements))
 
 
-_DIGITS = {
-    "A": (
-        "With exactly two-valued labels the bounds cover every statistical query. A finite slope leaks in "
-        "the low digits; from slope 38 on the float64 softmax is exactly saturated and nothing is left."
-    ),
-    "B": (
-        "With exactly two-valued labels the bounds cover every statistical query. A finite slope leaks in "
-        "the low digits; from slope 38 on the float64 softmax is exactly saturated and nothing is left."
-    ),
-    "C": (
-        "With exactly two-valued labels the bounds cover every statistical query. Floating-point rounding "
-        "leaves the labels off by a few units of precision: round them to 1e-9 before asking for digits."
-    ),
-    "D": (
-        "With exactly two-valued labels the bounds cover every statistical query. Floating-point rounding "
-        "leaves the labels off by a few units of precision: round them to 1e-9 before asking for digits."
-    ),
-}
+_ORACLES = (
+    "With exactly two-valued labels queries of STAT(tau) have a like bound, sq.full_query_cap; of other oracles "
+    "nothing is proved. "
+)
+_LEAK = (
+    "A finite slope leaks in the low digits; from slope 38 on the float64 softmax is exactly saturated and nothing is "
+    "left."
+)
+_ROUNDING = (
+    "Floating-point rounding leaves the labels off by a few units of precision: round them to 1e-9 before asking for "
+    "digits."
+)
+_DIGITS = {one: _ORACLES + (_LEAK if one in "AB" else _ROUNDING) for one in "ABCD"}

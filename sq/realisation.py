@@ -59,10 +59,8 @@ def require_layer_secret(secret: ArrayLike, gate: int, direction: ArrayLike | No
         real_array("direction", direction, (dim,))
 
 
-def secret_coordinates(secret: ArrayLike, dim: int, *, sets: bool = True) -> Int[np.ndarray, " l"]:
-    """A secret as an array of coordinates; truth values would be a mask, and are none.
-
-    With `sets` there is at least one, and each once: heads that are made of them would hide another parity.
+def secret_coordinates(secret: ArrayLike, dim: int) -> Int[np.ndarray, " l"]:
+    """A secret as an array of coordinates, at least one and each once; truth values would be a mask, and are none.
 
     Raises
     ------
@@ -73,7 +71,7 @@ def secret_coordinates(secret: ArrayLike, dim: int, *, sets: bool = True) -> Int
     mask = chosen.size > 0 and np.asarray(to_numpy(secret)).dtype.kind == "b"
     if mask or chosen.ndim != 1 or np.any(chosen % 1) or np.any((chosen < 0) | (chosen >= dim)):
         raise ValueError(f"secret is {shown(secret)}: coordinates from 0 to {dim - 1} are needed.")
-    if sets and not 0 < len(chosen) == len(np.unique(chosen)):
+    if not 0 < len(chosen) == len(np.unique(chosen)):
         raise ValueError(f"secret is {shown(secret)}: distinct coordinates, at least one, are needed.")
     return chosen.astype(np.int64)
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from attention import AttentionLayer, BooleanInputs
 from attention._arrays import count
 from attention.inputs import Rng
-from lower import Certificate, HardInstance, LinearKnownPart, Statement
+from lower import Certificate, HardInstance, LinearKnownPart, Statement, query_verdict
 from sq.krawtchouk import fourier_weights, overlap_correlations, profile_moments
 from sq.realisation import (
     error_along,
@@ -33,6 +33,7 @@ __all__ = [
     "ProfileHeads",
     "SymmetricFamily",
     "gated_values",
+    "profile_error",
     "staircase_profile",
 ]
 
@@ -149,7 +150,7 @@ class SymmetricFamily(ABC):
         if self.orthonormal:
             return (
                 "Gaussian elimination over GF(2), as the profile is that of a parity: from the signs on the gate of "
-                f"about {2 * (self.dim + 9)} noise-free examples, the known part taken off."
+                f"about {2 * (self.dim + 9)} noise-free examples (with probability .999), the known part taken off."
             )
         r = (self.lowest_degree - 1) // 2
         found = math.comb(self.dim - 1, r)
@@ -259,14 +260,7 @@ class SymmetricFamily(ABC):
 
     def error(self) -> float:
         """The supremum of |layer - (K + scale f w^T)| along a direction of norm 1, rounded outward."""
-        c0, scale = Fraction(self.c0), Fraction(self.scale)
-        return supremum_error(
-            {n: c0 + scale * Fraction(float(one)) for n, one in enumerate(self.normalised_profile)},
-            thresholds=self.heads.thresholds,
-            coefficients=self.heads.coefficients,
-            slopes=self.heads.slopes,
-            c=self.c,
-        )
+        return profile_error(self.profile, self.heads)
 
     def _parameters(self) -> dict[str, Any]:
         heads = self.heads
@@ -298,7 +292,7 @@ class SymmetricFamily(ABC):
             ),
             Statement(
                 "largest correlation of two targets",
-                float(rho[-2]) if self.dim - 1 > self.bits else 0.0,
+                float(rho[-2]) if self.dim - 1 > self.bits and not self.orthonormal else 0.0,
                 f"Known part off: reached by secrets that share {self.bits - 1} coordinates.",
                 "derived",
                 "sq.overlap_correlations (Krawtchouk polynomials)",
@@ -335,6 +329,11 @@ class SymmetricFamily(ABC):
                 "Enumeration of every reachable value to 50 digits, rounded outward",
             ),
             *(_query_bounds(self) if self.bits <= _MOST_BITS_OF_BOUNDS else ()),
+            query_verdict(
+                self.secrets.size,
+                self.dim,
+                shortcut="" if self.orthonormal else "Queries of low degree find it.",
+            ),
             Statement("who breaks it", self._breaker, self.broken_by, "derived", "Derived here"),
         ]
 
@@ -368,6 +367,22 @@ def gated_values(
     differing = np.count_nonzero(first[:, secret] != second[:, secret], axis=1)
     signal = (first[:, gate] - second[:, gate]) / 2 * values[differing]
     return np.stack([signal, -signal], axis=-1)
+
+
+def profile_error(profile: Float[np.ndarray, " values"], heads: GateHeads) -> float:
+    """The supremum of |heads - (K + scale f)| for the f of that profile, rounded outward."""
+    mean, variance = profile_moments(profile)
+    c0, scale = float(mean), math.sqrt(variance)
+    return supremum_error(
+        {
+            n: Fraction(c0) + Fraction(scale) * Fraction(float(one))
+            for n, one in enumerate((profile - c0) / scale)
+        },
+        thresholds=heads.thresholds,
+        coefficients=heads.coefficients,
+        slopes=heads.slopes,
+        c=math.fsum(heads.coefficients),
+    )
 
 
 def staircase_profile(bits: int, heads: ProfileHeads) -> Float[np.ndarray, " values"]:

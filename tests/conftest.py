@@ -2,6 +2,7 @@
 
 import os
 import sys
+import zlib
 from pathlib import Path
 
 import jaxtyping
@@ -34,13 +35,19 @@ def _shape_checks_step_aside(request):
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
-# the longest tests, which say little that shorter ones do not: a line each, as pytest names them
-_SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
-
-
 def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true", help="run also the tests marked slow")
     parser.addoption(
-        "--slow", action="store_true", help="run also the longest tests, those in tests/slow.txt"
+        "--sixth",
+        type=int,
+        metavar="N",
+        help="run also a sixth of the tests marked slow; N to N + 5, whatever N is, are all of them",
+    )
+    parser.addoption(
+        "--passed",
+        type=Path,
+        metavar="FILE",
+        help="leave out the tests that FILE names, and add those that pass",
     )
     parser.addoption(
         "--fuzz-cases",
@@ -59,12 +66,36 @@ def pytest_configure(config):
     from report import CountsPlugin
 
     config.pluginmanager.register(CountsPlugin(), "robustness-counts")
+    # the process that hears of all tests keeps what passed
+    if config.getoption("--passed") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Passed(config.getoption("--passed")), "passed")
 
 
 def pytest_collection_modifyitems(config, items):
-    if config.getoption("--slow"):
-        return
-    skip = pytest.mark.skip(reason="one of the longest tests: pytest --slow runs it, too")
-    for item in items:
-        if item.nodeid in _SLOW:
-            item.add_marker(skip)
+    path, sixth = config.getoption("--passed"), config.getoption("--sixth")
+    passed = set(path.read_text(encoding="utf-8").splitlines()) if path and path.exists() else ()
+
+    def chosen(item):
+        if item.nodeid in passed:
+            return False
+        if item.get_closest_marker("slow") is None or config.getoption("--slow"):
+            return True
+        return sixth is not None and (zlib.crc32(item.nodeid.encode()) - sixth) % 6 == 0
+
+    config.hook.pytest_deselected(items=[item for item in items if not chosen(item)])
+    items[:] = [item for item in items if chosen(item)]
+
+
+class _Passed:
+    """Keeps the names of the tests that pass, but not of those that do more where the extras are installed."""
+
+    def __init__(self, path):
+        self.path, self.names = path, []
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" and report.passed and "extras" not in report.keywords:
+            self.names.append(f"{report.nodeid}\n")
+
+    def pytest_sessionfinish(self):
+        with self.path.open("a", encoding="utf-8") as file:
+            file.writelines(self.names)

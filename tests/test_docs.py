@@ -19,10 +19,12 @@ _spec.loader.exec_module(blocks)
 
 PAGES = [path for path in blocks.pages() if path.is_file()]
 ELSEWHERE = {ROOT / "README.md": "test_readme.py", ROOT / "CONTRIBUTING.md": "test_contributing.py"}
+KINDS = {path: {block.kind for block in blocks.find_blocks(path)} for path in PAGES if path not in ELSEWHERE}
+# commands are processes
 WITH_CODE = [
-    path
-    for path in PAGES
-    if path not in ELSEWHERE and any(block.kind in blocks.RUN for block in blocks.find_blocks(path))
+    pytest.param(path, marks=pytest.mark.slow) if "console" in kinds else path
+    for path, kinds in KINDS.items()
+    if kinds & {*blocks.RUN}
 ]
 
 
@@ -32,13 +34,13 @@ def name(path):
 
 @pytest.mark.bad_input  # pages show what happens on wrong input, too
 @pytest.mark.parametrize("page", WITH_CODE, ids=name)
-def test_the_code_of_a_page_runs_and_prints_what_it_says(page, request):
+def test_the_code_of_a_page_runs_and_prints_what_it_says(page):
     found = blocks.find_blocks(page)
     commands = [command for block in found if block.kind == "console" for command in block.commands]
     there = shutil.which("attention-bounds", path=blocks.search_path())
     if any("attention-bounds" in command for command in commands) and not there:
         pytest.skip("the command attention-bounds is not on the path")
-    report = blocks.run_page(page, slow=request.config.getoption("--slow"))
+    report = blocks.run_page(page, slow=True)
     assert not report.broken
     assert not report.differences
     if not report.ran:

@@ -13,7 +13,11 @@ ROOT = Path(__file__).parent.parent
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("plot_*.py"))
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [TUTORIALS[0], *(pytest.param(path, marks=pytest.mark.slow) for path in TUTORIALS[1:])],
+    ids=lambda path: path.stem,
+)
 def test_it_runs(path, tmp_path):
     command = [sys.executable, "-W", "error", str(path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}

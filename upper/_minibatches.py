@@ -9,8 +9,8 @@ import numpy as np
 
 from attention import ExampleOracle, Outcome, draw_examples
 from attention._arrays import shown
+from attention.evaluation import HeldOut, hold_out
 from attention.memory import require_memory
-from upper._held_out import EXACT_ERROR, hold_out
 
 __all__ = [
     "Batches",
@@ -18,10 +18,13 @@ __all__ = [
     "Schedule",
     "batches_of",
     "draw_batches",
-    "ending",
+    "ended",
     "rate",
     "require_schedule",
 ]
+
+# Numbers of fresh examples that are remembered, to tell a domain on which they repeat themselves.
+_REMEMBERED = 1 << 21
 
 Schedule = Literal["cosine", "linear", "constant"]
 
@@ -34,15 +37,19 @@ class Batches:
     ----------
     next : callable
         Gives the next batch.
-    held_out : tuple of array, or None
-        Examples of a fixed set no batch is made of, as NumPy arrays; None where every batch is fresh.
+    held_out : HeldOut or None
+        Examples of a fixed set no batch is made of; None where every batch is fresh.
     size : int
         Examples a batch.
+    evidence : callable
+        Counts what examples that were not learned from say, as `HeldOut.evidence` does: those held out or, of fresh
+        ones, the last batch against the first 2^21 numbers of those before.
     """
 
     next: Callable[[], tuple[Any, Any]]
-    held_out: tuple[np.ndarray, np.ndarray] | None
+    held_out: HeldOut | None
     size: int
+    evidence: Callable[[], int]
 
 
 def draw_batches(
@@ -79,24 +86,37 @@ def draw_batches(
         advice="take smaller batches or a smaller fixed set",
     )
     if reused is None:
-        return Batches(lambda: _converted(draw_examples(oracle, size), convert), None, size)
-    x, y = draw_examples(oracle, reused if budget is None else min(reused, budget))
-    return batches_of(x, y, size=size, rng=rng, convert=convert)
+        seen: list[np.ndarray] = []
+
+        def fresh() -> tuple[Any, Any]:
+            if len(seen) > 1 and len(seen) * seen[0].size > _REMEMBERED:
+                seen.pop()
+            x, y = draw_examples(oracle, size)
+            seen.append(x)
+            return _converted((x, y), convert)
+
+        def evidence() -> int:
+            *before, last = seen
+            return HeldOut(last, last, np.concatenate([last[:0], *before])).evidence
+
+        return Batches(fresh, None, size, evidence)
+    fitted, held_out = hold_out(*draw_examples(oracle, reused if budget is None else min(reused, budget)))
+    return batches_of(fitted, held_out, size=size, rng=rng, convert=convert)
 
 
 def batches_of(
-    x: np.ndarray,
-    y: np.ndarray,
+    fitted: tuple[np.ndarray, np.ndarray],
+    held_out: HeldOut,
     *,
     size: int,
     rng: np.random.Generator,
     convert: Callable[[np.ndarray], Any] = np.asarray,
 ) -> Batches:
-    """Batches of given examples, the last twentieth of them held out."""
-    (x, y), held_out = hold_out(x, y)
+    """Batches of the examples to fit."""
+    x, y = fitted
     size = min(size, len(x))
     shuffled = _shuffled(x, y, size, rng, convert)
-    return Batches(lambda: next(shuffled), held_out, size)
+    return Batches(lambda: next(shuffled), held_out, size, lambda: held_out.evidence)
 
 
 def _shuffled(x: np.ndarray, y: np.ndarray, size: int, rng: np.random.Generator, convert: Any) -> Any:
@@ -171,38 +191,8 @@ def _squared(array: Any) -> Any:
     return flat @ flat
 
 
-def ending(
-    *,
-    work_spent: bool,
-    error: float,
-    batches: Batches,
-    running: float,
-    floor: float,
-    oracle: ExampleOracle,
-) -> Outcome:
-    """How a descent ended that neither diverged nor reached its tolerance.
-
-    Parameters
-    ----------
-    work_spent : bool
-        Whether it made all its steps.
-    error : float
-        The relative error on examples that were not learned from.
-    batches : Batches
-        Where its batches came from.
-    running : float
-        The relative error on the batches it learned from last, before it did.
-    floor : float
-        The error below which the arithmetic lets none fall much.
-    oracle : ExampleOracle
-        Where the examples came from.
-    """
-    if error < EXACT_ERROR:
-        return Outcome.EXACT
-    if error < floor:
-        return Outcome.PRECISION_FLOOR
-    if batches.held_out is not None and running < 0.1 * error:
-        return Outcome.OVERFITTED
+def ended(*, work_spent: bool, batches: Batches, oracle: ExampleOracle) -> Outcome:
+    """How a descent ended that neither diverged nor succeeded."""
     if work_spent:
         return Outcome.WORK_SPENT
     ran_out = oracle.remaining is not None and oracle.remaining < batches.size

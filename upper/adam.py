@@ -10,10 +10,10 @@ import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget
 from attention._arrays import count, non_negative, random_generator
+from attention.evaluation import EXACT_ERROR, verdict
 from attention.inputs import Rng
 from attention.learning import Progress
-from upper._held_out import held_out_error
-from upper._minibatches import Batches, RunningError, Schedule, draw_batches, ending, rate, require_schedule
+from upper._minibatches import Batches, RunningError, Schedule, draw_batches, ended, rate, require_schedule
 from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
 from upper.engine import has_bfloat16
 
@@ -27,7 +27,7 @@ AdamDtype = Literal["float32", "float64", "bfloat16"]
 # in steps: often enough for a curve, seldom enough to cost nothing
 _LOOK_EVERY = 50
 # a few times the rounding: no schedule gets a layer much below it; bfloat16 has no floor worth the name of success
-_FLOORS = {"float32": 1e-6, "float64": 1e-10, "bfloat16": 0.0}
+_FLOORS = {"float32": 1e-6, "float64": EXACT_ERROR, "bfloat16": 0.0}
 
 
 @dataclass(frozen=True)
@@ -214,22 +214,20 @@ def descend(
                 theta.zero_(), w.zero_()  # what is left of the parameters predicts nothing
             held_out: dict[str, float] = {}
             if outcome is None and batches.held_out is not None:
-                error = held_out_error(layer_of_stacked(theta, w), *batches.held_out)
+                error = batches.held_out.error(layer_of_stacked(theta, w))
                 held_out = {"held_out_error": error}
-            if outcome is None and error <= adam.tolerance:
-                outcome = Outcome.REACHED_TOLERANCE
             name = "fresh_error" if batches.held_out is None else "batch_error"
             tell(step, lambda: layer_of_stacked(theta, w), **{name: seen}, **held_out)
-            if outcome is not None:
+            if outcome is not None or error <= adam.tolerance:
                 break
     if outcome is None:
-        outcome = ending(
-            work_spent=steps == adam.work,
-            error=error,
-            running=seen,
-            batches=batches,
-            floor=_FLOORS[adam.dtype],
-            oracle=oracle,
+        outcome = verdict(
+            fitted=error if error <= adam.tolerance else seen,
+            held_out=error,
+            evidence=batches.evidence,
+            otherwise=ended(work_spent=steps == adam.work, batches=batches, oracle=oracle),
+            tolerance=adam.tolerance,
+            rounding=_FLOORS[adam.dtype],
         )
     return outcome, layer_of_stacked(theta, w), error
 

@@ -12,10 +12,9 @@ from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle, draw_examples
 from attention._arrays import to_numpy
-from upper._held_out import HELD_OUT_SHARE, held_out_error
+from attention.evaluation import EXACT_ERROR, HeldOut, which_held_out
 from upper.newton.gauss_newton import Iterate
 from upper.verdict import (
-    EXACT_RESIDUAL,
     PATIENCE,
     Patience,
     at_noise_level,
@@ -66,6 +65,11 @@ class SplitExamples:
         """All examples, fitted or held out."""
         return len(self.x) + len(self.x_held)
 
+    @property
+    def held_out(self) -> HeldOut:
+        """Those held out, and which inputs they are held out from."""
+        return HeldOut(self.x_held, self.y_held, self.x)
+
     def together(self) -> "SplitExamples":
         """All examples to fit, and the same ones held out as before."""
         x, y = np.concatenate([self.x, self.x_held]), np.concatenate([self.y, self.y_held])
@@ -110,10 +114,7 @@ def draw_split(
     unit = (before.unit if before is not None else 0.0) or float(np.abs(y).max())
     scale = before.scale if before is not None else _root_mean_square(x)
     x, y = x / scale, y / (unit or 1.0)
-    fitted = 0 if before is None else len(before.x)
-    held = _held_out(x, max(0, min(max(1, new // HELD_OUT_SHARE), fitted + new - least)), before)
-    if fitted + np.sum(~held) < least:  # copies are all there is
-        held = np.arange(new) < fitted + new - least
+    held = which_held_out(x, least=least, before=None if before is None else (before.x, before.x_held))
     fresh = SplitExamples(x[~held], y[~held], x[held], y[held], unit, scale)
     if before is None:
         return fresh
@@ -122,16 +123,6 @@ def draw_split(
         for name in ("x", "y", "x_held", "y_held")
     }
     return SplitExamples(**joined, unit=unit, scale=scale)
-
-
-def _held_out(x: np.ndarray, first: int, before: SplitExamples | None) -> np.ndarray:
-    """Which examples are held out: the first few, and all copies of inputs held out, of which none may be fitted."""
-    keys = [hash(one.tobytes()) for one in x]
-    fitted = set() if before is None else {hash(one.tobytes()) for one in before.x}
-    apart = set(keys[:first]) - fitted
-    if before is not None:
-        apart |= {hash(one.tobytes()) for one in before.x_held}
-    return np.array([key in apart for key in keys], dtype=bool)
 
 
 def _root_mean_square(x: np.ndarray) -> float:
@@ -275,7 +266,7 @@ class Descents:
             if self._exact(ends[0], examples):
                 break
             at_floor = same_residual(ends, share=share, several=several) and at_noise_level(
-                ends[0], examples.x_held, examples.y_held, share=share
+                ends[0], examples.held_out, share=share
             )
             if at_floor and self.resume is not None and descents is self and spent < work:
                 resumed = self.resume(ends[0])
@@ -299,7 +290,7 @@ class Descents:
         return passes, True
 
     def _exact(self, end: Iterate, examples: SplitExamples) -> bool:
-        if end.residual < EXACT_RESIDUAL:
+        if end.residual < EXACT_ERROR:
             return True
         return end.residual <= self.tolerance and self._reached(end, examples)
 
@@ -307,5 +298,4 @@ class Descents:
         if not self.held_out_too:
             return True
         layer = AttentionLayer(theta=to_numpy(iterate.theta), w=to_numpy(iterate.w))
-        error = held_out_error(layer, examples.x_held, examples.y_held)
-        return error <= max(self.tolerance, EXACT_RESIDUAL)
+        return examples.held_out.error(layer) <= max(self.tolerance, EXACT_ERROR)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attention import AttentionLayer
+from attention.evaluation import EXACT_ERROR
 from upper.descents import Descents, SplitExamples
 from upper.newton.gauss_newton import Iterate
-from upper.verdict import EXACT_RESIDUAL, at_noise_level, fitted_share, no_worse, unknowns
+from upper.verdict import at_noise_level, fitted_share, no_worse, unknowns
 from upper.weak_heads import cost_of_each_head
 
 __all__ = ["HeadCount", "count_heads"]
@@ -188,8 +189,8 @@ class _Search:
         return _Student(0, Iterate(zeros, zeros, float(np.any(self.examples.y)), damping=0.0, passes=0))
 
     def result(self, found: _Student) -> HeadCount:
-        x, y = self.examples.x_held, self.examples.y_held
-        noisy = bool(np.any(y)) and at_noise_level(found.end, x, y, share=self._share(found.heads))
+        held = self.examples.held_out
+        noisy = bool(np.any(held.y)) and at_noise_level(found.end, held, share=self._share(found.heads))
         beaten = any(
             other.heads > found.heads
             and no_worse(self._errors(found), self._errors(other))
@@ -237,7 +238,7 @@ class _Search:
     def add_to(self, student: _Student) -> _Student:
         """A head more, from where the others are, and again, while it takes more off the residual than off noise."""
         self._tried = [student]
-        while not self.explains(student, max(EXACT_RESIDUAL, self._descents.tolerance)):
+        while not self.explains(student, max(EXACT_ERROR, self._descents.tolerance)):
             if student.heads >= self._most or self._passes >= self._work:
                 break
             heads, name = student.heads + 1, f"A head more, {student.heads + 1}"
@@ -253,7 +254,7 @@ class _Search:
 
     def drop_dead(self, student: _Student) -> _Student:
         """Heads that give next to nothing dropped one after another, while the rest is as exact as all were."""
-        goal = max(EXACT_RESIDUAL, self._descents.tolerance)
+        goal = max(EXACT_ERROR, self._descents.tolerance)
         while student.heads > 1 and self.explains(student, goal) and self._passes < self._work:
             if float(self._costs(student).min()) > _DEAD:
                 break

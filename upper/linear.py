@@ -1,6 +1,5 @@
 """The linear baseline: least squares of each output row on its own token and on the mean token."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +9,10 @@ from scipy.linalg import lstsq
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
 from attention._arrays import as_floating, count, namespace, shown
+from attention.evaluation import ENOUGH, ENOUGH_IN_SPAN, HeldOut, hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
-from attention.metrics import relative_error
 
 __all__ = ["LinearBaseline", "LinearPredictor", "linear_part"]
 
@@ -48,7 +47,8 @@ class LinearBaseline:
     Parameters
     ----------
     examples : int, optional
-        Budget in examples; by default sixteen times the number of unknowns of one output coordinate.
+        Budget in examples; by default sixteen times the number of unknowns of one output coordinate, and all that are
+        given.
 
     Raises
     ------
@@ -92,18 +92,23 @@ class LinearBaseline:
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
         least, budget = self.minimum_examples(oracle.k, oracle.d), check_budget(self, oracle)
-        wanted = self.examples or 16 * least
-        n = wanted if budget is None else min(wanted, budget)
+        n = 16 * least if budget is None else budget
         require_memory(
             f"A regression on {shown(n)} examples of {oracle.k} tokens in {oracle.d} dimensions",
             88 * n * oracle.k * oracle.d,
             advice="allow fewer examples",
         )
-        x, y = draw_examples(oracle, n)
-        held_out = min(max(1, n // 10), n - least + 1)
-        predictor = linear_part(x[held_out:], y[held_out:])
-        recorder.step("Least squares", predict=predictor)
-        return recorder.fit(_outcome(predictor, x[:held_out], y[:held_out]), predict=predictor)
+        (x, y), held = hold_out(*draw_examples(oracle, n), least=least - 1)
+        predictor, rank = _least_squares(x, y)
+        fitted = HeldOut(x, y, x).error(predictor)
+        outcome, error = held.verdict(
+            predictor,
+            fitted=fitted,
+            otherwise=Outcome.BEST_OF_CLASS,
+            enough=ENOUGH if rank == min(oracle.k, 2) * oracle.d else ENOUGH_IN_SPAN,
+        )
+        recorder.step("Least squares", predict=predictor, residual=fitted, held_out_error=error)
+        return recorder.fit(outcome, predict=predictor)
 
 
 def linear_part(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> LinearPredictor:
@@ -132,15 +137,14 @@ def linear_part(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) ->
     ----------
     Linear regression; the form of the predictor is derived here.
     """
+    return _least_squares(x, y)[0]
+
+
+def _least_squares(x: np.ndarray, y: np.ndarray) -> tuple[LinearPredictor, int]:
+    """The predictor, and the rank of the features."""
     n, k, d = x.shape
     mean = np.broadcast_to(x.mean(axis=1, keepdims=True), x.shape)
     features = np.concatenate([x, mean], axis=2).reshape(n * k, 2 * d)
     # minimum norm, so that one token (own = mean) needs no case of its own
-    solution = lstsq(features, y.reshape(n * k, d), lapack_driver="gelsd")[0]
-    return LinearPredictor(own=solution[:d], mean=solution[d:])
-
-
-def _outcome(predictor: Callable[[Any], Any], x: np.ndarray, y: np.ndarray) -> Outcome:
-    if len(x) and np.any(y) and relative_error(predictor(x), y) < 1e-10:
-        return Outcome.EXACT
-    return Outcome.BEST_OF_CLASS
+    solution, _, rank, _ = lstsq(features, y.reshape(n * k, d), lapack_driver="gelsd")
+    return LinearPredictor(own=solution[:d], mean=solution[d:]), int(rank)

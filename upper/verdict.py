@@ -1,4 +1,4 @@
-"""When a descent has ended, and what its end amounts to: exact, the level of the noise, or a local minimum."""
+"""When a descent has ended, and whether it ended at the level of the noise."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -9,13 +9,11 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AttentionLayer, Outcome
-from upper._held_out import EXACT_ERROR as EXACT_RESIDUAL
-from upper._held_out import held_out_error, verdict
+from attention.evaluation import EXACT_ERROR, HeldOut
 from upper.floor import matrix_unknowns
 from upper.newton.gauss_newton import Iterate
 
 __all__ = [
-    "EXACT_RESIDUAL",
     "LOW_RANK_PATIENCE",
     "PATIENCE",
     "Patience",
@@ -154,13 +152,7 @@ def last_iterate(
 
 
 def judge(
-    best: Iterate,
-    x: Float[np.ndarray, "n k d"],
-    y: Float[np.ndarray, "n k d"],
-    *,
-    tolerance: float,
-    spent_all: bool,
-    at_floor: bool = False,
+    best: Iterate, held_out: HeldOut, *, tolerance: float, spent_all: bool, at_floor: bool = False
 ) -> tuple[Outcome, float]:
     """What the best iterate amounts to on held-out examples, and its relative error there.
 
@@ -168,7 +160,7 @@ def judge(
     ----------
     best : Iterate
         The best of all starts.
-    x, y : array (n, k, d)
+    held_out : HeldOut
         Examples that were not fitted.
     tolerance : float
         The residual that was asked for.
@@ -177,11 +169,13 @@ def judge(
     at_floor : bool
         Whether other starts ended at the same residual.
     """
-    held_error = _error(best, x, y)
-    outcome = verdict(fitted=best.residual, held_out=held_error, tolerance=tolerance, work_spent=spent_all)
-    if at_floor and outcome in (Outcome.WORK_SPENT, Outcome.LOCAL_MINIMUM):
-        outcome = Outcome.RESIDUAL_FLOOR
-    return outcome, held_error
+    ended = Outcome.WORK_SPENT if spent_all else Outcome.LOCAL_MINIMUM
+    return held_out.verdict(
+        AttentionLayer(theta=best.theta, w=best.w),
+        fitted=best.residual,
+        tolerance=tolerance,
+        otherwise=Outcome.RESIDUAL_FLOOR if at_floor else ended,
+    )
 
 
 def same_residual(ends: Sequence[Iterate], *, share: float = 0.2, several: int = 2) -> bool:
@@ -204,16 +198,14 @@ def same_residual(ends: Sequence[Iterate], *, share: float = 0.2, several: int =
     return best[several - 1] <= best[0] * math.sqrt(1 + apart)
 
 
-def at_noise_level(
-    end: Iterate, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"], *, share: float = 0.15
-) -> bool:
+def at_noise_level(end: Iterate, held_out: HeldOut, *, share: float = 0.15) -> bool:
     """Whether held-out examples have the residual of the fitted ones, up to what fitting them takes off it.
 
     Parameters
     ----------
     end : Iterate
         Where a descent ended.
-    x, y : array (n, k, d)
+    held_out : HeldOut
         Examples that were not fitted.
     share : float
         Unknowns over equations, of `fitted_share`.
@@ -224,7 +216,8 @@ def at_noise_level(
     share with many examples, and was measured up to 3.3 of it at four times the counting floor.
     """
     ratio = _HELD_OUT_RATIO if end.residual > _LOW else _LOW_HELD_OUT_RATIO
-    return _error(end, x, y) < ratio * math.sqrt((1 + 4 * share) / (1 - share)) * end.residual
+    error = held_out.error(AttentionLayer(theta=end.theta, w=end.w))
+    return error < ratio * math.sqrt((1 + 4 * share) / (1 - share)) * end.residual
 
 
 def no_worse(errors: Float[np.ndarray, " rows"], than: Float[np.ndarray, " rows"]) -> bool:
@@ -237,7 +230,7 @@ def no_worse(errors: Float[np.ndarray, " rows"], than: Float[np.ndarray, " rows"
     >>> no_worse(np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.6, 2.5]))
     False
     """
-    exact = EXACT_RESIDUAL**2
+    exact = EXACT_ERROR**2
     if than.mean() < exact or not np.isfinite(errors).all():
         return bool(errors.mean() < exact)
     difference = errors - than
@@ -249,7 +242,7 @@ def _stalled(history: list[float], patience: Patience) -> bool:
     now = history[-1]
     # only rounding is left to lose there; above it, heads to spare make a descent creep to its last digits
     rounding = 2 if now < _ROUNDING else 10
-    if now < EXACT_RESIDUAL and len(history) > 10 and now > 0.9 * history[-1 - rounding]:
+    if now < EXACT_ERROR and len(history) > 10 and now >= 0.9 * history[-1 - rounding]:
         return True
     if now < _CREEP_BELOW:
         patience = _CREEP_PATIENCE
@@ -265,7 +258,3 @@ def _converged(falls: list[float], share: float, steps: int) -> bool:
         now < share and now < before < _LONG_STEP and now * now / (before - now) < _UNDONE * share
         for before, now in pairwise(falls[-1 - steps :])
     )
-
-
-def _error(iterate: Iterate, x: np.ndarray, y: np.ndarray) -> float:
-    return held_out_error(AttentionLayer(theta=iterate.theta, w=iterate.w), x, y)

@@ -107,6 +107,6 @@ def redraw_weakest(
         passes = ends.passes + again.passes
         if again.residual > _BETTER * ends.best.residual:
             return replace(ends, passes=passes)
-        still = at_noise_level(again, examples.x_held, examples.y_held, share=share)
+        still = at_noise_level(again, examples.held_out, share=share)
         ends = Ends((again, *ends.iterates), passes, still)
     return ends

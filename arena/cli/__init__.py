@@ -7,7 +7,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 1 the work failed, 2 wrong use."""
+    """Run the command line and exit: 0 done, 1 the work failed, 2 wrong use, 130 interrupted."""
     try:
         _open_streams()
         from arena.cli.main import run  # an interruption while this loads is one line, too
@@ -15,7 +15,7 @@ def main() -> None:
         status = run(sys.argv[1:])
     except KeyboardInterrupt:
         print("attention-bounds: Interrupted.", file=sys.stderr)
-        status = 1
+        status = 130
     sys.exit(status)
 
 

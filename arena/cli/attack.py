@@ -17,6 +17,7 @@ from arena.cli.console import (
     JsonOption,
     SeedOption,
     WorkFailedError,
+    WorkInterruptedError,
     print_json,
     progress_bar,
     require_counts,
@@ -155,7 +156,10 @@ def attack_command(
     if out is not None and there:
         say(f"\n{out}", quiet=as_json)
     if interrupted:
-        raise WorkFailedError(f"Interrupted: {len(there)} of {len(kinds)} attacks were done.")
+        rest = ", ".join(attacked().not_run)
+        raise WorkInterruptedError(
+            f"Interrupted: {len(there)} of {len(kinds)} attacks were done. Not run to their end: {rest}."
+        )
     if there and all(one.outcome is AttackOutcome.FAILED for one in there):
         raise WorkFailedError(f"All attacks failed; the first: {there[0].explanation}")
 

@@ -10,6 +10,7 @@ from arena.cli.console import (
     JsonOption,
     SeedOption,
     WorkFailedError,
+    WorkInterruptedError,
     print_json,
     progress_bar,
     require_counts,
@@ -35,9 +36,13 @@ def check_command(
         str, typer.Option(help="quick: all in minutes; full: the sizes that figures are quoted for.")
     ] = Scale.QUICK.value,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder of the results and of the page they make.")
-    ] = Path("docs/claims"),
-    write: Annotated[bool, typer.Option("--write/--no-write", help="Write into that folder.")] = True,
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Keep the results in this folder, and write the page they make; without it, print only.",
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Processes that share the work, each in one thread.")] = 1,
     inject: Annotated[
         bool,
@@ -49,10 +54,10 @@ def check_command(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what the papers claim, one claim after the other, and write the page that shows it.
+    """Check what the papers claim, one claim after the other.
 
-    Each check says whether its claim is proved, derived here or only measured. Results are kept as they come, and
-    those of other checks stay. The exit status is 1 if a check fails.
+    Each check says whether its claim is proved, derived here or only measured. With --out, results are kept as they
+    come, and those of other checks stay. The exit status is 1 if a check fails.
 
     Example: attention-bounds check crude-sum --scale full
     """
@@ -66,7 +71,7 @@ def check_command(
         else:
             say("\n".join(f"{one.id}: {one.claim}" for one in chosen))
         return
-    if write:
+    if out is not None:
         require_writable(out, directory=True)
     with progress_bar("checks", len(chosen), quiet=as_json) as tick:
 
@@ -80,7 +85,7 @@ def check_command(
             seed=seed,
             jobs=jobs,
             inject=inject,
-            folder=out if write else None,
+            folder=out,
             on_result=show,
         )
     if as_json:
@@ -91,8 +96,8 @@ def check_command(
         if session.page is not None:
             say(str(session.page))
     if session.interrupted:
-        kept = f" and kept in {out}" if write else ""
-        raise WorkFailedError(
+        kept = "" if out is None else f" and kept in {out}"
+        raise WorkInterruptedError(
             f"Interrupted: {len(session.results)} of {plural(len(chosen), 'check')} are done{kept}."
         )
     wrong = wrong_results(session.results)

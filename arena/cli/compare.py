@@ -14,6 +14,7 @@ from arena.cli.console import (
     EngineOption,
     JsonOption,
     WorkFailedError,
+    WorkInterruptedError,
     progress_bar,
     require_writable,
     say,
@@ -132,13 +133,16 @@ def compare_command(
 def _report_failures(results: Results, total: int) -> None:
     done = len(results.cells)
     if why := results.made.get("interrupted"):
-        said = "Interrupted" if why == "by hand" else str(why).rstrip(".")
+        by_hand = why == "by hand"
+        said, error = (
+            ("Interrupted", WorkInterruptedError) if by_hand else (str(why).rstrip("."), WorkFailedError)
+        )
         if results.made.get("fresh"):
-            raise WorkFailedError(
+            raise error(
                 f"{said}: {done} of {total} cells were computed afresh; of the others, the store keeps what it had."
             )
-        kept = " and kept" if why == "by hand" else ""
-        raise WorkFailedError(f"{said}: {done} of {total} cells are done{kept}; the same command goes on.")
+        kept = " and kept" if by_hand else ""
+        raise error(f"{said}: {done} of {total} cells are done{kept}; the same command goes on.")
     failed: list[Cell] = [cell for cell in results.cells if cell.status in ("failed", "timed out")]
     if failed:
         first = failed[0]

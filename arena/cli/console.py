@@ -19,6 +19,7 @@ __all__ = [
     "JsonOption",
     "SeedOption",
     "WorkFailedError",
+    "WorkInterruptedError",
     "listed",
     "print_json",
     "progress_bar",
@@ -47,6 +48,10 @@ SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choic
 
 class WorkFailedError(Exception):
     """The command was right and its work failed: one line, exit status 1."""
+
+
+class WorkInterruptedError(WorkFailedError):
+    """The work was interrupted: one line that says how far it came, exit status 130."""
 
 
 def print_json(data: Any) -> None:

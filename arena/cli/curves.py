@@ -14,6 +14,7 @@ from arena.cli.console import (
     JsonOption,
     SeedOption,
     WorkFailedError,
+    WorkInterruptedError,
     listed,
     print_json,
     progress_bar,
@@ -143,7 +144,7 @@ def curves_command(
     side = learner_side() if with_learner_side else ()
     measured: list[QueriedPhases] = []
     runs = len(QUERIED_DIMS) * len(QUERIED_SLACKS) if with_learner_side else 0
-    ended = ""  # what ended the work early
+    ended, fault = "", WorkFailedError  # what ended the work early
 
     with (
         cluster(dask),
@@ -167,16 +168,17 @@ def curves_command(
                 )
         except (KeyboardInterrupt, WorkersLostError) as error:
             ended = sentence(str(error) or "Interrupted")[:-1]
+            fault = WorkInterruptedError if isinstance(error, KeyboardInterrupt) else fault
             done = {point.cell: point for point in points}
             found = tuple(done[cell] for cell in cells if cell in done)
             measured.sort(key=lambda run: (run.dim, run.slack))
             side = side if measured else ()
     if ended and not found:
-        raise WorkFailedError(f"{ended}: no cell was done; the same command begins again.")
+        raise fault(f"{ended}: no cell was done; the same command begins again.")
     data = _data(found, side, measured)
     _write(out, found, side, data, measured)
     if ended:
-        raise WorkFailedError(
+        raise fault(
             f"{ended}: {len(found)} of {len(cells)} cells are done and kept, and in {out / 'curves.json'} and the "
             f"files beside it; the same command{' without --fresh' if fresh else ''} goes on."
         )

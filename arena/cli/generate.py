@@ -11,6 +11,7 @@ from arena.cli.written import OutOption, write_target
 from arena.made_targets import lwr_target, nice_target, parity_target
 from arena.targets import checkpoint_target
 from attention.conversion import Biases
+from lwe import law_from_json
 from sq import Construction
 
 __all__ = [
@@ -156,6 +157,9 @@ def lwr_command(
         seed=seed,
     )
     write_target(target, out, as_json)
+    law = law_from_json(secret_law)
+    if law.secrets(secret_dim, modulus) == 0:
+        say(f"Nothing is hidden: {law} is the law of a single secret.", quiet=as_json)
 
 
 @generate_app.command("from-checkpoint")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from arena.cli.console import JsonOption, WorkFailedError, print_json, say
+from arena.cli.console import JsonOption, WorkFailedError, print_json, require_counts, say
 from arena.cli.generate import BiasesOption, CoordinatesOption, HeadsOption, PrefixOption
 from arena.inspection import inspect
 from arena.targets import checkpoint_target
@@ -23,7 +23,10 @@ def inspect_command(
         list[str] | None, typer.Option(help="NAME=VALUE: another threshold for a condition; may be repeated.")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check a hard instance against its definition, input by input.")
+        bool,
+        typer.Option(
+            "--verify", help="Hold a hard instance to its definition: heads, known part, certificate."
+        ),
     ] = False,
     layer: Annotated[int | None, typer.Option(help="Number of a checkpoint's layer, from 0.")] = None,
     heads: HeadsOption = None,
@@ -39,6 +42,7 @@ def inspect_command(
     Example: attention-bounds inspect parity.safetensors --verify
     """
     thresholds = dict(_name_and_value(one) for one in threshold or [])
+    require_counts(tokens=tokens)
     if layer is None:
         given = {"--heads": heads, "--prefix": prefix, "--coordinates": coordinates}
         given["--biases"] = None if biases == "dropped" else biases
@@ -64,9 +68,7 @@ def inspect_command(
     else:
         say(str(found))
     if not found.holds:
-        raise WorkFailedError(
-            f"{file} is not what its certificate says: the layer does not compute its secret's labels."
-        )
+        raise WorkFailedError(f"{file} is not what it says it is; the reasons are listed above.")
 
 
 def _name_and_value(text: str) -> tuple[str, float]:

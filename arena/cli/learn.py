@@ -11,6 +11,7 @@ from arena.cli.console import (
     JsonOption,
     SeedOption,
     WorkFailedError,
+    WorkInterruptedError,
     print_json,
     progress_bar,
     require_counts,
@@ -24,7 +25,8 @@ from arena.given_examples import LearnedExamples, learn_examples
 from arena.learned import Learned, UnusedSettingError, learn
 from arena.phases import LAYER_FILE, LearnedPhases, is_six_phase, learn_phases
 from arena.students import STUDENTS, DoesNotApplyError, Student, choose_effort, choose_students
-from arena.targets import load_target
+from arena.targets import Target, load_target
+from attention import Step, save_layer
 from attention._arrays import non_negative
 from attention._containers import read_entries
 from attention.errors import FileFormatError
@@ -133,13 +135,22 @@ def learn_command(
         del settings["rank"]
     settings |= asked | {"seed": seed, "preset": preset}
     told: Learned | LearnedPhases | LearnedExamples
+    steps: list[Step] = []  # the latest, and before it the latest with a layer
     try:
         with progress_bar(student.title, None, quiet=as_json) as tick:
-            settings["progress"] = lambda step: tick(step.name)
+
+            def keep(step: Step) -> None:
+                steps[:] = [*[one for one in steps if one.layer is not None and step.layer is None][:1], step]
+                tick(step.name)
+
+            settings["progress"] = keep
             if target is not None:
                 told = (learn_phases if in_phases else learn)(target, student, noise=noise, **settings)
             else:
                 told = learn_examples(given or (), student, **settings)
+    except KeyboardInterrupt:
+        saved = None if out is None else out if folder is None else folder / LAYER_FILE
+        raise _interrupted(student, steps, saved, target, seed) from None
     except DoesNotApplyError as error:
         raise ValueError(
             f"{error} {file} holds something else."
@@ -176,6 +187,27 @@ def learn_command(
             say(f"  {'the six phases':<28} {folder / 'index.html'}")
     if out is not None and saved is None:
         raise WorkFailedError(f"{out} was not written: {student.title} ended without a layer.")
+
+
+def _interrupted(
+    student: Student, steps: list[Step], out: Path | None, target: Target | None, seed: int
+) -> WorkInterruptedError:
+    """How far a fit came that was interrupted; the layer it had by then is written where one was to be."""
+    if not steps:
+        return WorkInterruptedError(f"Interrupted: {student.title} had no step done; nothing is kept.")
+    last, layer = steps[-1], next((one.layer for one in steps[::-1] if one.layer is not None), None)
+    error = last.measures.get("relative_error")
+    reached = "" if error is None else f", with relative error {error:.3g}"
+    said = f'Interrupted: {student.title} had done "{last.name}" in {last.seconds:.2f} seconds{reached}'
+    if out is None or layer is None:
+        return WorkInterruptedError(
+            f"{said}; {'nothing' if out is None else 'no layer yet, so nothing'} is written."
+        )
+    made: dict[str, Any] = {"generator": f"learn {student.name}", "seed": seed, "outcome": "INTERRUPTED"}
+    if target is not None:
+        made["target"] = target.name
+    save_layer(out, layer, inputs=None if target is None else target.inputs, made=made)
+    return WorkInterruptedError(f"{said}; its layer as it was then is in {out}.")
 
 
 def _number_of_heads(heads: str | None) -> int | str | None:

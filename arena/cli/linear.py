@@ -12,6 +12,7 @@ from arena.cli.console import (
     JsonOption,
     SeedOption,
     WorkFailedError,
+    WorkInterruptedError,
     print_json,
     progress_bar,
     require_counts,
@@ -340,7 +341,7 @@ def linear_experiment_command(
         if runs.page is not None:
             say(str(runs.page))
     if runs.missing:
-        raise WorkFailedError(
+        raise WorkInterruptedError(
             f"Interrupted: {len(runs.experiments)} of {len(names)} experiments are done and kept in {out}; the same "
             f"command{' without --fresh' if fresh else ''} goes on."
         )

@@ -16,6 +16,7 @@ from arena.cli.console import (
     JsonOption,
     SeedOption,
     WorkFailedError,
+    WorkInterruptedError,
     listed,
     print_json,
     progress_bar,
@@ -84,7 +85,7 @@ def lwr_curve_command(
     jobs = None if dask is not None else (os.cpu_count() or 1) if jobs is None else count("jobs", jobs)
     require_writable(out, directory=True)
     there: list[LWRPoint] = []
-    ended = ""  # what ended the work early
+    ended, fault = "", WorkFailedError  # what ended the work early
     with (
         cluster(dask),
         CurveStore(out / "lwr.sqlite") as store,
@@ -115,6 +116,7 @@ def lwr_curve_command(
             )
         except (KeyboardInterrupt, WorkersLostError) as error:
             ended = sentence(str(error) or "Interrupted")[:-1]
+            fault = WorkInterruptedError if isinstance(error, KeyboardInterrupt) else fault
     if there:
         data = {
             "said": said_of_lwr_curve(there),
@@ -133,7 +135,7 @@ def lwr_curve_command(
             say(lwr_curve_text(there, attacks=names, dims=sizes))
             say(f"\n{out / 'lwr'}.svg, .pdf, .csv, .json")
     if ended:
-        raise WorkFailedError(
+        raise fault(
             f"{ended}: {len(there)} attacks are done and kept; the same command{' without --fresh' * fresh} goes "
             "on."
         )

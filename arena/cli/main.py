@@ -17,7 +17,7 @@ from arena.calls import WorkersLostError
 from arena.cli.attack import attack_command
 from arena.cli.check import check_command
 from arena.cli.compare import compare_command
-from arena.cli.console import WorkFailedError
+from arena.cli.console import WorkFailedError, WorkInterruptedError
 from arena.cli.curves import curves_app
 from arena.cli.explain import explain_command
 from arena.cli.families import families_command
@@ -92,22 +92,24 @@ def run(arguments: Sequence[str]) -> int:
         with _ended_politely():
             status = app(args=list(arguments), prog_name="attention-bounds", standalone_mode=False)
         sys.stdout.flush()
+        if status == _INTERRUPTED:
+            return _complain("Interrupted.", _INTERRUPTED)
         return status if isinstance(status, int) else _OK
     except typer.Exit as error:
-        return error.exit_code if error.exit_code != _INTERRUPTED else _complain("Interrupted.", _FAILED)
+        return error.exit_code if error.exit_code != _INTERRUPTED else _complain("Interrupted.", _INTERRUPTED)
     except _CommandLineError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help text
             typer.echo(error.format_message())  # type: ignore[attr-defined]
             return _WRONG_USE
         return _complain(error.format_message(), _WRONG_USE)  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):
-        return _complain("Interrupted.", _FAILED)
+        return _complain("Interrupted.", _INTERRUPTED)
     except BrokenPipeError:
         # whoever read the output has seen enough; keep the interpreter from writing to it again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FAILED
     except WorkFailedError as error:
-        return _complain(str(error), _FAILED)
+        return _complain(str(error), _INTERRUPTED if isinstance(error, WorkInterruptedError) else _FAILED)
     except WorkersLostError as error:
         return _complain(f"What does the work broke down: {sentence(str(error))}", _FAILED)
     except OSError as error:

@@ -13,6 +13,7 @@ from arena.cli.console import (
     JsonOption,
     SeedOption,
     WorkFailedError,
+    WorkInterruptedError,
     print_json,
     progress_bar,
     require_writable,
@@ -127,7 +128,7 @@ def study_command(
                     on_row=tell,
                 )
             except KeyboardInterrupt:
-                raise WorkFailedError(f"Interrupted: {_kept(study, scale, told, kept, fresh)}") from None
+                raise WorkInterruptedError(f"Interrupted: {_kept(study, scale, told, kept, fresh)}") from None
             except WorkersLostError as error:
                 raise WorkFailedError(
                     f"What measures the cells broke down ({error}): {_kept(study, scale, told, kept, fresh)}"

@@ -15,6 +15,7 @@ from attention import (
     draw_examples,
 )
 from attention._arrays import count, non_negative, require_callable, require_instance
+from attention.evaluation import orbits, verdict
 from attention.inputs import Rng
 from attention.learning import Progress
 from lwe.attack import Attack, AttackOutcome, AttackResult, Budget, LabelPredictor
@@ -27,9 +28,12 @@ __all__ = ["AttackLearner", "LabelOutputs"]
 
 _EXAMPLES = 20_000
 _MOST_NUMBERS = 1 << 24
+# Bits of labels beyond those of the secret: a wrong one has them all with probability 2^-10.
+_SURPLUS_BITS = 10
 
 _OUTCOMES = {
     AttackOutcome.BUDGET_SPENT: Outcome.WORK_SPENT,
+    AttackOutcome.REFUSED: Outcome.WORK_SPENT,
     AttackOutcome.NOT_APPLICABLE: Outcome.NOT_APPLICABLE,
     AttackOutcome.BROKEN: Outcome.RESIDUAL_FLOOR,  # the labels that remain wrong are noise
 }
@@ -46,7 +50,8 @@ class AttackLearner:
     parameters : LWRParameters
         What is known of the layer in advance: all but its secret.
     examples : int, optional
-        The budget in examples; 20000 if left out. About half of them are on the gate, and each of those is a sample.
+        The budget in examples; 20000 if left out, and all that are given. About half of them are on the gate, and each
+        of those is a sample.
     budget : Budget
         Of the attack. By default no seconds, so that results do not depend on the machine: limit the work of an
         attack by its own options.
@@ -60,8 +65,9 @@ class AttackLearner:
 
     Notes
     -----
-    It predicts the layer's ideal outputs. EXACT if they are all examples' to 1e-9 and held-out samples
-    were among them, REACHED_TOLERANCE if to the tolerance; RESIDUAL_FLOOR if the labels are predicted as well as
+    It predicts the layer's ideal outputs. EXACT if they are all examples' to 1e-10 and held-out samples were among
+    them, REACHED_TOLERANCE if to the tolerance, UNCONFIRMED if their labels hold fewer than ten bits more than the
+    secret; RESIDUAL_FLOOR if the labels are predicted as well as
     their noise allows; WORK_SPENT if the budget is; EXAMPLES_SPENT or EXAMPLES_RAN_OUT if samples are too few;
     NOT_APPLICABLE if the examples are not two tokens of signs with outputs of the pattern; LOCAL_MINIMUM if the
     attack found nothing, or predicts only in part. Without success it predicts what it has, or 0.
@@ -77,8 +83,8 @@ class AttackLearner:
     >>> from attention import ExampleOracle
     >>> from lwe import make_lwr_instance
     >>> from lwe.attacks.exhaustive import ExhaustiveAttack
-    >>> instance = make_lwr_instance(secret_dim=4, modulus=8, levels=2, rng=0)
-    >>> parameters = LWRParameters(secret_dim=4, modulus=8, levels=2)
+    >>> instance = make_lwr_instance(secret_dim=8, modulus=4, levels=2, rng=0)
+    >>> parameters = LWRParameters(secret_dim=8, modulus=4, levels=2)
     >>> learner = AttackLearner(ExhaustiveAttack(), parameters, examples=500)
     >>> learner.fit(ExampleOracle(instance.layer, instance.inputs, rng=1), rng=0).outcome.name
     'EXACT'
@@ -135,8 +141,7 @@ class AttackLearner:
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
-        number = _EXAMPLES if self.examples is None else self.examples
-        number = number if budget is None else min(number, budget)
+        number = _EXAMPLES if budget is None else budget
         x, y = draw_examples(oracle, max(number, self.minimum_examples(oracle.k, oracle.d)))
         recorder.step("Draw examples", predict=np.zeros_like)
         samples = self._samples(x, y)
@@ -154,8 +159,14 @@ class AttackLearner:
         accuracy = 0.0 if result.accuracy is None else result.accuracy
         recorder.step("Attack", predict=predict, layer=layer, largest_error=worst, fresh_accuracy=accuracy)
         if result.predict is not None and result.outcome is AttackOutcome.BROKEN and worst <= self.tolerance:
-            exact = worst <= 1e-9 * max(1.0, float(np.abs(y).max()))
-            outcome = Outcome.EXACT if exact else Outcome.REACHED_TOLERANCE
+            outcome = verdict(
+                fitted=worst,
+                held_out=worst,
+                evidence=lambda: _surplus_bits(samples, self.parameters),
+                enough=_SURPLUS_BITS,
+                otherwise=spent,
+                tolerance=self.tolerance,
+            )
         elif result.outcome is AttackOutcome.TOO_FEW_SAMPLES:
             outcome = spent
         elif result.outcome is AttackOutcome.BROKEN and not self.parameters.noisy:
@@ -186,6 +197,12 @@ class AttackLearner:
         if heads * parameters.dim**2 > _MOST_NUMBERS:
             return None
         return lwr_layer(lwr_staircase(form, parameters), parameters.matrix)
+
+
+def _surplus_bits(samples: LWRSamples, parameters: LWRParameters) -> int:
+    """What the labels of all rows say beyond the secret, where copies and rows of the other sign say nothing new."""
+    rows = len(np.unique(orbits(samples.public[:, None].astype(np.float64))))
+    return int(rows * np.log2(parameters.levels) - parameters.secret_dim * np.log2(parameters.modulus))
 
 
 @dataclass(frozen=True, eq=False)

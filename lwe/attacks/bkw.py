@@ -138,7 +138,7 @@ class BKWAttack(BaseAttack):
                     AttackOutcome.TOO_FEW_SAMPLES, f"{words}; 2^{exponent} of them would be enough."
                 )
         return attempt.ended(
-            AttackOutcome.BUDGET_SPENT,
+            AttackOutcome.REFUSED,
             f"{words}; nor of any number up to 2^40 within {memory / 2**30:.3g} GiB of memory.",
         )
 

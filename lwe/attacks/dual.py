@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention._arrays import count, real_array
-from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError
+from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError, RefusedError
 from lwe.attacks.bases import dual_basis, label_intervals
 from lwe.attacks.blocks import FPYLLL_MISSING, Reduction, fpylll_installed, most_rows
 from lwe.attacks.permutation import permutation_p_value, sequential_p_value
@@ -189,7 +189,7 @@ def _short_vectors(
     size = m + (parameters.secret_dim if weighted else 0)
     most = most_rows(attempt.seconds_left, parameters.modulus)
     if size > most:
-        raise BudgetSpentError(
+        raise RefusedError(
             f"A basis of {size} rows is needed, and {most} are the most: LLL cannot be stopped, and more might outlast "
             "half of the time left."
         )

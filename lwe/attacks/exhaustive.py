@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from attention._arrays import count
-from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError
+from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError, RefusedError
 from lwe.attacks.candidates import Judge, Windows
 from lwe.attacks.secret_space import Half, SecretSpace, secret_space
 from lwe.attempt import Attempt, BaseAttack
@@ -123,7 +123,7 @@ def search_secrets(
         )
     limit = min(1 << 62, work or 1 << 62)
     if space.number > limit:
-        raise BudgetSpentError(
+        raise RefusedError(
             f"There are {space.words} candidates; work for 2^{math.log2(limit):.1f} is allowed: take a smaller secret."
         )
     attempt.details |= {"candidates": space.number, "missed_tails": space.missed}
@@ -202,7 +202,7 @@ def _require_time(attempt: Attempt, space: SecretSpace, tried: int, seconds: flo
         return
     needed = seconds / tried * (space.number - tried)
     if needed > attempt.seconds_left:
-        raise BudgetSpentError(
+        raise RefusedError(
             f"There are {space.words} candidates, looked at {tried / seconds:.2g} a second: {needed:.3g} more seconds "
             f"are needed and {attempt.seconds_left:.3g} are left."
         )

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from attention._arrays import count, non_negative, require_instance
-from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError
+from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError, RefusedError
 from lwe.attacks.bases import Embedding, label_intervals, primal_embedding
 from lwe.attacks.blocks import FPYLLL_MISSING, Reduction, fpylll_installed, most_rows
 from lwe.attempt import LEVEL, Attempt, BaseAttack, share_right
@@ -162,7 +162,7 @@ class LatticeAttack(BaseAttack):
         if given < fewest:
             return None
         if fewest + others > rows:
-            raise BudgetSpentError(
+            raise RefusedError(
                 f"A basis of at least {fewest + others} rows is needed, and {rows} are the most: LLL cannot be "
                 "stopped, and more might outlast half of the budget."
             )

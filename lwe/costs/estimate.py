@@ -40,8 +40,10 @@ def estimate(parameters: LWRParameters, samples: int | None = None, *, quantum: 
 
     Notes
     -----
-    Heuristic upper estimates of the attacks modelled here, and of nothing else: a large exponent is no claim of
-    security, and at toy sizes, where the asymptotic formulas say little, no prediction of seconds. Not all of them are
+    Each is a heuristic estimate of what one attack costs. Those of lattices are below that cost on purpose:
+    `core_svp_exponent` counts one call of a sieve and nothing else. The others count the operations of the attack as it
+    is modelled. An attack that is not here may cost less than any of them, so a large exponent is no claim of security;
+    and at toy sizes, where the asymptotic formulas say little, it is no prediction of seconds. Not all of them are
     implemented in `lwe.attacks` for all parameters: BKW only for parities, searches only where a label excludes
     candidates. Without `samples` an attack may be listed that wants more of them than a scheme makes public.
 

@@ -161,8 +161,8 @@ def core_svp_exponent(block_size: float | int, *, quantum: bool = False) -> floa
 
     References
     ----------
-    Alkim et al. 2016, section 6.1: a lower estimate on purpose; calls before and after, and all factors below
-    exponential, are left out.
+    Alkim et al. 2016, section 6.1. Below the cost of an attack on purpose: calls before and after, and all factors
+    below exponential, are left out.
 
     Examples
     --------

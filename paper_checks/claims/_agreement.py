@@ -10,7 +10,13 @@ from attention import AttentionLayer, BooleanInputs, make_nice_layer
 from paper_checks.intervals import Interval, mean_interval
 from upper.six_phase import has_repeated_tokens
 
-__all__ = ["disagreements", "exponent_interval", "planted_agreement", "residual_without_constraint"]
+__all__ = [
+    "disagreements",
+    "exponent_interval",
+    "planted_agreement",
+    "residual_without_constraint",
+    "weights_of_any_sum",
+]
 
 
 def planted_agreement(
@@ -59,3 +65,12 @@ def residual_without_constraint(read: Float[np.ndarray, "k d"], label: Float[np.
     """What ordinary least squares of a label on k vectors leaves, relative to the label."""
     weights = np.linalg.lstsq(read.T, label, rcond=None)[0]
     return float(np.linalg.norm(label - weights @ read) / np.linalg.norm(label))
+
+
+def weights_of_any_sum(
+    values: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n a d"]
+) -> tuple[Float[np.ndarray, "n a k"], Float[np.ndarray, "n a d"]]:
+    """Ordinary least squares of labels on k vectors, without the constraint: the weights and what is left."""
+    transposed = np.swapaxes(values, 1, 2)
+    weights = np.swapaxes(np.linalg.solve(values @ transposed, values @ np.swapaxes(y, 1, 2)), 1, 2)
+    return weights, y - weights @ values

@@ -19,6 +19,7 @@ from paper_checks.comparison import (
     may_be_at_most,
     surely_above,
 )
+from paper_checks.faults import Fault, returned
 from paper_checks.intervals import Interval, mean_interval, proportion_interval
 
 _NO_CLOCK = Budget(seconds=None)
@@ -35,7 +36,11 @@ _NO_CLOCK = Budget(seconds=None)
     how="The exact law of T over all covariates with a_j = 1, by dynamic programming, n = 40: labels differ where T "
     "mod q/p is its last residue. Equal up to the distance of T from uniform.",
     constants={"share": 0.5, "off": 2e-3},
-    wrong={"share": 1.0},
+    wrong=Fault(
+        "paper_checks.claims._heads_by_hand:label",
+        lambda right: lambda t, q, p: right(t, q, 2 * p),
+        "labels of twice as many levels",
+    ),
 )
 def near_secrets(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The law of T, entry by entry."""
@@ -155,7 +160,9 @@ def distinguisher(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
     "labels that agree with b' with E b b' = sqrt(eps), h = sqrt(eps) b', and on random labels. How few examples do "
     "is open.",
     constants={"factor": 32, "power": 2, "delta": 0.05},
-    wrong={"power": 1},
+    wrong=Fault(
+        "lwe.reduction:sufficient_examples", returned(lambda number: number // 2), "half of the examples"
+    ),
     false_alarm=2e-3,
 )
 def sufficient(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:

@@ -22,6 +22,7 @@ from paper_checks.comparison import (
     close,
     equal,
 )
+from paper_checks.faults import Fault
 from upper.linear_attention import (
     LinearAttention,
     another_minimiser,
@@ -46,7 +47,11 @@ from upper.linear_attention import (
     "library's, its direction and its other minimisers are tried. Proof: the null directions of Lambda_D vanish on the "
     "domain, and the rest is a quotient of two forms.",
     constants={"domain_over_data": True, "rounding": 1e-8},
-    wrong={"domain_over_data": False},
+    wrong=Fault(
+        "upper.linear_attention.certificate:certify",
+        lambda right: lambda data, domain: right(domain, data),
+        "examples and domain exchanged",
+    ),
 )
 def deficit_zero(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Labels with noise: minimisers need not fit."""
@@ -89,7 +94,11 @@ def deficit_zero(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     how="The ranks of all 4096 sign inputs, alone and together with random whole inputs, in whole numbers; two whole "
     "models that differ by a null tensor are run on both. Proof: a null direction of Lambda_D that Lambda_X sees.",
     constants={"deficit": 12},
-    wrong={"deficit": 16},
+    wrong=Fault(
+        "upper.linear_attention.certificate:certify_examples",
+        lambda right: lambda x, domain: right(domain, x),
+        "examples and domain exchanged",
+    ),
 )
 def deficit_positive(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """16 would forget that the trace acts: d^2 entries t_bbe."""
@@ -127,7 +136,11 @@ def deficit_positive(constants: Constants, scale: Scale, rng: Generator) -> Sequ
     how="A counterexample in whole numbers: the features' inner product is (z . z')^3 = 1, so the form is positive; "
     "the ranks give deficit 1, and two whole models are run on both.",
     constants={"deficit": 1, "inner_product": 1},
-    wrong={"deficit": 0},
+    wrong=Fault(
+        "upper.linear_attention.certificate:certify_examples",
+        lambda right: lambda x, domain: right(x, x),
+        "the examples for the domain",
+    ),
 )
 def restricted_eigenvalue(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """G_00 z_0 and G_00 z_0 + G_11 z_0 are 1 and 1 on the data, 1 and 2 on the domain."""

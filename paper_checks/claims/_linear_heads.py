@@ -8,6 +8,7 @@ from numpy.random import Generator
 from paper_checks.check import Basis, Constants, Scale, check
 from paper_checks.claims._linear_exact import gap, rank
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, equal, may_be_at_least, surely_below
+from paper_checks.faults import Fault, given, returned
 from paper_checks.intervals import proportion_interval
 from upper.linear_attention import (
     LinearAttention,
@@ -31,7 +32,11 @@ from upper.linear_attention import (
     how="Random heads with whole entries, exact ranks by whole elimination; one such draw of full rank proves it for "
     "almost all heads of that size. For the sizes computed.",
     constants={"power": 2, "at_8": 64},
-    wrong={"power": 1},
+    wrong=Fault(
+        "paper_checks.claims._linear_exact:rank",
+        given(lambda rows: rows[:-1]),
+        "the rank without the last row",
+    ),
 )
 def symmetric_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Twice the symmetrised coefficients, which are whole."""
@@ -85,7 +90,11 @@ def at_most_square(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     how="The heads returned are run by their formula on fresh Gaussian inputs; that fewer do not suffice is the "
     "library's lower bound, proved in its docstring. The number is of this size, draw by draw.",
     constants={"heads": 4, "error": 1e-9},
-    wrong={"heads": 64},
+    wrong=Fault(
+        "upper.linear_attention.heads:fit_heads",
+        lambda right: lambda *given, **named: right(*given, heads=5, **named),
+        "one head too many",
+    ),
 )
 def heads_found(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """64 is what a plain SVD would return."""
@@ -185,7 +194,11 @@ def heads_identified(constants: Constants, scale: Scale, rng: Generator) -> Sequ
         "most": 0.9,
         "half": 0.5,
     },
-    wrong={"reaches": ((3, 1), (4, 6))},
+    wrong=Fault(
+        "upper.linear_attention.heads:alternate",
+        returned(lambda found: (LinearAttention(-np.asarray(found[0].v), found[0].q), found[1])),
+        "heads of the opposite sign",
+    ),
     false_alarm=0.006,
 )
 def alternation(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:

@@ -19,6 +19,7 @@ from paper_checks.claims._linear_exact import (
     weighted,
 )
 from paper_checks.comparison import Comparison, Kind, at_most, close, equal
+from paper_checks.faults import Fault
 from upper.linear_attention import (
     exact_rank,
     population_moment,
@@ -37,7 +38,11 @@ _SOURCE = "derived here, for the model of Yau et al., arXiv 2410.10101"
     how="The rank of the features as polynomials in the tokens' entries, in whole numbers; a Gaussian has no "
     "polynomial relations but identities. The library's formula and its exact moment are held to the same.",
     constants={"several_at_4": 40, "one_at_4": 20, "forms_shift": 2},
-    wrong={"one_at_4": 4, "forms_shift": 0},
+    wrong=Fault(
+        "upper.linear_attention.populations:exact_rank",
+        lambda right: lambda tokens, d, n: right(tokens, d, max(n, 2)),
+        "the rank of several tokens for single ones",
+    ),
 )
 def gaussian_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Rank of the coefficients of polynomials."""
@@ -79,7 +84,11 @@ def gaussian_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
     how="All inputs are listed, for n = 1 to 3, and the rank is computed in whole numbers; for longer inputs the "
     "library's docstring argues that the null space is the same. The library's formula is compared.",
     constants={"several_at_4": 28, "one_at_4": 8, "from_diagonal": 1},
-    wrong={"from_diagonal": 2},
+    wrong=Fault(
+        "upper.linear_attention.populations:exact_rank",
+        lambda right: lambda tokens, d, n: right("gaussian", d, n),
+        "the rank of Gaussian tokens",
+    ),
 )
 def sign_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Everything is enumerated."""
@@ -107,7 +116,11 @@ def sign_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Co
     how="All inputs of 2 tokens, and of 3 up to d = 3, are listed, and the rank is computed in whole numbers. Longer "
     "inputs rest on the argument in the library's docstring.",
     constants={"at_4": 55, "linear": 2},
-    wrong={"linear": 1},
+    wrong=Fault(
+        "upper.linear_attention.populations:exact_rank",
+        lambda right: lambda tokens, d, n: right(tokens, d, 1),
+        "the rank of single tokens",
+    ),
 )
 def constant_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The last coordinate is one."""
@@ -138,7 +151,11 @@ def constant_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
     "G is the diagonal of the counts n_b, and where z is e and all other tokens are b, sum_b c_b n_b = 0 says "
     "c_e + (n - 1) c_b = 0, so c = 0.",
     constants={"power": 2},
-    wrong={"power": 1},
+    wrong=Fault(
+        "upper.linear_attention.populations:exact_rank",
+        lambda right: lambda tokens, d, n: right(tokens, d, 1),
+        "the rank of single tokens",
+    ),
 )
 def one_hot_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """One token alone has rank d only: not claimed, but shown."""
@@ -164,7 +181,11 @@ def one_hot_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     "semidefinite, of that nullity, by whole elimination; at d = 2 it is definite. The library's moment is the same, "
     "rounded. For the sizes computed; the representation argument for all d is in `gaussian_spectrum`'s docstring.",
     constants={"factor": 2, "less": 1, "at_4_5": 8},
-    wrong={"less": 0},
+    wrong=Fault(
+        "upper.linear_attention.populations:population_moment",
+        lambda right: lambda tokens, d, n: right(tokens, d, n + 1),
+        "the moment of one token more",
+    ),
 )
 def gaussian_spectrum(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The weights turn a form on coefficients into the moment's own: squares 1 and 2 beside the eigenvalue."""
@@ -210,7 +231,11 @@ def gaussian_spectrum(constants: Constants, scale: Scale, rng: Generator) -> Seq
         "nullity": 12,
         "rounding": 1e-9,
     },
-    wrong={"spectrum": (0.0, 3.3786, 4.0, 8.0, 42.6214)},
+    wrong=Fault(
+        "upper.linear_attention.populations:population_moment",
+        lambda right: lambda tokens, d, n: right("gaussian", d, n),
+        "the moment of Gaussian tokens",
+    ),
 )
 def sign_spectrum(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Distinct eigenvalues are told apart at 1e-6."""
@@ -247,7 +272,11 @@ def sign_spectrum(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
     "the nullity, so that there are no others. Any n: the diagonal of G is n; that nothing else vanishes rests on n = "
     "2.",
     constants={"sum_over_b": 0},
-    wrong={"sum_over_b": 1},
+    wrong=Fault(
+        "paper_checks.claims._linear_exact:all_inputs",
+        lambda right: lambda values, n, d: right((0, 1), n, d),
+        "tokens of 0 and 1",
+    ),
 )
 def sign_null_space(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """A basis: 1 at (0, 0, e) and so much at (b, b, e) that the sum is what it should be."""

@@ -8,6 +8,7 @@ from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs
 from paper_checks.check import Basis, Constants, Scale, check
+from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.claims._gated_parities import (
     all_inputs,
     characters,
@@ -237,7 +238,7 @@ def only_two_tokens(constants: Constants, scale: Scale, rng: Generator) -> Seque
     how="u_1 chi_S(y) is half a difference of two characters. All 256 coefficients of both rows of the layers of "
     "construction D minus the known part, d = 4, l = 1, 2, 3, by the matrix of characters.",
     constants={"per_bit": 2, "more": 1, "size": 0.5, "rounding": 1e-12},
-    wrong={"more": 0},
+    wrong=HALF_LOGITS,
 )
 def lowest_degree(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """A transform by a whole matrix."""

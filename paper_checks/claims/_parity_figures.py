@@ -7,6 +7,7 @@ import numpy as np
 from numpy.random import Generator
 
 from paper_checks.check import Basis, Constants, Scale, check
+from paper_checks.claims._faults import HALF_LOGITS, REVERSED_COEFFICIENTS
 from paper_checks.claims._gated_parities import (
     all_inputs,
     hidden_parity,
@@ -18,6 +19,7 @@ from paper_checks.claims._gated_parities import (
     staircase_layer,
 )
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, close, equal
+from paper_checks.faults import Fault, given
 from sq import parity_heads
 
 __all__ = [
@@ -52,7 +54,7 @@ _DIGITS = 30
         "figure": 2e-4,
         "rounding": 1e-14,
     },
-    wrong={"numerator": 2.0},
+    wrong=HALF_LOGITS,
 )
 def saturation_error(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Deficits alternate in sign, so the first on either side decides."""
@@ -86,7 +88,11 @@ def saturation_error(constants: Constants, scale: Scale, rng: Generator) -> Sequ
     how="Whole slopes from 30 to 45, l = 1 to 3, at all inputs of two tokens of 4 signs; of this implementation of the "
     "softmax. That 1 + e^-38 rounds to 1 is IEEE arithmetic.",
     constants={"slope": 38},
-    wrong={"slope": 37},
+    wrong=Fault(
+        "attention.layer:attention_pattern",
+        given(lambda logits: 2 * logits),
+        "the softmax of twice the logits",
+    ),
 )
 def float_saturation(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """No difference left at all."""
@@ -118,7 +124,7 @@ def float_saturation(constants: Constants, scale: Scale, rng: Generator) -> Sequ
         "half_a_digit": 5.01e-5,
         "rounding": 1e-11,
     },
-    wrong={"offset": "0"},
+    wrong=REVERSED_COEFFICIENTS,
 )
 def minimal_coefficients(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """M c = r with M_ab = tanh(beta_b (a - 1/2))."""
@@ -313,7 +319,7 @@ def gram(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compari
     how="All inputs of two tokens of 5 signs, labels compared to within 1e-14; for i, j of which one is not secret the "
     "mean is 0.",
     constants={"mean": Fraction(1, 8), "gate": Fraction(1, 2), "saturated": Fraction(0), "digits": 1e-14},
-    wrong={"gate": Fraction(1), "saturated": Fraction(1, 8)},
+    wrong=HALF_LOGITS,
 )
 def leak(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Deficits differ between N in {0, 3} and N in {1, 2}."""

@@ -1,6 +1,7 @@
 """Claims on what one statistical query can rule out, and on the dimensions that follow."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from math import ceil, comb
@@ -11,6 +12,7 @@ from numpy.random import Generator
 from paper_checks.check import Basis, Constants, Scale, check
 from paper_checks.claims._gated_parities import all_inputs, hidden_parity, secrets_of
 from paper_checks.comparison import Comparison, Kind, at_most, close, equal
+from paper_checks.faults import Fault, returned
 from sq import (
     VSTAT,
     BumpFamily,
@@ -53,7 +55,11 @@ _TAUS = ("0.9", "0.6", "0.5", "0.4", "0.35")
     how="Bessel's inequality. The figures and attainment in fractions; random queries, sparse and dense, on the ten "
     "parities l = 3, d = 6, by sums over all inputs.",
     constants={"less": 1, "figures": (1, 3, 11, 99, 399)},
-    wrong={"less": 0},
+    wrong=Fault(
+        "sq.caps:orthogonal_cap",
+        returned(lambda cap: replace(cap, whole=cap.whole + 1)),
+        "ceil(1/tau^2), not one less",
+    ),
 )
 def correlational_cap(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Squares of correlations add up to at most 1."""
@@ -94,7 +100,11 @@ def correlational_cap(constants: Constants, scale: Scale, rng: Generator) -> Seq
     how="Proved in the notes of sq.full_query_cap. Queries as tables of values for both labels of every input, d = 5, "
     "l = 2: random, signs of sums of characters, and one character; caps 2, 24, 99 at tau = .3, .1, .05.",
     constants={"largest": 0.25, "caps": (2, 24, 99), "rounding": 1e-12},
-    wrong={"largest": 0.125},
+    wrong=Fault(
+        "sq.caps:full_query_cap",
+        returned(lambda cap: replace(cap, whole=2 * cap.whole)),
+        "1/(2 tau^2) in place of 1/(4 tau^2)",
+    ),
 )
 def statistical_cap(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Full means over the labels, and no formula for the deviation."""
@@ -136,7 +146,11 @@ def statistical_cap(constants: Constants, scale: Scale, rng: Generator) -> Seque
     how="Proved in the notes of sq.szorenyi_cap. In fractions: the normalised sum of n targets of equal correlation "
     "has the squared answer (1 + (n-1) gamma)/n on each, above tau^2 for the n claimed and not for n + 1.",
     constants={"sign": -1, "sides": 2},
-    wrong={"sign": 1},
+    wrong=Fault(
+        "sq.caps:szorenyi_cap",
+        returned(lambda cap: replace(cap, value=cap.value / 2)),
+        "one sign of the correlations alone",
+    ),
 )
 def szorenyi(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Where the bound of one side is met."""
@@ -165,7 +179,11 @@ def szorenyi(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Com
     how="sum_S <h, f_S>^2 <= lambda_max |h|^2. The bump family l = 4, d = 9: targets as vectors with that Gram matrix, "
     "random queries and the top one, beside sq.spectral_cap.",
     constants={"power": 1, "rounding": 1e-9},
-    wrong={"power": 0},
+    wrong=Fault(
+        "sq.caps:spectral_cap",
+        returned(lambda cap: replace(cap, value=cap.value * Fraction("0.3"))),
+        "tau in place of tau^2",
+    ),
 )
 def most_correlated(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Vectors in place of functions: only their Gram matrix matters."""
@@ -196,7 +214,11 @@ def most_correlated(constants: Constants, scale: Scale, rng: Generator) -> Seque
     how="The triangle inequality: sqrt 2 - sqrt(1/2) = sqrt(1/2). Whole numbers over all inputs, d = 5, l = 2, 3: all "
     "distances, points between two targets, and random rational hypotheses near one.",
     constants={"radius": Fraction(1, 2), "distance": 2},
-    wrong={"radius": Fraction(1)},
+    wrong=Fault(
+        "paper_checks.claims._gated_parities:hidden_parity",
+        returned(lambda found: 2 * found),
+        "targets of twice the size",
+    ),
 )
 def identification(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Distances in E sum_a (.)^2."""
@@ -240,7 +262,11 @@ def identification(constants: Constants, scale: Scale, rng: Generator) -> Sequen
         "whole": 8,
         "calls": (Fraction(54834, 10), Fraction(54834, 100)),
     },
-    wrong={"diagonal": Fraction(1)},
+    wrong=Fault(
+        "sq.dimension:vstat_calls",
+        returned(lambda calls: replace(calls, value=3 * calls.value)),
+        "2N/n calls in place of 2N/(3n)",
+    ),
 )
 def reference_dimension(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """D_S/D_0 - 1 is the sign's character on the gate."""
@@ -316,7 +342,11 @@ def vstat_tolerance(constants: Constants, scale: Scale, rng: Generator) -> Seque
     how="The cliques sq finds are looked at pair by pair; none is larger by Johnson's bound in the first four and, for "
     "(7,4,1), by all triples. That the approximation is smaller is seen with the networkx at hand (9 once).",
     constants={"sizes": (4, 7, 14, 12, 2)},
-    wrong={"sizes": (4, 7, 14, 9, 2)},
+    wrong=Fault(
+        "sq.cliques:overlap_graph",
+        lambda right: lambda secrets, overlap: right(secrets, overlap + 1),
+        "sets that share one point too many",
+    ),
 )
 def cliques(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """A set found below and a proof from above."""

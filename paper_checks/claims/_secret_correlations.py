@@ -11,6 +11,7 @@ from lwe import LWRParameters, label_correlation, root_mean_square_correlation
 from paper_checks.check import Basis, Constants, Scale, check
 from paper_checks.claims._heads_by_hand import all_bits, label, uniform_secret
 from paper_checks.comparison import Comparison, Kind, at_most, close, equal
+from paper_checks.faults import Fault, returned
 
 
 @check(
@@ -23,7 +24,11 @@ from paper_checks.comparison import Comparison, Kind, at_most, close, equal
     basis=Basis.PROVED,
     how="All pairs of secrets at n = 2 to 5 for small q, in whole numbers; the second formula for p = 4 and odd q.",
     constants={"base": 2, "power": 1},
-    wrong={"power": 2},
+    wrong=Fault(
+        "paper_checks.claims._secret_correlations:_mean_square",
+        returned(lambda square: square**2),
+        "the mean square squared",
+    ),
 )
 def correlation_exact(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Sum all squares."""
@@ -51,7 +56,11 @@ def correlation_exact(constants: Constants, scale: Scale, rng: Generator) -> Seq
     how="The library's character sum for drawn pairs at n = 10 against the correlation coefficient over all 2^n "
     "covariates, and its closed form against the power.",
     constants={"n": 24, "rate": 0.5, "rounding": 1e-10},
-    wrong={"rate": 1.0},
+    wrong=Fault(
+        "lwe.correlation:root_mean_square_correlation",
+        returned(lambda root: root**2),
+        "the mean square in place of its root",
+    ),
 )
 def correlation_computed(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Pairs, and the closed form."""

@@ -14,7 +14,9 @@ from paper_checks.claims._agreement import (
     exponent_interval,
     planted_agreement,
     residual_without_constraint,
+    weights_of_any_sum,
 )
+from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.comparison import (
     Comparison,
     Kind,
@@ -25,8 +27,9 @@ from paper_checks.comparison import (
     surely_above,
     surely_below,
 )
+from paper_checks.faults import Fault, given, returned
 from paper_checks.intervals import proportion_interval
-from upper.six_phase import certify_agreement, disagreement, has_repeated_tokens
+from upper.six_phase import certify_agreement, disagreement, has_repeated_tokens, measure_agreement
 
 _PHASE = "Chen and Li, arXiv 2402.04084, phase 2"
 
@@ -41,7 +44,7 @@ _PHASE = "Chen and Li, arXiv 2402.04084, phase 2"
     how="Heads are made to agree on row 0 of an example by taking x_0 (x) (x_b - x_c) out of their differences. The "
     "pattern is the layer's own, the ratios are a loop over heads and pairs of tokens. To rounding.",
     constants={"ratio_power": 1, "rounding": 1e-10},
-    wrong={"ratio_power": -1},
+    wrong=HALF_LOGITS,
 )
 def log_ratios(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """One planted example a size."""
@@ -73,7 +76,11 @@ def log_ratios(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     "rows of nice layers at (2, 2, 32) with no pattern entry below .05. The first half is proved, as Y_a = p X sum_i "
     "W_i there; the second is measured, at that size.",
     constants={"rounding": 1e-9, "least": 0.01, "disagreement": (1.0, 3.0)},
-    wrong={"disagreement": (0.0, 3.0)},
+    wrong=Fault(
+        "upper.six_phase.phase2_agreement:_least_squares_of_pairs",
+        returned(lambda found: (found[0][..., ::-1], found[1])),
+        "the two weights of a pattern exchanged",
+    ),
 )
 def zero_residual(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Planted rows, then rows that happen to differ."""
@@ -110,7 +117,11 @@ def zero_residual(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
     how="Planted rows of agreement and the sum times a scale: ordinary least squares of Y_a on the rows of X W, and "
     "the library's constrained one. The .03 is measured, over 20 planted rows at (2, 2, 32).",
     constants={"scale": 1.1, "rounding": 1e-9, "least": 0.03},
-    wrong={"scale": 1.0},
+    wrong=Fault(
+        "upper.six_phase.phase2_agreement:_least_squares_of_pairs",
+        lambda right: weights_of_any_sum,
+        "weights of any sum",
+    ),
 )
 def sum_to_one(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The same rows by both regressions."""
@@ -139,7 +150,11 @@ def sum_to_one(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     "hull if they have no more rank than the differences), for random whole tokens with a planted pair. A projection "
     "of full rank changes neither.",
     constants={"equal_takes": 1, "opposite_takes": 0, "zero_in_hull": True},
-    wrong={"opposite_takes": 1},
+    wrong=Fault(
+        "upper.six_phase.phase2_agreement:has_repeated_tokens",
+        lambda right: lambda x: np.array([len(np.unique(one, axis=0)) < len(one) for one in x]),
+        "opposite tokens are not seen",
+    ),
 )
 def repeated_tokens(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """A pair is planted in tokens that are independent without it."""
@@ -179,7 +194,11 @@ def repeated_tokens(constants: Constants, scale: Scale, rng: Generator) -> Seque
     how="The rank of the differences of independent random whole tokens by sympy, and the least k refused, for small "
     "d.",
     constants={"dimensions_beyond": 1, "refused_from_d_plus": 0},
-    wrong={"dimensions_beyond": 0},
+    wrong=Fault(
+        "upper.six_phase.phase2_agreement:certify_agreement",
+        lambda right: lambda x, y, total: None if x.shape[1] == x.shape[2] else right(x, y, total),
+        "k = d is let through",
+    ),
 )
 def too_many_tokens(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """All k up to d + 1."""
@@ -257,7 +276,7 @@ def false_certificates(constants: Constants, scale: Scale, rng: Generator) -> Se
     "example. A residual has d - k + 1 dimensions and a density at zero; the margin of a tenth is for eps not small. "
     "That labels of disagreeing heads behave like unrelated ones is not checked.",
     constants={"dimensions_beyond": 1, "relative_margin": 0.1},
-    wrong={"dimensions_beyond": 0},
+    wrong=Fault("upper.six_phase.phase2_agreement:_lengths", returned(np.square), "residuals squared"),
     false_alarm=0.004,
 )
 def false_certificate_exponent(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -292,7 +311,11 @@ def false_certificate_exponent(constants: Constants, scale: Scale, rng: Generato
     "adds (3, 3), eps up to .7, where 3.87 was fitted, with a margin of .2. A local limit theorem says more than "
     "this.",
     constants={"less_heads": 1, "less_tokens": 1, "single": (1.01, 2.0, 2.02, 3.87), "margin": (0.05, 0.2)},
-    wrong={"less_heads": 0},
+    wrong=Fault(
+        "paper_checks.claims._agreement:disagreements",
+        returned(lambda found: (found[0] ** 2, found[1])),
+        "squares of differences",
+    ),
     false_alarm=0.004,
 )
 def exponent(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -347,20 +370,26 @@ def in_patterns(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
 @check(
     "agreement/disagreement",
     claim="The library's disagreement of a row is the largest |x_a (Theta_i - Theta_j) (x_b - x_c)| over pairs of "
-    "heads and of tokens.",
+    "heads and of tokens, and its law of agreement counts the rows on which that is within a tolerance.",
     source="derived here: agreement in logits",
     kind=Kind.NUMERIC,
     basis=Basis.PROVED,
     how="A loop over all pairs on random tokens, to rounding; the exponent checks above use a third formula.",
     constants={"rounding": 1e-12, "times": 1},
-    wrong={"times": 2},
+    wrong=Fault(
+        "upper.six_phase.agreement_law:disagreement",
+        given(lambda layer: AttentionLayer(theta=layer.theta[:2], w=layer.w[:2])),
+        "the first two heads alone",
+    ),
 )
 def disagreement_in_logits(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """From the definition."""
     layer: AttentionLayer = make_nice_layer(heads=3, dim=8, rng=rng)
-    x = BooleanInputs(4, 8).sample(10, rng=rng)
+    inputs, seed, tolerances = BooleanInputs(4, 8), int(rng.integers(2**32)), (2.0, 4.0, 8.0)
+    x = inputs.sample(10, rng=seed)
     found, third = disagreement(layer, x), disagreements(layer, x)[0]
-    gap, gap_third = 0.0, 0.0
+    law = measure_agreement(layer, inputs, rows=40, tolerances=tolerances, rng=seed)
+    gap, gap_third, counts = 0.0, 0.0, [0] * len(tolerances)
     for n, a in np.ndindex(10, 4):
         worst = max(
             x[n, a] @ (one - other) @ (x[n, b] - x[n, c])
@@ -369,7 +398,9 @@ def disagreement_in_logits(constants: Constants, scale: Scale, rng: Generator) -
         )
         gap = max(gap, abs(found[n, a] - constants["times"] * worst))
         gap_third = max(gap_third, abs(third[n] - worst)) if a == 0 else gap_third
+        counts = [one + int(worst <= tolerance) for one, tolerance in zip(counts, tolerances, strict=True)]
     return [
+        equal("rows of 40 that agree within 2, 4 and 8 by the library", law.counts, counts),
         at_most("largest gap of the library's", float(gap), constants["rounding"]),
         at_most("largest gap of the formula used here", float(gap_third), constants["rounding"]),
     ]

@@ -24,6 +24,7 @@ from lwe.attacks.linearisation import label_monomials
 from paper_checks.check import Basis, Constants, Scale, check
 from paper_checks.claims import _attack_evidence as evidence
 from paper_checks.claims import _attack_lattices as lattices
+from paper_checks.claims._faults import OPPOSITE_SECRET
 from paper_checks.claims._heads_by_hand import all_bits, label, uniform_secret
 from paper_checks.comparison import (
     Comparison,
@@ -34,6 +35,7 @@ from paper_checks.comparison import (
     equal,
     surely_below,
 )
+from paper_checks.faults import Fault, returned
 from paper_checks.intervals import mean_interval, median_interval, proportion_interval
 
 _LAWS = {"binary": BinaryLaw(), "ternary": TernaryLaw()}
@@ -50,7 +52,7 @@ _NO_CLOCK = Budget(seconds=None)
     how="Drawn secrets of a given span and 3000 samples: the library's attack, and for positive secrets a plain "
     "regression whose coefficients are rounded. Enough samples make the rounding right; how few do is not checked.",
     constants={"n": 24, "q": 251, "p": 32, "span_over_q": 0.95, "coordinates": 24.0},
-    wrong={"span_over_q": 4.0},
+    wrong=OPPOSITE_SECRET,
 )
 def least_squares_reads(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Count the coordinates that come out."""
@@ -131,7 +133,9 @@ def least_squares_blind(constants: Constants, scale: Scale, rng: Generator) -> S
     how="Moebius transform over GF(2) of all 2^n labels, n = 9, q = 2, 4, 8 and 16, drawn secrets and one of odd "
     "entries.",
     constants={"degree_over_q": Fraction(1, 2)},
-    wrong={"degree_over_q": Fraction(1, 4)},
+    wrong=Fault(
+        "paper_checks.claims.attacks:_degree", returned(lambda degree: degree + 1), "degrees one too high"
+    ),
 )
 def label_degree_of(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The degree from the algebraic normal form."""
@@ -160,7 +164,11 @@ def label_degree_of(constants: Constants, scale: Scale, rng: Generator) -> Seque
     how="Sets of covariates, and products of bits in which the bit of weight 2^l counts 2^l, are listed one by one, "
     "and held to the library's numbers.",
     constants={"unknowns": (529, 2081, 6196), "degree_over_q": Fraction(1, 2)},
-    wrong={"unknowns": (528, 2080, 6195)},
+    wrong=Fault(
+        "lwe.attacks.linearisation:label_monomials",
+        lambda right: lambda parameters, degree: right(parameters, degree - 1),
+        "monomials of one degree less",
+    ),
 )
 def monomial_count(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """List them."""
@@ -193,7 +201,11 @@ def monomial_count(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     how="The library's attack on drawn secrets; what it predicts is counted again on new covariates, with labels by "
     "whole numbers. In full also q = 4 at n = 64 and q = 8 at n = 20.",
     constants={"degree": 2, "unknowns": 529, "accuracy": 1.0},
-    wrong={"degree": 1},
+    wrong=Fault(
+        "lwe.attacks.linearisation:label_monomials",
+        lambda right: lambda parameters, degree: right(parameters, degree - 1),
+        "monomials of one degree less",
+    ),
 )
 def linearisation(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Attack, and count again."""
@@ -261,7 +273,7 @@ def degree_too_low(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     how="The library's attacks on drawn ternary secrets at n = 10 (14 in full): the secret found predicts all new "
     "labels, counted by whole numbers. The attacks are complete without errors, so a fault would show.",
     constants={"q": 5, "law": "ternary", "values": 3, "in_full": 4_782_969, "accuracy": 1.0},
-    wrong={"law": "binary"},
+    wrong=OPPOSITE_SECRET,
 )
 def small_secret_search(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Search, and count again."""

@@ -26,6 +26,7 @@ from paper_checks.comparison import (
     equal,
     surely_below,
 )
+from paper_checks.faults import Fault, given, returned
 from paper_checks.intervals import mean_interval, proportion_interval
 
 _TALK = "the talk on Chen and Li's paper, as retold here; the quantities are derived here"
@@ -65,7 +66,11 @@ def mean_between_other_tokens(constants: Constants, scale: Scale, rng: Generator
     how="All pairs of Boolean tokens at d = 3 (quick) and 5 with a whole Theta, in whole numbers. The monomials of the "
     "tokens are orthogonal, and x_i^2 = 1 leaves the trace.",
     constants={"off_diagonal": Fraction(1, 2), "trace": 1},
-    wrong={"off_diagonal": Fraction(1, 1)},
+    wrong=Fault(
+        "paper_checks.claims._slices:moments",
+        returned(lambda found: [found[0], found[1] + found[0] ** 2]),
+        "mean squares in place of variances",
+    ),
 )
 def logit_moments(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Means and variances of both kinds of logits."""
@@ -98,7 +103,9 @@ def logit_moments(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
     how="Mean squares over random tokens for one random Theta beside (entry d)^2 and twice that; |Theta| itself is "
     "within about 0.4 % of .1 d, and a margin of 3 % of the squares allows for it.",
     constants={"dim": 200, "variance": 0.01, "power_of_d": 1.0, "contrast": 2, "margin": 0.03},
-    wrong={"power_of_d": 0.5},
+    wrong=Fault(
+        "attention.inputs:BooleanInputs.sample", returned(lambda x: (x + 1) / 2), "tokens of 0 and 1"
+    ),
     false_alarm=0.002,
 )
 def logit_scale(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -132,7 +139,11 @@ def logit_scale(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     how="Patterns of the layer at d = 200 on random Boolean tokens, several Theta. The figures are those of a Gaussian "
     "contrast of standard deviation 28.3: 1/2 - ln 4 * phi(0)/28.3 for the distance, P(|z| > ln 99) for the fraction.",
     constants={"variance": 0.01, "mean": 0.5, "distance": 0.48, "one_sided": 0.87, "nearly": 0.99},
-    wrong={"distance": 0.25},
+    wrong=Fault(
+        "attention.layer:attention_pattern",
+        given(lambda logits: logits / np.sqrt(200)),
+        "logits divided by sqrt(d)",
+    ),
     false_alarm=0.003,
 )
 def not_on_the_cube(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -202,7 +213,9 @@ def moments_on_a_slice(constants: Constants, scale: Scale, rng: Generator) -> Se
     how="All tokens, blocks of 2, 3 and 4 (quick) or 3, 4 and 5 coordinates, whole v, in fractions. In formulas: w(n "
     "- w) has mean n(n - 1)/4 for random signs.",
     constants={"about_the_mean": True},
-    wrong={"about_the_mean": False},
+    wrong=Fault(
+        "paper_checks.claims._slices:by_slice", given(lambda v: v[::-1]), "the blocks in reverse order"
+    ),
 )
 def slice_mean_variance(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Variances of slices, weighted by their sizes."""
@@ -232,7 +245,9 @@ def slice_mean_variance(constants: Constants, scale: Scale, rng: Generator) -> S
     "exact mean beside the exact variance (concentration/slice-moments); squared ratios to |v| averaged over random "
     "Theta, x_a and weights.",
     constants={"blocks": 20, "ratio": 0.127, "margin": 0.001},
-    wrong={"blocks": 10},
+    wrong=Fault(
+        "attention.inputs:SliceInputs.sample", returned(lambda x: -x), "tokens of the opposite signs"
+    ),
     false_alarm=0.003,
 )
 def slices_at_200(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -272,7 +287,11 @@ def slices_at_200(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
     "200, B = 4 to 40; the slope of the logarithms in each draw, whose points are not independent, and the mean of "
     "the draws' slopes. The width's -1 is also a proved bound, sqrt(d) (max v - min v)/(2B), held against every case.",
     constants={"width": -1.0, "count": -0.67, "halves": math.sqrt(1 - 2 / math.pi), "margin": 0.04},
-    wrong={"width": -0.5},
+    wrong=Fault(
+        "paper_checks.claims._slices:within",
+        lambda right: lambda parts: sum(float(one @ one) for one in parts),
+        "sums of squares about 0 in place of a block's mean",
+    ),
     false_alarm=0.003,
 )
 def slice_exponent(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -352,7 +371,11 @@ def softmax_on_slices(constants: Constants, scale: Scale, rng: Generator) -> Seq
     how="All tokens of two blocks of 4 counted slice by slice; the figure for 20 blocks of 10 in whole numbers; the "
     "bound, which is the textbook one for the central binomial coefficient, at several n.",
     constants={"power": 0.5, "figure": 6.6e-13, "margin": 0.01},
-    wrong={"power": 1.0},
+    wrong=Fault(
+        "paper_checks.claims._slices:by_slice",
+        returned(lambda slices: {name: values[1:] for name, values in slices.items()}),
+        "each slice without one of its tokens",
+    ),
 )
 def price_of_a_slice(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The largest slice by enumeration, and its size by the formula."""

@@ -32,6 +32,7 @@ from paper_checks.comparison import (
     surely_above,
     surely_below,
 )
+from paper_checks.faults import Fault, given, returned
 from paper_checks.intervals import mean_interval, proportion_interval, slope_interval
 
 _PAPER = "Chen and Li, arXiv 2402.04084, ask for such conditions"
@@ -49,7 +50,11 @@ _OURS = f"{_PAPER}; how they are measured and all figures: derived here"
     "uniform on the sphere of d^2 dimensions, so its squared component along any unit vector has mean 1/d^2; the "
     "trace is sqrt(d) times the component along I/sqrt(d).",
     constants={"overlap_power": 2, "trace_power": 1},
-    wrong={"overlap_power": 1},
+    wrong=Fault(
+        "attention._head_measures:HeadMeasures.trace",
+        returned(np.sqrt),
+        "the trace's share without its square",
+    ),
     false_alarm=0.002,
 )
 def random_overlap(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -87,7 +92,7 @@ def random_overlap(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     how="Mean over random heads by their own singular values at two d, beside the formula. Its error at finite d is "
     "measured, not bounded.",
     constants={"edge": 4, "shift": 2, "tracy_widom": 1.2065, "margin": 0.02},
-    wrong={"tracy_widom": 0.0, "shift": 0},
+    wrong=Fault("paper_checks.intervals:mean_interval", given(np.sqrt), "the means of roots of stable ranks"),
     false_alarm=0.001,
 )
 def random_stable_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -126,7 +131,11 @@ def random_stable_rank(constants: Constants, scale: Scale, rng: Generator) -> Se
         "rank": 0.95,
         "margin": 0.03,
     },
-    wrong={"incoherence": -0.5},
+    wrong=Fault(
+        "paper_checks.intervals:slope_interval",
+        lambda right: lambda x, y, **named: right(x, [2 * one for one in y], **named),
+        "the slopes of squares",
+    ),
     false_alarm=0.005,
 )
 def random_exponents(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -200,7 +209,9 @@ def random_heads_pass(constants: Constants, scale: Scale, rng: Generator) -> Seq
     how="The report's violated conditions on random layers of each structure at d = 64, k = 4. Of diagonal and block "
     "diagonal heads trace, incoherence and distinct singular values may fail, too, by the draw, and are left out.",
     constants={"rank": 3, "block": 4, "gap": 0.03, "multiplicity": 2, "heads": 3},
-    wrong={"gap": 0.3},
+    wrong=Fault(
+        "attention._head_measures:HeadMeasures.stable_rank", returned(np.sqrt), "the root of the stable rank"
+    ),
 )
 def structures_flagged(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Names against names."""
@@ -251,7 +262,11 @@ def structures_flagged(constants: Constants, scale: Scale, rng: Generator) -> Se
     how="Random dependent heads for m = 3, 4, 6, and the report on a simplex, where the bound is attained. The proof: "
     "a Gram matrix with ones on the diagonal and rows that sum to less than 1 beside it is regular.",
     constants={"less": 1, "rounding": 1e-12},
-    wrong={"less": 2},
+    wrong=Fault(
+        "attention._head_measures:HeadMeasures.incoherence",
+        returned(np.square),
+        "the overlap of two heads squared",
+    ),
 )
 def dependence_implies_overlap(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The least overlap of many draws, and the extreme case."""
@@ -289,7 +304,11 @@ def dependence_implies_overlap(constants: Constants, scale: Scale, rng: Generato
     how="All Boolean x at d = 10 (quick) or 14, in whole numbers: the column times d, and a column of random whole "
     "numbers below 10^15, where a coincidence has a chance below 10^-6.",
     constants={"more_than_d": 1, "base": 2},
-    wrong={"more_than_d": 0},
+    wrong=Fault(
+        "paper_checks.claims.conditions:_values",
+        lambda right: lambda tokens, column: right(tokens[:, 1:], column[1:]),
+        "the sums without the first coordinate",
+    ),
 )
 def lattice_values(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Sums counted without rounding."""
@@ -297,8 +316,8 @@ def lattice_values(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     cube = np.array(list(itertools.product((-1, 1), repeat=dim)))
     signs, general = rng.choice([-1, 1], size=dim), rng.integers(1, 10**15, size=dim)
     return [
-        equal("values, entries +-1/d", len(np.unique(cube @ signs)), dim + constants["more_than_d"]),
-        equal("values, general position", len(np.unique(cube @ general)), constants["base"] ** dim),
+        equal("values, entries +-1/d", _values(cube, signs), dim + constants["more_than_d"]),
+        equal("values, general position", _values(cube, general), constants["base"] ** dim),
     ]
 
 
@@ -312,7 +331,11 @@ def lattice_values(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     how="The report on both, and a grid of its own for one Gaussian column. A range that starts at t = 4/|theta| makes "
     "e^-8 the value of a column without structure. That Gaussian heads stay below e^-6 is measured.",
     constants={"lattice": 1.0, "generic": -6.0, "start": 4.0, "end": 4 * math.pi, "margin": 0.01},
-    wrong={"generic": -9.0},
+    wrong=Fault(
+        "attention._local_limit:largest_characteristic_value",
+        given(lambda columns: np.abs(columns) ** 0.5),
+        "the roots of a column's entries in place of the entries",
+    ),
 )
 def lattice_measure(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Two lattices, two Gaussian heads, and one column by hand."""
@@ -358,7 +381,9 @@ def lattice_measure(constants: Constants, scale: Scale, rng: Generator) -> Seque
         "incoherence": 0.45,
         "strengths": (2.0, 6.0),
     },
-    wrong={"exponent": 1.0},
+    wrong=Fault(
+        "attention._head_measures:HeadMeasures.stable_rank", returned(np.square), "the stable rank squared"
+    ),
 )
 def transformer_shaped(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The generator against the harmonic number, and the report's names."""
@@ -389,6 +414,10 @@ def transformer_shaped(constants: Constants, scale: Scale, rng: Generator) -> Se
             ["theta_incoherence", "theta_stable_rank", "w_incoherence", "w_stable_rank"],
         ),
     ]
+
+
+def _values(tokens: np.ndarray, column: np.ndarray) -> int:
+    return len(np.unique(tokens @ column))
 
 
 def _incoherence(theta: np.ndarray) -> float:

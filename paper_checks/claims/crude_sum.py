@@ -9,7 +9,9 @@ from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
 from paper_checks.check import Basis, Constants, Scale, check
+from paper_checks.claims._faults import NO_ONE_OVER_K
 from paper_checks.comparison import Comparison, Kind, close, covers, equal, surely_above
+from paper_checks.faults import Fault, returned
 from paper_checks.intervals import Interval, mean_interval, slope_interval
 from upper.six_phase import estimate_projection_sum, one_gradient_step
 
@@ -54,7 +56,7 @@ def exact_at_zero(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
     how="The loss is written as a loop and differentiated by central differences, which are exact for a quadratic; "
     "the library's step and its estimate from the same examples are held against that. To rounding.",
     constants={"step": 1.0, "share_of_square": 0.5, "rounding": 1e-9},
-    wrong={"share_of_square": 1.0},
+    wrong=NO_ONE_OVER_K,
 )
 def gradient_step(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The derivative in each entry of W by two values of the loss."""
@@ -99,7 +101,11 @@ def gradient_step(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
     "over all inputs in rational numbers at small (k, d) with random whole matrices. The bound is |Theta W|_F <= "
     "|Theta|_op |W|_F = |Theta|_F r^(-1/2) |W|_F. Larger Theta are left to the measured checks.",
     constants={"diagonal": 2},
-    wrong={"diagonal": 1},
+    wrong=Fault(
+        "paper_checks.claims.crude_sum:_boolean",
+        returned(lambda inputs: ((x + 1) // 2 for x in inputs)),
+        "tokens of 0 and 1",
+    ),
 )
 def first_order_bias(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """All factors 1/k are multiplied out, so that the enumeration is in whole numbers."""
@@ -134,7 +140,7 @@ def first_order_bias(constants: Constants, scale: Scale, rng: Generator) -> Sequ
     "has no bias of its own; the line is through the logarithms of all layers. The .05 is for finite d: r/d falls "
     "towards 1/4 from above. As d and r go together here, it does not tell them apart.",
     constants={"exponent": -0.5, "finite_size": 0.05},
-    wrong={"exponent": -1.0},
+    wrong=NO_ONE_OVER_K,
     false_alarm=0.001,
 )
 def exponent(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -164,7 +170,7 @@ def exponent(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Com
     "Gaussian Z, or W Gaussian. By two halves of the examples as for the exponent. So the r^(-1/2) is a worst case "
     "over W: |Theta W|_F is |Theta|_F |W|_F d^(-1/2) for a generic W. Measured at d = 32 and 64 only.",
     constants={"aligned": -0.5, "finite_size": 0.06, "apart": -0.25},
-    wrong={"aligned": 0.0, "apart": 0.5},
+    wrong=NO_ONE_OVER_K,
     false_alarm=0.002,
 )
 def rank_alone(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -212,11 +218,11 @@ def rank_alone(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
         "means_to": 0.02,
         "rounded_to": (0.005, 0.0005, 0.005, 0.0005, 0.0005),
     },
-    wrong={"means": (0.116, 0.082, 0.100, 0.116, 0.058)},
+    wrong=NO_ONE_OVER_K,
     false_alarm=0.005,
 )
 def figures(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The wrong means are .116 scaled by (16/d)^(1/2) (k/2)^(1/2), without the share (k-1)/k."""
+    """A mean, and where one more layer lies, a size."""
     sizes = ((2, 16), (2, 32), (3, 32), (4, 32), (2, 64))
     layers, n, looked_at = (12, 3000, 3) if scale is Scale.QUICK else (20, 8000, 5)
     found = []

@@ -11,6 +11,7 @@ from numpy.random import Generator
 from paper_checks.check import Basis, Constants, Scale, check
 from paper_checks.claims._gated_parities import all_inputs, known_part, row_gap, staircase_layer
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, close, equal
+from paper_checks.faults import Fault, returned
 from sq import (
     CentreThresholdFamily,
     designed_coefficients,
@@ -34,7 +35,7 @@ Profile = Sequence[Fraction | int]
     how="Means over all 2^l sign vectors for every set of coordinates, in fractions, with random whole values g(N), "
     "against the formula and sq.fourier_coefficients; l up to 6 (quick) or 9.",
     constants={"sets_divided_out": 1},
-    wrong={"sets_divided_out": 0},
+    wrong=Fault("sq.krawtchouk:krawtchouk", returned(abs), "Krawtchouk polynomials without their signs"),
 )
 def krawtchouk_weights(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """All characters have one coefficient each, by enumeration."""
@@ -64,7 +65,11 @@ def krawtchouk_weights(constants: Constants, scale: Scale, rng: Generator) -> Se
     how="Proved in the notes of sq.overlap_correlations. Joint laws of N_S and N_T in fractions for random whole "
     "values g(N), every overlap, l up to 8, and sq.overlap_correlations.",
     constants={"first_degree": 1},
-    wrong={"first_degree": 0},
+    wrong=Fault(
+        "sq.krawtchouk:overlap_correlations",
+        returned(lambda found: found[::-1]),
+        "overlaps counted from the other end",
+    ),
 )
 def covariance_at_overlap(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Only the characters of common subsets meet."""
@@ -214,7 +219,11 @@ def two_slopes(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
         "weight": Fraction(15, 19),
         "rho": Fraction(1, 19),
     },
-    wrong={"c": ("-1", "1/3", "-1/3", "1"), "lowest": -1},
+    wrong=Fault(
+        "sq.designed_steps:designed_coefficients",
+        returned(lambda found: tuple(abs(one) for one in found)),
+        "steps without their signs",
+    ),
 )
 def designed_steps(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Divided differences of polynomials of low degree."""
@@ -254,7 +263,11 @@ def designed_steps(constants: Constants, scale: Scale, rng: Generator) -> Sequen
         "half_of_three": 5.01e-4,
         "rounding": 1e-12,
     },
-    wrong={"best": (0.4943, 0.7324, 0.8878, 0.9654)},
+    wrong=Fault(
+        "sq.profiles:CentreThresholdFamily.correlation_with_parity",
+        lambda right: property(lambda self: right.fget(self) ** 2),
+        "the correlation squared",
+    ),
 )
 def centre_thresholds(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Two choices of the steps' heights at the same places."""
@@ -287,7 +300,11 @@ def centre_thresholds(constants: Constants, scale: Scale, rng: Generator) -> Seq
     how="Fractions for random whole values g(N), l up to 20, by sq.fourier_weights and by the formula; the variance "
     "from the binomial law.",
     constants={"total": 1, "sets": 1},
-    wrong={"sets": 0},
+    wrong=Fault(
+        "sq.krawtchouk:fourier_weights",
+        returned(lambda found: tuple(one / comb(len(found) - 1, r) for r, one in enumerate(found))),
+        "weights of one set in place of all C(l, r)",
+    ),
 )
 def weights_add_up(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Parseval in whole numbers."""

@@ -17,9 +17,11 @@ from attention import (
     make_nice_layer,
 )
 from paper_checks.check import Basis, Constants, Scale, check
+from paper_checks.claims._faults import HALF_LOGITS, NEGATED_LOGITS
 from paper_checks.claims._query_learners import learn_from_one, learn_from_pairs, learn_from_scalars
 from paper_checks.claims._rational_rank import rank
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, equal
+from paper_checks.faults import Fault, given, returned
 
 _QUERIES = "Bhattamishra, Shah, Hahn and Kanade, arXiv 2601.16873"
 
@@ -159,7 +161,7 @@ def opposite_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     how="All Boolean X of k = 3 tokens in d = 4, c from 1 to 3, then c = 20 against c = 40. A token beats every other "
     "one by c times twice the number of coordinates in which they differ, so by 2c at least, and layer/margin applies.",
     constants={"rate": 2, "factor": 2, "hidden_from": 20},
-    wrong={"rate": 4},
+    wrong=HALF_LOGITS,
 )
 def saturated_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The bound, and two heads that are one in float64."""
@@ -191,7 +193,11 @@ def saturated_heads(constants: Constants, scale: Scale, rng: Generator) -> Seque
     how="The rank over the rationals of each linear map, on all Boolean x and y, for d = 2, 3 (quick) and 4. In words: "
     "the monomials x_i y_j are independent; x_i^2 = 1 leaves the trace; the constant's column cancels.",
     constants={"contrast_free": 0, "self": (1, 1), "constant_free": 1},
-    wrong={"self": (0, 1)},
+    wrong=Fault(
+        "paper_checks.claims._rational_rank:rank",
+        given(lambda rows: [row[:-1] for row in rows]),
+        "the rank without the last entry of Theta",
+    ),
 )
 def rank_of_logits(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Each map as an integer matrix: a row for each pair of tokens, a column for each entry of Theta."""
@@ -228,7 +234,11 @@ def rank_of_logits(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     basis=Basis.PROVED,
     how="The rank over the rationals of the derivative of (W_Q, W_K) -> W_Q^T W_K at random integer maps of full rank.",
     constants={"lost": 1},
-    wrong={"lost": 0},
+    wrong=Fault(
+        "paper_checks.claims._rational_rank:rank",
+        given(lambda rows: rows[::2]),
+        "the derivative by the query map alone",
+    ),
 )
 def factors(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The derivative takes (dQ, dK) to dQ^T K + Q^T dK."""
@@ -257,7 +267,11 @@ def factors(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comp
     how="Numeric rank of the Jacobian at random heads. That the right side is a ceiling is proved: F is fixed by sum W "
     "and one row vector for each pair of unequal tokens up to sign. That the rank reaches it is measured, at d = 2, 3.",
     constants={"mean": 1, "halved": 1, "gap": 1e-11},
-    wrong={"halved": 0},
+    wrong=Fault(
+        "paper_checks.claims.identifiability:_jacobian",
+        returned(lambda jacobian: jacobian[:, : jacobian.shape[1] // 2]),
+        "the derivative by the Theta_i alone",
+    ),
 )
 def locally_determined(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Numbers of heads below, at and above the ceiling."""
@@ -284,7 +298,7 @@ def locally_determined(constants: Constants, scale: Scale, rng: Generator) -> Se
     how="The learner runs: d single tokens read v; for z_j off the kernel of v, f(e_i - z_j, e_i) gives e_i Theta z_j "
     "as a log-odds. Queries are counted, also at a v with zeros. Outputs without noise; errors are those of float64.",
     constants={"square": 1, "linear": 1, "accuracy": 1e-8, "log_odds_sign": 1},
-    wrong={"linear": 0},
+    wrong={"log_odds_sign": -1},
 )
 def one_head_by_queries(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The head answers queries and counts them; the learner sees nothing else."""
@@ -325,7 +339,7 @@ def one_head_by_queries(constants: Constants, scale: Scale, rng: Generator) -> S
     how="Both learners run and their queries are counted. A pair (e_i, e_j) gives two log-odds, one a row; the tokens "
     "0, e_1, .., e_d at once give all of them. Outputs without noise.",
     constants={"times": 1, "plus": 3, "long": 1, "accuracy": 1e-8},
-    wrong={"plus": 1},
+    wrong=NEGATED_LOGITS,
 )
 def one_head_by_matrix_queries(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """W from single tokens, then Theta from pairs, or from one long query."""

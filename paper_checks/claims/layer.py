@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ from attention import (
     make_nice_layer,
 )
 from paper_checks.check import Basis, Constants, Scale, check
+from paper_checks.claims._faults import HALF_LOGITS, NEGATED_LOGITS
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, close, equal
+from paper_checks.faults import Fault, returned
 
 _LAYER = "Chen and Li, arXiv 2402.04084: the definition of the layer"
 _HEADS = "Vaswani et al., arXiv 1706.03762, Section 3.2: the maps of a head; as a layer of this class: derived here"
@@ -36,7 +39,7 @@ _HEADS = "Vaswani et al., arXiv 1706.03762, Section 3.2: the maps of a head; as 
     how="A loop over rows, heads and tokens, written from the formula with its own softmax, against the layer's matrix "
     "form on random Boolean tokens. In floating point, so to rounding.",
     constants={"logit_sign": 1, "rounding": 1e-13},
-    wrong={"logit_sign": -1},
+    wrong=NEGATED_LOGITS,
 )
 def row_form(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """One loop a sum."""
@@ -64,7 +67,11 @@ def row_form(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Com
     how="Patterns of random heads on Gaussian tokens, with logits of standard deviation 2, summed over the attended "
     "tokens. Logits that differ by more than 745 would leave a zero in float64; such are not drawn.",
     constants={"attended_axis": -1, "sum": 1, "rounding": 1e-14},
-    wrong={"attended_axis": -2},
+    wrong=Fault(
+        "attention._kernels:softmax",
+        lambda right: lambda logits, xp: xp.exp(logits),
+        "the softmax is not normalised",
+    ),
 )
 def patterns_are_probabilities(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The least entry and the worst sum."""
@@ -110,7 +117,11 @@ def order_of_tokens(constants: Constants, scale: Scale, rng: Generator) -> Seque
     basis=Basis.PROVED,
     how="All orders of four random heads; F is a sum over heads. The injected error permutes the W_i alone.",
     constants={"w_moves_along": True, "rounding": 1e-13},
-    wrong={"w_moves_along": False},
+    wrong=Fault(
+        "attention.layer:mix",
+        lambda right: lambda weights, x, xp: right(weights[..., ::-1, :], x, xp),
+        "the W_i in the reverse order of the Theta_i",
+    ),
 )
 def order_of_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The largest change over the orders."""
@@ -187,7 +198,7 @@ def zero_attention(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     basis=Basis.PROVED,
     how="The hyperbolic form against the layer on random Boolean tokens. A softmax of two logits is (1 + tanh(z/2))/2.",
     constants={"argument": 0.5, "rounding": 1e-13},
-    wrong={"argument": 1.0},
+    wrong=HALF_LOGITS,
 )
 def two_tokens_tanh(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Both rows, without any softmax."""
@@ -214,7 +225,11 @@ def two_tokens_tanh(constants: Constants, scale: Scale, rng: Generator) -> Seque
     how="Random logits with their own margins, and the extreme case at each g. The proof: the others' odds against "
     "the largest are at most e^-g each.",
     constants={"not_counted": 1, "rate": 1.0, "rounding": 1e-14},
-    wrong={"rate": 1.5},
+    wrong=Fault(
+        "attention._kernels:softmax",
+        returned(lambda pattern: pattern**2),
+        "the squares of the weights, which do not sum to 1",
+    ),
 )
 def margin(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The bound is held against every row, the equality against the extreme ones."""
@@ -247,7 +262,7 @@ def margin(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compa
     how="Random maps: the textbook loop over heads (project, scale, softmax, mix, concatenate, map out) against the "
     "converted layer, and the ranks of its matrices.",
     constants={"power_of_h": -0.5, "rank_over_h": 1, "rounding": 1e-13},
-    wrong={"power_of_h": -1.0},
+    wrong=HALF_LOGITS,
 )
 def transformer_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The loop takes the scale of the logits from the claim."""
@@ -275,7 +290,15 @@ def transformer_heads(constants: Constants, scale: Scale, rng: Generator) -> Seq
     how="Random maps and biases: the textbook loop with biases against the converted layer on tokens with the constant "
     "appended, and the loop again without the key biases.",
     constants={"constant": 1.0, "last_output": 0.0, "rounding": 1e-13},
-    wrong={"constant": 0.0},
+    wrong=Fault(
+        "attention.conversion:_parameters",
+        lambda right: (
+            lambda maps, m, scale, absorbed, kept: right(
+                replace(maps, value_bias=None), m, scale, absorbed, kept
+            )
+        ),
+        "the value bias left out",
+    ),
 )
 def biases(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The same loop as for heads without biases."""

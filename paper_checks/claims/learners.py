@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -27,6 +28,7 @@ from paper_checks.comparison import (
     equal,
     surely_above,
 )
+from paper_checks.faults import Fault, returned
 from paper_checks.intervals import mean_interval
 from sq import make_parity_instance
 from upper import Adam, Engine, Newton, cross_moment
@@ -36,6 +38,7 @@ from upper.six_phase import SixPhase
 _NEWTON = "derived here: the Newton learner"
 # files of descents: what paper mode is to do without
 _DESCENTS = {
+    "_squared_error.py",
     "adam.py",
     "descents.py",
     "full_heads.py",
@@ -115,7 +118,11 @@ def paper_mode(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     how="The library's product against central differences of the layer, to their accuracy, and <J D, R> against <D, "
     "J^T R> to rounding, on random directions.",
     constants={"differences": 1e-7, "rounding": 1e-12, "sign": 1},
-    wrong={"sign": -1},
+    wrong=Fault(
+        "upper.softmax:softmax_derivative",
+        lambda right: lambda engine, change, pattern, ones, sums: change * pattern,
+        "the derivative of softmax without the row's mean",
+    ),
 )
 def derivative(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """One direction in all heads at once."""
@@ -185,7 +192,11 @@ def counting_floor_by_rank(constants: Constants, scale: Scale, rng: Generator) -
     "layer's formula written out. The first start is random; if it ends in a local minimum the next is from the "
     "cross-moments of the examples, and those after it are random.",
     constants={"floors": 4, "error": 1e-12},
-    wrong={"floors": 1.25},
+    wrong=Fault(
+        "upper.newton.normal_equations:NormalEquations.solve",
+        returned(lambda found: (-found[0], found[1])),
+        "steps of the opposite sign",
+    ),
 )
 def newton_exact(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Little above one floor the equations are hardly more than the unknowns, and descents creep."""
@@ -213,7 +224,11 @@ def newton_exact(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     "of fresh inputs, over the formula; the mean's interval. That it holds within a tenth at few floors, as once "
     "noted, it does not.",
     constants={"unknowns_a_head": 2, "margin": 0.1, "few": 1.2},
-    wrong={"unknowns_a_head": 1},
+    wrong=Fault(
+        "upper.newton.gauss_newton:gauss_newton",
+        lambda right: lambda x, y, *rest, **named: right(x[::2], y[::2], *rest, **named),
+        "every second example left out",
+    ),
     false_alarm=0.002,
 )
 def noise(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -250,7 +265,11 @@ def noise(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compar
     "by a dense decomposition; the library's iteration, which never forms T, against them to a per cent. Weak at k = "
     "2.",
     constants={"heads_seen": 3, "gap": 1.5, "span": 0.5, "same": 0.01},
-    wrong={"heads_seen": 2},
+    wrong=Fault(
+        "upper.spectral:cross_moment",
+        returned(lambda found: replace(found, values=found.values**2)),
+        "the squares of the singular values",
+    ),
 )
 def cross_moments(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Off-diagonal pairs of tokens only, as the library takes them where there are many."""
@@ -328,7 +347,7 @@ def hard_for_newton(constants: Constants, scale: Scale, rng: Generator) -> Seque
     "written out. The best of three random starts: one start may end in a local minimum. Full scale: 3000 steps of "
     "256 at d = 32.",
     constants={"error": 0.05, "float32": 1e-8},
-    wrong={"error": 1e-12},
+    wrong=Fault("upper._minibatches:rate", returned(lambda step: -step), "steps up the gradient"),
     needs=("torch",),
 )
 def adam(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:

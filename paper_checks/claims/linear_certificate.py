@@ -6,6 +6,7 @@ import numpy as np
 from numpy.random import Generator
 
 from paper_checks.check import Basis, Constants, Scale, check
+from paper_checks.claims._faults import ONE_WEIGHT
 from paper_checks.claims._linear_certified import (
     deficit_positive,
     deficit_zero,
@@ -39,6 +40,7 @@ from paper_checks.comparison import (
     equal,
     may_be_at_most,
 )
+from paper_checks.faults import Fault, given, returned
 from paper_checks.intervals import mean_interval, slope_interval
 from upper.linear_attention import (
     FeatureMoments,
@@ -86,7 +88,11 @@ _THEOREM = "Yau et al., arXiv 2410.10101, Algorithm 1 and Theorem 2.2"
     "inputs. At N = D the error is rounding times the condition of a random square matrix, hence only 1e-9 is asked. "
     "That the rank is D is exact, in linear-features/gaussian-rank; the size of the error at D - 1 is measured.",
     constants={"missing": 1, "left": 1e-2, "rounding": 1e-9, "four_times": 1e-13},
-    wrong={"missing": 0},
+    wrong=Fault(
+        "upper.linear_attention.regression:regress",
+        lambda right: lambda x, y, **named: right(x[1:], y[1:], **named),
+        "the regression without the first example",
+    ),
 )
 def threshold(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """One network a number of heads."""
@@ -132,7 +138,7 @@ def threshold(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Co
     "exact Gaussian moment. The interval is for its mean, the margin half the last digit of the figure, which covers "
     "the second order.",
     constants={"features": 40, "power_of_noise": 2, "excess": 1.0e-4, "half_digit": 0.05e-4},
-    wrong={"features": 64},
+    wrong=ONE_WEIGHT,
     false_alarm=0.001,
 )
 def noise(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -168,7 +174,11 @@ def noise(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compar
     "both relative errors over the logarithm of the condition. The bounds are Higham's, Accuracy and Stability, "
     "chapter 20; that they are attained is measured.",
     constants={"power_normal": 2.0, "power_singular": 1.0, "margin": 0.2, "ratio": 100.0},
-    wrong={"power_normal": 1.0},
+    wrong=Fault(
+        "upper.linear_attention.model:LinearAttention.__call__",
+        returned(lambda y: y.astype(np.float32).astype(float)),
+        "outputs rounded to single precision",
+    ),
     false_alarm=0.003,
 )
 def normal_equations(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -217,7 +227,11 @@ def normal_equations(constants: Constants, scale: Scale, rng: Generator) -> Sequ
     basis=Basis.PROVED,
     how="The library's sums over sequences, added in two parts, against a loop over positions. To rounding.",
     constants={"causal": True, "rounding": 1e-12},
-    wrong={"causal": False},
+    wrong=Fault(
+        "upper.linear_attention.features:prefix_features",
+        given(lambda x: x[:, ::-1]),
+        "tokens in reverse order",
+    ),
 )
 def stream(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Labels are arbitrary."""
@@ -260,7 +274,7 @@ def stream(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compa
     how="Labels from a softmax head; random models, and neighbours of the learned one, have their risks computed by "
     "their own outputs. Proof: the residual is orthogonal to the features. Empirical risk only.",
     constants={"factor": 1.0, "rounding": 1e-9},
-    wrong={"factor": 2.0},
+    wrong=ONE_WEIGHT,
 )
 def agnostic(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Differences of risks against the features' own."""

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.random import Generator
 
 from paper_checks.check import Basis, Constants, Scale, check
+from paper_checks.claims._faults import ONE_WEIGHT
 from paper_checks.claims._linear_exact import (
     cubic,
     gap,
@@ -24,6 +25,7 @@ from paper_checks.claims._linear_ranks import (
     sign_spectrum,
 )
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, close, equal
+from paper_checks.faults import Fault
 from upper.linear_attention import (
     LinearAttention,
     cubic_features,
@@ -65,7 +67,11 @@ _SOURCE = "derived here, for the model of Yau et al., arXiv 2410.10101"
     "different ones are counted, beside the library's count. Proof: the monomials x_b x_c z_e of another token x are "
     "distinct.",
     constants={"in_the_bracket": 1, "at_8": 288},
-    wrong={"in_the_bracket": -1},
+    wrong=Fault(
+        "upper.linear_attention.features:feature_count",
+        lambda right: lambda d: d**3,
+        "all d^3 products, though G is symmetric",
+    ),
 )
 def count(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Polynomials as sorted lists of monomials."""
@@ -100,7 +106,7 @@ def count(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compar
     "features; the library's kernel is rounded to whole numbers first. Proof: both are the sum over all b, c of "
     "G_bc G'_bc, times z . z'.",
     constants={"off_diagonal_squared": 2},
-    wrong={"off_diagonal_squared": 1},
+    wrong=ONE_WEIGHT,
 )
 def kernel(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Whole numbers throughout."""
@@ -129,7 +135,7 @@ def kernel(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compa
     "numbers, and the library's model and its coefficients rounded to whole numbers. Proof: expand, and G is "
     "symmetric.",
     constants={"swapped_share": 1},
-    wrong={"swapped_share": 0},
+    wrong=ONE_WEIGHT,
 )
 def output(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """M is summed head by head."""
@@ -161,7 +167,7 @@ def output(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compa
     how="Fewer examples than features: the least-norm solution on all d^3 products by a pseudoinverse, against that on "
     "weighted features, unfolded, and against the library's regression. Proof: an isometry of symmetric tensors.",
     constants={"off_diagonal_squared": 2.0, "rounding": 1e-8},
-    wrong={"off_diagonal_squared": 1.0},
+    wrong=ONE_WEIGHT,
 )
 def least_norm(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Both pseudoinverses are NumPy's."""

@@ -10,6 +10,7 @@ from paper_checks.claims._linear_exact import all_inputs, cubic, gap, rank, weig
 from paper_checks.claims._linear_softmax import softmax_baseline, softmax_features, softmax_orders
 from paper_checks.claims._linear_turing import turing_learned, turing_steps, universal_machine
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, close, equal
+from paper_checks.faults import Fault, returned
 from upper.linear_attention import CubicRegression, LinearAttention, regress
 from upper.linear_attention.tasks import (
     Keys,
@@ -64,10 +65,11 @@ _SOURCE = "derived here, on a question of Yau et al., arXiv 2410.10101"
         "ranks": {"haar": 92, "gaussian": 112, "fixed": 76, "two-keys": 108, "half-queried": 38, "plane": 55},
         "deficits": {"haar": 0, "gaussian": 0, "fixed": 16, "two-keys": 4, "half-queried": 54, "plane": 40},
     },
-    wrong={
-        "ranks": {"haar": 92, "gaussian": 112, "fixed": 76, "two-keys": 112, "half-queried": 38, "plane": 55},
-        "deficits": {"haar": 0, "gaussian": 0, "fixed": 16, "two-keys": 0, "half-queried": 54, "plane": 40},
-    },
+    wrong=Fault(
+        "upper.linear_attention.tasks.key_value:key_value_rank",
+        lambda right: lambda keys: right("gaussian"),
+        "the rank of Gaussian keys",
+    ),
 )
 def key_value_ranks(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The training sets are independent of the Haar examples."""
@@ -102,7 +104,11 @@ def key_value_ranks(constants: Constants, scale: Scale, rng: Generator) -> Seque
         "others": {"fixed": 0.017, "two-keys": 0.012},
         "margin": 0.04,
     },
-    wrong={"least_norm": {"half-queried": 0.25, "plane": 0.49}},
+    wrong=Fault(
+        "upper.linear_attention.tasks.key_value:key_value_examples",
+        returned(lambda found: (found[0], np.roll(found[1], 1, axis=0))),
+        "the labels of other examples",
+    ),
 )
 def key_value_errors(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """An error is over the mean squared label."""
@@ -150,7 +156,11 @@ def key_value_errors(constants: Constants, scale: Scale, rng: Generator) -> Sequ
     how="Zipf queries by an exponent of 4.5, which is ours: numerical ranks by singular values against counts of the "
     "queries drawn. Features of two keys of a basis have disjoint supports.",
     constants={"of_a_key": 19, "haar": 92},
-    wrong={"of_a_key": 18},
+    wrong=Fault(
+        "upper.linear_attention.tasks.key_value:key_value_examples",
+        returned(lambda found: (found[0] * ([1] * 4 + [0] * 3), found[1])),
+        "memories without values",
+    ),
 )
 def zipf_keys(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Several numbers of examples, so that few queries of a key occur."""
@@ -216,7 +226,11 @@ def rare_key(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Com
     how="Random sets of pairs, with repetitions, exact ranks in whole numbers. Proof: each pair's features hold a "
     "product s_b x_c that no other pair's do.",
     constants={"of_a_pair": 1},
-    wrong={"of_a_pair": 2},
+    wrong=Fault(
+        "upper.linear_attention.tasks.automata:automaton_examples",
+        lambda right: lambda automaton, pairs: right(automaton, pairs - pairs % automaton.symbols),
+        "every symbol read as the first",
+    ),
 )
 def fixed_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The automaton does not matter for the rank."""
@@ -275,7 +289,11 @@ def fixed_runs(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     how="All S^(S A) tables are listed; each of the S A queries has features of its own, and the rank for one of them "
     "is computed in whole numbers (for S = 2 that of all at once, too). S = 4 with its 65536 tables in both scales.",
     constants={"ranks": (20, 78, 200), "constant": 1},
-    wrong={"ranks": (20, 78, 192), "constant": 0},
+    wrong=Fault(
+        "upper.linear_attention.tasks.automaton_in_context:automaton_in_context_rank",
+        lambda right: lambda *, states, symbols: right(states=states, symbols=symbols) - states * symbols,
+        "the rank without the constants",
+    ),
 )
 def context_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """At a query, z is one-hot: only features of that e are not 0."""
@@ -351,7 +369,11 @@ def context_runs(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     how="All 128 configurations of S = 2, A = 2, P = 4: their rank by whole elimination, the constructed head in whole "
     "numbers, and least norm from a random half of them, as far as its rank goes, tried on all.",
     constants={"rank": 40, "dim": 14, "rounding": 1e-13, "constant": 1},
-    wrong={"rank": 32, "constant": 0},
+    wrong=Fault(
+        "upper.linear_attention.tasks.tape_reader:reader_model",
+        returned(lambda model: LinearAttention(-np.asarray(model.v), model.q)),
+        "the head's values of the opposite sign",
+    ),
 )
 def tape_reader(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """In full runs S = 3, A = 2, P = 5, too, whose rank is 90."""

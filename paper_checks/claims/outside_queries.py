@@ -11,6 +11,7 @@ from numpy.random import Generator
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Outcome
 from lower import HardInstance, solve_gf2
 from paper_checks.check import Basis, Constants, Scale, check
+from paper_checks.claims._faults import EQUATION_LOST
 from paper_checks.comparison import (
     Comparison,
     Kind,
@@ -21,6 +22,7 @@ from paper_checks.comparison import (
     equal,
     may_be_at_least,
 )
+from paper_checks.faults import Fault, returned
 from paper_checks.intervals import mean_interval, proportion_interval
 from sq import ParityElimination, make_parity_instance
 from upper import KnownPart
@@ -38,17 +40,18 @@ _KEARNS = "Kearns 1998 for parities, elimination and statistical queries; figure
     how="Column by column: each of the d - 1 is outside the span of those before with chance 1 - 2^-(rows - their "
     "number). Fractions, thousandths rounded; all matrices of up to 12 entries counted.",
     constants={"first": 1, "thousandths": (289, 770, 969, 999)},
-    wrong={"first": 0},
+    wrong=Fault(
+        "paper_checks.claims.outside_queries:_of_full_rank",
+        lambda right: lambda rows, columns: right(rows, columns) - 1,
+        "one matrix not counted",
+    ),
 )
 def full_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Whole numbers of matrices, and a product."""
     found = []
     for columns, surplus in ((1, 0), (1, 3), (2, 0), (2, 1), (3, 0), (3, 1)):
         rows = columns + surplus
-        many = 0
-        for bits in product(range(2**columns), repeat=rows):
-            # full column rank: no set of columns adds up to zero, that is no vector is orthogonal to all rows
-            many += all(any((row & s).bit_count() % 2 for row in bits) for s in range(1, 2**columns))
+        many = _of_full_rank(rows, columns)
         chance = _full_rank(columns + 1, surplus, constants["first"])
         found.append(equal(f"{rows} x {columns}, counted", Fraction(many, 2 ** (rows * columns)), chance))
     for surplus, figure in zip((0, 2, 5, 10), constants["thousandths"], strict=True):
@@ -68,7 +71,7 @@ def full_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Co
     how="Real outputs of two heads, l = 3, the known part taken off; the equations of each run solved, and a run "
     "counts if the solution is unique and S. Clopper-Pearson.",
     constants={"first": 1},
-    wrong={"first": 0},
+    wrong=EQUATION_LOST,
     false_alarm=4e-4,
 )
 def elimination(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -98,7 +101,11 @@ def elimination(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     "sq.ParityElimination, whose successes are counted and held against .999, the product of "
     "outside-queries/elimination at r = 10, and which may use at most twice as many.",
     constants={"per_equation": 2, "surplus": 9, "success": 0.999},
-    wrong={"per_equation": 1},
+    wrong=Fault(
+        "lower.gf2:solve_gf2",
+        lambda right: lambda equations, bits: right(equations[10:], bits[10:]),
+        "elimination without ten of the equations",
+    ),
     false_alarm=2e-3,
 )
 def raw_examples(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -138,7 +145,7 @@ def raw_examples(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     how="An invertible system has the right solution only without a flip. Equations from real outputs of two heads are "
     "drawn until 39 are independent, flipped and solved; Clopper-Pearson. Learners that tolerate noise are left open.",
     constants={"equations": 39, "survival": (0.68, 0.14, 0.016), "digits": 6e-3},
-    wrong={"equations": 98},
+    wrong=EQUATION_LOST,
     false_alarm=3e-4,
 )
 def label_flips(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -168,7 +175,9 @@ def label_flips(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     how="E|H - F|^2 over random inputs of the layer, l = 3, d = 12, by this sum and as attention.GroundTruth measures "
     "it: near 1 as half of the inputs are on the gate, so up to sampling.",
     constants={"score": 1.0, "energy": 47.0101, "sampling": 0.05, "rounding": 1e-9},
-    wrong={"score": 1 / 47.0101},
+    wrong=Fault(
+        "lower.known:LinearKnownPart.__call__", returned(lambda y: -y), "the known part of the opposite sign"
+    ),
 )
 def knowing_nothing(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """What a score of 1 means."""
@@ -200,7 +209,7 @@ def knowing_nothing(constants: Constants, scale: Scale, rng: Generator) -> Seque
     how="One run of upper.Adam on labels of construction D, error on fresh inputs with the known part taken off. "
     "Quick: only d = 8, 400 steps and a bound of .06, an easier case; full: d = 32 and 1000 steps.",
     constants={"bits": 1, "error": 0.02, "quick_error": 0.06},
-    wrong={"bits": 3},
+    wrong=Fault("upper._minibatches:rate", returned(lambda step: -step), "steps up the gradient"),
     needs=("torch",),
 )
 def adam_one_bit(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -249,6 +258,14 @@ def adam_fewer_coordinates(constants: Constants, scale: Scale, rng: Generator) -
     rate = constants["rate"] * (2 if scale is Scale.QUICK else 1)
     errors = _adam(3, dim, steps, rng, rate=rate)
     return [at_most(f"d = {dim}, {steps} steps: error", errors[-1], constants[bound])]
+
+
+def _of_full_rank(rows: int, columns: int) -> int:
+    # no set of columns adds up to zero, that is no vector is orthogonal to all rows
+    return sum(
+        all(any((row & s).bit_count() % 2 for row in bits) for s in range(1, 2**columns))
+        for bits in product(range(2**columns), repeat=rows)
+    )
 
 
 def _full_rank(d: int, surplus: int, first: int) -> Fraction:

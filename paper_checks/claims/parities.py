@@ -10,6 +10,7 @@ from sympy import integer_nthroot
 from attention import AttentionLayer
 from lower import parity_targets
 from paper_checks.check import Basis, Constants, Scale, check
+from paper_checks.claims._faults import HALF_LOGITS, REVERSED_COEFFICIENTS
 from paper_checks.claims._gated_parities import (
     all_inputs,
     hidden_parity,
@@ -42,7 +43,8 @@ from paper_checks.claims._parity_figures import (
     single_precision,
 )
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, equal
-from sq import heads_needed
+from paper_checks.faults import Fault, given
+from sq import heads_needed, parity_heads
 
 __all__ = [
     "any_k_identity",
@@ -88,7 +90,7 @@ _SLOPES = {1: (1.0,), 2: (0.5, 1.0), 3: (0.5, 1.0, 2.0)}
     how="The proof is in the notes of lower.Staircase. Heads drawn at random against the formula, at every input of "
     "two tokens and on both rows; in floating point, so to rounding.",
     constants={"half_logit": 1.0, "rounding": 1e-12},
-    wrong={"half_logit": 0.5},
+    wrong=HALF_LOGITS,
 )
 def identity(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Half the logit difference is beta (N - t)."""
@@ -119,7 +121,7 @@ def identity(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Com
     how="Proved in the notes of sq.parity_heads. All 4096 inputs of two tokens of 6 signs, both rows, l = 1 to 5, S "
     "the first l coordinates.",
     constants={"sign": 1, "error": 1e-14},
-    wrong={"sign": 0},
+    wrong=REVERSED_COEFFICIENTS,
 )
 def linear_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The heads see L = x_11 sum_{j in S} u_j in the place of N."""
@@ -130,6 +132,9 @@ def linear_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence
         layer = linear_layer(secret, 6, order - bits - 0.5, (-1.0) ** (order + bits), 40.0)
         error = _error(layer, secret, 0.0, (-1.0) ** (bits + constants["sign"]))
         found.append(at_most(f"l = {bits}, {layer.heads} heads: error", error, constants["error"]))
+        library = parity_heads("A", bits=bits).layer(secret, dim=6)
+        error = _error(library, secret, 0.0, (-1.0) ** (bits + constants["sign"]))
+        found.append(at_most(f"l = {bits}: error of the library's", error, constants["error"]))
     return found
 
 
@@ -142,7 +147,7 @@ def linear_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     basis=Basis.PROVED,
     how="Proved in the notes of sq.parity_heads. All 4096 inputs of two tokens of 6 signs, both rows, l = 1 to 5.",
     constants={"shift": 0.5, "odd": (-1.0, 0.0), "even": (0.0, -1.0), "error": 1e-14},
-    wrong={"odd": (0.0, -1.0), "even": (-1.0, 0.0)},
+    wrong=REVERSED_COEFFICIENTS,
 )
 def saturated_heads_realise(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Steps of alternating sign."""
@@ -151,8 +156,11 @@ def saturated_heads_realise(constants: Constants, scale: Scale, rng: Generator) 
         t, coefficients = saturated_heads(bits, shift=constants["shift"])
         secret = range(1, bits + 1)
         layer = staircase_layer(secret, 6, t, coefficients, np.full(bits, 40.0))
-        error = _error(layer, secret, *constants["odd" if bits % 2 else "even"])
+        known = constants["odd" if bits % 2 else "even"]
+        error = _error(layer, secret, *known)
         found.append(at_most(f"l = {bits}, {layer.heads} heads: error", error, constants["error"]))
+        error = _error(parity_heads("B", bits=bits).layer(secret, dim=6), secret, *known)
+        found.append(at_most(f"l = {bits}: error of the library's", error, constants["error"]))
     return found
 
 
@@ -167,7 +175,7 @@ def saturated_heads_realise(constants: Constants, scale: Scale, rng: Generator) 
     "two tokens of 6 signs on both rows. Smaller slopes lose digits, as the coefficients grow (1.2e-13 at beta = 1/2, "
     "l = 4); that the equations can be solved for every beta is not proved.",
     constants={"heads_less_than_bits": 0, "error": 1e-13},
-    wrong={"heads_less_than_bits": 1},
+    wrong=REVERSED_COEFFICIENTS,
 )
 def exact_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """As many heads as bits, and a constant."""
@@ -182,6 +190,11 @@ def exact_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
             layer = staircase_layer(secret, 6, t, solved[:-1], np.full(len(t), beta))
             error = _error(layer, secret, solved[:-1].sum(), solved[-1])
             found.append(at_most(f"l = {bits}, beta = {beta}: error", error, constants["error"]))
+            own = parity_heads("C", bits=bits, beta=beta)
+            error = _error(own.layer(secret, dim=6), secret, own.c, own.c0)
+            found.append(
+                at_most(f"l = {bits}, beta = {beta}: error of the library's", error, constants["error"])
+            )
     return found
 
 
@@ -195,7 +208,7 @@ def exact_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     how="The equations M c = r, M_ab = tanh(beta_b (a - 1/2)), r_a = (-1)^(m-1+a), solved here; all 4096 inputs of two "
     "tokens of 6 signs, both rows, l = 1 to 5. That no fewer heads do is another claim.",
     constants={"per_head": 2, "less": 1, "error": 1e-12},
-    wrong={"less": 0},
+    wrong=REVERSED_COEFFICIENTS,
 )
 def minimal_heads_realise(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """All bits up to 2m - 1 of m heads."""
@@ -208,6 +221,9 @@ def minimal_heads_realise(constants: Constants, scale: Scale, rng: Generator) ->
             layer = staircase_layer(secret, 6, t, coefficients, _SLOPES[m])
             error = _error(layer, secret, coefficients.sum(), 0.0)
             found.append(at_most(f"m = {m}, l = {bits}: error", error, constants["error"]))
+            own = parity_heads("D", bits=bits)
+            error = _error(own.layer(secret, dim=6), secret, own.c, 0.0)
+            found.append(at_most(f"m = {m}, l = {bits}: error of the library's", error, constants["error"]))
     return found
 
 
@@ -244,7 +260,11 @@ def fewer_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     basis=Basis.PROVED,
     how="Distinct products of characters of X. Whole numbers over every input of two tokens, d = 5 and 6, m = 1, 2, 3.",
     constants={"left_out": 1, "norm": 1},
-    wrong={"left_out": 0},
+    wrong=Fault(
+        "paper_checks.claims._gated_parities:secrets_of",
+        lambda right: lambda d, bits: right(d, bits, first=0),
+        "secrets that may hold the gate",
+    ),
 )
 def orthogonal_targets(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """A Gram matrix in whole numbers."""
@@ -275,7 +295,9 @@ def orthogonal_targets(constants: Constants, scale: Scale, rng: Generator) -> Se
     how="Differences of the counts C(d-1, l), l the most bits of m heads: the one of order 2m - 1 is 1 and the next 0; "
     "the degree of lower.parity_targets beside it. m = 1 to 6.",
     constants={"slope": 2, "offset": -1},
-    wrong={"offset": 0},
+    wrong=Fault(
+        "lower.bounds:parity_targets", given(lambda heads: heads + 1), "the targets of one head more"
+    ),
 )
 def query_exponent(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Finite differences of exact counts."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from paper_checks.check import Basis, Constants, Scale, check
+from paper_checks.claims._faults import REPLIES_NEAR_ONE
 from paper_checks.claims._query_bounds import (
     cliques,
     correlational_cap,
@@ -19,6 +20,7 @@ from paper_checks.claims._query_bounds import (
     vstat_tolerance,
 )
 from paper_checks.comparison import Comparison, Kind, at_most, covers, equal
+from paper_checks.faults import Fault, returned
 from paper_checks.intervals import mean_interval
 from sq import (
     CSQ,
@@ -82,7 +84,7 @@ _TABLE = {
     how="Each reply rules out at most M* candidates. Learners of random groups (of every size, signed or not) against "
     "the reference adversary, N = 35, tau = .5, .3, .9; the group learner meets the bound.",
     constants={"one": 1},
-    wrong={"one": 0},
+    wrong=REPLIES_NEAR_ONE,
 )
 def lower_bound(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """No run of any learner tried is shorter."""
@@ -117,7 +119,9 @@ def lower_bound(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     how="The reply 0 is valid for all targets but Q M*. For each target of N = 35 the generous learner is run with the "
     "exact oracle, Q = 1, 2, 4, tau = .5 and .6.",
     constants={"guess": 1},
-    wrong={"guess": 0},
+    wrong=Fault(
+        "sq.oracles:ExactOracle._reply", returned(lambda reply: reply / 2), "half of the true answer"
+    ),
 )
 def randomised_bound(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Count the targets on which it succeeds."""
@@ -148,7 +152,7 @@ def randomised_bound(constants: Constants, scale: Scale, rng: Generator) -> Sequ
     how="The learner is run and its queries counted, cell by cell; quick: cells of at most 160 queries, full: all, "
     "up to 82250. Every scalar query counts one.",
     constants={"cap": (1, 3, 11, 99, 399), "cells": _TABLE},
-    wrong={"cap": (2, 4, 12, 100, 400)},
+    wrong=REPLIES_NEAR_ONE,
 )
 def table(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Three ways to one number: the run, the formula, the table."""
@@ -179,7 +183,9 @@ def table(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compar
     how="One group after another and bisection of the one that is hit. All 126 targets of (d, l) = (10, 4), tau = .3, "
     ".1; full: all 455 of (16, 3) as well. Without the logarithm it fails.",
     constants={"bisection": 1},
-    wrong={"bisection": 0},
+    wrong=Fault(
+        "sq.oracles:ExactOracle._reply", returned(lambda reply: reply / 2), "half of the true answer"
+    ),
 )
 def sandwich(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The worst target decides."""
@@ -214,7 +220,11 @@ def sandwich(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Com
     how="Proved in the notes of sq.SignedGroupLearner, but 93 is counted: the adversary is greedy, not the worst. d = "
     "16, l = 3; positive groups of 1 to 11 one by one.",
     constants={"queries": 93, "cap": 11, "largest_positive": 2},
-    wrong={"queries": 91},
+    wrong=Fault(
+        "sq.adversaries:MostPreservingAdversary._choose",
+        lambda right: ReferenceAdversary._choose,
+        "replies of the reference adversary",
+    ),
 )
 def signed_groups(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """A reply in between is valid for both sides of a positive group."""
@@ -254,7 +264,7 @@ def signed_groups(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
     how="|<h, f - g>| <= |f - g| = sqrt 2. The signed-group learner of ten targets against the most-preserving "
     "adversary at tau just below and just above; scans and positive groups above as well.",
     constants={"below": "0.7071", "above": "0.7072"},
-    wrong={"above": "0.707"},
+    wrong=Fault("sq.models:CSQ.errors", returned(lambda errors: errors / 2), "half of the tolerance"),
 )
 def unlearnable(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """A threshold that no learner passes."""
@@ -279,7 +289,11 @@ def unlearnable(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     how="Random signed groups, d = 6, l = 2; survivors kept here by the definition |reply - answer| <= tau, and "
     "replies from a fine grid tried for one that keeps more.",
     constants={"width": 1.0},
-    wrong={"width": 0.5},
+    wrong=Fault(
+        "sq.candidates:Candidates.update",
+        lambda right: lambda self, answers, reply: right(self, answers, reply / 2),
+        "survivors by half of the reply",
+    ),
 )
 def adversaries(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Bookkeeping beside the oracle's own."""
@@ -318,7 +332,11 @@ def adversaries(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     "tau = .5; full: (12,3) and (16,2) beside. That every reply keeps tau fails with chance below 1e-4 (quick; 1e-3 in "
     "full).",
     constants={"numerator": 1, "halves": 2},
-    wrong={"halves": 1},
+    wrong=Fault(
+        "sq.oracles:SQOracle.asked",
+        lambda right: property(lambda self: 2 * right.fget(self)),
+        "each query counted twice",
+    ),
     false_alarm=0.003,
 )
 def honest_scan(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -348,7 +366,11 @@ def honest_scan(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     how="The counter of an exact oracle before and after a vector of d = 4 monomials and after one step of "
     "sq.DescentLearner, m = 2.",
     constants={"vector": 4, "step": 40},
-    wrong={"vector": 1, "step": 1},
+    wrong=Fault(
+        "sq.oracles:SQOracle.query_many",
+        lambda right: lambda self, queries: np.full(len(queries), self.query(queries[0])),
+        "a vector of queries counted one",
+    ),
 )
 def convention(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Counted by the oracle, not by the learner."""
@@ -372,7 +394,11 @@ def convention(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     "3 + steps) + d(d+1)/2 + d^2 + steps, and the smallest tolerance times d^2. Plans, not runs: that the answers "
     "suffice is measured elsewhere.",
     constants={"degree": 4, "leading": 12, "power": 2, "spread": 1e-9},
-    wrong={"leading": 24, "power": 4},
+    wrong=Fault(
+        "upper.six_phase.query_plan:six_phase_queries",
+        returned(lambda phases: phases[:3]),
+        "phase 4 not counted",
+    ),
 )
 def six_phase(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Moments of the certified equations are what costs."""

@@ -1,6 +1,7 @@
 """Claims: Phases 3 and 4: refinement."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -9,6 +10,7 @@ from numpy.random import Generator
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
 from paper_checks.check import Basis, Constants, Scale, check
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, equal, surely_above
+from paper_checks.faults import Fault, returned
 from paper_checks.intervals import proportion_interval
 from upper.six_phase import (
     AttentionSpan,
@@ -35,7 +37,11 @@ _SHARES = (0.1, 0.05, 0.05, 0.05, 0.03, 0.02, 0.01)
     "margin over a hull that just holds the heads, on random rows, against labels and a bound written out: the share "
     "of the bound that is used is at most 1 on all of them.",
     constants={"rate": 1.0, "rounding": 1e-9},
-    wrong={"rate": 2.0},
+    wrong=Fault(
+        "upper.six_phase.phase3_refine_sum:HullMargin.over",
+        lambda right: classmethod(lambda cls, span: cls.under(span.centre)),
+        "the margin of the hull's centre alone",
+    ),
 )
 def margin_bound(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The largest share over rows of margin 1 or more, at three sizes."""
@@ -104,7 +110,11 @@ def average_head(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     "span's error recomputed from the bodies by least squares. Figures quoted of the proxy's margin, .083 to .009 "
     "here and .037 to .011 at d = 32, are of one target each; the full scale goes to d = 32.",
     constants={"before": 0.03, "after": 0.01, "sum": 1 / 3},
-    wrong={"after": 0.001},
+    wrong=Fault(
+        "upper.six_phase.phase3_refine_sum:refine_by_margin",
+        returned(lambda found: replace(found, w=found.w.T)),
+        "phase 3's sum transposed",
+    ),
 )
 def one_round(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The worst of the layers drawn."""
@@ -169,7 +179,11 @@ def too_small(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Co
     "with ordinary least squares for the weights, written out. From .088 to .0004, and .01 without, were measured on "
     "one target at (2, 2, 32).",
     constants={"constrained": 0.002, "free": 0.005},
-    wrong={"constrained": 0.0002},
+    wrong=Fault(
+        "upper.six_phase.phase2_agreement:certify_agreement",
+        returned(lambda found: replace(found, pattern=0.99 * found.pattern)),
+        "patterns that sum to .99",
+    ),
 )
 def self_consistent(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The worst with the constraint, the best without."""

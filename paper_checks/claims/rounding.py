@@ -4,12 +4,14 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import sympy
 from numpy.random import Generator
 
+from attention import AttentionLayer
 from lower import solve_gf2
 from lwe import (
     BinomialLaw,
@@ -36,6 +38,7 @@ from paper_checks.comparison import (
     covers,
     equal,
 )
+from paper_checks.faults import Fault, given, returned
 from paper_checks.intervals import proportion_interval
 
 _CASES = ((6, 8, 2), (6, 16, 4), (8, 7, 3), (10, 64, 2), (5, 17, 17), (12, 4, 2))
@@ -52,7 +55,7 @@ _HALF = Fraction(1, 2)
     how="All 4^d token pairs at d = 5 are listed; that signs of independent fair tokens differ as fair coins is the "
     "proof.",
     constants={"d": 5, "pairs_per_pattern": 32, "differences": (-2, 2)},
-    wrong={"differences": (2,)},
+    wrong=Fault("lwe.examples:covariates_of", returned(lambda bits: 1 - bits), "1 where tokens agree"),
 )
 def uniform_covariates(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Count each pattern of gate and covariates."""
@@ -87,7 +90,18 @@ def uniform_covariates(constants: Constants, scale: Scale, rng: Generator) -> Se
     "against labels by whole numbers. That the error is 0 and not merely small is a fact of float64 at this slope, "
     "seen on these inputs.",
     constants={"beta": 40.0, "error": 0.0, "pad_share": _HALF},
-    wrong={"pad_share": Fraction(1)},
+    wrong=Fault(
+        "lwe.heads:lwr_staircase",
+        returned(
+            lambda stairs: replace(
+                stairs,
+                coefficients=np.concatenate(
+                    [stairs.coefficients[-1:], stairs.coefficients[1:-1], stairs.coefficients[:1]]
+                ),
+            )
+        ),
+        "the two pads exchanged",
+    ),
 )
 def padded_layer_exact(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Both layers against the labels."""
@@ -119,7 +133,11 @@ def padded_layer_exact(constants: Constants, scale: Scale, rng: Generator) -> Se
     "p = 4 from a loop over the jumps: without pads it takes all 2p - 1 multiples of 1/2, with pads the value 0 "
     "alone.",
     constants={"unpadded_values": 7, "padded_values": 1, "pad_share": _HALF},
-    wrong={"pad_share": Fraction(1)},
+    wrong=Fault(
+        "paper_checks.claims._heads_by_hand:pads",
+        returned(lambda found: [(at, 2 * c) for at, c in found]),
+        "pads of twice the size",
+    ),
 )
 def pads_unique(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Solve for the pads, and list what is seen without them."""
@@ -157,7 +175,11 @@ def pads_unique(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     basis=Basis.DERIVED,
     how="All whole numbers from -2q to 2q for q = 2, ..., 40, against a search of the interval.",
     constants={"half": 1},
-    wrong={"half": -1},
+    wrong=Fault(
+        "lwe.parameters:centred",
+        lambda right: lambda values, q: -right(-np.asarray(values), q),
+        "q/2 stands for -q/2",
+    ),
 )
 def centred_representative(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Search the interval with the one of its ends that belongs to it."""
@@ -180,7 +202,11 @@ def centred_representative(constants: Constants, scale: Scale, rng: Generator) -
     how="Random tokens through the library's layer at four slopes from 2 to 12 against labels by whole numbers; at "
     "q = p = 2, where steps alternate, the bound is nearly reached, so its constant cannot be halved.",
     constants={"front": 4.0, "exponent": 1.0, "rounding": 1e-12},
-    wrong={"front": 2.0},
+    wrong=Fault(
+        "lower.staircase:Staircase.layer",
+        given(lambda stairs: replace(stairs, slopes=np.asarray(stairs.slopes) / 2)),
+        "half of the slopes",
+    ),
 )
 def finite_slope(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The largest error over the bound."""
@@ -213,7 +239,11 @@ def finite_slope(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     how="The law is counted over all token pairs at d = 4; labels of the layer with these Theta_i against whole "
     "numbers; jumps are counted by walking along f over [-|v|_1, |v|_1].",
     constants={"weights": (1, 2, 1), "range": 2, "error": 0.0, "most_off": 1.0, "beta": 40.0},
-    wrong={"range": 1},
+    wrong=Fault(
+        "lwe.heads:lwr_layer",
+        returned(lambda layer: AttentionLayer(theta=np.swapaxes(layer.theta, 1, 2), w=layer.w)),
+        "Theta_i transposed",
+    ),
 )
 def ternary_covariates(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The law, the labels and the number of heads."""
@@ -263,7 +293,7 @@ def ternary_covariates(constants: Constants, scale: Scale, rng: Generator) -> Se
     how="All secrets and all covariates at n' = 2, q = 8 and n' = 1, q = 16, in whole numbers: each pair (u, label) "
     "once. That LWR with these parameters is hard is an assumption, not checked.",
     constants={"first_power": 0, "times_each_residue": 1, "levels": 2},
-    wrong={"first_power": 1},
+    wrong=Fault("lwe.parameters:covariate_form", returned(lambda form: 2 * form), "powers of two from 2 on"),
 )
 def gadget_identity(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """List everything."""
@@ -304,7 +334,11 @@ def gadget_identity(constants: Constants, scale: Scale, rng: Generator) -> Seque
     how="All secrets and covariates at n = 5; elimination over GF(2) from all of them; the law of label and parity "
     "under the library's flips eta = 1/8 in fractions. Of the cost of learning with flips nothing is checked.",
     constants={"eta": 0.125, "differ": Fraction(1, 8)},
-    wrong={"differ": Fraction(1, 16)},
+    wrong=Fault(
+        "lwe.laws:FlipLaw._values",
+        returned(lambda found: (found[0], found[1][::-1])),
+        "the two chances exchanged",
+    ),
 )
 def parity(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Parities, elimination, and the law with flips."""
@@ -342,7 +376,11 @@ def parity(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compa
     how="The library's noisy examples with flips eta = 1/8, and with centred binomial errors (0 for half of them) "
     "at q = p = 8; labels without errors are computed from the tokens by whole numbers.",
     constants={"eta": 0.125, "changed": 0.5, "off_gate": 0.0},
-    wrong={"eta": 0.0625},
+    wrong=Fault(
+        "lwe.examples:_ErrorsOnTheGate.__call__",
+        lambda right: lambda self, y, rng: y[:, :, :-2],
+        "labels without errors",
+    ),
     false_alarm=2e-4,
 )
 def noisy_example_labels(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -30,6 +31,7 @@ from paper_checks.comparison import (
     equal,
     surely_below,
 )
+from paper_checks.faults import Fault, returned
 from paper_checks.intervals import mean_interval, median_interval
 
 _TINY = -400.0  # in place of log10 0, in medians
@@ -45,7 +47,11 @@ _TINY = -400.0  # in place of log10 0, in medians
     how="Drawn secrets of n = 3 to 11 and q = 2 to 64: the library's fraction against a count of all 2^n "
     "covariates.",
     constants={"share": Fraction(1, 2)},
-    wrong={"share": Fraction(1)},
+    wrong=Fault(
+        "lwe.uniformity:total_variation_from_uniform",
+        returned(lambda distance: 2 * distance),
+        "the distance without the factor 1/2",
+    ),
 )
 def distance_by_counting(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Fractions against fractions."""
@@ -73,7 +79,7 @@ def distance_by_counting(constants: Constants, scale: Scale, rng: Generator) -> 
     "fractions of drawn secrets, up to n = 300 at q = 15 where distances are below 1e-25; the distance by "
     "subtraction beside it.",
     constants={"angle": math.pi, "relative": 1e-8, "log2_rounding": 1e-8, "floor": 1e-18, "far": 1e-25},
-    wrong={"angle": 2 * math.pi},
+    wrong=Fault("lwe.characters:_log_cosines", returned(lambda logs: logs / 2), "the roots of the cosines"),
 )
 def distance_by_characters(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Three ways to the same number."""
@@ -126,7 +132,7 @@ def distance_by_characters(constants: Constants, scale: Scale, rng: Generator) -
         "least_rho": 0.5,
         "at_least_rho": 0.0072,
     },
-    wrong={"rate": 1.0},
+    wrong=Fault("lwe.characters:distance_from_uniform", returned(math.sqrt), "the root of the distance"),
 )
 def distance_rate(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The slope, the factor in front, and the bound."""
@@ -171,7 +177,7 @@ def distance_rate(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
         "second": (5e-2, 1e-4, 1e-7, 7e-11),
         "decades": 0.3,
     },
-    wrong={"first": (5e-3, 5e-6, 5e-6, 8e-13)},
+    wrong=Fault("lwe.characters:_log_cosines", returned(lambda logs: logs / 2), "the roots of the cosines"),
     false_alarm=1.2e-3,
 )
 def medians(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -201,7 +207,9 @@ def medians(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comp
     how="Intervals for the medians over 25 drawn secrets (200 in full). A small distance and small weights rule out "
     "some ways to learn the label, not all: no claim of security.",
     constants={"n": 24, "q": 64, "distance": 1e-2, "first": 1e-5},
-    wrong={"n": 8},
+    wrong=Fault(
+        "lwe.characters:_log_cosines", returned(lambda logs: logs / 8), "the eighth roots of the cosines"
+    ),
     false_alarm=2e-3,
 )
 def acceptance(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
@@ -227,7 +235,11 @@ def acceptance(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     how="Drawn secrets, n up to 12: the library's character products against all 2^n values of the label in whole "
     "numbers, summed with the signs of each set.",
     constants={"degrees": (1, 2), "rounding": 1e-11},
-    wrong={"degrees": (1, 3)},
+    wrong=Fault(
+        "lwe.characters:characters",
+        returned(lambda found: replace(found, phases=np.ones_like(found.phases))),
+        "characters without their phases",
+    ),
 )
 def low_degree(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """All sets of one and of two covariates."""
@@ -270,7 +282,7 @@ def low_degree(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
         "largest": 5,
         "least_rho": 0.5,
     },
-    wrong={"rho": 0.3},
+    wrong=Fault("lwe.uniformity:wrap_ratio", returned(lambda ratio: 2 * ratio), "|v|/q in place of |v|/(2q)"),
     false_alarm=2e-4,
 )
 def small_secrets(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -19,6 +20,7 @@ from attention import (
     make_nice_layer,
 )
 from paper_checks.check import Basis, Constants, Scale, check
+from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.comparison import (
     Comparison,
     Kind,
@@ -29,6 +31,7 @@ from paper_checks.comparison import (
     surely_above,
     surely_below,
 )
+from paper_checks.faults import Fault, given, returned
 from paper_checks.intervals import mean_interval
 from upper.six_phase import AttentionSpan, NetSearch, attention_span, sculpt_affine_hull, search_net
 
@@ -47,7 +50,11 @@ _NET = "Chen and Li, arXiv 2402.04084, phase 6"
     "- Theta_1), by cross products; d^2 less the rank of the x (x) v in rational numbers. That agreeing rows span so "
     "much is seen for these sizes, not proved for all.",
     constants={"less": 1},
-    wrong={"less": 0},
+    wrong=Fault(
+        "paper_checks.claims.span_and_net:_agreeing",
+        given(lambda theta: theta[:2]),
+        "the rows on which the first two heads agree",
+    ),
 )
 def hull_dimension(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Three heads on a line, too."""
@@ -76,7 +83,11 @@ def hull_dimension(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     "without being told m; directions are counted from its spectrum by the largest ratio of neighbours. Measured at "
     "these sizes: the step shrinks as (m-1)(k-1) grows at a fixed share.",
     constants={"less": 1, "step": 5.0},
-    wrong={"less": 0},
+    wrong=Fault(
+        "upper.six_phase.convex_body:spectral_gap",
+        returned(lambda gap: replace(gap, wide=gap.wide + 1)),
+        "the step one direction too late",
+    ),
 )
 def wide_directions(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The library's own count is compared as well."""
@@ -141,13 +152,13 @@ def equations_needed(constants: Constants, scale: Scale, rng: Generator) -> Sequ
     basis=Basis.PROVED,
     how="Logarithms by sympy, for symbols m, k, d and R, with every constant in the exponent of eps left out: the "
     "paper's eps is (kd)^(-O(m)).",
-    constants={"power": 3},
-    wrong={"power": 2},
+    constants={"power": 3, "spacing": 1},
+    wrong={"spacing": 2},
 )
 def tuples(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The two exponents of kd."""
     m, k, d, r = sympy.symbols("m k d R", positive=True)
-    eps = r * (k * d) ** (-m)
+    eps = r * (k * d) ** (-constants["spacing"] * m)
     found = []
     for over, dimension, expected in (
         ("span", m, m ** constants["power"]),
@@ -170,7 +181,15 @@ def tuples(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compa
     how="Cells are counted in rational numbers by enumeration, R^2 as well, against the points and the candidates "
     "that the library's search reports for spans with round numbers and no halvings.",
     constants={"hull_less": 1, "cell": 1},
-    wrong={"cell": 2},
+    wrong=Fault(
+        "upper.six_phase.phase6_net:_grid",
+        lambda right: (
+            lambda frame, *rest: (
+                lambda spacing, grid: (spacing, grid[np.linalg.norm(grid, axis=1) < frame.reach])
+            )(*right(frame, *rest))
+        ),
+        "the points within the ball alone",
+    ),
 )
 def points(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Sizes at which no net is widened."""
@@ -198,7 +217,11 @@ def points(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compa
     how="Random points of balls in 1, 2 and 3 dimensions against all points of the grid whose cell meets the ball, "
     "listed here; in one dimension against the library's own grid, too. Rounding each coordinate is the proof.",
     constants={"diagonals": 0.5, "rounding": 1e-9},
-    wrong={"diagonals": 0.4},
+    wrong=Fault(
+        "upper.six_phase.phase6_net:_grid",
+        returned(lambda found: (found[0], found[1][::2])),
+        "every second point of the net",
+    ),
 )
 def cover(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The farthest of the random points."""
@@ -232,11 +255,11 @@ def cover(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compar
     "by a layer's formula written out; the mean over layers with a margin of 8 % for the figures, which are of one "
     "target.",
     constants={"errors": (4.9e-5, 1.2e-3), "margin": 0.08},
-    wrong={"errors": (4.9e-5, 2.4e-4)},
+    wrong=HALF_LOGITS,
     false_alarm=0.004,
 )
 def accuracy_needed(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The wrong figure is linear in the error of Theta."""
+    """Two sizes of change, on the same kind of layer."""
     m, k, d = 2, 2, 32
     layers, n = (8, 1000) if scale is Scale.QUICK else (30, 8000)
     found = []

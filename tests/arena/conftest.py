@@ -9,6 +9,7 @@ import pytest
 from arena.cli.main import run
 from arena.results import Cell, LearnerRecord, Results, TargetRecord, TracePoint
 from attention import BooleanInputs, GaussianInputs, Outcome, inputs_to_json
+from lower import Hardness
 
 NICE = (
     "Theta entries from N(0, (2/32)^2), so that a logit has standard deviation 2; W entries from N(0, 1/32)."
@@ -78,7 +79,7 @@ TARGETS = (
             "at least 164 queries of tolerance 0.1 (derived here)",
             "the layer equals the parity to 5.0e-15 on every input",
         ),
-        hard=True,
+        hardness=Hardness.PROVED,
     ),
     TargetRecord(
         name="lwr",
@@ -96,7 +97,7 @@ TARGETS = (
             "total variation of <v, a> mod q from uniform: 4.6e-05",
             "Fourier weight at degree 1: 2.9e-09, at degree 2: 1.1e-07",
         ),
-        hard=True,
+        hardness=Hardness.NEITHER,
     ),
 )
 
@@ -218,7 +219,7 @@ def _trace(name, examples, seconds, errors):
 
 def _newton(target, rng):
     n = 2048 if target.tokens == 2 else 344
-    if target.hard:
+    if target.has_secret:
         steps = 40
         errors = 1.15 + 0.25 * np.exp(-np.arange(steps) / 6) + rng.normal(0, 0.01, steps)
         seconds = 0.2 * np.arange(1, steps + 1)
@@ -232,7 +233,7 @@ def _adam(target, rng):
     steps = 60
     examples = 256 * np.geomspace(4, 3000, steps)
     seconds = 5e-6 * examples * target.heads
-    if target.hard:
+    if target.has_secret:
         return Outcome.WORK_SPENT, _trace("step", examples, seconds, 1.03 + 0.1 * rng.random(steps))
     errors = np.geomspace(1.1, 9e-5, steps) ** np.linspace(0.3, 1, steps) * rng.uniform(0.8, 1.2, steps)
     errors[-1] = 9.3e-5
@@ -240,7 +241,7 @@ def _adam(target, rng):
 
 
 def _linear(target, rng):
-    error = rng.uniform(1.0, 1.01) if target.hard else rng.uniform(0.55, 0.7)
+    error = rng.uniform(1.0, 1.01) if target.has_secret else rng.uniform(0.55, 0.7)
     return Outcome.BEST_OF_CLASS, _trace("regression", [8192], [0.02], [error])
 
 

@@ -84,6 +84,7 @@ def easy():
     return make_samples(EASY, 1500, rng=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_crashes_errors_and_endless_loops_lose_no_other_result(easy, monkeypatch, jobs):
     monkeypatch.setattr(arena.attacking, "_GRACE", 0.5)
@@ -115,6 +116,7 @@ def test_crashes_errors_and_endless_loops_lose_no_other_result(easy, monkeypatch
     assert "no claim of security" in " ".join(said.split())
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_processes(easy):
     samples, secret = easy
     names = "least-squares,exhaustive,linearisation"
@@ -192,6 +194,7 @@ def test_what_cannot_be_attacked_is_a_sentence():
 
 
 class TestCommand:
+    @pytest.mark.slow
     def test_table_json_and_file(self, cli, tmp_path):
         save_target(tmp_path / "easy.safetensors", lwr_target(secret_dim=12, modulus=4, levels=2, seed=1))
         given = [tmp_path / "easy.safetensors", "--attacks", "linearisation,bkw", "--samples", 1000]
@@ -213,6 +216,7 @@ class TestCommand:
         said = cli(*given, "--noise", "binomial:1", "--secret", paths[2], "--attacks", "exhaustive").out
         assert re.search(r"exhaustive +broken .* the true one", said)
 
+    @pytest.mark.slow
     def test_what_may_have_been_left_out_is_said(self, cli, tmp_path):
         parameters = LWRParameters(6, 97, 97, noise=BinomialLaw(1))
         samples, _ = make_samples(parameters, 60, rng=0)
@@ -225,6 +229,45 @@ class TestCommand:
         said = cli(*given, "--matrix", "binary", "--noise", "binomial:1").out
         assert "give --noise or --levels" not in said
         assert "--matrix binary tells" not in said
+
+    def test_an_attack_that_refuses_is_not_said_to_have_spent_its_budget(self, cli, tmp_path):
+        save_target(tmp_path / "large.safetensors", lwr_target(secret_dim=24, modulus=64, levels=2, seed=1))
+        given = [
+            "attack",
+            tmp_path / "large.safetensors",
+            "--attacks",
+            "meet-in-the-middle",
+            "--samples",
+            1000,
+        ]
+        said = cli(*given).out
+        assert re.search(r"meet-in-the-middle +refused ", said)
+        assert "spent" not in said
+
+    def test_an_interruption_names_the_attacks_that_were_not_run_to_their_end(
+        self, cli, tmp_path, monkeypatch
+    ):
+        def interrupted(*given, on_result, **settings):
+            def then_stop(result):
+                on_result(result)
+                raise KeyboardInterrupt
+
+            attack_samples(*given, **settings, on_result=then_stop, isolated=False)
+
+        monkeypatch.setattr("arena.cli.attack.attack_samples", interrupted)
+        path, out = tmp_path / "easy.safetensors", tmp_path / "found.json"
+        save_target(path, lwr_target(secret_dim=6, modulus=16, levels=2, seed=1))
+        names = "least-squares,linearisation,exhaustive"
+        done = cli("attack", path, "--attacks", names, "--samples", 1000, "-o", out, status=130)
+        said = " ".join(done.out.split())
+        assert "Broken by none of those that ran." in said
+        assert "linearisation, exhaustive" in said
+        assert done.err.endswith(
+            "1 of 3 attacks were done. Not run to their end: linearisation, exhaustive.\n"
+        )
+        kept = json.loads(out.read_text(encoding="utf-8"))
+        assert [one["attack"] for one in kept["results"]] == ["least-squares"]
+        assert kept["not_run"] == ["linearisation", "exhaustive"]
 
     @pytest.mark.bad_input
     @pytest.mark.parametrize(

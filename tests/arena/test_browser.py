@@ -345,8 +345,8 @@ def test_a_phone_gets_tiles_and_cards_and_a_desktop_a_map_and_a_table(browser, p
 
 
 @needs_chromium
-@pytest.mark.parametrize("width", [DESKTOP, PHONE])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [pytest.param(DESKTOP, marks=pytest.mark.slow), PHONE])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_pictures_of_the_page_are_kept(browser, page, width, dark):
     from PIL import Image
 
@@ -450,6 +450,7 @@ def test_the_keyboard_goes_through_the_page_from_top_to_bottom_and_is_seen(brows
     assert places == list(range(25))
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_nothing_hostile_runs(browser, sample_results, tmp_path):
     results = replace(

@@ -7,25 +7,29 @@ import pytest
 from arena.cli.main import run
 
 
-def test_it_prints_each_claim_with_its_figures_and_writes_the_page(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert run(["check", "layer/row-form", "--inject"]) == 0
+def test_it_prints_each_claim_with_its_figures_and_writes_the_page_where_it_is_told(tmp_path, capsys):
+    assert run(["check", "layer/row-form", "--inject", "--out", str(tmp_path / "claims")]) == 0
     said = capsys.readouterr().out
     for word in ("holds", "claim", "source", "measured", "expected", "1 of 1 fail on their injected errors"):
         assert word in said
-    page = (tmp_path / "docs" / "claims" / "index.rst").read_text()
+    page = (tmp_path / "claims" / "index.rst").read_text()
     assert "Row a of F(X)" in page
-    kept = json.loads((tmp_path / "docs" / "claims" / "claims.json").read_text())
+    kept = json.loads((tmp_path / "claims" / "claims.json").read_text())
     assert [(one["id"], one["verdict"], one["injected"]) for one in kept["results"]] == [
         ("layer/row-form", "holds", "fails")
     ]
 
 
-def test_no_write_writes_nothing(tmp_path, monkeypatch, capsys):
+def test_it_writes_nothing_unless_told_where(tmp_path, monkeypatch, capsys):
+    """A quick run in the project's folder replaced its full results."""
+    kept = tmp_path / "docs" / "claims" / "claims.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("full results")
     monkeypatch.chdir(tmp_path)
-    assert run(["check", "layer/row-form", "--no-write", "--json"]) == 0
+    assert run(["check", "layer/row-form", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["result"]["verdict"] == "holds"
-    assert list(tmp_path.iterdir()) == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [kept]
+    assert kept.read_text() == "full results"
 
 
 def test_list_says_what_there_is(capsys):
@@ -65,8 +69,7 @@ def test_a_claim_that_fails_is_status_one(capsys, tmp_path, monkeypatch):
     from paper_checks import find_checks
 
     (one,) = find_checks(["layer/row-form"])
-    right = {name: one.constants[name] for name in one.wrong}
-    broken = replace(one, constants={**one.constants, **one.wrong}, wrong=right)
+    broken = replace(one, constants={**one.constants, "logit_sign": -1})
     monkeypatch.setattr(command, "find_checks", lambda names: (broken,))
     assert run(["check", "--out", str(tmp_path)]) == 1
     captured = capsys.readouterr()

@@ -123,13 +123,14 @@ def test_names_are_made_of_the_file_and_the_layer(folders):
     assert checkpoint_target(folders["bert"], layer=2, name="mine").name == "mine"
 
 
-@pytest.mark.parametrize(("model", "seed"), [("bert", 0), ("gpt2", 1)])
+@pytest.mark.parametrize(("model", "seed"), [("bert", 0), pytest.param("gpt2", 1, marks=pytest.mark.slow)])
 def test_newton_learns_a_layer_of_a_checkpoint_exactly(tmp_path, model, seed):
     target = checkpoint_target(write(tmp_path / model, model, seed), layer=seed)
     assert (target.layer.heads, target.inputs) == (HEADS, BooleanInputs(TOKENS, DIM))
     learned_exactly(target, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0])
 def test_newton_learns_a_layer_of_torch_exactly(tmp_path, cli, seed):
     torch = pytest.importorskip("torch", reason="the layer is PyTorch's")
@@ -152,6 +153,7 @@ def learned_exactly(target, seed):
     assert measures["w_error"] < 1e-10
 
 
+@pytest.mark.slow
 def test_learn_and_compare_take_the_file(cli, folders, tmp_path):
     path = tmp_path / "layer.safetensors"
     cli("generate", "from-checkpoint", folders["gpt2"], "--layer", 0, "--coordinates", 8, "-o", path)

@@ -13,9 +13,9 @@ PROGRAM = f"exec {sys.executable} -c 'from arena.cli import main; main()'"
 @pytest.mark.parametrize(
     ("file", "streams", "status"),
     [
-        ("nice.safetensors", ">&- <&-", 0),
+        pytest.param("nice.safetensors", ">&- <&-", 0, marks=pytest.mark.slow),
         ("missing.safetensors", "2>&-", 2),
-        ("missing.safetensors", "2>/dev/full", 2),
+        pytest.param("missing.safetensors", "2>/dev/full", 2, marks=pytest.mark.slow),
     ],
 )
 def test_the_status_tells_what_no_stream_can(tmp_path, file, streams, status):

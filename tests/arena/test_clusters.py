@@ -188,6 +188,7 @@ def _runs(pid):
     return True
 
 
+@pytest.mark.slow
 @posix
 def test_a_cluster_that_loses_a_worker_gives_the_same_table(tmp_path, targets, log):
     with _started(tmp_path, workers=2) as dask:
@@ -218,6 +219,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_table(tmp_path, targets, l
     assert again.made["reused"] == len(here.cells)
 
 
+@pytest.mark.slow
 @posix
 def test_a_cell_that_kills_its_workers_ends_the_comparison(tmp_path, targets, log, monkeypatch):
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "0")
@@ -229,6 +231,7 @@ def test_a_cell_that_kills_its_workers_ends_the_comparison(tmp_path, targets, lo
     assert {parent for parent, _ in _begun(log)} == dask.pids
 
 
+@pytest.mark.slow
 def test_both_workers_compute(pair, targets, log):
     with cluster(pair.address):
         # none ends before another has begun
@@ -243,7 +246,7 @@ def test_the_command_runs_on_a_cluster(pair, targets, tmp_path, capsys, monkeypa
         save_target(file, target)
     options = [*files, "--learners", "linear,known-part,elimination", "--json"]
     with monkeypatch.context() as patch:
-        patch.setattr("arena.execution.run_isolated", _not_here)
+        patch.setattr("arena.calls.run_isolated", _not_here)
         assert run(["compare", *options, "-o", str(tmp_path / "there"), "--dask", pair.address]) == 0
         there = Results.from_json(capsys.readouterr().out)
     assert run(["compare", *options, "-o", str(tmp_path / "here"), "--jobs", "1"]) == 0
@@ -264,6 +267,7 @@ def nothing_runs_here(monkeypatch):
     monkeypatch.setattr("arena.calls.run_isolated", _not_here)
 
 
+@pytest.mark.slow
 def test_curves_of_queries_on_a_cluster_are_those_made_here(pair, tmp_path, capsys, nothing_runs_here):
     options = ["--dims", "6,8", "--bits", "1,2", "--tau", "0.3", "--no-learner-side", "--json"]
     assert run(["curves", "sq", *options, "-o", str(tmp_path), "--dask", pair.address]) == 0
@@ -272,6 +276,7 @@ def test_curves_of_queries_on_a_cluster_are_those_made_here(pair, tmp_path, caps
     assert there == json.loads(json.dumps([point.row() for point in here]))
 
 
+@pytest.mark.slow
 def test_curves_of_rounding_on_a_cluster_are_those_made_here(pair, tmp_path, capsys, nothing_runs_here):
     options = ["--modulus", "4", "--levels", "2", "--dims", "4,6,8", "--samples", "400", "--json"]
     options += ["--attacks", "linearisation,least-squares", "--budget", "60", "-o", str(tmp_path)]
@@ -318,6 +323,7 @@ def test_a_study_on_a_cluster_measures_what_it_does_here(pair, tmp_path, nothing
     assert there.failures == ()
 
 
+@pytest.mark.slow
 def test_runs_of_the_six_phases_on_a_cluster_are_those_made_here(pair, nothing_runs_here):
     with cluster(pair.address):
         there = queried_phases([8], [1.0, 1000.0], examples=5000)
@@ -346,6 +352,7 @@ def _processes():
     return len(arena.isolation._ALIVE)
 
 
+@pytest.mark.slow
 def test_a_cell_on_a_cluster_can_time_out(pair, targets, log):
     with cluster(pair.address):
         results = compare(targets[:1], [Logged(log=log, seconds=3600), "linear"], timeout=1.0)
@@ -353,6 +360,7 @@ def test_a_cell_on_a_cluster_can_time_out(pair, targets, log):
     assert dict(_begun(log)).keys() <= pair.pids
 
 
+@pytest.mark.slow
 def test_a_worker_alone_computes_and_those_that_join_help(tmp_path, targets, log):
     from distributed import Client
 
@@ -426,6 +434,7 @@ def run_for_hours(address, log):
     print(results.made["interrupted"])
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize(("name", "said"), [("SIGINT", "by hand\n"), ("SIGKILL", "")])
 def test_an_end_by_a_signal_leaves_nothing_on_the_workers(pair, tmp_path, targets, log, name, said):
@@ -464,7 +473,9 @@ def test_what_is_no_address_is_refused_at_once(address, tmp_path, capsys):
     assert "tcp://host:8786 is needed" in said.err
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense://x"])
+@pytest.mark.parametrize(
+    "address", [pytest.param("tcp://127.0.0.1:9", marks=pytest.mark.slow), "nonsense://x"]
+)
 def test_no_scheduler_is_one_line(address, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("arena.clusters._PATIENCE", 1.0)
     assert run(["compare", "--learners", "linear", "-o", str(tmp_path), "--dask", address]) == 1

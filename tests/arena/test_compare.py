@@ -35,6 +35,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 # for the bookkeeping, which is the same without processes of their own
 HERE = {"isolated": False, "jobs": 1}
 HAS_TORCH = find_spec("torch") is not None
+pytestmark = pytest.mark.extras  # Adam is compared, too, where PyTorch is installed
 SMALL = "newton,linear,known-part,elimination" + (",adam" if HAS_TORCH else "")
 
 
@@ -105,7 +106,7 @@ class _Failing(KnownPart):
         return dataclasses.replace(fit, predict=lambda x: np.full_like(x, np.nan), trace=())
 
 
-@pytest.mark.parametrize("result", ["raise", "nan"])
+@pytest.mark.parametrize("result", ["raise", pytest.param("nan", marks=pytest.mark.slow)])
 def test_a_broken_learner_loses_only_its_own_cell(targets, result):
     broken = Student("broken", "Broken", "None.", lambda target, effort: _Failing(result=result))
     results = compare(targets[:1], [broken, STUDENTS["known-part"]], jobs=1)
@@ -135,7 +136,7 @@ class _Deadly(KnownPart):
         os.kill(os.getpid(), getattr(signal, self.end))
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_crashes_and_an_endless_learner_leave_the_others_intact(one_job, targets, jobs, tmp_path):
     ends = {
         "SIGKILL": "ended by SIGKILL",
@@ -166,6 +167,7 @@ def test_crashes_and_an_endless_learner_leave_the_others_intact(one_job, targets
     assert compare(targets[:1], [*deadly, nan, "linear", "known-part"], **options).cells == results.cells
 
 
+@pytest.mark.slow
 def test_a_killed_worker_that_is_not_isolated_is_recorded(targets):
     deadly = Student("deadly", "Deadly", "None.", lambda target, effort: _Deadly())
     with warnings.catch_warnings():
@@ -201,6 +203,7 @@ def test_an_absent_extra_is_no_failure(targets, monkeypatch):
     assert results.summary(targets[0].name, "adam").verdict == "not installed"
 
 
+@pytest.mark.slow
 def test_a_missing_package_is_told_as_missing_wherever_results_are_shown(monkeypatch):
     monkeypatch.setattr("lwe.attacks.lattice.fpylll_installed", lambda: False)
     monkeypatch.setattr("arena.cells.find_spec", lambda name: None)
@@ -397,6 +400,7 @@ class _Sleepy(KnownPart):
         return super().fit(oracle, rng=rng, truth=truth, progress=progress)
 
 
+@pytest.mark.slow
 def test_more_time_runs_again_what_timed_out(targets, tmp_path):
     store = tmp_path / "runs.sqlite"
     run = lambda timeout: compare(targets[:1], [_Sleepy()], store=store, timeout=timeout)  # noqa: E731
@@ -407,6 +411,7 @@ def test_more_time_runs_again_what_timed_out(targets, tmp_path):
     assert run(0.1).cells[0].status == "done"
 
 
+@pytest.mark.slow
 def test_a_store_that_fills_up_ends_the_run_and_loses_nothing(targets, tmp_path):
     with RunStore(tmp_path / "runs.sqlite") as store:
         pages = store._database.execute("PRAGMA page_count").fetchone()[0]
@@ -442,6 +447,7 @@ def test_targets_come_from_files(targets, tmp_path):
     assert one.cells[0].unknown_part_error == two.cells[0].unknown_part_error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_joblib_decides_how_many_cells_run_at_once(targets, workers, log):
     with parallel_config(n_jobs=workers):

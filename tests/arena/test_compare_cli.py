@@ -42,6 +42,7 @@ class _Endless(KnownPart):
             pass
 
 
+@pytest.mark.slow
 def test_failures_are_status_one_and_lose_nothing(cli, nice, tmp_path, monkeypatch):
     students = [STUDENTS["known-part"]]
     students += [
@@ -55,12 +56,14 @@ def test_failures_are_status_one_and_lose_nothing(cli, nice, tmp_path, monkeypat
     assert [cell.status for cell in read(tmp_path / "r").cells] == ["done", "failed", "timed out"]
 
 
+@pytest.mark.slow
 def test_a_second_run_says_where_its_cells_come_from(cli, nice, tmp_path):
     assert "--fresh" not in cli("compare", nice, *FEW, "-o", tmp_path / "r").out
     assert "2 of 2 cells were in" in cli("compare", nice, *FEW, "-o", tmp_path / "r").out
     assert "--fresh" not in cli("compare", nice, *FEW, "-o", tmp_path / "r", "--fresh").out
 
 
+@pytest.mark.slow
 def test_one_store_serves_several_folders(cli, nice, tmp_path):
     store = tmp_path / "all.sqlite"
     cli("compare", nice, *FEW, "-o", tmp_path / "a", "--store", store)
@@ -102,6 +105,7 @@ def command(*arguments):
     return done
 
 
+@pytest.mark.slow
 @posix
 def test_a_read_only_folder_is_one_line_before_any_work(nice, tmp_path):
     folder = tmp_path / "locked"
@@ -112,6 +116,7 @@ def test_a_read_only_folder_is_one_line_before_any_work(nice, tmp_path):
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 @posix
 def test_a_read_only_store_is_one_line_and_can_be_listed(cli, nice, tmp_path):
     folder = tmp_path / "locked"
@@ -144,6 +149,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_loses_nothing(cli, nice, tmp_path, small_disk):
     (small_disk / "fill").write_bytes(b"\0" * 150_000)  # fewer cells fill the rest
     options = [
@@ -172,6 +178,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(cli, nice, tmp_path, small_di
     assert f"{kept} of 40 cells were in" in done.out
 
 
+@pytest.mark.slow
 def test_a_full_disk_for_the_page_is_one_line_after_the_table(nice, tmp_path, small_disk):
     (small_disk / "fill").write_bytes(b"\0" * 250_000)
     done = command("compare", nice, *FEW, "--store", tmp_path / "runs.sqlite", "-o", small_disk)

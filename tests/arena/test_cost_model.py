@@ -153,6 +153,7 @@ def test_a_row_that_lacks_a_size_is_refused_in_a_sentence():
         CostModel.fit([{}])
 
 
+@pytest.mark.slow
 def test_the_interval_of_passes_holds_as_many_further_medians_as_it_says():
     rng, inside = np.random.default_rng(0), []
     for _ in range(200):

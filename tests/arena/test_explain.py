@@ -20,6 +20,7 @@ def timeless(text):
     return [line for line in text.splitlines() if "seconds" not in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["paper", "practical"])
 def test_explain_walks_through_the_phases(cli, mode):
     options = () if mode == "paper" else ("--practical",)
@@ -32,6 +33,7 @@ def test_explain_walks_through_the_phases(cli, mode):
     assert words.count("Against the truth: ") == (6 if mode == "paper" else 5)
 
 
+@pytest.mark.slow
 def test_explain_as_json_and_as_a_page(cli, tmp_path):
     said = cli("explain", "--heads", 1, "--dim", 12, "--json", "--out", tmp_path / "page")
     assert said.err == ""
@@ -57,6 +59,7 @@ def test_explain_a_hard_target_names_the_phase_that_failed(cli, tmp_path):
     assert words.count("Not reached.") == 4
 
 
+@pytest.mark.slow
 def test_learn_fills_a_folder(cli, nice, tmp_path):
     out = tmp_path / "phases"
     said = cli("learn", nice, "--learner", "six-phase-paper", "--preset", "quick", "--out", out, "--json").out
@@ -72,6 +75,7 @@ def test_learn_fills_a_folder(cli, nice, tmp_path):
     assert "The best of" in words
 
 
+@pytest.mark.slow
 def test_learn_still_writes_a_file(cli, nice, tmp_path):
     out = tmp_path / "f.safetensors"
     said = json.loads(cli("learn", nice, "--learner", "six-phase", "-o", out, "--json").out)
@@ -93,6 +97,7 @@ def test_tokens_that_the_phases_cannot_take_are_one_line(cli, tokens, dim):
     assert not said.out
 
 
+@pytest.mark.slow
 def test_both_run_in_a_comparison_beside_others(cli, nice, tmp_path):
     parity, rounding = tmp_path / "parity.safetensors", tmp_path / "rounding.safetensors"
     cli("generate", "sq-parity", "--heads", 2, "--dim", 16, "--seed", 1, "-o", parity)

@@ -13,19 +13,29 @@ from hypothesis import strategies as st
 
 from arena import Cell, LearnerRecord, StoredCell, TargetRecord, TracePoint, export_cells
 from arena.export import EXPORTS, flat
+from lower import Hardness
 
 TARGET = TargetRecord(
-    "toy", "A toy", "nice", 1, 2, 4, {"kind": "boolean"}, "Drawn at random.", seed=2**70, hard=True
+    "toy",
+    "A toy",
+    "nice",
+    1,
+    2,
+    4,
+    {"kind": "boolean"},
+    "Drawn at random.",
+    seed=2**70,
+    hardness=Hardness.PROVED,
 )
 LEARNER = LearnerRecord("newton", "=Newton", "None proved.", {"m": 1, "rate": 0.1})
 FIELDS = [
     *("target", "learner", "seed", "status", "message", "outcome", "outcome_text", "succeeded"),
     *("relative_error", "unknown_part_error", "theta_error", "w_error", "examples_used", "seconds"),
-    "engine",
+    *("engine", "alone"),
     *(
         "target_title",
         "target_kind",
-        "target_hard",
+        "target_hardness",
         "target_heads",
         "target_tokens",
         "target_dim",
@@ -158,7 +168,7 @@ def test_parquet_holds_every_field(tmp_path):
     kinds = {name: str(table.schema.field(name).type) for name in FIELDS}
     assert {name for name, kind in kinds.items() if kind == "int64"} == {*WHOLE, "target_seed"}
     assert {name for name, kind in kinds.items() if kind == "double"} == set(REAL)
-    assert {name for name, kind in kinds.items() if kind == "bool"} == {"succeeded", "target_hard"}
+    assert {name for name, kind in kinds.items() if kind == "bool"} == {"succeeded"}
     for row, stored in zip(table.to_pylist(), small, strict=True):
         kept = flat(stored)
         for name in FIELDS:

@@ -56,7 +56,7 @@ def test_heat_map_names_and_numbers_every_pair(sample_results):
     for word in ("Newton", "Adam", "elimination", "Two-head parity", "5e-15", "1.16"):
         assert word in shown
     assert shown.count("learned") == 7
-    assert shown.count("hard") == 2
+    assert shown.count("HARD (proved for SQ)") == shown.count("EASY?") == 1
     assert shown.index("Two-head parity") > shown.index("Nice, 4 heads")
 
 

@@ -9,6 +9,7 @@ from arena.cells import single_thread
 from upper import Adam
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
 def test_one_hidden_bit_is_learned_below_two_per_cent_in_a_thousand_steps():
     target = parity_target(dim=32, bits=1, construction="B", seed=1)

@@ -87,6 +87,7 @@ SCRIPT = """
     """
 
 
+@pytest.mark.slow
 def test_every_process_gives_the_same_keys(tmp_path):
     file = tmp_path / "script.py"
     file.write_text(textwrap.dedent(SCRIPT))
@@ -259,6 +260,7 @@ def _spelled(value):
     return type(value).__name__, repr(value)
 
 
+@pytest.mark.slow
 @given(one=values, other=values)
 @settings(max_examples=60, deadline=None)
 def test_different_fields_give_different_keys(key_of, one, other):

@@ -161,6 +161,7 @@ def _key_in_a_process(folder, text, seed):
     ).stdout.strip()
 
 
+@pytest.mark.slow
 def test_every_process_gives_the_same_key_whatever_the_learner_uses(tmp_path):
     text = _exotic_text(EXOTIC_NAMES)
     first, second = (_key_in_a_process(tmp_path, text, seed) for seed in ("1", "2"))

@@ -6,9 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from arena import layer_target, learn, lwr_target, nice_target, save_target
+from arena import layer_target, learn, load_target, lwr_target, nice_target, save_target
 from arena.phases import learn_phases
 from attention import AttentionLayer, BooleanInputs
+from attention.metrics import relative_error
 from upper import Newton
 
 
@@ -24,6 +25,7 @@ def file(nice, tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_newton_finds_the_level_of_the_noise_that_is_added(cli, file):
     command = ["learn", file, "--noise", 0.05, "--examples", 600]
     said = json.loads(cli(*command, "--json").out)
@@ -49,6 +51,7 @@ def test_without_noise_there_is_no_word_of_it(nice):
     assert "noise" not in str(learned)
 
 
+@pytest.mark.slow
 def test_noise_is_kept_with_the_layer_and_reaches_every_learner(nice, tmp_path):
     from attention.files import load_layer
 
@@ -70,6 +73,7 @@ def test_noise_on_labels_that_have_errors_of_their_own_is_refused():
         learn(lwr_target(**rounding), "linear", noise=-1)
 
 
+@pytest.mark.slow
 def test_a_number_of_heads_that_explains_nothing_is_not_to_be_trusted():
     target = nice_target(heads=4, tokens=4, dim=16, seed=1)
     few = learn(target, "newton", heads="auto", examples=50)
@@ -106,7 +110,9 @@ def test_one_token_hides_theta_and_all_of_w_but_the_sum():
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize(("rank", "options"), [(None, {}), (1, {"rank": 1})])
+@pytest.mark.parametrize(
+    ("rank", "options"), [(None, {}), pytest.param(1, {"rank": 1}, marks=pytest.mark.slow)]
+)
 def test_too_few_examples_are_told_the_least_and_the_usual_number(nice, rank, options):
     least, usual = (
         Newton(2, rank=rank).minimum_examples(3, 8),
@@ -134,3 +140,52 @@ def test_targets_print_short():
     layer = nice_target(heads=3, tokens=2, dim=12, seed=1).layer
     target = layer_target(layer, tokens=2, name="mine")
     assert repr(target) == "<Target mine: Layer, 3 heads, 2 tokens, k = 2, d = 12>"
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """`learn`, interrupted by the third step that has a layer."""
+
+    def call(*given, progress, **settings):
+        there = []
+
+        def until(step):
+            progress(step)
+            there.extend([step] * (step.layer is not None))
+            if len(there) == 3:
+                raise KeyboardInterrupt
+
+        return learn(*given, progress=until, **settings)
+
+    monkeypatch.setattr("arena.cli.learn.learn", call)
+
+
+def test_an_interrupted_fit_says_how_far_it_came_and_leaves_its_layer(cli, file, tmp_path, interrupted):
+    out = tmp_path / "fitted.safetensors"
+    said = cli("learn", file, "-o", out, status=130).err
+    assert said.count("\n") == 1
+    error = float(re.search(r"relative error (\S+); its layer as it was then is in", said)[1])
+    target = load_target(file)
+    x = target.inputs.sample(2000, rng=5)
+    assert relative_error(load_target(out).layer(x), target.layer(x)) == pytest.approx(error, rel=0.2)
+
+
+def test_an_interrupted_fit_says_where_nothing_is_written(cli, file, interrupted):
+    assert "; nothing is written." in cli("learn", file, status=130).err
+
+
+def test_a_fit_interrupted_before_its_first_step_says_so(cli, file, tmp_path, monkeypatch):
+    def at_once(*given, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("arena.cli.learn.learn", at_once)
+    said = cli("learn", file, "-o", tmp_path / "fitted.safetensors", status=130).err
+    assert said == "attention-bounds: Interrupted: Newton had no step done; nothing is kept.\n"
+    assert not (tmp_path / "fitted.safetensors").exists()
+
+
+def test_the_trace_holds_no_layers(nice):
+    seen = []
+    learned = learn(nice, "newton", seed=3, progress=seen.append)
+    assert any(step.layer is not None for step in seen)
+    assert all(step.layer is None for step in learned.fit.trace)

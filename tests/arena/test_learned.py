@@ -36,7 +36,7 @@ def test_newton_learns_a_nice_layer(learned, nice):
     assert len(repr(learned)) < 100
 
 
-@pytest.mark.parametrize("name", ["newton", "linear", "known-part"])
+@pytest.mark.parametrize("name", [pytest.param("newton", marks=pytest.mark.slow), "linear", "known-part"])
 def test_the_numbers_are_those_of_a_comparison(nice, name):
     results = compare([nice], name, seeds=2, isolated=False)
     for cell in results.cells:
@@ -46,6 +46,7 @@ def test_the_numbers_are_those_of_a_comparison(nice, name):
         assert alone.fit.examples_used == cell.examples_used
 
 
+@pytest.mark.slow
 def test_words_and_json_are_the_commands(nice, tmp_path, capsys):
     path = tmp_path / "nice.safetensors"
     save_target(path, nice)

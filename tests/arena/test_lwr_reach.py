@@ -115,7 +115,9 @@ def test_an_attack_that_is_ended_by_force_or_dies_loses_no_other(monkeypatch, tm
     assert said[expected] in points[0].explanation
 
 
-@pytest.mark.parametrize("outcome", [AttackOutcome.MISSING, AttackOutcome.FAILED])
+@pytest.mark.parametrize(
+    "outcome", [AttackOutcome.MISSING, pytest.param(AttackOutcome.FAILED, marks=pytest.mark.slow)]
+)
 def test_what_another_run_may_find_otherwise_is_not_kept(pretended, monkeypatch, tmp_path, outcome):
     def run_isolated(job, **options):
         _, (kind, _) = cloudpickle.loads(job)
@@ -183,6 +185,7 @@ def test_the_table_and_the_figure_say_how_far_each_reaches(pretended):
         draw_lwr_curve([])
 
 
+@pytest.mark.slow
 def test_attacks_break_what_they_should(tmp_path, cli):
     given = [
         "--modulus",

@@ -51,7 +51,7 @@ def test_it_says_what_the_table_says(sample_results):
     for sentence in findings(sample_results):
         assert sentence in said
     for target in sample_results.targets:
-        kind = "hard" if target.hard else "nice"
+        kind = target.hardness.label if target.hardness else "nice"
         assert (
             f"{target.title} {target.name} {kind}, m={target.heads} k={target.tokens} d={target.dim}" in said
         )

@@ -16,6 +16,7 @@ from arena.palette import learner_colours
 from arena.results import Cell, LearnerRecord, Results, TargetRecord
 from arena.sheets import curves_csv, table_csv
 from arena.words import in_order, short_error
+from lower import Hardness
 
 EVIL = (
     "</script><script>alert('1')</script>\"'><img src=x onerror=alert(1)> --> ]]> {{ 7*7 }} $x_1$ \u2028 你好"
@@ -196,7 +197,9 @@ def test_every_target_and_every_learner_has_a_section(text, sample_results):
         section = re.search(rf'<article id="target-{place}".*?</article>', text, re.DOTALL)[0]
         assert escape(target.how) in section
         assert "Its known part" in section
-        assert ("What is known of its hardness" if target.hard else "What was measured of it") in section
+        assert (
+            "What is known of its hardness" if target.has_secret else "What was measured of it"
+        ) in section
         assert section.count("<svg") == 2
         assert "Error against examples drawn" in section
         assert "Error against time" in section
@@ -371,7 +374,7 @@ def test_hostile_text_stays_text(sample_results):
 
 
 def test_hostile_names_stay_text():
-    target = TargetRecord(EVIL, EVIL, "file", 1, 2, 3, {}, EVIL, hard=True)
+    target = TargetRecord(EVIL, EVIL, "file", 1, 2, 3, {}, EVIL, hardness=Hardness.ASSUMED)
     learner = LearnerRecord(EVIL, EVIL, EVIL)
     page = Page(
         render_page(Results({}, (target,), (learner,), (Cell(EVIL, EVIL, 0, "failed", message=EVIL),)))
@@ -385,10 +388,12 @@ def test_an_empty_comparison_is_a_page():
     assert Page(render_page(Results({}, (), (), ()))).errors == []
 
 
+@pytest.mark.slow
 def test_the_page_is_the_same_every_time(text, sample_results):
     assert render_page(Results.from_json(json.loads(json.dumps(sample_results.to_json())))) == text
 
 
+@pytest.mark.slow
 def test_infinite_errors_sort_last_among_numbers_and_absent_ones_after_them(sample_results):
     cells = tuple(
         replace(cell, unknown_part_error=None) if cell.learner == "newton" else cell

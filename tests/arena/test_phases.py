@@ -91,6 +91,7 @@ def timeless(said):
     return said
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_learn_and_compare(nice, paper, practical):
     again = learn(nice, "six-phase", seed=0, preset="quick")
     assert timeless(practical.learned.to_json()) == timeless(again.to_json())
@@ -139,7 +140,7 @@ def test_a_failure_names_its_phase_and_shows_what_there_is(failed):
     assert "Phase 2 failed" in str(failed)
 
 
-@pytest.mark.parametrize("body", ["ellipsoid", "polytope"])
+@pytest.mark.parametrize("body", ["ellipsoid", pytest.param("polytope", marks=pytest.mark.slow)])
 def test_equations_of_a_hidden_parity_contradict_one_another_for_both_bodies(body):
     told = learn_phases(parity_target(heads=2, dim=10), SixPhase(m=2, mode="paper", body=body), seed=1)
     assert told.fit.outcome is Outcome.CONTRADICTION
@@ -180,6 +181,7 @@ class _Page(HTMLParser):
         self.labels += [known.get("aria-label", "")] if tag == "svg" else []
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_else(every):
     for told in every:
         page = told.page()
@@ -272,6 +274,7 @@ def test_where_nothing_applies_no_phase_is_blamed(every):
     assert "this attack" not in page
 
 
+@pytest.mark.slow
 def test_a_body_without_a_spectrum_is_said_to_have_none():
     polytope = SixPhase(m=2, mode="paper", body="polytope", work=2000)
     told = learn_phases(nice_target(heads=2, tokens=2, dim=8, seed=1), polytope, preset="quick")
@@ -313,6 +316,7 @@ def test_the_result_holds_what_every_phase_reports(paper, practical, single_head
     assert paper.to_json()["failed"] is None
 
 
+@pytest.mark.slow
 def test_the_result_holds_the_arrays_of_the_other_phases(paper, practical, nice):
     of_paper, of_practical = (
         [phase["arrays"] for phase in told.to_json()["phases"]] for told in (paper, practical)
@@ -381,6 +385,7 @@ def test_words_fit_the_width(every):
         assert repr(told).startswith("<LearnedPhases: Six-phase")
 
 
+@pytest.mark.slow
 def test_a_learner_that_is_set_up_and_settings(nice):
     told = learn_phases(nice, SixPhase(m=2, mode="paper", rounds=2, work=2000), heads=2, work=900)
     assert told.learned.learner.parameters["work"] == 900

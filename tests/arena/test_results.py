@@ -296,6 +296,7 @@ def test_a_drawing_is_saved_as_the_svg_it_is(sample_results, tmp_path):
     assert Drawing("<svg/>") == Drawing("<svg/>")
 
 
+@pytest.mark.slow
 def test_save_and_load_give_back_equal_records(sample_results, tmp_path):
     folder = tmp_path / "new" / "folder"
     data, page = sample_results.save(folder)
@@ -360,9 +361,10 @@ def test_the_data_frame_holds_every_cell(sample_results):
     for cell, row in zip(results.cells, frame.to_dict("records"), strict=True):
         assert (row["target"], row["learner"], row["seed"]) == (cell.target, cell.learner, cell.seed)
         target = results.target(cell.target)
-        assert (row["target_title"], row["target_hard"], row["target_heads"], row["target_dim"]) == (
+        assert pandas.isna(row["target_hardness"]) == (target.hardness is None)
+        assert target.hardness is None or row["target_hardness"] == target.hardness
+        assert (row["target_title"], row["target_heads"], row["target_dim"]) == (
             target.title,
-            target.hard,
             target.heads,
             target.dim,
         )
@@ -371,7 +373,7 @@ def test_the_data_frame_holds_every_cell(sample_results):
         assert math.isnan(error) if cell.unknown_part_error is None else error == cell.unknown_part_error
     assert frame["examples_used"][0] is pandas.NA
     assert frame["seed"].dtype == frame["examples_used"].dtype == pandas.Int64Dtype()
-    assert frame["target_hard"].dtype == frame["succeeded"].dtype == bool
+    assert frame["succeeded"].dtype == bool
     assert frame["seconds"].dtype == frame["theta_error"].dtype == float
 
 
@@ -400,3 +402,11 @@ def test_importing_the_arena_imports_nothing_heavy():
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout.strip() == "[]"
+
+
+def test_results_written_before_hardness_was_told_say_that_there_is_a_secret(sample_results):
+    data = json.loads(sample_results.to_json())
+    for target in data["targets"]:
+        target["hard"] = target.pop("hardness") is not None
+    again = Results.from_json(json.dumps(data))
+    assert [one.has_secret for one in again.targets] == [one.has_secret for one in sample_results.targets]

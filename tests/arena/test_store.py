@@ -25,6 +25,7 @@ from arena import Cell, LearnerRecord, RunStore, StoreError, TargetRecord, Trace
 from arena import store as module
 from arena._write_ahead import write_ahead
 from attention.errors import FileFormatError
+from lower import Hardness
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and permissions of POSIX")
 TARGET = TargetRecord(
@@ -52,7 +53,7 @@ json_values = st.recursive(
 )
 cells = st.fixed_dictionaries(
     {
-        **dict.fromkeys(("target", "learner", "message", "outcome", "outcome_text", "engine"), text),
+        **dict.fromkeys(("target", "learner", "message", "outcome", "outcome_text", "engine", "alone"), text),
         "seed": st.integers(-(2**63), 2**63 - 1),
         "status": st.sampled_from(["done", "not applicable", "failed", "timed out"]),
         "succeeded": st.booleans(),
@@ -69,7 +70,7 @@ targets = st.fixed_dictionaries(
         "inputs": st.dictionaries(text, json_values, max_size=3),
         "seed": st.none() | st.integers(),
         "certificate": st.lists(text, max_size=3).map(tuple),
-        "hard": st.booleans(),
+        "hardness": st.none() | st.sampled_from(Hardness),
     }
 )
 learners = st.fixed_dictionaries(
@@ -510,6 +511,7 @@ except StoreError as error:
 LOOK = "print(sorted(one.key for one in RunStore(path, read_only=True).cells()))"
 
 
+@pytest.mark.slow
 @posix
 def test_a_read_only_folder_or_file_is_a_sentence(open_folder):
     path = open_folder / "runs.sqlite"
@@ -533,6 +535,7 @@ def test_a_read_only_folder_or_file_is_a_sentence(open_folder):
     assert found == "['old']"
 
 
+@pytest.mark.slow
 @posix
 def test_the_log_of_a_killed_process_is_read_in_a_read_only_folder(open_folder):
     path = open_folder / "runs.sqlite"

@@ -12,11 +12,13 @@ from arena.words import (
     findings,
     in_order,
     interruption,
+    outcome_words,
     seeds_wanted,
     short_count,
     short_error,
     short_seconds,
 )
+from lower import Hardness
 
 
 def rows_of(text, title):
@@ -35,11 +37,25 @@ def test_the_sample_fits_100_columns_side_by_side(sample_results):
     assert "1.0 = nothing learned beyond what is known in advance" in text
 
 
-def test_only_hard_targets_are_marked_and_stand_below(sample_results):
+def test_targets_with_a_secret_are_labelled_and_stand_below(sample_results):
     text = table_text(replace(sample_results, targets=sample_results.targets[::-1]))
-    assert text.count("HARD") == 2
-    assert text.index("Nice, 2 heads") < text.index("HARD Learning with")
-    assert [target.hard for target in in_order(sample_results)] == [False] * 3 + [True] * 2
+    assert "HARD (proved for SQ)" in rows_of(text, "Two-head parity")
+    assert text.index("Nice, 2 heads") < text.index("Learning with")
+    assert [target.has_secret for target in in_order(sample_results)] == [False] * 3 + [True] * 2
+
+
+def test_a_target_whose_certificate_says_looks_easy_is_not_labelled_hard(sample_results):
+    lines = table_text(sample_results).splitlines()
+    place = next(place for place, line in enumerate(lines) if line.startswith("Learning with"))
+    assert lines[place - 1].startswith("EASY?")
+
+
+def test_labels_are_told_under_the_table_where_they_occur(sample_results):
+    told = table_text(sample_results, width=200).splitlines()[-1]
+    assert all(one.label in told for one in (Hardness.PROVED, Hardness.NEITHER))
+    assert Hardness.ASSUMED.label not in told
+    nice = replace(sample_results, targets=sample_results.targets[:3], cells=())
+    assert "EASY?" not in table_text(nice)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
@@ -93,6 +109,19 @@ def test_failures_are_named_below(sample_results):
     cells += [Cell("lwr", "adam", seed, "failed", message="It broke.") for seed in (0, 1)]
     text = table_text(replace(sample_results, cells=tuple(cells)))
     assert "Failed: Adam on Learning with rounding, seed 0 (and 1 more): It broke." in text
+
+
+def test_an_exact_fit_says_that_newton_alone_found_it(sample_results):
+    found = Cell("toy", "six-phase", 0, "done", outcome="EXACT", unknown_part_error=1e-15, alone="Newton")
+    others = [replace(found, seed=seed, alone="") for seed in (1, 2)]
+    assert outcome_words(summarise([found])) == "exact, by Newton alone"
+    assert outcome_words(summarise([found, *others])) == "exact"
+    cells = tuple(
+        replace(cell, alone="Newton") if cell.outcome == "EXACT" else cell for cell in sample_results.cells
+    )
+    lines = " ".join(table_text(replace(sample_results, cells=cells)).split())
+    assert "Newton alone" in lines
+    assert "Newton alone" not in " ".join(table_text(sample_results).split())
 
 
 def test_time_outs_are_named_below_and_lost_seeds_in_the_cell(sample_results, eventful_results):

@@ -24,6 +24,7 @@ from attention import (
     make_nice_layer,
 )
 from attention.files import save_layer
+from lower import Hardness
 from sq import (
     BumpFamily,
     CentreThresholdFamily,
@@ -103,18 +104,43 @@ def test_the_same_seed_makes_the_same_file(kind, tmp_path):
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_preset_targets_are_three_nice_and_three_hard_ones():
+def test_preset_targets_are_three_nice_ones_and_three_with_a_secret():
     records = [target.record for target in preset_targets()]
-    assert [(record.kind, record.hard, record.tokens, record.dim) for record in records] == [
-        ("nice", False, 2, 32),
-        ("nice", False, 4, 32),
-        ("nice", False, 2, 32),
-        ("parity", True, 2, 48),
-        ("lwr", True, 2, 25),
-        ("lwr", True, 2, 25),
+    assert [(record.kind, record.hardness, record.tokens, record.dim) for record in records] == [
+        ("nice", None, 2, 32),
+        ("nice", None, 4, 32),
+        ("nice", None, 2, 32),
+        ("parity", Hardness.PROVED, 2, 48),
+        ("lwr", Hardness.NEITHER, 2, 25),
+        ("lwr", Hardness.NEITHER, 2, 25),
     ]
     assert records[2].inputs["name"] == "gaussian"
-    assert all(record.certificate for record in records if record.hard)
+    assert all(record.certificate for record in records if record.has_secret)
+
+
+@pytest.mark.parametrize(
+    ("family", "hardness"),
+    [
+        (ParityFamily(dim=48, bits=3), Hardness.PROVED),
+        (ParityFamily(dim=48, bits=1), Hardness.NEITHER),
+        (BumpFamily(dim=48, bits=8), Hardness.NEITHER),
+        (PairFamily(dim=48), Hardness.NEITHER),
+        (HiddenGateFamily(base=ParityFamily(dim=48, bits=3)), Hardness.PROVED),
+        (HiddenGateFamily(base=TwoSlopeFamily(dim=48, bits=4)), Hardness.NEITHER),
+        (TokenParityFamily(dim=20, bits=4, tokens=3), Hardness.PROVED),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_a_family_is_proved_hard_only_where_queries_are_many_and_have_no_short_cut(family, hardness):
+    assert family_target(family, seed=1).record.hardness is hardness
+
+
+def test_rounding_is_assumed_hard_only_where_its_certificate_has_no_objection(tmp_path):
+    easy = lwr_target(secret_dim=24, modulus=64, levels=2, seed=1)
+    assumed = lwr_target(secret_dim=64, modulus=64, levels=2, seed=1)
+    assert [one.record.hardness for one in (easy, assumed)] == [Hardness.NEITHER, Hardness.ASSUMED]
+    save_target(tmp_path / "assumed.safetensors", assumed)
+    assert load_target(tmp_path / "assumed.safetensors").record.hardness is Hardness.ASSUMED
 
 
 def test_a_file_without_inputs_needs_the_number_of_tokens(tmp_path):
@@ -152,7 +178,7 @@ def test_a_layer_of_ones_own():
     layer = make_nice_layer(heads=2, dim=5, rng=0)
     target = layer_target(layer.map(lambda array: array.astype(np.float32)), tokens=3, name="mine")
     assert target.layer.theta.dtype == np.float64
-    assert (target.name, target.record.kind, target.record.hard) == ("mine", "file", False)
+    assert (target.name, target.record.kind, target.record.hardness) == ("mine", "file", None)
     assert target.inputs == BooleanInputs(3, 5)
     assert target.record.how == "A layer given as arrays; stored and used as data."
     with pytest.raises(ValueError, match="The inputs are named"):
@@ -199,7 +225,7 @@ def test_other_inputs_keep_the_constant_coordinate(tmp_path):
 def test_a_target_of_a_family_is_the_family_s_instance(kind):
     family, title = FAMILIES[kind]
     target, instance = family_target(family, 2), family.instance(2)
-    assert (target.record.title, target.record.hard) == (title, True)
+    assert (target.record.title, target.record.has_secret) == (title, True)
     assert target.record.kind == ("hidden-gate" if "gate" in kind else kind)
     np.testing.assert_array_equal(target.layer.theta, instance.layer.theta)
     np.testing.assert_array_equal(target.layer.w, instance.layer.w)

@@ -145,6 +145,21 @@ class TestTorch:
         assert len(converted.notes) == 5
         assert converted.head_dim == head_dim
 
+    @pytest.mark.bad_input
+    @pytest.mark.parametrize("where", ["in_proj_bias", "out_proj.bias"])
+    def test_biases_are_not_dropped_without_a_word(self, torch, where):
+        module, x = self.module(torch, 2, 3, 0, bias=True)
+        with torch.no_grad():
+            for name, parameter in module.named_parameters():
+                if name.endswith("bias") and name != where:
+                    parameter.zero_()
+        with pytest.raises(ValueError, match=r"biases='dropped' .* biases='absorbed'"):
+            AttentionLayer.from_torch(module)
+        dropped = AttentionLayer.from_torch(module, biases="dropped")
+        with torch.no_grad():
+            module.get_parameter(where).zero_()
+        np.testing.assert_array_equal(AttentionLayer.from_torch(module)(x), dropped(x))
+
     @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
     def test_parameters_of_every_type_become_float64_exactly(self, torch, dtype):
         module, x = self.module(torch, 2, 3, 0)

@@ -112,6 +112,22 @@ class Undemanding(MeanLabel):
 
 
 @dataclass(frozen=True)
+class Modest(MeanLabel):
+    """Says that it needs `least` examples, and makes do with one fewer where no more are there."""
+
+    least: int = 2
+
+    def minimum_examples(self, k, d):
+        return self.least
+
+    def fit(self, oracle, **given):
+        fewer = self.least - 1
+        if self.examples is not None and self.examples < self.least:
+            raise ValueError(f"{self.least} examples are needed.")
+        return (Modest(fewer, fewer) if oracle.remaining == fewer else super()).fit(oracle, **given)
+
+
+@dataclass(frozen=True)
 class AnyHeads(MeanLabel):
     m: int = 1
 
@@ -157,6 +173,8 @@ def test_a_learner_that_keeps_the_contract_passes():
         (Silent(), "progress sees every step"),
         (Headless(), "finite outputs"),
         (Undemanding(), "Too few examples"),
+        (Modest(least=2), "Too few examples are an error"),
+        (Modest(least=3), "Too few examples are an error"),
         (AnyHeads(), "m = 0 is an error"),
         (Mutable(), "frozen"),
         (Unfinished(), "has examples, minimum_examples and fit"),

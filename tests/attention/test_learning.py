@@ -266,7 +266,6 @@ class TestOutcome:
             Outcome.EXACT,
             Outcome.REACHED_TOLERANCE,
             Outcome.PRECISION_FLOOR,
-            Outcome.BEST_OF_CLASS,
         }
 
     @pytest.mark.parametrize(

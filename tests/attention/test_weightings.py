@@ -131,6 +131,12 @@ class TestDerivative:
         base = np.abs(z + weighting.shift) if weighting.magnitude else np.maximum(z + weighting.shift, 0)
         return np.clip(base.max(axis=-1), 1e-3, 1.0) ** 3
 
+    @every
+    def test_the_vjp_of_a_stack_is_that_of_its_rows(self, weighting):
+        z, u = logits_of(0, 2, 4, 3, 5)
+        rows = [weighting.vjp(*one) for one in zip(z.reshape(-1, 5), u.reshape(-1, 5), strict=True)]
+        np.testing.assert_allclose(weighting.vjp(z, u), np.reshape(rows, z.shape), rtol=1e-12, atol=1e-14)
+
 
 class TestEquations:
     @linear

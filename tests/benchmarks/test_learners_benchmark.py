@@ -142,6 +142,7 @@ def test_every_learner_stands_in_a_row_and_its_setting_once():
     assert [one.row for one in there][:2] == ["Newton", "Newton, NumPy alone"]
 
 
+@pytest.mark.slow
 def test_a_small_run_end_to_end(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("benchmarks.learners._LBFGS_PASSES", 200)
     monkeypatch.setattr("benchmarks.learners._FEATURES", 16)

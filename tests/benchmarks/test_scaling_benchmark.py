@@ -53,6 +53,7 @@ def test_the_least_multiple_is_found_by_few_trials(least):
     assert len(tried) == len(set(tried)) <= 4
 
 
+@pytest.mark.slow
 def test_each_point_varies_one_number_about_the_base(monkeypatch, tmp_path):
     measured = []
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from lower import Certificate, Statement
+from lower import Certificate, Hardness, Statement
 
 
 def make():
@@ -62,6 +62,15 @@ def test_statements_that_are_none_are_refused(changes):
 def test_certificates_that_are_none_are_refused(data):
     with pytest.raises(ValueError, match=r"certificate"):
         Certificate.from_json(data)
+
+
+def test_a_certificate_without_a_verdict_is_neither_proved_nor_assumed_hard():
+    assert make().hardness is Hardness.NEITHER
+    for one in Hardness:
+        said = Statement("verdict", one.value, "So.", "derived", "Derived here")
+        assert Certificate("coins", (said,)).hardness is one
+    odd = Statement("verdict", "no idea", "So.", "derived", "Derived here")
+    assert Certificate("coins", (odd,)).hardness is Hardness.NEITHER
 
 
 def test_names_are_distinct():

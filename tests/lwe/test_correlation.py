@@ -67,6 +67,7 @@ def test_the_closed_form_takes_no_time_at_a_modulus_of_2_to_the_31():
         root_mean_square_correlation(LWRParameters(4, q, q - 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [8])
 def test_sampled_pairs_correlate_as_much(n):
     parameters = LWRParameters(secret_dim=n, modulus=16, levels=2)

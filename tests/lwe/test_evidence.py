@@ -71,6 +71,7 @@ def test_probabilities_of_labels_are_sums_over_errors(q, p, noise):
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_largest_modulus_takes_no_more_memory_than_its_errors():
     made = parameters(1 << 31, 1 << 31, noise=GaussianLaw(3.0))
     samples, secret = make_samples(made, 200, rng=0)

@@ -90,6 +90,7 @@ def test_noisy_labels_are_the_rounded_noisy_inner_product_in_both_rows(size, dev
     assert np.any(noisy.labels != own.labels)
 
 
+@pytest.mark.slow
 def test_learning_with_errors_has_the_errors_of_its_law():
     noise = BinomialLaw(2)
     instance = make_lwr_instance(secret_dim=8, modulus=32, levels=32, noise=noise, rng=0)

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lower import load_instance, outward_context, save_instance
+from lower import load_instance, outward_context, save_instance, verify_instance
+from lwe.definition import DEFINITIONS
 from lwe.description import describe_instance
 from lwe.families import lwr_instance, make_lwr_instance
 from lwe.heads import lwr_staircase, value_range
 from lwe.laws import NO_NOISE, BinaryLaw, BinomialLaw, FlipLaw, GaussianLaw, SparseLaw, TernaryLaw
 from lwe.parameters import LARGEST_MODULUS, LWRParameters, covariate_form, rounded
 from lwe.presets import PRESETS
-from lwe.verify import verify_lwr_instance
 
 CASES = [
     {"secret_dim": 24, "modulus": 64, "levels": 2},
@@ -34,14 +34,28 @@ CASES = [
 LAWS = [TernaryLaw(), BinaryLaw(), BinomialLaw(2), SparseLaw(4)]
 
 
+def largest_error(instance):
+    """The largest norm of a row of the layer minus the label of its definition, half of the inputs on the gate."""
+    parameters, secret = describe_instance(instance).parameters, instance.secret
+    x = instance.inputs.sample(4000, rng=1)
+    x[:2000, 1, 0] = -x[:2000, 0, 0]
+    differ = x[:, 0] != x[:, 1]
+    a = differ[:, 1:].astype(np.int64)
+    if parameters.matrix == "ternary":
+        a *= (x[:, 0, 1:] * x[:, 0, :1]).astype(np.int64)
+    if parameters.gadget:
+        a = a.reshape(len(a), len(secret), -1) @ (1 << np.arange(parameters.digits))
+    label = parameters.levels * np.mod(a @ secret, parameters.modulus) // parameters.modulus
+    expected = np.zeros_like(x)
+    expected[:, :, 0] = x[:, :, 0] * ((label - (parameters.levels - 1) / 2) * differ[:, 0])[:, None]
+    return np.linalg.norm(instance.layer(x) - expected, axis=-1).max()
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_layer_error_is_exactly_zero_on_and_off_the_gate(case):
     instance = make_lwr_instance(**case, rng=0)
-    checked = verify_lwr_instance(instance, rng=1)
-    assert checked.max_error == 0.0
-    assert checked.covers_all_inputs
-    assert checked.reachable_values > 1
-    assert checked.gadget_identity is (True if case.get("matrix") == "gadget" else None)
+    assert largest_error(instance) == 0
+    assert verify_instance(instance, DEFINITIONS).holds
     assert instance.known.is_zero
     assert instance.realisation_error < 1e-14
 
@@ -84,6 +98,7 @@ def test_staircase_with_pads_is_the_centred_label_at_every_value_and_zero_off_th
     assert np.all(stairs.coefficients[1:-1] != 0)
 
 
+@pytest.mark.slow
 def test_number_of_jumps_is_within_a_quarter_of_p_times_the_one_norm_over_q():
     counted = 0
     for seed in range(12):
@@ -115,8 +130,7 @@ def test_gadget_of_dimension_16_modulus_256_has_mostly_60_to_71_heads():
 def test_finite_slope_error_is_below_its_bound():
     for beta in (2.5, 5.0, 12.0):
         instance = make_lwr_instance(secret_dim=6, modulus=8, levels=3, rng=0, beta=beta)
-        checked = verify_lwr_instance(instance, rng=0)
-        assert 0 < checked.max_error <= instance.realisation_error * (1 + 1e-9)
+        assert 0 < largest_error(instance) <= instance.realisation_error * (1 + 1e-9)
         assert instance.realisation_error == pytest.approx(
             4 * np.abs(instance.layer.w).max() * math.exp(-beta) / (1 - math.exp(-2 * beta)), rel=1e-9
         )
@@ -125,7 +139,7 @@ def test_finite_slope_error_is_below_its_bound():
 def test_a_zero_secret_gives_a_constant_on_the_gate():
     instance = make_lwr_instance(secret_dim=3, modulus=8, levels=2, secret=[0, 0, 0])
     assert instance.layer.heads == 2
-    assert verify_lwr_instance(instance, rng=0).max_error == 0
+    assert largest_error(instance) == 0
 
 
 def test_any_representative_of_the_secret_will_do():
@@ -165,7 +179,6 @@ def test_files_keep_instances_bit_for_bit(tmp_path, matrix):
     assert again.parameters == instance.parameters
     assert again.certificate == instance.certificate
     np.testing.assert_array_equal(again.secret, instance.secret)
-    assert verify_lwr_instance(again, rng=0) == verify_lwr_instance(instance, rng=0)
 
 
 @pytest.mark.bad_input
@@ -199,7 +212,7 @@ def test_a_proved_error_is_never_zero_by_underflow(beta):
     instance = make_lwr_instance(secret_dim=6, modulus=8, levels=2, rng=0, beta=beta)
     assert instance.realisation_error > 0
     assert instance.certificate["realisation error"].value == instance.realisation_error
-    assert verify_lwr_instance(instance, rng=0).holds
+    assert verify_instance(instance, DEFINITIONS).holds
 
 
 @pytest.mark.parametrize("beta", [2.6, 7.1, 40.0, 300.0])
@@ -225,7 +238,7 @@ def test_every_made_instance_holds_down_to_the_least_slope():
         except ValueError:
             continue
         made += 1
-        assert verify_lwr_instance(instance, rng=0, samples=50).holds
+        assert verify_instance(instance, DEFINITIONS).holds
     assert 5 < made < 22
 
 
@@ -290,25 +303,25 @@ def test_small_secrets_are_drawn_from_their_law_and_realised_without_error(law, 
     assert law.allows(instance.secret, 4)
     assert f"secret={law}" in instance.certificate["assumption"].value
     assert f"law {law}" in instance.certificate["assumption"].meaning
-    checked = verify_lwr_instance(instance, rng=0)
-    assert checked.holds
-    assert checked.max_error == 0.0
+    assert verify_instance(instance, DEFINITIONS).holds
+    assert largest_error(instance) == 0
     assert LWRParameters.from_json(instance.parameters).secret == law
 
 
-@pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        "binary",
+        pytest.param("ternary", marks=pytest.mark.slow),
+        pytest.param("gadget", marks=pytest.mark.slow),
+    ],
+)
 def test_truncated_layers_are_exact_within_their_range_and_hold_the_label_beyond(matrix):
     size = {"secret_dim": 5 if matrix == "gadget" else 20, "modulus": 32, "levels": 4}
     instance = make_lwr_instance(**size, matrix=matrix, rng=1, deviations=2.5)
     whole = make_lwr_instance(**size, matrix=matrix, rng=1)
     assert instance.layer.heads < whole.layer.heads
-    checked = verify_lwr_instance(instance, rng=0)
-    assert checked.max_error == 0.0
-    assert checked.holds
-    assert checked.covers_all_inputs
-    assert checked.held_inputs > 0
-    assert "beyond the range" in str(checked)
-    assert verify_lwr_instance(whole, rng=0).held_inputs == 0
+    assert verify_instance(instance, DEFINITIONS).holds
     # the two layers agree on all but the share that the certificate allows
     x = instance.inputs.sample(20_000, rng=2)
     x[:, 1, 0] = -x[:, 0, 0]
@@ -350,7 +363,7 @@ def test_certificates_of_noisy_labels_say_that_the_layer_has_no_noise():
     instance = make_lwr_instance(secret_dim=8, modulus=2, levels=2, noise=FlipLaw(0.125), rng=0)
     assert "parity with noise" in instance.certificate["assumption"].meaning
     assert "0.875" in instance.certificate["noise"].meaning
-    assert verify_lwr_instance(instance, rng=0).max_error == 0
+    assert largest_error(instance) == 0
     with pytest.raises(KeyError):
         make_lwr_instance(secret_dim=8, modulus=2, levels=2, rng=0).certificate["noise"]
 
@@ -373,13 +386,11 @@ def test_a_secret_that_is_always_0_makes_a_constant_label_and_is_objected_to(mat
         secret_dim=3, modulus=8, levels=2, matrix=matrix, secret_law=NO_NOISE, deviations=6.0, rng=0
     )
     assert not instance.secret.any()
-    checked = verify_lwr_instance(instance, rng=1)
-    assert checked.holds
-    assert checked.max_error == 0
-    assert checked.reachable_values == 1
+    assert verify_instance(instance, DEFINITIONS).holds
+    assert largest_error(instance) == 0
     certificate = instance.certificate
     assert certificate["verdict"].value == "looks easy"
-    assert "few secrets: 2^0" in certificate["verdict"].meaning
+    assert "nothing is hidden" in certificate["verdict"].meaning
     assert "nothing to solve" in certificate["assumption"].meaning
     assert certificate["distance from uniform"].value == 1 - 1 / 8
     assert certificate["weight of degree 1"].value == certificate["weight of degree 2"].value == 0

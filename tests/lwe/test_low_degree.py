@@ -1,5 +1,6 @@
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lwe.characters import characters, label_coefficients, label_moments, residue_deviations
+from lwe.families import lwr_instance
 from lwe.low_degree import low_degree_weights
 from lwe.parameters import LWRParameters, centred, rounded
 from lwe.uniformity import residue_counts
@@ -88,11 +90,11 @@ def test_parity_has_all_its_weight_at_the_number_of_its_bits():
 def test_weights_far_below_machine_precision_keep_their_digits():
     # mod 3 every covariate of v = (1, ..., 1) multiplies all coefficients by cos(pi/3) = 1/2 in size, and six of
     # them leave the phase as it is: W_1 is n 4^-n times a constant over the label's second moment
-    problems = [LWRParameters(secret_dim=n, modulus=3, levels=2) for n in (4, 364)]
-    forms = [np.ones(n, dtype=np.int64) for n in (4, 364)]
+    problems = [LWRParameters(secret_dim=n, modulus=3, levels=2) for n in (5, 365)]
+    forms = [np.ones(n, dtype=np.int64) for n in (5, 365)]
     short, long = map(low_degree_weights, forms, problems)
     moments = [label_moments(*one)[1] for one in zip(forms, problems, strict=True)]
-    expected = math.log2(364 / 4) - 2 * 360 + math.log2(moments[0] / moments[1])
+    expected = math.log2(365 / 5) - 2 * 360 + math.log2(moments[0] / moments[1])
     assert long.log2_first - short.log2_first == pytest.approx(expected, abs=1e-9)
 
 
@@ -115,26 +117,64 @@ def test_weights_have_the_digits_that_are_promised_of_them(n, q, p):
     parameters = LWRParameters(n, q, p)
     for seed in range(3):
         form = centred(np.random.default_rng(seed).integers(q, size=n), q)
-        exact, found = first_weight(form, parameters), low_degree_weights(form, parameters).log2_first
+        exact, weights = first_weight(form, parameters), low_degree_weights(form, parameters)
         if not exact:
-            assert found < -95
+            assert weights.log2_first == -math.inf or not weights.first_resolved
             continue
+        assert weights.first_resolved
+        found = weights.log2_first
         assert found == pytest.approx(math.log2(exact.numerator) - math.log2(exact.denominator), abs=1e-11)
 
 
-def test_weights_that_cancel_come_out_as_rounding_and_weights_without_terms_as_0():
-    cancelled = 0
+def exact_weights(form, parameters):
+    """W_1 and W_2 of bits or ternary covariates as fractions, by enumeration in whole numbers."""
+    ternary = parameters.matrix == "ternary"
+    a = np.array(list(itertools.product([-1, 0, 1] if ternary else [0, 1], repeat=len(form))))
+    chances = np.prod(np.where(a == 0, 2, 1) if ternary else np.ones_like(a), axis=1).astype(object)
+    label = 2 * rounded(a @ form, parameters.modulus, parameters.levels) - (parameters.levels - 1)
+    # the functions besides 1 and their squared norms: a has 1/2, and 2 a^2 - 1 has 1
+    columns = [[(one, 2), (2 * one**2 - 1, 1)] if ternary else [(1 - 2 * one, 1)] for one in a.T]
+    total, moment = int(chances.sum()), int(chances @ label**2)
+    singles = [int(chances @ (label * one)) ** 2 * by for own in columns for one, by in own]
+    pairs = [
+        int(chances @ (label * one * other)) ** 2 * by * also
+        for own, others in itertools.combinations(columns, 2)
+        for one, by in own
+        for other, also in others
+    ]
+    return Fraction(sum(singles), moment * total), Fraction(sum(pairs), moment * total)
+
+
+@pytest.mark.parametrize("matrix", ["binary", "ternary"])
+def test_weights_that_cancel_are_bounds_and_never_rounding_noise(matrix):
+    bounds = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        q = int(rng.integers(3, 12))
-        parameters = LWRParameters(3, q, int(rng.integers(2, q + 1)))
-        form = centred(rng.integers(q, size=3), q)
-        found = low_degree_weights(form, parameters).log2_first
-        if not first_weight(form, parameters):
-            assert found < -95
-            cancelled += found > -math.inf
-    assert cancelled
+        q = int(rng.integers(2, 14))
+        n = int(rng.integers(2, 5))
+        parameters = LWRParameters(n, q, int(rng.integers(2, q + 1)), matrix=matrix)
+        form = centred(rng.integers(q, size=n), q)
+        found, exact = low_degree_weights(form, parameters), exact_weights(form, parameters)
+        for log2, resolved, one in (
+            (found.log2_first, found.first_resolved, exact[0]),
+            (found.log2_second, found.second_resolved, exact[1]),
+        ):
+            if resolved:
+                assert 2.0**log2 == pytest.approx(float(one), rel=1e-9, abs=0)
+            else:
+                assert float(one) <= 2.0**log2 < 2.0**-80
+                assert log2 == round(log2)
+                bounds += 1
+    assert bounds
     assert low_degree_weights(np.array([1, 1]), LWRParameters(2, 2, 2)).log2_first == -math.inf
+
+
+def test_a_certificate_prints_no_rounding_noise_as_a_weight():
+    parameters = LWRParameters(4, 3, 2)
+    certificate = lwr_instance(parameters, secret=[1, 1, 1, 1]).certificate
+    assert exact_weights(np.ones(4, dtype=np.int64), parameters)[0] == 0
+    assert re.fullmatch(r"at most 2\^-\d+", certificate["weight of degree 1"].value)
+    assert certificate["weight of degree 2"].value == pytest.approx(3 / 8, rel=1e-12)
 
 
 @pytest.mark.parametrize("n", [10, 1100])

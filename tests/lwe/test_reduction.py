@@ -89,7 +89,13 @@ def test_a_learner_of_nothing_has_none_and_no_security_is_claimed():
 
 
 @pytest.mark.parametrize(
-    "learner", [LinearBaseline(), Wild(), LeastSquaresAttack()], ids=["linear", "wild", "squares"]
+    "learner",
+    [
+        pytest.param(LinearBaseline(), marks=pytest.mark.slow),
+        Wild(),
+        pytest.param(LeastSquaresAttack(), marks=pytest.mark.slow),
+    ],
+    ids=["linear", "wild", "squares"],
 )
 def test_random_labels_are_taken_for_real_ones_at_most_at_the_level(learner):
     found = distinguish(
@@ -168,7 +174,7 @@ def test_the_interval_of_the_advantage_has_half_of_the_error(real, random, confi
     assert missed <= (1 - confidence) / 2
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.95])
+@pytest.mark.parametrize("confidence", [0.5, pytest.param(0.95, marks=pytest.mark.slow)])
 def test_both_intervals_hold_together_as_often_as_it_is_said(confidence):
     """A learner of nothing: no advantage, and means of eight random signs have eps = -1/8 whatever the labels."""
     held = [_both_hold(Wild(size=1e6), confidence, seed) for seed in range(20)]

@@ -15,7 +15,13 @@ from paper_checks.linear_attention import (
 )
 
 
-@pytest.mark.parametrize("name", list(EXPERIMENTS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("random", "ranks") else pytest.param(name, marks=pytest.mark.slow)
+        for name in EXPERIMENTS
+    ],
+)
 def test_every_check_of_the_experiment_holds(name):
     if name == "adam":
         pytest.importorskip("torch")

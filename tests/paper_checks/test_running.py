@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import attention
 from attention.errors import FileFormatError
 from paper_checks import (
     GROUPS,
     Basis,
+    Fault,
     Kind,
     Scale,
     Verdict,
@@ -20,6 +22,7 @@ from paper_checks import (
     covers,
     equal,
     find_checks,
+    given,
     mean_interval,
     result_from_json,
     run_check,
@@ -49,6 +52,14 @@ def mean(constants, scale, rng):
     return [covers("the mean", mean_interval(rng.normal(size=400), confidence=0.999), constants["mean"])]
 
 
+HALVED = Fault("attention.layer:attention_pattern", given(lambda logits: logits / 2), "half of the logits")
+
+
+def reads_a_pattern(constants, scale, rng):
+    odds = attention.attention_pattern(np.array([np.log(2.0), 0.0]))
+    return [equal("twice as much weight", round(odds[0] / odds[1], 9) == constants["sum"], True)]
+
+
 @check("sums/crash", kind=Kind.EXACT, constants={"sum": 2}, wrong={"sum": 3}, **WORDS)
 def crash(constants, scale, rng):
     raise RuntimeError("no sums today")
@@ -68,9 +79,9 @@ def absent(constants, scale, rng):
 
 def test_a_check_holds_and_fails_on_its_injected_error():
     assert run_check(two).verdict is Verdict.HOLDS
-    assert run_check(two, constants=two.wrong).verdict is Verdict.FAILS
+    assert run_check(two, inject=True).verdict is Verdict.FAILS
     assert run_check(mean).verdict is Verdict.HOLDS
-    assert run_check(mean, constants=mean.wrong).verdict is Verdict.FAILS
+    assert run_check(mean, inject=True).verdict is Verdict.FAILS
 
 
 def test_randomness_depends_on_the_seed_and_the_check_alone():
@@ -135,9 +146,46 @@ def test_checks_that_could_not_fail_are_refused(change):
         replace(two, **change)
 
 
-def test_unknown_constants_are_refused():
-    with pytest.raises(ValueError, match="it has sum"):
-        run_check(two, constants={"total": 3})
+def test_a_fault_in_the_library_is_there_while_the_check_runs_and_not_after():
+    one = replace(two, run=reads_a_pattern, wrong=HALVED)
+    assert run_check(one).verdict is Verdict.HOLDS
+    assert run_check(one, inject=True).verdict is Verdict.FAILS
+    assert run_check(one).verdict is Verdict.HOLDS
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_fault_reaches_other_processes(jobs):
+    one = replace(two, id="sums/pattern", run=reads_a_pattern, wrong=HALVED)
+    results = list(run_checks([one, two], inject=True, jobs=jobs))
+    assert {(one.verdict, one.injected) for one in results} == {(Verdict.HOLDS, Verdict.FAILS)}
+
+
+def test_a_fault_is_taken_out_again_after_a_crash():
+    def crash_late(constants, scale, rng):
+        reads_a_pattern(constants, scale, rng)
+        raise RuntimeError
+
+    assert run_check(replace(two, run=crash_late, wrong=HALVED), inject=True).verdict is Verdict.BROKEN
+    assert attention.attention_pattern(np.zeros(2)).tolist() == [0.5, 0.5]
+    assert run_check(replace(two, run=reads_a_pattern, wrong=HALVED)).verdict is Verdict.HOLDS
+
+
+def test_a_fault_in_a_class_reaches_what_inherits_it():
+    from sq import CSQ, ExactOracle, ParityFamily, SQOracle
+
+    oracle = ExactOracle(CSQ(0.5), ParityFamily(dim=5, bits=1), 0)
+    right = vars(SQOracle)["asked"]
+    fault = Fault("sq.oracles:SQOracle.asked", lambda right: property(lambda self: 7), "always seven")
+    with fault.injected():
+        assert oracle.asked == 7
+    assert oracle.asked == 0
+    assert vars(SQOracle)["asked"] is right
+
+
+@pytest.mark.parametrize("target", ["attention_pattern", "numpy:sum", "attention.layer", ":attention", ""])
+def test_a_fault_outside_the_project_is_refused(target):
+    with pytest.raises(ValueError, match="module:name"):
+        Fault(target, given(np.negative), "nothing")
 
 
 def test_the_fingerprint_changes_with_the_code_and_the_constants():
@@ -213,12 +261,12 @@ class TestFolder:
             ClaimsFolder(tmp_path)
 
     def test_every_word_of_a_claim_stays_a_word(self, tmp_path):
-        from docutils.core import publish_doctree
+        core = pytest.importorskip("docutils.core", reason="docutils is not installed")
 
         odd = replace(two, id="layer/odd", claim="*a* |b| `c` d_ :math:`e` <f>.", run=np.sum)
         folder = ClaimsFolder(tmp_path)
         text = dict(folder.pages([odd]))[tmp_path / "layer.rst"].replace(".. literalinclude:: ", "..\n   ")
-        tree = publish_doctree(text, settings_overrides={"report_level": 5})
+        tree = core.publish_doctree(text, settings_overrides={"report_level": 5})
         assert "*a* |b| `c` d_ :math:`e` <f>." in tree.astext()
 
 

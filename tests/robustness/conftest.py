@@ -10,6 +10,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "fuzz" in getattr(
+            item, "fixturenames", ()
+        ):  # arrays are given as tensors, too, where PyTorch is installed
+            item.add_marker("extras")
+
+
 @pytest.fixture
 def fuzz(request):
     """Try one subject with as many cases as the session asks for, count them, and fail with what was found."""
@@ -17,6 +25,8 @@ def fuzz(request):
     from report import COUNTS
 
     def tried(subject):
+        if subject.needs:
+            pytest.importorskip(subject.needs, reason=f"{subject.needs} is not installed")
         number = request.config.getoption("--fuzz-cases")
         tally = run(subject, number)
         if not tally.counts["answer"] and not tally.violations:  # few cases may all be wrong ones

@@ -11,13 +11,11 @@ import lwe
 from lwe import LWRParameters
 
 __all__ = [
-    "attaining_is_right",
     "centre",
     "centred_is_right",
     "covariate_form_is_right",
     "distance_is_right",
     "draw_is_right",
-    "gadget_residues_are_right",
     "inner_products_are_right",
     "kept_range_is_right",
     "label",
@@ -78,19 +76,6 @@ def covariate_form_is_right(result, given):
     ]
 
 
-def gadget_residues_are_right(result, given):
-    q, secret = int(given["modulus"]), whole_numbers(given["secret"])
-    digits = q.bit_length() - 1
-    rows = [
-        [
-            sum(bit << power for power, bit in enumerate(row[i : i + digits]))
-            for i in range(0, len(row), digits)
-        ]
-        for row in whole_numbers(given["bits"])
-    ]
-    assert result.tolist() == products(rows, secret, q)
-
-
 def values_of(entries, matrix):
     """How often each value of <v, a> is taken, over all a; None where they are too many to enumerate."""
     steps = {"ternary": (-1, 0, 0, 1)}.get(matrix, (0, 1))
@@ -122,16 +107,6 @@ def kept_range_is_right(result, given):
     assert kept(high)
     assert low == least or not kept(low - 1)
     assert high == most or not kept(high + 1)
-
-
-def attaining_is_right(result, given):
-    entries, matrix = whole_numbers(given["form"]), "ternary" if given["ternary"] else "binary"
-    rows = whole_numbers(result)
-    assert {one for row in rows for one in row} <= ({-1, 0, 1} if given["ternary"] else {0, 1})
-    taken = [sum(v * a for v, a in zip(entries, row, strict=True)) for row in rows]
-    assert taken == sorted(set(taken))
-    if values := values_of(entries, matrix):
-        assert taken == sorted(values)
 
 
 def shares_of_residues(given):

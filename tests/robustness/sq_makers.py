@@ -46,14 +46,6 @@ FAMILY = anything(
 PARITY = made(parity, "<parity>")
 BUMP = made(bump, "<bump>")
 INSTANCE = made(lambda: ParityFamily(dim=5, bits=2, construction="B").instance(1), "<instance>")
-ANY_INSTANCE = anything(
-    st.sampled_from(
-        [
-            made(lambda make=make: make().instance(0), f"<{name} instance>").sane
-            for name, make in FAMILIES.items()
-        ]
-    ).flatmap(lambda s: s)
-)
 TOLERANCE = anything(st.sampled_from([fixed(one) for one in (0.1, "0.5", Fraction(1, 3), 0.9)]))
 CORRELATION = anything(st.sampled_from([fixed(one) for one in (0.1, "0.5", Fraction(1, 3))]))
 CONSTRUCTION = choice("A", "B", "C", "D")

@@ -152,6 +152,18 @@ SUBJECTS = [
         false_alarm=Argument(st.just(fixed(0.0)), real().hostile),
     ),
     subject(
+        "paper_checks.Fault",
+        paper_checks.Fault,
+        told,
+        target=choice("attention.layer:attention_pattern"),
+        by=anything(fixed(paper_checks.given(abs), "<by>")),
+        says=WHAT,
+    ),
+    *(
+        subject(f"paper_checks.{one.__name__}", one, told, change=anything(fixed(abs, "<change>")))
+        for one in (paper_checks.given, paper_checks.returned)
+    ),
+    subject(
         "paper_checks.find_checks",
         paper_checks.find_checks,  # the first call imports every claim
         told,
@@ -168,7 +180,7 @@ SUBJECTS = [
         check=anything(fixed(A_CHECK, "<check>")),
         scale=choice(paper_checks.Scale.QUICK),
         seed=SEED,
-        constants=Argument(st.just(fixed(None)), anything(None).hostile),
+        inject=choice(False, True),
         repeatable=False,
     ),
     subject(

@@ -241,33 +241,28 @@ SUBJECTS = [
         right=converted_is_right,
         words=("theta", "w"),
     ),
+    Subject(
+        "attention.convert_torch_module",
+        attention.convert_torch_module,
+        {
+            "module": made(a_module, "<module>"),
+            "biases": choice("dropped", "absorbed"),
+            "coordinates": whole(2, 4),
+        },
+        right=converted_is_right,
+        needs="torch",
+    ),
+    Subject(
+        "attention.AttentionLayer.from_torch",
+        AttentionLayer.from_torch,
+        {
+            "module": made(a_module, "<module>"),
+            "biases": choice("dropped", "absorbed"),
+            "coordinates": whole(2, 4),
+        },
+        needs="torch",
+    ),
 ]
-try:
-    import torch  # noqa: F401
-
-    SUBJECTS += [
-        Subject(
-            "attention.convert_torch_module",
-            attention.convert_torch_module,
-            {
-                "module": made(a_module, "<module>"),
-                "biases": choice("dropped", "absorbed"),
-                "coordinates": whole(2, 4),
-            },
-            right=converted_is_right,
-        ),
-        Subject(
-            "attention.AttentionLayer.from_torch",
-            AttentionLayer.from_torch,
-            {
-                "module": made(a_module, "<module>"),
-                "biases": choice("dropped", "absorbed"),
-                "coordinates": whole(2, 4),
-            },
-        ),
-    ]
-except ImportError:
-    pass
 
 
 @pytest.mark.bad_input

@@ -25,7 +25,10 @@ def _quick_start(monkeypatch):
         yield
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("runs", "check") else pytest.param(name, marks=pytest.mark.slow) for name in NAMES],
+)
 def test_options_answer_or_refuse(name, files, tmp_path, request):
     cases = max(2, request.config.getoption("--fuzz-cases") // 20)
     counts, violations = vary(name, files, tmp_path / "case" / "here", cases)

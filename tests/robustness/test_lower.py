@@ -41,6 +41,11 @@ def bound_is_right(result, given):
     assert result == max(0, math.ceil((share * int(given["targets"]) - 1) / most))
 
 
+def verdict_is_right(result, given):
+    needed = math.ceil((int(given["targets"]) - 1) / 99)
+    assert (result.value == "proved") == (needed > int(given["dim"]) and not given["shortcut"])
+
+
 def number_is_right(result, given):
     assert result == math.comb(int(given["dim"]) - 1, int(given["bits"]))
 
@@ -254,6 +259,12 @@ SUBJECTS = [
         {"dim": whole(), "bits": whole(0, 4)},
         right=number_is_right,
     ),
+    Subject(
+        "lower.query_verdict",
+        lower.query_verdict,
+        {"targets": whole(), "dim": whole(), "shortcut": anything("")},
+        right=verdict_is_right,
+    ),
     Subject("lower.parity_exponent", lower.parity_exponent, {"heads": whole()}, right=exponent_is_right),
     Subject(
         "lower.parity_targets",
@@ -377,9 +388,13 @@ SUBJECTS = [
 
 EXCEPTIONS = {
     "lower.SATURATED_SLOPE": "a constant",
+    "lower.Definition": "a record of what a family says; sq.DEFINITIONS and lwe.DEFINITIONS make it",
     "lower.ErrorBound": "a record of what was computed",
     "lower.ExponentComparison": "a record that compare_exponents makes; its methods are tried",
     "lower.GF2Solution": "a record of what was found",
+    "lower.Heads": "numbers that a definition holds; lower.verify_instance holds layers to them",
+    "lower.Verification": "a record of what was found",
+    "lower.Hardness": "an enumeration",
     "lower.KnownPart": "a union of two types, each of which is tried",
 }
 

@@ -126,6 +126,12 @@ SUBJECTS = [
         words=("dimensions", "numbers of tokens"),
     ),
     Subject(
+        "lower.verify_instance",
+        lower.verify_instance,
+        {"instance": made(an_instance, "<instance>"), "definitions": anything({})},
+        right=lambda result, given: result.to_json()["holds"] is False,
+    ),
+    Subject(
         "lower.save_instance",
         lower.save_instance,
         {

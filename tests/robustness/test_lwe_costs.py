@@ -207,7 +207,10 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name == "parity" else pytest.param(name, marks=pytest.mark.slow) for name in PROBLEMS],
+)
 def test_longer_secrets_fewer_samples_and_no_quantum_computer_never_cost_less(name):
     shorter = {}
     for n in (2, 3, 5, 8, 16, 32, 48, 96, 200):

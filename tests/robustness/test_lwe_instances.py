@@ -40,7 +40,6 @@ from lwe_given import (
     wide,
 )
 from lwe_right import (
-    attaining_is_right,
     centre,
     distance_is_right,
     kept_range_is_right,
@@ -52,6 +51,7 @@ from lwe_right import (
     whole_numbers,
 )
 
+import lower
 import lwe
 import lwe.attacks
 import lwe.costs
@@ -121,11 +121,11 @@ def correlation_is_right(result, given):
 
 def instance_is_right(result, given):
     """The verifier takes the secret, and none whose labels are others."""
-    assert lwe.verify_lwr_instance(result, rng=0, samples=20).holds
+    assert lower.verify_instance(result, lwe.DEFINITIONS).holds
     parameters = lwe.describe_instance(result).parameters
     if np.count_nonzero(result.secret) > 0 and parameters.modulus > 2:
         other = dataclasses.replace(result, secret=lwe.centred(result.secret + 1, parameters.modulus))
-        assert not lwe.verify_lwr_instance(other, rng=0, samples=20).holds
+        assert not lower.verify_instance(other, lwe.DEFINITIONS).holds
 
 
 def verdict_is_right(result, given):
@@ -133,13 +133,6 @@ def verdict_is_right(result, given):
     json.dumps(result.to_json(), allow_nan=False)
     form = lwe.covariate_form(lwe.centred(given["secret"], parameters.modulus), parameters)
     assert math.isclose(result.rho, lwe.wrap_ratio(form, parameters.modulus, parameters.matrix))
-
-
-def verification_is_right(result, given):
-    assert result.holds
-    assert result.covers_all_inputs
-    assert result.inputs_checked >= given["samples"]
-    json.dumps(result.to_json(), allow_nan=False)
 
 
 def covariates_are_right(result, given):
@@ -186,9 +179,6 @@ def of_form(name, call, right=assert_finite, **more):
 
 SUBJECTS = [
     # what is known of an instance
-    of_form(
-        "attaining_covariates", lwe.attaining_covariates, attaining_is_right, ternary=choice(False, True)
-    ),
     of_form("value_range", lwe.value_range, value_range_is_right, matrix=MATRIX),
     of_form("kept_range", lwe.kept_range, kept_range_is_right, matrix=MATRIX, deviations=real(2.0, 4.0)),
     of_form("wrap_ratio", lwe.wrap_ratio, ratio_is_right, modulus=ALL_MODULI, matrix=MATRIX),
@@ -209,15 +199,6 @@ SUBJECTS = [
             (lwe.total_variation_from_uniform, distance_is_right, {"modulus": MODULI}),
             (lwe.distance_from_uniform, distance_is_right, {"modulus": MODULI}),
         )
-    ),
-    Subject(
-        "lwe.attaining_covariates of large entries",
-        lwe.attaining_covariates,
-        {"form": wide(5), "ternary": choice(False, True)},
-        right=attaining_is_right,
-        words=("coefficients", "values"),
-        refuses=True,
-        share=0.5,
     ),
     of_form("characters", lwe.characters, told, modulus=MODULI, matrix=MATRIX),
     of_form(
@@ -302,12 +283,6 @@ SUBJECTS = [
         right=lambda result, given: assert_finite(result.theta),
     ),
     Subject("lwe.describe_instance", lwe.describe_instance, {"instance": INSTANCE}, right=told),
-    Subject(
-        "lwe.verify_lwr_instance",
-        lwe.verify_lwr_instance,
-        {"instance": INSTANCE, "rng": seed(), "samples": whole(1, 50)},
-        right=verification_is_right,
-    ),
     Subject(
         "lwe.covariates_of",
         lwe.covariates_of,

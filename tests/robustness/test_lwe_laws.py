@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from fuzzing import Argument, Subject, anything, choice, fixed, made, real, seed, whole
 from hypothesis import strategies as st
-from lwe_given import ALL_MODULI, BINARY, LAWS, MODULI, NOISES, SMALL, residues, samples, told, wide
+from lwe_given import ALL_MODULI, BINARY, LAWS, MODULI, NOISES, SMALL, samples, told, wide
 from lwe_right import (
     centre,
     centred_is_right,
     covariate_form_is_right,
     draw_is_right,
-    gadget_residues_are_right,
     inner_products_are_right,
     label,
     products,
@@ -233,18 +232,6 @@ SUBJECTS = [
         lwe.inner_products,
         {"public": wide(6, 4), "secret": wide(4), "modulus": ALL_MODULI},
         right=inner_products_are_right,
-    ),
-    Subject(
-        "lwe.gadget_residues",
-        lwe.gadget_residues,
-        {"bits": residues(6, 6, most=2), "secret": wide(2), "modulus": choice(8)},
-        right=gadget_residues_are_right,
-    ),
-    Subject(
-        "lwe.gadget_residues mod 2^31",
-        lwe.gadget_residues,
-        {"bits": residues(6, 62, most=2), "secret": wide(2), "modulus": choice(2**31)},
-        right=gadget_residues_are_right,
     ),
     Subject(
         "lwe.secret_predictor",

@@ -15,7 +15,15 @@ EXCEPTIONS = {
     **dict.fromkeys(
         [
             f"lwe.{one}"
-            for one in ("FAMILY", "LARGEST_MODULUS", "LEAST_WRAP", "NO_NOISE", "PRESETS", "UNIFORM")
+            for one in (
+                "DEFINITIONS",
+                "FAMILY",
+                "LARGEST_MODULUS",
+                "LEAST_WRAP",
+                "NO_NOISE",
+                "PRESETS",
+                "UNIFORM",
+            )
         ],
         "a constant",
     ),
@@ -32,7 +40,6 @@ EXCEPTIONS = {
                     "Characters",
                     "Cost",
                     "Distinguishing",
-                    "LWRVerification",
                     "LowDegreeWeights",
                     "PublicDescription",
                     "Verdict",

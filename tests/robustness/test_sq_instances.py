@@ -1,31 +1,28 @@
 """Every instance and realisation of `sq`, made and verified with what a user may give by mistake."""
 
-import json
 import math
 
 import numpy as np
 import pytest
-from fuzzing import Argument, Subject, array, assert_finite, choice, fixed, made, real, seed, whole
+from fuzzing import Argument, Subject, array, assert_finite, choice, fixed, real, seed, whole
 from hypothesis import strategies as st
 from sq_makers import (
-    ANY_INSTANCE,
     CONSTRUCTION,
     DIRECTION,
-    FAMILY,
     INSTANCE,
     OPTIONAL,
     SLOPES,
     parity,
-    tokens,
 )
 
+import lower
 import sq
 
 
 def instance_is_right(result, given):
     if result.layer.dim <= 30:
         assert_finite((result.layer.theta, result.layer.w))
-        assert sq.verify_instance(result, samples=50, rng=0).max_error <= result.allowed_error
+        assert lower.verify_instance(result, sq.DEFINITIONS).holds
     if given["secret"] is not None:
         assert sorted(result.secret.tolist()) == sorted(int(one) for one in given["secret"])
 
@@ -59,55 +56,6 @@ def parity_layer_is_right(result, given):
         output[i, gate] = heads.coefficients[i] * w
     np.testing.assert_allclose(result.theta, theta, rtol=1e-12)
     np.testing.assert_allclose(result.w, output, rtol=1e-6, atol=0)
-
-
-def target_is_right(result, given):
-    """K(X) + u_g chi_S(y) [1; -1] w^T, by loops; also where the tokens are no signs."""
-    x, w = np.asarray(given["x"], float), np.asarray(given["direction"], float)
-    known = given["known"](x)
-    assert_finite(result)
-    with np.errstate(all="ignore"):
-        for matrix, shown, of_known in zip(x, result, known, strict=True):
-            signal = (matrix[0, given["gate"]] - matrix[1, given["gate"]]) / 2
-            for j in given["secret"]:
-                signal *= matrix[0, int(j)] * matrix[1, int(j)]
-            wanted = of_known + np.stack([signal * w, -signal * w])
-            np.testing.assert_allclose(shown, wanted, rtol=1e-6, atol=1e-6 * np.abs(of_known).max(initial=0))
-
-
-def realisation_is_right(result, given):
-    """Target 0 hides the coordinates 1 and 2, along the first one's unit vector; all 2^10 inputs are tried."""
-    secret = np.asarray(given["secret"])
-    if len(secret) == len(set(secret.tolist())) and given["tolerance"] < 0.1:
-        w = np.eye(5)[0] if given["direction"] is None else np.asarray(given["direction"], float)
-        along = np.abs(w - np.eye(5)[0]).max() <= 1e-12
-        assert result == (set(secret.tolist()) == {1, 2} and along)
-
-
-def public_parts_are_right(result, given):
-    gate, w = result
-    assert gate == 0
-    np.testing.assert_array_equal(w, np.eye(len(w))[0])
-
-
-def rebuilt_is_right(result, given):
-    """A member of the family has the very layer of the instance it was rebuilt from."""
-    again = result.instance(0)
-    assert again.layer.theta.tobytes() == given["instance"].layer.theta.tobytes()
-    assert again.layer.w.tobytes() == given["instance"].layer.w.tobytes()
-    assert result.scale == pytest.approx(float(given["instance"].parameters.get("scale", 1.0)))
-
-
-def verification_is_right(result, given):
-    assert result.max_error <= result.allowed_error
-    assert result.amplitude > 0
-    json.dumps(result.to_json(), allow_nan=False)
-
-
-def family_verification_is_right(result, given):
-    assert result.excess_error <= result.allowed_error
-    assert result.correlations_hold
-    json.dumps(result.to_json(), allow_nan=False)
 
 
 def table_is_right(result, given):
@@ -173,66 +121,10 @@ SUBJECTS = [
         right=parity_layer_is_right,
     ),
     Subject(
-        "sq.parity_target",
-        sq.parity_target,
-        lambda size: {
-            "x": tokens(size),
-            "secret": array((2,), of=lambda rng, shape: np.array([1, 3]), torch=False),
-            "known": made(lambda: parity().instance(0).known, "<known part>"),
-            "gate": choice(0),
-            "direction": array((5,), torch=False),
-        },
-        right=target_is_right,
-    ),
-    Subject(
-        "sq.is_parity_realisation",
-        sq.is_parity_realisation,
-        {
-            "layer": made(lambda: parity().instance(0).layer, "<layer>"),
-            "secret": array((2,), of=lambda rng, shape: np.array([1, 2]), torch=False),
-            "known": made(lambda: parity().instance(0).known, "<known part>"),
-            "gate": choice(0),
-            "direction": DIRECTION,
-            "tolerance": real(1e-9, 1e-3),
-            "rng": seed(),
-            "samples": whole(1, 50),
-        },
-        right=realisation_is_right,
-        share=0.5,
-    ),
-    Subject(
-        "sq.gate_and_direction",
-        sq.gate_and_direction,
-        {"instance": ANY_INSTANCE},
-        right=public_parts_are_right,
-        refuses=True,
-    ),
-    Subject("sq.rebuild_family", sq.rebuild_family, {"instance": ANY_INSTANCE}, right=rebuilt_is_right),
-    Subject(
-        "sq.verify_instance",
-        sq.verify_instance,
-        {"instance": ANY_INSTANCE, "rng": seed(), "samples": whole(1, 50)},
-        right=verification_is_right,
-        share=0.5,
-    ),
-    Subject(
-        "sq.verify_parity_instance",
-        sq.verify_parity_instance,
-        {"instance": INSTANCE, "rng": seed(), "samples": whole(1, 50)},
-        right=verification_is_right,
-        share=0.5,
-    ),
-    Subject(
-        "sq.verify_family",
-        sq.verify_family,
-        {
-            "family": FAMILY,
-            "targets": whole(1, 3),
-            "samples": whole(20, 50),
-            "confidence": real(0.9, 0.99),
-            "rng": seed(),
-        },
-        right=family_verification_is_right,
+        "sq.define_symmetric",
+        lambda instance: sq.define_symmetric(parity(), instance),
+        {"instance": INSTANCE},
+        right=lambda result, given: assert_finite(result.error()),
         share=0.4,
     ),
     Subject(

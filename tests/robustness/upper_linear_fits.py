@@ -242,6 +242,7 @@ LINEAR_FIT_SUBJECTS = with_bounded_work(
             share=0.5,
             right=training_is_honest,
             repeatable=False,
+            needs="torch",
         ),
         Subject(
             "upper.linear_attention.compare_with_exact",
@@ -262,6 +263,7 @@ LINEAR_FIT_SUBJECTS = with_bounded_work(
             share=0.3,
             right=comparison_is_whole,
             words=("student",),
+            needs="torch",
         ),
     ]
 )

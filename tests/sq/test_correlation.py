@@ -8,8 +8,9 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.linalg import eigsh
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 
+from attention import BooleanInputs
 from sq.correlation import (
     average_correlation,
     closed_form_gram,
@@ -328,3 +329,19 @@ def test_records_read_as_sentences():
     assert "at 0.99 confidence (asymptotic, 500 inputs)" in str(sampled_gram(FAMILIES[0], samples=500, rng=0))
     assert "lambda_max = 1." in str(OverlapGram(SecretSet(9, 2), (0, 0, 1)))
     assert str(largest_average_correlation(closed_form_gram(FAMILIES[0]), 2)).endswith("= 0.5.")
+
+
+def test_intervals_from_few_samples_are_of_the_variance_without_bias():
+    family, level = FAMILIES[1], 0.9
+    found = sampled_gram(family, [0, 1], samples=4, confidence=level, rng=5)
+    x = BooleanInputs(2, family.dim).sample(4, rng=5)
+    values = [family.hidden(number, x) for number in (0, 1)]
+    products = np.sum(values[0] * values[1], axis=1)
+    half = norm.ppf((1 + level) / 2) * products.std(ddof=1) / 2
+    assert found.half_widths[0, 1] == pytest.approx(half)
+
+
+@pytest.mark.parametrize("confidence", [-0.5, 0.0, 1.0])
+def test_a_confidence_that_is_no_level_is_refused(confidence):
+    with pytest.raises(ValueError, match="confidence is"):
+        sampled_gram(FAMILIES[1], [0, 1], samples=4, confidence=confidence)

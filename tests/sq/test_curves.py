@@ -35,6 +35,7 @@ print(json.dumps([point.row() for point in points]))
 """
 
 
+@pytest.mark.slow
 def test_group_learner_asks_exactly_the_lower_bound_on_every_cell_of_up_to_four_thousand_targets():
     # in an interpreter of its own, where shapes are not checked at every query
     script = WHOLE.replace("CELLS", repr([*TABLE])).replace("TAUS", repr(TAUS))
@@ -141,6 +142,7 @@ def test_an_honest_batch_left_out_keeps_all_queries_within_the_tolerance(learner
     assert CurveCell(learner, 12, 2, 0.3, "honest", batch=7).batch == 7
 
 
+@pytest.mark.slow
 def test_scans_with_honest_batches_left_out_find_their_targets():
     # each fails with probability 1/100 at most; 4/tau^2 = 45 examples are too few for most
     points = [measure_cell(CurveCell("scan", 10, 2, 0.3, "honest", seed=seed)) for seed in range(20)]

@@ -177,6 +177,7 @@ def test_overlaps_that_do_not_occur_do_not_matter():
     assert clique_dimension(OverlapGram(SecretSet(6, 4), (0, 0, 0, 1, 1)), 0).value == 1
 
 
+@pytest.mark.slow
 def test_cliques_of_thousands_of_vertices_are_found():
     orthogonal = clique_dimension(overlap_gram(ParityFamily(dim=21, bits=3)), 0)
     assert (orthogonal.value, orthogonal.clique.nodes) == (1140, 1)

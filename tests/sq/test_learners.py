@@ -97,6 +97,7 @@ print(json.dumps([found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
 """
 
 
+@pytest.mark.slow
 def test_the_query_count_table_of_large_groups_and_dimension_64():
     # in an interpreter of its own: checking shapes at every one of 20 thousand queries costs twenty times the queries;
     # the first two tolerances ask for nearly every target, and test_curves does so up to four thousand targets
@@ -138,8 +139,10 @@ def test_signed_groups_against_the_most_preserving_adversary():
     assert adversary.survivors.tolist() == [result.number]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(cells)
+@example((6, 2, 0.5))
 @example((8, 3, 0.5))
 @example((10, 2, 0.25))
 @example((12, 3, 1 / math.sqrt(2)))
@@ -156,6 +159,11 @@ def test_lower_bound_at_most_measured_at_most_the_group_learners_bound(cell):
     assert result.number is not None
 
 
+def test_the_last_candidate_needs_no_group():
+    # nine of ten in groups of three, and two queries to bisect one
+    assert group_learner_bound(10, 0.5) == 5
+
+
 # floats at 1/sqrt(M) and 1/(2 sqrt(M)) and their neighbours: there M* changes between floats that rounding cannot tell
 edges = st.tuples(st.integers(2, 129), st.sampled_from([1, 2]), st.integers(-3, 3)).map(
     lambda one: _stepped(1 / math.sqrt(one[0]) / one[1], one[2])
@@ -168,6 +176,7 @@ def _stepped(number, steps):
     return number
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(edges, st.sampled_from([(8, 3), (9, 2)]))
 @example(1 / math.sqrt(2), (8, 3))
@@ -261,7 +270,9 @@ def test_the_most_preserving_adversary_costs_positive_groups_their_size():
     assert result.survivors == 1
 
 
-@pytest.mark.parametrize(("dim", "bits", "construction"), [(10, 2, "B"), (9, 3, "D")])
+@pytest.mark.parametrize(
+    ("dim", "bits", "construction"), [(10, 2, "B"), pytest.param(9, 3, "D", marks=pytest.mark.slow)]
+)
 def test_honest_scan_of_real_layers_takes_half_the_candidates_on_average(dim, bits, construction):
     family = ParityFamily(dim=dim, bits=bits, construction=construction)
     size, runs = len(family.secrets), 20
@@ -334,7 +345,9 @@ def test_low_degree_finds_nothing_below_2l_plus_1_and_everything_there(dim, bits
     assert blind.number is None
 
 
-@pytest.mark.parametrize("kind", [ReferenceAdversary, MostPreservingAdversary])
+@pytest.mark.parametrize(
+    "kind", [ReferenceAdversary, pytest.param(MostPreservingAdversary, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("tau", [0.2, 0.45, 0.6])
 def test_low_degree_and_descent_name_only_what_the_replies_allow(kind, tau):
     family = ParityFamily(dim=4, bits=1)

@@ -215,6 +215,7 @@ def test_correlational_replies_stay_valid_for_exactly_the_survivors(adversary, t
         assert len(oracle.survivors) >= 1
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(
     st.sampled_from(ADVERSARIES),

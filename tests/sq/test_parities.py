@@ -3,6 +3,7 @@ import itertools
 import math
 from decimal import Decimal, localcontext
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.linalg import hadamard
@@ -17,11 +18,19 @@ from sq import (
     make_parity_instance,
     overlap_correlations,
     parity_heads,
-    verify_family,
-    verify_parity_instance,
 )
 
 DIM = 6
+
+
+def largest_error(instance, x=None):
+    """The largest norm of a row of the layer minus its known part and the parity of its definition."""
+    d, x = instance.layer.dim, all_sign_matrices(2, instance.layer.dim) if x is None else x
+    # the hidden part is the same for every construction, and B is made at any size
+    family = ParityFamily(dim=d, bits=len(instance.secret), construction="B")
+    hidden = family.hidden(family.secrets.rank(instance.secret), x)
+    target = instance.known(x) + hidden[..., None] * np.array(instance.parameters["direction"])
+    return np.linalg.norm(instance.layer(x) - target, axis=-1).max()
 
 
 def every_secret(bits):
@@ -34,23 +43,14 @@ def test_layer_is_known_part_plus_parity_on_all_inputs_and_both_rows(constructio
     direction = np.random.default_rng(bits).standard_normal(DIM)
     for w in (None, direction):
         instance = make_parity_instance(dim=DIM, bits=bits, construction=construction, rng=bits, direction=w)
-        checked = verify_parity_instance(instance)
-        assert checked.exhaustive
-        assert checked.inputs_checked == 4096
-        assert checked.max_error <= limit
-        assert checked.amplitude == pytest.approx(1, abs=1e-12)
+        assert largest_error(instance) <= limit
     assert instance.layer.heads == {"A": 2 * bits, "B": bits, "C": bits, "D": bits // 2 + 1}[construction]
     assert instance.layer.heads == heads_needed(construction, bits)
 
 
 def test_saturated_layers_are_exact_in_float64():
     for bits in (1, 2, 3, 4, 5):
-        assert (
-            verify_parity_instance(
-                make_parity_instance(dim=DIM, bits=bits, construction="B", rng=0)
-            ).max_error
-            == 0
-        )
+        assert largest_error(make_parity_instance(dim=DIM, bits=bits, construction="B", rng=0)) == 0
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,32 @@ def test_m_minimal_heads_give_the_signs_of_parity_up_to_2m_minus_1(m):
     assert np.abs(stairs.values(n) - (-1.0) ** n).max() <= heads.error() + 2e-16 * m * scale
 
 
+@pytest.mark.parametrize(("construction", "bits"), [("D", 19), ("C", 10)])
+def test_coefficients_are_the_nearest_floats_to_the_exact_solution_on_every_machine(construction, bits):
+    """The last digits of a float64 solver decided whether ten minimal heads met a parity to 1e-9."""
+    heads = parity_heads(construction, bits=bits)
+    with mpmath.workdps(60):
+        n = range(heads.heads if construction == "D" else bits + 1)
+        slopes = [mpmath.mpf(float(slope)) for slope in heads.slopes]
+        system = [
+            [mpmath.tanh(beta * (a - t)) for beta, t in zip(slopes, heads.thresholds, strict=True)] for a in n
+        ]
+        if construction == "C":
+            system = [[*row, 1] for row in system]
+        solution = mpmath.lu_solve(mpmath.matrix(system), mpmath.matrix([(-1) ** a for a in n]))
+        exact = [float(one) for one in solution]
+    assert heads.coefficients.tolist() == exact[: heads.heads]
+    assert [-heads.c0] == exact[heads.heads :] or construction == "D"
+    assert heads.error() < 3e-10
+
+
 @pytest.mark.parametrize(("m", "limit"), [(2, 5e-15), (3, 5e-15), (4, 5e-14), (5, 1e-13), (6, 5e-13)])
 def test_minimal_heads_stay_exact_to_rounding_as_they_grow(m, limit):
     instance = make_parity_instance(dim=2 * m + 6, heads=m, rng=m)
-    checked = verify_parity_instance(instance, rng=0, samples=5000)
-    assert not checked.exhaustive
     assert instance.realisation_error <= limit
     # evaluating the layer rounds on top of that, in proportion to the coefficients
-    assert checked.max_error <= limit + 8 * np.finfo(float).eps * np.abs(instance.layer.w).sum()
+    x = instance.inputs.sample(5000, rng=0)
+    assert largest_error(instance, x) <= limit + 8 * np.finfo(float).eps * np.abs(instance.layer.w).sum()
 
 
 @pytest.mark.parametrize(("beta", "error"), [(2.0, 4.768e-1), (10.0, 1.816e-4), (20.0, 8.245e-9)])
@@ -90,7 +108,7 @@ def test_saturation_error_at_two_bits_is_4_over_e_to_the_beta_plus_1(beta, error
     instance = make_parity_instance(dim=DIM, bits=2, construction="B", beta=beta, rng=0)
     assert instance.realisation_error == pytest.approx(error, rel=5e-4)
     assert instance.realisation_error == pytest.approx(4 / (math.exp(beta) + 1), rel=1e-12)
-    assert verify_parity_instance(instance).max_error == pytest.approx(instance.realisation_error, rel=1e-6)
+    assert largest_error(instance) == pytest.approx(instance.realisation_error, rel=1e-6)
 
 
 @pytest.mark.parametrize("beta", [0.5, 2.0, 10.0, 20.0, 40.0])
@@ -205,7 +223,6 @@ def test_files_keep_instances_bit_for_bit(tmp_path, construction):
     assert again.parameters == instance.parameters
     assert again.certificate == instance.certificate
     np.testing.assert_array_equal(again.secret, instance.secret)
-    assert verify_parity_instance(again, rng=0) == verify_parity_instance(instance, rng=0)
 
 
 @pytest.mark.bad_input
@@ -269,8 +286,8 @@ def true_error(heads):
     [
         (construction, beta, bits)
         for construction, beta in (("D", 40.0), ("B", 0.3), ("B", 12.3), ("B", 40.0), ("A", 12.3), ("C", 3.0))
-        for bits in (1, 2, 3, 4, 5, 6, 7, 8, 11, 16)
-        if construction != "A" or bits <= 8
+        for bits in (1, 2, 3, 4, 5, 6, 11)
+        if construction != "A" or bits <= 6
     ],
 )
 def test_the_error_is_an_upper_bound_of_the_supremum_and_tight(construction, beta, bits):
@@ -379,7 +396,7 @@ def test_gram_of_linear_and_exact_targets(construction, bits):
 def test_slopes_of_ones_own_give_the_parity_too():
     for slopes in ((0.3, 1.7), (2.0, 0.25)):
         instance = make_parity_instance(dim=DIM, bits=3, slopes=slopes, rng=0)
-        assert verify_parity_instance(instance).max_error < 1e-12
+        assert largest_error(instance) < 1e-12
         assert instance.parameters["slopes"] == list(slopes)
 
 
@@ -406,21 +423,17 @@ def test_low_digits_of_a_finite_slope_leak_pairs_of_secret_coordinates_and_a_sat
 
 
 @pytest.mark.parametrize("construction", ["A", "B", "C", "D"])
-def test_a_family_is_its_layers_and_its_correlations_on_all_inputs(construction):
+def test_a_family_is_its_layers_and_its_correlations_on_all_inputs(construction, enumerated):
     for bits in (1, 2, 3, 5):
         family = ParityFamily(dim=DIM, bits=bits, construction=construction)
-        checked = verify_family(family)
-        assert checked.holds
-        assert checked.exhaustive
+        checked = enumerated(family)
         assert checked.max_error <= 1e-12
         assert checked.correlation_error <= 1e-12
-        assert checked.targets_checked == math.comb(DIM - 1, bits) == len(family.secrets)
+        assert checked.targets == math.comb(DIM - 1, bits) == len(family.secrets)
 
 
-def test_a_family_of_many_targets_holds_on_random_inputs():
-    checked = verify_family(ParityFamily(dim=30, bits=3), targets=8, samples=4000, rng=0)
-    assert checked.holds
-    assert not checked.exhaustive
+def test_a_family_of_many_targets_holds_on_random_inputs(enumerated):
+    assert enumerated(ParityFamily(dim=30, bits=3), targets=8, samples=4000).correlation_error < 0.1
 
 
 def test_instances_of_a_family_are_those_made_by_hand(tmp_path):

@@ -3,7 +3,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attention import BooleanInputs
@@ -141,9 +141,11 @@ def test_a_reply_is_allowed_where_it_is_within_tau(value, reply, tau):
     st.integers(2, 200),
     st.sampled_from([1, 2]),
     st.integers(-3, 3),
-    st.sampled_from([0.0, 1.0, -1.0, 0.5, -0.5]),
+    st.sampled_from([0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.0, -2.0]),
     st.integers(-3, 3),
 )
+@example(2, 1, 0, 2.0, 1)
+@example(11, 2, -1, 1.5, 1)
 def test_validity_at_an_edge_is_that_of_sixty_digits(size, times, steps, share, beside):
     root = 1 / np.sqrt(size)
     tau, reply = float(root / times), share * float(root)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_nice_layer
+from attention.evaluation import hold_out
 from attention.testing import check_learner
 from upper import Adam, TunedAdam
 from upper._minibatches import batches_of, rate
@@ -33,14 +34,15 @@ def test_schedules_begin_at_the_rate_and_end_where_they_say(schedule):
 
 def test_every_pass_over_a_fixed_set_serves_each_example_once():
     x = np.arange(63.0).reshape(63, 1, 1)
-    batches = batches_of(x, x, size=12, rng=np.random.default_rng(0))
-    held = set(batches.held_out[0].ravel())
+    batches = batches_of(*hold_out(x, x), size=12, rng=np.random.default_rng(0))
+    held = set(batches.held_out.x.ravel())
     for _ in range(3):
         served = np.concatenate([batches.next()[0].ravel() for _ in range(5)])
         assert set(served) | held == set(x.ravel())
         assert len(served) + len(held) == 63
 
 
+@pytest.mark.slow
 def test_reused_examples_are_drawn_once_and_reach_a_lower_error_than_as_many_fresh_ones():
     reused = _fit(Adam(1, work=1500, batch=64, reused=640, learning_rate=0.01))
     fresh = _fit(Adam(1, work=1500, batch=64, examples=640, learning_rate=0.01))
@@ -50,6 +52,7 @@ def test_reused_examples_are_drawn_once_and_reach_a_lower_error_than_as_many_fre
     assert fresh.outcome is Outcome.EXAMPLES_SPENT
 
 
+@pytest.mark.slow
 def test_float64_goes_below_the_floor_of_float32():
     settings = {"work": 3000, "batch": 64, "reused": 2000, "learning_rate": 0.01}
     narrow, wide = (_fit(Adam(1, **settings, dtype=dtype)) for dtype in ("float32", "float64"))
@@ -57,6 +60,7 @@ def test_float64_goes_below_the_floor_of_float32():
     assert wide.trace[-1].measures["relative_error"] < 0.1 * narrow.trace[-1].measures["relative_error"]
 
 
+@pytest.mark.slow
 def test_too_few_reused_examples_are_learned_by_heart_and_it_is_said():
     fit = _fit(Adam(2, work=2000, batch=16, reused=24, learning_rate=0.01), m=2, d=8)
     assert fit.outcome is Outcome.OVERFITTED
@@ -130,8 +134,14 @@ def test_the_grid_keeps_to_its_work():
     "learner",
     [
         Adam(2, work=60, batch=16, reused=100, dtype="float64", schedule="linear"),
-        TunedAdam(2, work=80, lengths=(20,), batch=16, learning_rates=(0.01,), reused=100),
-        TunedAdam(2, work=80, lengths=(20,), batch=16, learning_rates=(0.01,), reused=None),
+        pytest.param(
+            TunedAdam(2, work=80, lengths=(20,), batch=16, learning_rates=(0.01,), reused=100),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            TunedAdam(2, work=80, lengths=(20,), batch=16, learning_rates=(0.01,), reused=None),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["adam-reused", "tuned-reused", "tuned-fresh"],
 )

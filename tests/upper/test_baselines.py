@@ -52,6 +52,7 @@ def test_known_part_has_error_one_on_the_unknown_part():
     assert fit.trace[-1].measures["unknown_part_error"] == 1.0
 
 
+@pytest.mark.slow
 @needs_torch
 def test_adam_solves_a_nice_layer_to_single_precision():
     layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(3, 8)
@@ -64,7 +65,7 @@ def test_adam_solves_a_nice_layer_to_single_precision():
 
 @needs_torch
 def test_adam_stops_at_its_tolerance():
-    layer, inputs = make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(2, 4)
+    layer, inputs = make_nice_layer(heads=1, dim=8, rng=0), BooleanInputs(3, 8)
     truth = GroundTruth.draw(layer, inputs, 200, rng=1)
     fit = Adam(1, work=3000, tolerance=0.1).fit(ExampleOracle(layer, inputs, rng=2), rng=3, truth=truth)
     assert fit.outcome is Outcome.REACHED_TOLERANCE
@@ -110,7 +111,7 @@ def test_adam_says_when_it_diverged(rate, scale, measured):
 
 
 @needs_torch
-@pytest.mark.parametrize("reused", [400, None])
+@pytest.mark.parametrize("reused", [400, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scale", [1e-200, 1e200, 0.0])
 def test_tuned_adam_claims_nothing_about_labels_beyond_its_numbers(scale, reused):
     nice, inputs = make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(2, 4)

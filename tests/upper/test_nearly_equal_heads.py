@@ -25,7 +25,7 @@ def _pair(seed, gap=0.01):
     return AttentionLayer(theta, layer.w)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_parameters_of_a_pair_a_hundredth_apart_are_recovered(seed):
     layer, inputs = _pair(seed), BooleanInputs(3, 16)
     x = inputs.sample(400, rng=[seed, 2])

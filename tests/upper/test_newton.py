@@ -28,8 +28,8 @@ def _learn(layer, inputs, learner, seed=0):
     return fit, truth.measure(layer=fit.layer)
 
 
-@pytest.mark.parametrize(("m", "k", "d"), [(2, 2, 32), (4, 4, 32)])
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("m", "k", "d"), [(2, 2, 32), pytest.param(4, 4, 32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_exact_at_four_times_the_counting_floor(m, k, d, seed):
     fit, errors = _learn(make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d), Newton(m), seed)
     assert fit.outcome is Outcome.EXACT
@@ -39,7 +39,11 @@ def test_exact_at_four_times_the_counting_floor(m, k, d, seed):
     assert errors["w_error"] <= 1e-11
 
 
-@pytest.mark.parametrize("inputs", [GaussianInputs(3, 12), SphereInputs(3, 12)], ids=["gaussian", "sphere"])
+@pytest.mark.parametrize(
+    "inputs",
+    [GaussianInputs(3, 12), pytest.param(SphereInputs(3, 12), marks=pytest.mark.slow)],
+    ids=["gaussian", "sphere"],
+)
 def test_exact_under_other_inputs(inputs):
     fit, errors = _learn(make_nice_layer(heads=2, dim=12, rng=5), inputs, Newton(2))
     assert fit.outcome is Outcome.EXACT
@@ -95,7 +99,13 @@ def test_the_tolerance_ends_the_first_start():
     assert 1e-12 < errors["relative_error"] < 4e-3
 
 
-@pytest.mark.parametrize("scale", [1e-170, 1e-40, 1e40, 1e160])
+@pytest.mark.parametrize(
+    "scale",
+    [
+        1e-170,
+        pytest.param(1e160, marks=pytest.mark.slow),
+    ],
+)
 def test_the_scale_of_the_labels_changes_nothing(scale):
     nice = make_nice_layer(heads=2, dim=8, rng=0)
     fit, errors = _learn(AttentionLayer(nice.theta, scale * nice.w), BooleanInputs(3, 8), Newton(2))
@@ -181,7 +191,7 @@ def test_a_spectral_start_is_asked_for_on_the_examples_to_fit(monkeypatch):
     assert fit.trace[0].measures["residual"] < 1e-3  # the projections follow from the examples
 
 
-@pytest.mark.parametrize("seed", [2, 7])
+@pytest.mark.parametrize("seed", [2, pytest.param(7, marks=pytest.mark.slow)])
 def test_where_a_random_start_fails_the_spectral_one_is_exact(seed, monkeypatch):
     inputs, layer = BooleanInputs(8, 16), make_nice_layer(heads=4, dim=16, rng=seed)
     few = 3 * counting_floor(heads=4, tokens=8, dim=16)
@@ -196,6 +206,7 @@ def test_where_a_random_start_fails_the_spectral_one_is_exact(seed, monkeypatch)
     assert starts(Newton(4, examples=few)) > 2
 
 
+@pytest.mark.slow
 def test_many_heads_on_many_tokens_are_exact_at_four_times_the_counting_floor():
     # random starts all end alike there, far above zero
     fit, errors = _learn(make_nice_layer(heads=12, dim=48, rng=0), BooleanInputs(16, 48), Newton(12))
@@ -203,7 +214,7 @@ def test_many_heads_on_many_tokens_are_exact_at_four_times_the_counting_floor():
     assert errors["theta_error"] <= 1e-11
 
 
-@pytest.mark.parametrize("engine", ["numpy", "torch"])
+@pytest.mark.parametrize("engine", ["numpy", pytest.param("torch", marks=pytest.mark.slow)])
 def test_every_engine_learns_the_same_layer(engine):
     pytest.importorskip(engine, reason=f"{engine} is not installed")
     layer, inputs = make_nice_layer(heads=2, dim=16, rng=0), BooleanInputs(3, 16)
@@ -222,6 +233,7 @@ def test_small_problems_leave_torch_alone():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.bad_input
 def test_contract():
     fit = check_learner(Newton(2), make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(3, 6))

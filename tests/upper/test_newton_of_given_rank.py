@@ -25,6 +25,7 @@ def measured(layer, learner, *, k=K, noise=None, seed=1):
     return fit, truth.measure(layer=fit.layer)
 
 
+@pytest.mark.slow
 def test_layers_of_rank_r_are_exact_below_two_floors_of_full_rank():
     learner = Newton(4, rank=4)
     for seed in (0,):
@@ -44,12 +45,14 @@ def test_the_heads_found_have_the_rank(layer):
         assert np.all(values[:, R:] < 1e-12 * values[:, :1])
 
 
+@pytest.mark.slow
 def test_a_rank_above_that_of_the_target_contains_it(layer):
     fit, found = measured(layer, Newton(M, rank=R + 2, examples=900))
     assert fit.outcome is Outcome.EXACT
     assert found["relative_error"] < 1e-10
 
 
+@pytest.mark.slow
 def test_excess_error_is_that_of_the_unknowns_of_the_factors():
     # the mean over five layers, of chi-squares of p / 2 = 120 degrees of freedom or so, whose spread is .06
     x_share, excess = 2 * M * (2 * D * R - R * R) / (600 * K * D), []
@@ -69,7 +72,7 @@ def test_excess_error_is_that_of_the_unknowns_of_the_factors():
     assert 0.85 < np.mean(excess) < 1.2
 
 
-@pytest.mark.parametrize("start", ["spectral", "layer"])
+@pytest.mark.parametrize("start", [pytest.param("spectral", marks=pytest.mark.slow), "layer"])
 def test_it_starts_where_it_is_told_to(layer, start):
     fit, found = measured(layer, Newton(M, rank=R, start=layer if start == "layer" else start, examples=600))
     assert fit.outcome is Outcome.EXACT
@@ -86,6 +89,7 @@ def test_the_spectral_start_reads_other_values_with_every_head(layer):
     assert np.linalg.norm(one.T @ other, 2) < 0.95  # heads that begin alike would have to come apart first
 
 
+@pytest.mark.slow
 @pytest.mark.bad_input
 def test_contract():
     layer = make_low_rank_layer(heads=2, dim=8, rank=2, w_rank=2, rng=0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_nice_layer
+from attention.evaluation import HeldOut
 from upper import Engine, Iterate, Newton, counting_floor, gauss_newton
 from upper.newton.full_heads import FullHeads
 from upper.stacked import read_tokens
@@ -39,6 +40,7 @@ def _jacobian(layer, x):
     return np.hstack([np.stack(columns, axis=1), np.kron(read, np.eye(d))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("m", "k", "d", "relative"),
     [(2, 2, 8, 0.01), (3, 3, 8, 0.1), (4, 4, 8, 0.5)],
@@ -61,6 +63,7 @@ def test_excess_error_is_that_of_least_squares_with_many_examples(m, k, d, relat
     assert np.abs(np.array(levels) - 1).max() < 5 / np.sqrt(2 * x.size) + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "k", "d"), [(2, 2, 8)])
 def test_excess_error_is_the_covariance_of_least_squares_with_few_examples(m, k, d):
     ratios, inflation = [], []
@@ -77,7 +80,7 @@ def test_excess_error_is_the_covariance_of_least_squares_with_few_examples(m, k,
     assert np.mean(inflation) > 1.25  # so few examples cost more than s^2 p / (N k d), whoever fits them
 
 
-@pytest.mark.parametrize("relative", [0.01, 0.5])
+@pytest.mark.parametrize("relative", [0.01, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_a_descent_ends_promptly_at_the_level_of_the_noise(relative):
     m, k, d = 4, 4, 16
     _, _, (x, y), _ = _noisy(m, k, d, floors=8, relative=relative, seed=3)
@@ -131,7 +134,7 @@ def test_low_precision_inside_has_no_bias():
     assert 0 < apart < 0.01 * noise**2 * count / x.size
 
 
-@pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.parametrize("m", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_labels_that_are_noise_alone_are_no_success(m):
     oracle = ExampleOracle(lambda x: 0 * x, BooleanInputs(3, 8), noise=2.0, rng=0)
     fit = Newton(m).fit(oracle, rng=1)
@@ -196,9 +199,9 @@ def test_two_minima_are_one_where_they_differ_by_less_than_the_noise_decides():
 
 def test_a_floor_is_said_only_where_others_ended_there():
     zero, y = np.zeros((1, 2, 2)), np.ones((4, 3, 2))
-    end = Iterate(zero, zero, 1.0, 0.0, 0)
+    end = Iterate(zero, np.eye(2)[None] / 2, 0.5, 0.0, 0)
     outcomes = [
-        judge(end, y, y, tolerance=0.0, spent_all=spent, at_floor=floor)[0]
+        judge(end, HeldOut(y, y, y), tolerance=0.0, spent_all=spent, at_floor=floor)[0]
         for floor, spent in ((True, False), (False, True), (False, False))
     ]
     assert outcomes == [Outcome.RESIDUAL_FLOOR, Outcome.WORK_SPENT, Outcome.LOCAL_MINIMUM]

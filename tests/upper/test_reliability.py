@@ -14,8 +14,8 @@ from attention import (
     make_nice_layer,
     relative_error,
 )
+from attention.evaluation import verdict
 from upper import Iterate, Newton
-from upper._held_out import verdict
 from upper.descents import Descents, SplitExamples, draw_split
 
 INPUTS = BooleanInputs(k=4, d=16)
@@ -31,6 +31,7 @@ def fresh_error(found, layer, inputs=INPUTS):
     return relative_error(found.layer(x), layer(x))
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(st.floats(-30, 30))
 def test_units_of_the_tokens_change_nothing_but_the_units_of_the_layer(exponent):
@@ -72,6 +73,7 @@ def test_the_sizes_of_tokens_labels_and_layers_in_units_are_undone():
     np.testing.assert_allclose(back.w, layer.w, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "d", "heads", "m"), [(4, 16, 2, 3), (3, 12, 1, 2)])
 def test_a_student_with_heads_to_spare_is_exact_to_the_precision_of_its_conditioning(k, d, heads, m):
     layer, inputs = make_nice_layer(heads=heads, dim=d, rng=0), BooleanInputs(k, d)
@@ -80,7 +82,7 @@ def test_a_student_with_heads_to_spare_is_exact_to_the_precision_of_its_conditio
     assert fresh_error(found, layer, inputs) < 1e-7
 
 
-@pytest.mark.parametrize("tolerance", [0.5, 0.1])
+@pytest.mark.parametrize("tolerance", [0.5, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_a_tolerance_reached_is_reached_on_fresh_examples(tolerance):
     for seed in range(3):
         layer = make_nice_layer(heads=4, dim=16, rng=seed)
@@ -90,6 +92,7 @@ def test_a_tolerance_reached_is_reached_on_fresh_examples(tolerance):
         assert fresh_error(found, layer) < 1.25 * tolerance
 
 
+@pytest.mark.slow
 def test_a_tolerance_is_not_reached_where_examples_are_too_few_to_generalise():
     layer = make_nice_layer(heads=4, dim=16, rng=5)
     found = fit(layer, 4, tolerance=0.5, examples=33)
@@ -99,7 +102,10 @@ def test_a_tolerance_is_not_reached_where_examples_are_too_few_to_generalise():
 
 @given(st.floats(0, 2), st.floats(0, 2), st.floats(0, 1), st.booleans())
 def test_no_outcome_claims_more_than_held_out_examples_have(fitted, held_out, tolerance, spent):
-    outcome = verdict(fitted=fitted, held_out=held_out, tolerance=tolerance, work_spent=spent)
+    otherwise = Outcome.WORK_SPENT if spent else Outcome.LOCAL_MINIMUM
+    outcome = verdict(
+        fitted=fitted, held_out=held_out, tolerance=tolerance, otherwise=otherwise, evidence=lambda: 10
+    )
     if outcome is Outcome.REACHED_TOLERANCE:
         assert held_out <= tolerance
     if outcome in (Outcome.EXACT, Outcome.PRECISION_FLOOR):
@@ -108,6 +114,7 @@ def test_no_outcome_claims_more_than_held_out_examples_have(fitted, held_out, to
         assert not outcome.succeeded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [1e-3, 1e-5])
 def test_a_head_a_thousand_times_weaker_than_the_others_is_found_and_not_taken_for_noise(strength):
     for seed in range(1):
@@ -132,6 +139,7 @@ def test_real_noise_stays_a_floor_after_the_weakest_head_began_anew():
     assert any(step.name.startswith("Weakest head anew") for step in found.trace)
 
 
+@pytest.mark.slow
 def test_auto_returns_no_dead_heads():
     for seed in (6,):
         nice = make_nice_layer(heads=2, dim=16, rng=seed)
@@ -142,6 +150,7 @@ def test_auto_returns_no_dead_heads():
         assert np.linalg.norm(found.layer.w, axis=(1, 2)).min() > 1e-2
 
 
+@pytest.mark.slow
 def test_inputs_rounded_to_float32_are_noise_of_that_size_and_not_a_local_minimum():
     layer = make_nice_layer(heads=4, dim=32, rng=1)
     x = np.random.default_rng(0).standard_normal((400, 4, 32))
@@ -152,7 +161,7 @@ def test_inputs_rounded_to_float32_are_noise_of_that_size_and_not_a_local_minimu
         assert 1e-9 < found.trace[-1].measures["noise_level"] < 1e-6
 
 
-@pytest.mark.parametrize("m", [4, "auto"])
+@pytest.mark.parametrize("m", [4, pytest.param("auto", marks=pytest.mark.slow)])
 def test_copies_of_fitted_examples_are_no_evidence(m):
     x = np.tile(INPUTS.sample(20, rng=1), (8, 1, 1))
     layer = make_nice_layer(heads=4, dim=16, rng=5)

@@ -25,10 +25,10 @@ from attention._arrays import (
     require_shape,
     shown,
 )
+from attention.evaluation import HeldOut, hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
-from upper._held_out import EXACT_ERROR, held_out_error, hold_out
 from upper._squared_error import apart
 from upper.six_phase.common import exponent_to_square
 from upper.stacked import read_tokens
@@ -49,7 +49,8 @@ class FrozenAttention:
     heads : int
         Frozen heads R; their number is that of the features, R d for every row.
     examples : int, optional
-        Budget in examples; by default four times as many equations as unknowns, 4 R d / k. A twentieth is held out.
+        Budget in examples; by default four times as many equations as unknowns, 4 R d / k, and all that are given. A
+        twentieth is held out.
     sigma : float
         Standard deviation of the attention logits of a frozen head on Boolean tokens; nice layers have 2.
     theta : array (R, d, d), optional
@@ -125,23 +126,24 @@ class FrozenAttention:
         _require_memory(self.heads, oracle.d)
         theta = self._frozen(oracle.d, random_generator(rng))
         budget = check_budget(self, oracle)
-        wanted = self.examples or -(-4 * self.heads * oracle.d // oracle.k) + 1
-        x, y = draw_examples(oracle, wanted if budget is None else min(wanted, budget))
+        default = -(-4 * self.heads * oracle.d // oracle.k) + 1
+        x, y = draw_examples(oracle, default if budget is None else budget)
         unit = float(np.abs(y).max()) or 1.0
-        (x, y), (x_held, y_held) = hold_out(x, y / unit)
+        (x, y), held = hold_out(x, y / unit)
         candidates = regress_projections(x, y, theta, _RIDGES)
-        errors = [held_out_error(AttentionLayer(theta, w), x_held, y_held) for w in candidates]
-        best = int(np.argmin(errors))
+        layers = [AttentionLayer(theta, w) for w in candidates]
+        best = int(np.argmin([held.error(layer) for layer in layers]))
+        fitted = HeldOut(x, y, x).error(layers[best])
+        outcome, error = held.verdict(layers[best], fitted=fitted, otherwise=Outcome.BEST_OF_CLASS)
         layer = AttentionLayer(theta, unit * candidates[best])
-        fitted = held_out_error(AttentionLayer(theta, candidates[best]), x, y)
         recorder.step(
             "Regressed projections",
             layer=layer,
             residual=fitted,
-            held_out_error=errors[best],
+            held_out_error=error,
             ridge=_RIDGES[best],
         )
-        return recorder.fit(_outcome(fitted, errors[best]), layer=layer)
+        return recorder.fit(outcome, layer=layer)
 
     def _frozen(self, d: int, rng: np.random.Generator) -> np.ndarray:
         if self.theta is None:
@@ -248,9 +250,3 @@ def regress_projections(
     if not np.isfinite(found).all():
         raise ValueError("The projections overflow at labels y that are so much larger than x: scale y down.")
     return found
-
-
-def _outcome(fitted: float, held_out: float) -> Outcome:
-    if held_out < EXACT_ERROR:
-        return Outcome.EXACT
-    return Outcome.OVERFITTED if fitted < 0.1 * held_out else Outcome.BEST_OF_CLASS

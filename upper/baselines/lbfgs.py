@@ -12,15 +12,16 @@ from attention import (
     ExampleOracle,
     Fit,
     GroundTruth,
+    Outcome,
     Recorder,
     check_budget,
     draw_examples,
 )
 from attention._arrays import count, non_negative, random_generator, real_array, shown
+from attention.evaluation import EXACT_ERROR, hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
-from upper._held_out import EXACT_ERROR, held_out_error, hold_out, verdict
 from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
 from upper.floor import counting_floor
 
@@ -43,7 +44,7 @@ class LBFGS:
     m : int
         Heads of the student.
     examples : int, optional
-        Budget in examples; by default eight times the counting floor. A twentieth is held out.
+        Budget in examples; by default eight times the counting floor, and all that are given. A twentieth is held out.
     work : int
         Budget in passes over the examples, shared by all starts; an evaluation of the loss and its gradient is two.
     starts : int
@@ -113,8 +114,7 @@ class LBFGS:
         rng = random_generator(rng)
         budget = check_budget(self, oracle)
         default = 8 * counting_floor(heads=self.m, tokens=oracle.k, dim=oracle.d) + 1
-        wanted = default if self.examples is None else self.examples
-        n, k, d = wanted if budget is None else min(wanted, budget), oracle.k, oracle.d
+        n, k, d = default if budget is None else budget, oracle.k, oracle.d
         require_memory(
             f"LBFGS with {shown(self.m)} heads on {shown(n)} examples of {k} tokens in {d} dimensions",
             # the examples, of every head the pattern and what it reads, twice, and two vectors a step remembered
@@ -147,10 +147,10 @@ class LBFGS:
             layer, residual = descent.run(history=self.history, tolerance=self.tolerance, tell=tell)
             if residual < fitted:
                 best, fitted = layer, residual
-            if fitted <= self.tolerance or held_out_error(best, *held) < EXACT_ERROR:
+            if fitted <= self.tolerance or held.error(best) < EXACT_ERROR:
                 break
-        error = held_out_error(best, *held)
-        outcome = verdict(fitted=fitted, held_out=error, tolerance=self.tolerance, work_spent=descent.spent)
+        ended = Outcome.WORK_SPENT if descent.spent else Outcome.LOCAL_MINIMUM
+        outcome, error = held.verdict(best, fitted=fitted, tolerance=self.tolerance, otherwise=ended)
         layer = _scaled(best, unit)
         recorder.step(
             "Best start",

@@ -15,9 +15,9 @@ from attention import (
     draw_examples,
 )
 from attention._arrays import count, non_negative
+from attention.evaluation import hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
-from upper._held_out import held_out_error, hold_out
 from upper._squared_error import layer_of_stacked, squared_error_gradient
 
 __all__ = ["OneGradientStep"]
@@ -32,8 +32,8 @@ class OneGradientStep:
     Parameters
     ----------
     examples : int, optional
-        Budget in examples; by default 64 d, at which the statistical error of the sum is about sqrt(2)/8. A twentieth
-        is held out.
+        Budget in examples; by default 64 d, at which the statistical error of the sum is about sqrt(2)/8, and all
+        that are given. A twentieth is held out.
     learning_rate : float
         The rate, for the loss of an example: half its squared error, summed over the k rows. 1 estimates the sum of the
         W_i, and 0 stays at zero.
@@ -90,10 +90,10 @@ class OneGradientStep:
             If the budget is below `minimum_examples`, or the oracle's examples are malformed.
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
-        budget, wanted = check_budget(self, oracle), self.examples or 64 * oracle.d
-        (x, y), held = hold_out(*draw_examples(oracle, wanted if budget is None else min(wanted, budget)))
+        budget = check_budget(self, oracle)
+        (x, y), held = hold_out(*draw_examples(oracle, 64 * oracle.d if budget is None else budget))
         layer = step_from_zero(x, y, self.learning_rate)
-        error = held_out_error(layer, *held)
+        error = held.error(layer)
         recorder.step("One gradient step", layer=layer, held_out_error=error)
         return recorder.fit(Outcome.ONE_PASS if np.isfinite(error) else Outcome.DIVERGED, layer=layer)
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget
 from attention._arrays import count, non_negative, random_generator
+from attention.evaluation import verdict
 from attention.inputs import Rng
 from attention.learning import Progress
-from upper._held_out import held_out_error
-from upper._minibatches import RunningError, Schedule, draw_batches, ending, rate, require_schedule
+from upper._minibatches import RunningError, Schedule, draw_batches, ended, rate, require_schedule
 from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
 
 __all__ = ["SGD"]
@@ -84,7 +84,7 @@ class SGD:
     Examples
     --------
     >>> from attention import BooleanInputs, make_nice_layer
-    >>> oracle = ExampleOracle(make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(k=2, d=4), rng=1)
+    >>> oracle = ExampleOracle(make_nice_layer(heads=1, dim=8, rng=0), BooleanInputs(k=3, d=8), rng=1)
     >>> fit = SGD(1, work=2000, tolerance=0.01).fit(oracle, rng=2)
     >>> fit.outcome.name
     'REACHED_TOLERANCE'
@@ -175,19 +175,17 @@ class SGD:
                     }
                     layer = layer_of_stacked(*parameters)
                     if outcome is None and batches.held_out is not None:
-                        error = measures["held_out_error"] = held_out_error(layer, *batches.held_out)
-                    if outcome is None and error <= self.tolerance:
-                        outcome = Outcome.REACHED_TOLERANCE
+                        error = measures["held_out_error"] = batches.held_out.error(layer)
                     recorder.step(f"Step {step}", layer=layer, **measures)
-                    if outcome is not None:
+                    if outcome is not None or error <= self.tolerance:
                         break
         if outcome is None:
-            outcome = ending(
-                work_spent=steps == self.work,
-                error=error,
-                running=seen,
-                batches=batches,
-                floor=_FLOORS[self.dtype],
-                oracle=oracle,
+            outcome = verdict(
+                fitted=error if error <= self.tolerance else seen,
+                held_out=error,
+                evidence=batches.evidence,
+                otherwise=ended(work_spent=steps == self.work, batches=batches, oracle=oracle),
+                tolerance=self.tolerance,
+                rounding=_FLOORS[self.dtype],
             )
         return recorder.fit(outcome, layer=layer_of_stacked(*parameters))

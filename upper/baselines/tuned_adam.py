@@ -18,9 +18,9 @@ from attention import (
     draw_examples,
 )
 from attention._arrays import count, non_negative, random_generator
+from attention.evaluation import HeldOut, hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
-from upper._held_out import held_out_error, hold_out
 from upper._minibatches import Batches, Schedule, batches_of, draw_batches
 from upper._squared_error import random_start
 from upper.adam import Adam, AdamDtype, descend, to_tensor
@@ -175,7 +175,7 @@ class TunedAdam:
             meter = _Meter(recorder, _name(setting), shared_seconds, shared_examples)
             outcome, layer, _ = descend(setting, batches, oracle, steps=steps, start=start, tell=meter.tell)
             steps_left -= meter.steps
-            error = held_out_error(layer, *examples.held_out)
+            error = examples.held_out.error(layer)
             runs.append(_Run(setting, outcome, layer, error, meter.cost()))
 
         best = min(runs, key=_rank)
@@ -237,17 +237,20 @@ class _Examples:
         self._left = budget
         self._set: tuple[np.ndarray, np.ndarray] | None = None
         if tuned.reused is not None:
-            self._set = draw_examples(oracle, tuned.reused if budget is None else min(tuned.reused, budget))
-            _, self.held_out = hold_out(*self._set)
+            n = tuned.reused if budget is None else min(tuned.reused, budget)
+            self._set, self.held_out = hold_out(*draw_examples(oracle, n))
         else:
-            self.held_out = draw_examples(oracle, tuned.batch)
+            x, y = draw_examples(oracle, tuned.batch)
+            self.held_out = HeldOut(x, y, x[:0])
             self._left = None if budget is None else budget - tuned.batch
 
     def next(self, setting: Adam, steps: int, number: int, rng: np.random.Generator) -> tuple[int, Batches]:
         """The steps the setting may make, and its batches; fresh examples are shared out evenly among settings."""
         convert = to_tensor(setting.dtype, setting.device)
         if self._set is not None:
-            return steps, batches_of(*self._set, size=setting.batch, rng=rng.spawn(1)[0], convert=convert)
+            return steps, batches_of(
+                self._set, self.held_out, size=setting.batch, rng=rng.spawn(1)[0], convert=convert
+            )
         if self._left is not None:
             share = max(self._left // (self._settings - number), min(self._left, self._batch))
             steps = min(steps, share // self._batch)

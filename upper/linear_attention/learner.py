@@ -1,7 +1,7 @@
 """The learner: cubic regression on the examples of an oracle, a linear attention of every row."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -10,11 +10,10 @@ from jaxtyping import Float, Shaped
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
 from attention._arrays import count, namespace
+from attention.evaluation import ENOUGH_IN_SPAN, EXACT_ERROR, HELD_OUT_SHARE, HeldOut, orbits
 from attention.inputs import Rng
 from attention.learning import Progress, require_oracle
 from attention.memory import require_memory as require_bytes
-from attention.metrics import relative_error
-from upper._held_out import EXACT_ERROR, HELD_OUT_SHARE
 from upper.linear_attention._evidence import IndependentQueries
 from upper.linear_attention.features import (
     blocks,
@@ -117,7 +116,8 @@ class LinearAttentionLearner:
         "plain" is linear attention itself, with G = X^T X and every row as the query in turn. For softmax targets "aug"
         adds the row mean, and "cent" centres G and adds the query too; see `softmax_features`.
     examples : int, optional
-        Budget in examples; by default four times as many equations as features, and a twentieth held out.
+        Budget in examples; by default four times as many equations as features, and all that are given; a twentieth
+        is held out.
     least_norm : bool
         Whether fewer equations than features are welcome: the fit is then the one of least norm.
 
@@ -139,8 +139,9 @@ class LinearAttentionLearner:
     EXACT is said where fitted and held-out labels are reproduced to 1e-10 (PRECISION_FLOOR where they are to 1e-6) and
     two examples' worth of rows, 2 min(k, d) and three at least, were not needed for it: copies of an example, in any
     order of the tokens, count once. Then a target outside the class would have to obey as many linear relations by
-    accident, which is evidence and no proof. Without it the outcome is EXAMPLES_SPENT or EXAMPLES_RAN_OUT, however
-    small the error is: at exactly as many equations as features, and where there are hardly more inputs than that.
+    accident, which is evidence and no proof. Where features are dependent, eight held-out inputs that no fitted one
+    gives by a symmetry are needed, too. Without it the outcome is UNCONFIRMED, however small the error is: at exactly
+    as many equations as features, and where there are hardly more inputs than that.
 
     References
     ----------
@@ -212,16 +213,30 @@ class LinearAttentionLearner:
         spare = max(3, _SPARE * min(k, d))
         seen = IndependentQueries(self.features, features + spare)
         seen.add(x_held)
+        new = set(orbits(x_held).tolist())
+
+        def add(x: np.ndarray) -> None:
+            seen.add(x)
+            new.difference_update(orbits(x).tolist())
+
         if few:
             x, y = draw_examples(oracle, n - held_out)
-            seen.add(x)
+            add(x)
             phi = softmax_features(x, self.features).reshape(rows, features)
             regression = regress_features(phi, y.reshape(rows, d), least_norm=True)
         else:
-            regression = _by_moments(self.features, oracle, n - held_out, seen)
+            regression = _by_moments(self.features, oracle, n - held_out, add)
         predict = LinearAttentionPredictor(self.features, regression)
-        predicted = predict(x_held)
-        error = relative_error(predicted, y_held) if np.any(y_held) else float(np.linalg.norm(predicted))
+        # of a linear class what counts is how many rows of all were not needed for the rank of the features
+        spanned = regression.unique or len(new) >= ENOUGH_IN_SPAN
+        outcome, error = HeldOut(x_held, y_held, x_held).verdict(
+            predict,
+            fitted=regression.residual,
+            otherwise=Outcome.BEST_OF_CLASS,
+            rounding=_NEARLY_EXACT if regression.method == "moments" else EXACT_ERROR,
+            evidence=lambda: seen.count - regression.rank if spanned else 0,
+            enough=spare,
+        )
         recorder.step(
             "Cubic regression",
             predict=predict,
@@ -230,9 +245,6 @@ class LinearAttentionLearner:
             features=features,
             rank=regression.rank,
         )
-        outcome = _outcome(regression, error, confirmed=seen.count >= regression.rank + spare)
-        if outcome is Outcome.EXAMPLES_SPENT and oracle.remaining == 0:
-            outcome = Outcome.EXAMPLES_RAN_OUT
         return recorder.fit(outcome, predict=predict)
 
     def _examples(self, oracle: ExampleOracle, features: int) -> int:
@@ -248,15 +260,14 @@ class LinearAttentionLearner:
                 f"{least}, or ask for the solution of least norm (least_norm=True)."
             )
         budget = check_budget(self, oracle)
-        wanted = self.examples
-        if wanted is None:
-            equations = -(-_EQUATIONS * features // min(k, d))
-            wanted = equations + max(_LEAST_HELD_OUT, -(-equations // (HELD_OUT_SHARE - 1)))
-        return wanted if budget is None else min(wanted, budget)
+        if budget is not None:
+            return budget
+        equations = -(-_EQUATIONS * features // min(k, d))
+        return equations + max(_LEAST_HELD_OUT, -(-equations // (HELD_OUT_SHARE - 1)))
 
 
 def _by_moments(
-    kind: _Features, oracle: ExampleOracle, n: int, seen: IndependentQueries
+    kind: _Features, oracle: ExampleOracle, n: int, add: Callable[[np.ndarray], None]
 ) -> FeatureRegression:
     """By normal equations, gathered while examples are drawn."""
     k, d = oracle.k, oracle.d
@@ -266,7 +277,7 @@ def _by_moments(
     at_once = max(1, _DRAWN_AT_ONCE // (k * d))
     for first in range(0, n, at_once):
         x, y = draw_examples(oracle, min(at_once, n - first))
-        seen.add(x)
+        add(x)
         for block in _feature_blocks(kind, x, y):
             moments.add_features(*block)
         if kept is not None:
@@ -288,16 +299,3 @@ def _feature_blocks(
     features = softmax_feature_count(kind, d)
     for part in blocks(len(x), k * features):
         yield softmax_features(x[part], kind).reshape(-1, features), y[part].reshape(-1, d)
-
-
-def _outcome(regression: FeatureRegression, held_out: float, *, confirmed: bool) -> Outcome:
-    fitted = regression.residual
-    reproduced = fitted < (_NEARLY_EXACT if regression.method == "moments" else EXACT_ERROR)
-    if reproduced and held_out < _NEARLY_EXACT:
-        if not confirmed:
-            return Outcome.EXAMPLES_SPENT
-        # next to as many equations as features their condition takes the last digits
-        return Outcome.EXACT if held_out < EXACT_ERROR else Outcome.PRECISION_FLOOR
-    # the ratio of least squares is 1 - rank/equations: below a half, what it cannot fit makes it worse than zero
-    overfitted = fitted < 0.1 * held_out or (held_out > 1 and fitted < 0.5 * held_out)
-    return Outcome.OVERFITTED if overfitted else Outcome.BEST_OF_CLASS

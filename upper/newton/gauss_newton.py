@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from attention._arrays import non_negative, require_array, require_instance
-from upper._held_out import EXACT_ERROR
+from attention.evaluation import EXACT_ERROR
 from upper.engine import Engine
 from upper.newton.elimination import DOUBLE_BELOW, RIDGE, Elimination, LinearFit
 from upper.newton.factors import FactoredHeads

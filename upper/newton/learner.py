@@ -43,9 +43,10 @@ class Newton:
         Heads of the student. "auto" finds how many: from a guess by the spectrum of the cross-moments it grows and
         prunes students, as `upper.head_count.count_heads` says; each number of heads tried is a step of the trace.
     examples : int, optional
-        Budget in examples; by default four times the counting floor, with "auto" that of the most heads tried, drawn
-        as they are needed, and eight times that of a given rank. A twentieth of them is held out to tell an exact
-        layer from an overfitted one, and fitted too in the end if the labels are noisy; all starts share the same
+        Budget in examples; by default four times the counting floor, with "auto" that of the most heads tried, drawn as
+        they are needed, and eight times that of a given rank; of examples that are given, all. A twentieth of them is
+        held out to tell an exact layer from an overfitted one, and fitted too in the end if the labels are noisy; all
+        starts share the same
         examples.
     work : int
         Budget in passes over the examples, shared by all starts; a trial once begun is finished.
@@ -208,8 +209,10 @@ class Newton:
         )
 
         def draw(heads: int, before: SplitExamples | None) -> SplitExamples:
-            floor, wanted = (number(heads, oracle.k, oracle.d) for number in (self._floor, self._wanted))
-            n = max(wanted if budget is None else min(wanted, budget), floor + 1)
+            floor, default = (
+                number(heads, oracle.k, oracle.d) for number in (self._floor, self.default_examples)
+            )
+            n = max(default if budget is None else budget, floor + 1)
             require_memory(
                 f"{type(self).__name__} with {shown(heads)} heads on {shown(n)} examples of {oracle.k} tokens in "
                 f"{oracle.d} dimensions",
@@ -273,8 +276,7 @@ class Newton:
         best, examples = found.best, found.examples
         outcome, held_error = judge(
             best,
-            examples.x_held,
-            examples.y_held,
+            examples.held_out,
             tolerance=self.tolerance,
             spent_all=found.passes >= self.work,
             at_floor=found.at_floor,

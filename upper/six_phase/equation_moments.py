@@ -80,8 +80,9 @@ class EquationMoments:
 
         Notes
         -----
-        Those below the bulk to eight digits or so; those at the edge of the bulk to a per cent, which is what a gap
-        needs. The start is fixed, so that the result is a function of the equations.
+        Each value is within its residual |M v - value v| of an eigenvalue, which Lanczos stops below 5 % of the value:
+        enough to see a gap. Measured at d = 30 and 32: off by at most 1e-11 below the bulk and 3 % at its edge. The
+        start is fixed, so that the result is a function of the equations.
         """
         from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -181,12 +182,13 @@ class Krylov:
         accuracy: float = 1e-7,
         steps: int = 200,
     ) -> "Krylov":
-        """Eigenvectors `within` and the Krylov space of `vector`, large enough to solve M z = vector to `accuracy`.
+        """Eigenvectors `within` and the Krylov space of `vector`, in which M z = vector is solved to `accuracy`.
 
         Notes
         -----
-        Lanczos with full reorthogonalisation; a step costs one product with M and O(r d^2). Eigenvectors of small
-        eigenvalues, given, are what it would need most steps for.
+        `accuracy` is that of the residual |M z - vector| / |vector|, looked at every ten steps; where it is not met the
+        space is what there is after `steps`. Lanczos with full reorthogonalisation; a step costs one product with M and
+        O(r d^2). Eigenvectors of small eigenvalues, given, are what it would need most steps for.
         """
         basis = [*within]
         products = [moments.apply(row) for row in basis]

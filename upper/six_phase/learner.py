@@ -55,7 +55,7 @@ class SixPhase:
         net_over="span"` is nearest to the paper. Practical mode makes the sum of projections consistent with the rows
         it certifies, and ends with a fit within the span and Newton iterates on all parameters.
     examples : int, optional
-        Budget in examples; by default what each phase wants.
+        Budget in examples; by default what each phase wants, and all that are given.
     work : int, optional
         Paper mode: tuples of the net, refinements included, by default 500 000. Practical mode: passes over the
         examples of phase 6, by default 20 000.
@@ -185,7 +185,8 @@ class SixPhase:
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
         why = self._refusal(k, d)
-        run = Run(oracle, recorder, {} if why else self._wishes(k, d), budget, self._given)
+        wishes = {} if why else self._wishes(k, d)
+        run = Run(oracle, recorder, wishes, budget, self._given, use_all=self.examples is None)
         if why:
             layer = run.provisional()
             recorder.step("Not applicable", layer=layer)
@@ -213,7 +214,7 @@ class SixPhase:
 
         for number in range(1, self.rounds + 1):
             run.phase, run.round = 3, number if self.rounds > 1 else None  # refine the sum
-            examples = run.allowed(f"sum {number}")
+            examples = run.allowed(f"refinement {number}")
             if paper:
                 over, body = self.margin_over, hull.body
                 if over == "proxy":
@@ -249,7 +250,7 @@ class SixPhase:
         found = descend_in_span(
             oracle, span, examples=examples, work=self._work, tolerance=tolerance, rng=rng, tell=run.tell
         )
-        return run.ended_by_descent(found.layer, found.outcome, found.error)
+        return run.ended_by_descent(found.layer, found.outcome, found.error, by_newton=found.by_newton)
 
     def _wishes(self, k: int, d: int) -> dict[str, Wish]:
         """What each phase would draw, in their order; derived here, by what the measured errors need."""
@@ -260,7 +261,7 @@ class SixPhase:
             floor = counting_floor(heads=m, tokens=k, dim=d)
             return {
                 "sum": Wish(1000 * d, 8),
-                "sum 1": Wish(_CONSISTENCY_EXAMPLES * len(SHARES), (2 * d // k + 1) * len(SHARES)),
+                "refinement 1": Wish(_CONSISTENCY_EXAMPLES * len(SHARES), (2 * d // k + 1) * len(SHARES)),
                 "hull 1": hull,
                 "heads": Wish(4 * floor + 8, floor + 2),
             }
@@ -271,7 +272,11 @@ class SixPhase:
         return {
             "sum": Wish(4000 * d, 8),
             "hull": Wish(int(9 * d * d / (_FIRST_ACCEPT * pairs)), least),
-            **{name: wish for r in rounds for name, wish in ((f"sum {r}", margin), (f"hull {r}", hull))},
+            **{
+                name: wish
+                for r in rounds
+                for name, wish in ((f"refinement {r}", margin), (f"hull {r}", hull))
+            },
             "heads": Wish(select + judge + 8 * regress, 2 + regress),
         }
 
@@ -304,8 +309,8 @@ class SixPhase:
 
     def _require_memory(self, run: Run) -> None:
         """For what phase 6 draws at once; all other phases draw in batches."""
-        n, k, d, heads = run.wishes["heads"].wanted, run.oracle.k, run.oracle.d, self._given or _HEADS_IF_AUTO
-        n = n if run.budget is None else min(n, run.budget)
+        n = run.wishes["heads"].wanted if run.budget is None else run.budget
+        k, d, heads = run.oracle.k, run.oracle.d, self._given or _HEADS_IF_AUTO
         require_memory(
             f"Phase 6 with {heads} heads on {n} examples of {k} tokens in {d} dimensions",
             8 * n * k * (6 * d + 2 * heads * (k + d)),

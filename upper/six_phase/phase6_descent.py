@@ -32,11 +32,14 @@ class Descended:
         What it amounts to on held-out examples.
     error : float
         Its relative error there.
+    by_newton : bool
+        Whether Newton's iterates ended at it, instead of the descent within the span.
     """
 
     layer: AttentionLayer
     outcome: Outcome
     error: float
+    by_newton: bool
 
 
 def descend_in_span(
@@ -66,7 +69,7 @@ def descend_in_span(
     rng : Generator
         For the starts.
     tell : callable
-        Called with the name of each step of the trace, its measures, and a function that makes its `layer`.
+        Called with the name of each step of the trace, its measures, and its `layer`.
 
     Raises
     ------
@@ -88,7 +91,7 @@ def descend_in_span(
     within = Iterate(found.theta, found.w, found.residual, damping=0.0, passes=found.passes)
     measures = {"phase_examples": split.drawn, "residual": found.residual}
     measures |= {"starts": len(found.residuals), "passes": found.passes}
-    tell("fit within the span", measures, layer=lambda: split.layer(within))
+    tell("fit within the span", measures, layer=split.layer(within))
 
     def start(examples: SplitExamples, heads: int, number: int) -> np.ndarray:
         if number == 1:
@@ -99,7 +102,7 @@ def descend_in_span(
     def told(number: int, place: int, iterate: Iterate) -> None:
         where = " from half-way off" if number > 1 else ""
         measures = {"residual": iterate.residual, "damping": iterate.damping, "passes": iterate.passes}
-        tell(f"Newton polish{where}, iterate {place}", measures, layer=lambda: split.layer(iterate))
+        tell(f"Newton polish{where}, iterate {place}", measures, layer=split.layer(iterate))
 
     descents = Descents(
         # each step aims at rounding error, whatever residual is asked for: the last digits cost few passes
@@ -118,12 +121,11 @@ def descend_in_span(
     best = min([within, *ends.iterates], key=attrgetter("residual"))
     outcome, error = judge(
         best,
-        split.x_held,
-        split.y_held,
+        split.held_out,
         tolerance=tolerance,
         spent_all=found.passes + ends.passes >= work,
         at_floor=ends.at_floor,
     )
     layer = split.layer(best)
-    tell("held-out examples", {"residual": best.residual, "held_out_error": error}, layer=lambda: layer)
-    return Descended(layer, outcome, error)
+    tell("held-out examples", {"residual": best.residual, "held_out_error": error}, layer=layer)
+    return Descended(layer, outcome, error, by_newton=best is not within)

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from attention import AttentionLayer
 from attention._arrays import count, non_negative, real_array, require_instance
+from attention.evaluation import HeldOut
 from upper.six_phase.net_tuples import TupleRegression
 from upper.six_phase.phase5_span import AttentionSpan
 
@@ -56,6 +57,8 @@ class NetSearch:
         Squared relative error of each pair of them on the selecting examples; NaN on the diagonal.
     examples : int
         Examples given: to select, to judge and to regress on.
+    evidence : int
+        Inputs that judge, up to symmetry, whose labels do not follow from those of the others.
     """
 
     layer: AttentionLayer
@@ -70,6 +73,7 @@ class NetSearch:
     grid: Float[np.ndarray, " g"] | None
     surface: Float[np.ndarray, "g g"] | None
     examples: int
+    evidence: int
 
     @property
     def measures(self) -> dict[str, float | int]:
@@ -270,6 +274,7 @@ def search_net(
         grid=points[:, 0] if surface is not None and frame.dimension == 1 else None,
         surface=surface if frame.dimension == 1 else None,
         examples=n,
+        evidence=HeldOut(x[judging], y[judging], np.delete(x, judging, axis=0)).evidence,
     )
 
 

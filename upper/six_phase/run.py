@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder
+from attention.evaluation import verdict
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.phase1_projection_sum import ProjectionSum
 from upper.six_phase.phase2_affine_hull import AffineHull
@@ -19,6 +20,14 @@ from upper.six_phase.phase6_net import NetSearch
 __all__ = ["Phases", "Run", "Wish", "share_of_budget"]
 
 Refinement = TypeVar("Refinement", LargeMargin, SelfConsistent)
+
+# What the examples of a wish are for, by the first word of its name.
+_PARTS = {
+    "sum": "the sum of the projections",
+    "refinement": "refining it",
+    "hull": "the affine hull",
+    "heads": "phase 6",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +84,12 @@ class Wish:
     least: int
 
 
-def share_of_budget(wishes: Mapping[str, Wish], name: str, budget: int | None, drawn: int = 0) -> int:
+def share_of_budget(
+    wishes: Mapping[str, Wish], name: str, budget: int | None, drawn: int = 0, *, use_all: bool = False
+) -> int:
     """What the phase `name` may draw of a budget of which the phases before it have drawn `drawn` examples.
 
-    `wishes` are the phases in their order; a budget of None has no end.
+    `wishes` are the phases in their order; a budget of None has no end. With `use_all` the last takes all that is left.
 
     Notes
     -----
@@ -95,9 +106,11 @@ def share_of_budget(wishes: Mapping[str, Wish], name: str, budget: int | None, d
     names = list(wishes)
     left = [wishes[one] for one in names[names.index(name) :]]
     own = left[0]
-    if budget is None or budget - drawn >= sum(wish.wanted for wish in left):
+    if budget is None:
         return own.wanted
     rest = budget - drawn
+    if rest >= sum(wish.wanted for wish in left):
+        return rest if use_all and len(left) == 1 else own.wanted
     spare = rest - sum(wish.least for wish in left)
     weights = [math.sqrt(max(wish.wanted - wish.least, 0)) for wish in left]
     if spare <= 0 or not weights[0]:
@@ -114,6 +127,7 @@ class Run:
     wishes: Mapping[str, Wish]
     budget: int | None
     given: int | None
+    use_all: bool
     phase: int = 1
     round: int | None = None
     doubts: list[str] = field(default_factory=list)
@@ -137,7 +151,7 @@ class Run:
 
     def allowed(self, name: str) -> int:
         """The examples that the part of the plan called `name` may draw now."""
-        return share_of_budget(self.wishes, name, self.budget, self.recorder.examples)
+        return share_of_budget(self.wishes, name, self.budget, self.recorder.examples, use_all=self.use_all)
 
     def require_regression(self, examples: int) -> None:
         """Raise a `PhaseFailedError` if the examples are too few to regress the projections on."""
@@ -159,14 +173,16 @@ class Run:
         what: str,
         measures: Mapping[str, float | int],
         *,
-        layer: Callable[[], AttentionLayer] | None = None,
+        layer: AttentionLayer | None = None,
         against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
     ) -> None:
         """Record a step of the trace, with the provisional layer where it has none of its own."""
         where = "" if self.round is None else f", round {self.round}"
+        if layer is None and self.recorder.measuring:
+            layer = self.provisional()
         self.recorder.step(
             f"Phase {self.phase}: {what}{where}",
-            layer=(layer or self.provisional)() if self.recorder.measuring else None,
+            layer=layer,
             against=against,
             phase=self.phase,
             round=self.round,
@@ -219,41 +235,60 @@ class Run:
     def ended_by_net(self, net: NetSearch, tolerance: float | None) -> Phases:
         """Phase 6 is done in paper mode."""
         self.net = net
-        self.tell("net of the span", net.measures, layer=lambda: net.layer)
+        self.tell("net of the span", net.measures, layer=net.layer)
         if tolerance is None:
             tolerance = (self.oracle.k * self.oracle.d) ** (-self.heads / 2)
         error = math.sqrt(net.error)
         best = f"best of {net.candidates} candidates has relative error {error:.2g} on held-out examples"
         if error > tolerance:
             raise PhaseFailedError(Outcome.NET_TOO_COARSE, f"the {best}, and {tolerance:.2g} is asked for.")
-        return self.ended(net.layer, Outcome.REACHED_TOLERANCE, f"The {best}, {net.error:.2g} when squared.")
+        outcome = verdict(
+            fitted=error,
+            held_out=error,
+            evidence=lambda: net.evidence,
+            otherwise=Outcome.NET_TOO_COARSE,
+            tolerance=tolerance,
+        )
+        return self.ended(net.layer, outcome, f"The {best}, {net.error:.2g} when squared.")
 
-    def ended_by_descent(self, layer: AttentionLayer, outcome: Outcome, error: float) -> Phases:
+    def ended_by_descent(
+        self, layer: AttentionLayer, outcome: Outcome, error: float, *, by_newton: bool
+    ) -> Phases:
         """Phase 6 is done in practical mode."""
         how = "Phase 6 ended" if outcome.succeeded else "Phase 6 failed: it ended"
         why = ""
         if outcome is Outcome.RESIDUAL_FLOOR:
             why = f", from two starts: noise of that size in the labels, or more heads than {self.heads}"
         said = f"{how} with relative error {error:.2g} on held-out examples{why}."
-        return self.ended(layer, outcome, said)
+        # the phases before found no span
+        alone = outcome.succeeded and by_newton and self.span is not None and not self.span.is_clear
+        return self.ended(layer, outcome, said, alone="Newton" if alone else "")
 
     def failed(self, failure: PhaseFailedError) -> Phases:
         """A phase failed."""
         layer = self.net.layer if self.net else self.provisional()
-        wanted = sum(wish.wanted for wish in self.wishes.values())
-        short = ""
-        if self.budget is not None and self.budget < wanted:
-            short = f"The phases had {self.budget} examples of the {wanted} they would draw."
-        return self.ended(layer, failure.outcome, f"Phase {self.phase} failed: {failure}", short)
+        return self.ended(layer, failure.outcome, f"Phase {self.phase} failed: {failure}")
 
-    def ended(self, layer: AttentionLayer, outcome: Outcome, *explanation: str) -> Phases:
-        """The fit and what was found."""
-        first, *others = explanation
+    def ended(self, layer: AttentionLayer, outcome: Outcome, explanation: str, *, alone: str = "") -> Phases:
+        """The fit and what was found; after too few examples also how many the phases would draw."""
+        said, wanted = [explanation, *self.doubts], sum(wish.wanted for wish in self.wishes.values())
+        too_few = self.budget is not None and self.budget < wanted and not outcome.succeeded
+        failed = not outcome.succeeded and outcome is not Outcome.NOT_APPLICABLE
+        if too_few:
+            each = ", ".join(
+                f"{wish.wanted} for {_PARTS[name.split()[0]]}" for name, wish in self.wishes.items()
+            )
+            said.append(f"The phases had {self.budget} examples of the {wanted} they would draw: {each}.")
+            if outcome in (Outcome.OVERFITTED, Outcome.LOCAL_MINIMUM, Outcome.NOTHING_LEARNED):
+                ran_out = self.oracle.remaining == 0
+                outcome = Outcome.EXAMPLES_RAN_OUT if ran_out else Outcome.EXAMPLES_SPENT
         return Phases(
-            fit=self.recorder.fit(outcome, layer=layer),
-            explanation=" ".join(filter(None, [first, *self.doubts, *others])),
+            fit=self.recorder.fit(
+                outcome, layer=layer, alone=alone, examples_needed=wanted if too_few else None
+            ),
+            explanation=" ".join(said),
             heads=self.heads,
-            failed=None if outcome.succeeded or outcome is Outcome.NOT_APPLICABLE else self.phase,
+            failed=self.phase if failed else None,
             projection_sum=self.projection_sum,
             hulls=tuple(self.hulls),
             refinements=tuple(self.refinements),

@@ -118,7 +118,7 @@ def test_that_agreement_on_a_lattice_is_that_of_its_points_is_said_only_where_it
     assert "derived here" not in other
 
 
-@pytest.mark.parametrize("place", [0, 1, None])
+@pytest.mark.parametrize("place", [pytest.param(0, marks=pytest.mark.slow), 1, None])
 def test_sentence_table_and_figure_do_with_few_rows(place):
     rows = [made_up("generic", "boolean", 16, FINE), made_up("signs", "boolean", 16, OFTEN)]
     few = rows if place is None else rows[place : place + 1]

@@ -117,6 +117,7 @@ def test_rows_are_plain_json(rows):
     assert all(math.isfinite(one) for row in rows for one in row["mean_stable_rank"])
 
 
+@pytest.mark.slow
 def test_words_table_and_figure_of_many_rows_and_of_one(rows):
     table = STUDY.table(rows)
     assert [line[0] for line in table.rows[:-2]] == [*conditions._MADE, *conditions._IMPORTED]

@@ -47,6 +47,7 @@ def test_cells_are_distinct_and_checks_are_larger_than_what_is_fitted(scale):
             assert cell["role"] == FITTED or "d" in larger or larger == ["m", "k"]
 
 
+@pytest.mark.slow
 def test_a_cell_measures_one_fit():
     cell = {"learner": "newton", "m": 1, "k": 3, "d": 8, "draw": 0, "role": FITTED}
     found = measured(cell)
@@ -126,6 +127,7 @@ def test_few_rows_are_enough_for_words_table_and_figure():
     assert STUDY.found(rows[:1]) == "Too few sizes were measured to fit a law."
 
 
+@pytest.mark.slow
 def test_rows_of_a_run_are_fitted():
     cells = [{"learner": "newton", "m": 1, "k": k, "d": 8, "draw": 0, "role": FITTED} for k in (2, 4)]
     laws = CostModel.fit([{**cell, **measured(cell)} for cell in cells]).laws

@@ -53,6 +53,7 @@ def rows() -> list[dict]:
     ]
 
 
+@pytest.mark.slow
 def test_newton_is_exact_with_many_examples_and_not_at_the_floor(rows):
     # one start may end in a local minimum
     assert [min(row["error"]) < 1e-6 for row in rows[:3]] == [True] * 3
@@ -219,6 +220,7 @@ def test_slices_that_end_at_the_guard_of_phase_three_prove_nothing():
     assert "full rank" not in other
 
 
+@pytest.mark.slow
 def test_results_of_all_rows_and_of_each_alone(rows):
     adam = [{**_cell("adam", law, (2, 2, 16), 9600, 1), "error": [0.1]} for law in LAWS]
     for chosen in ([*rows, *adam], rows[:1], rows[5:6]):

@@ -264,6 +264,7 @@ def test_study_does_with_one_row(rows: list[dict[str, object]], place: int) -> N
     assert len(table.rows) <= 1
 
 
+@pytest.mark.slow
 def test_study_draws_all_rows_and_one(rows: list[dict[str, object]]) -> None:
     assert "Elimination" in STUDY.draw(rows).svg
     lost = {**rows[0], "error": None}

@@ -100,6 +100,7 @@ def test_least_squares_on_classes_has_the_spread_of_its_law(layer):
     assert np.mean(found**2) * len(x) == pytest.approx(class_laws(target, x, gain)[0], rel=0.05)
 
 
+@pytest.mark.slow
 def test_laws_of_classes_are_averaged_over_inputs_enough():
     # at the largest gain of the cells, where the fewest rows tell most
     target = centred(make_nice_layer(heads=2, dim=8, rng=0))
@@ -166,6 +167,7 @@ def test_covariance_of_a_class_is_that_of_its_draws():
     np.testing.assert_allclose(share_covariance(shares), [[[0.24, -0.24], [-0.24, 0.24]]])
 
 
+@pytest.mark.slow
 def test_newton_row_is_near_the_law_of_the_covariance():
     row = _row("newton", (2, 3, 8), 0.01, 16 * 11, 3)
     assert 0.6 < np.median(row["ratio"]) / np.median(row["law"]) < 1.6
@@ -341,6 +343,7 @@ def _row(*cell) -> dict:
     return {**parameters, **STUDY.measure(rng=np.random.default_rng(9), **parameters)}
 
 
+@pytest.mark.slow
 def test_rows_are_plain_and_are_the_same_again(rows):
     json.dumps(rows, allow_nan=False)
     assert _row("newton", (2, 3, 8), 0.1, 44, 2) == rows[0]
@@ -353,6 +356,7 @@ def test_sampled_row_knows_its_floor(rows):
     assert row["as_likely"] == [True]
 
 
+@pytest.mark.slow
 def test_results_of_all_rows_and_of_each_alone(rows):
     for chosen in (rows, rows[:1], rows[-1:]):
         assert STUDY.draw(chosen).svg.startswith("<?xml")

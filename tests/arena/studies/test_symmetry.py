@@ -144,7 +144,7 @@ def test_the_sentence_has_the_numbers_of_the_rows():
     assert f"0 of {len(heads)} halved" in STUDY.found(curved)
 
 
-@pytest.mark.parametrize("place", [0, 2, 4, 7, None])
+@pytest.mark.parametrize("place", [0, pytest.param(2, marks=pytest.mark.slow), 4, 7, None])
 def test_sentence_table_and_figure_do_with_one_row(place):
     rows = measured() if place is None else measured()[place : place + 1]
     assert STUDY.found(rows).endswith(".")

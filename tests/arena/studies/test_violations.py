@@ -78,6 +78,7 @@ def test_opposed_projections_cancel_in_the_sum():
     np.testing.assert_allclose(w.sum(axis=0), 0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_error_of_phase_one_is_that_of_its_mean_and_the_end_is_exact():
     layer = _made(NICE, 0.0).layer
     run = phase_errors(layer, "practical", tokens=2, rng=np.random.default_rng(5))
@@ -301,6 +302,7 @@ def test_every_published_layer_violates_its_condition():
             assert extreme > (one.threshold if one.better == "small" else -one.threshold), row["violation"]
 
 
+@pytest.mark.slow
 def test_words_table_and_figure_of_many_rows_and_of_one(rows):
     assert [line[0].split(":")[0] for line in STUDY.table(rows).rows] == [
         "nothing, 2 heads",
@@ -341,6 +343,7 @@ def test_cells_are_distinct_and_draw_the_same_layers():
     assert {cell["violation"] for cell in STUDY.cells(Scale.FULL)} == {NICE, *VIOLATIONS}
 
 
+@pytest.mark.slow
 def test_a_measured_cell_is_plain_json_and_the_same_again():
     cell = {
         "violation": NICE,
@@ -368,6 +371,7 @@ def _made_by(cell):
     return violated_layer(cell["violation"], cell["step"], heads=2, tokens=2, dim=16, rng=stream).layer
 
 
+@pytest.mark.slow
 def test_newton_alone_with_more_examples_is_measured_on_the_same_layers():
     cell = {"violation": "opposed W", "step": 1.0, "heads": 2, "dim": 16, "modes": [], "runs": 0, "newton": 1}
     few, many = (STUDY.measure(rng=np.random.default_rng(1), **cell, floors=floors) for floors in (4, 28))

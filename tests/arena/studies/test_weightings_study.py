@@ -314,6 +314,7 @@ class TestStudy:
         cells = [json.dumps(cell, sort_keys=True) for cell in STUDY.cells(scale)]
         assert len(cells) == len(set(cells))
 
+    @pytest.mark.slow
     def test_all_rows_make_a_sentence_a_table_and_a_figure(self, rows):
         found = STUDY.found(rows)
         for part in ("phase 1", "exactly equal", "power", "span", "L-BFGS", "Newton"):
@@ -321,6 +322,7 @@ class TestStudy:
         assert len(STUDY.table(rows).rows) == 6
         assert "<svg" in STUDY.draw(rows).svg
 
+    @pytest.mark.slow
     def test_so_does_each_row_alone(self, rows):
         for part in ("bias", "agreement", "hull", "descent", "newton"):
             one = [next(row for row in rows if row["part"] == part)]

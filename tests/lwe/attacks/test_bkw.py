@@ -113,7 +113,7 @@ def test_what_fits_in_no_memory_is_refused():
     parameters = noisy(100, 0.125)
     samples, _ = make_samples(parameters, 20_000, rng=0)
     result = BKWAttack()(samples, parameters, budget=Budget(memory=1 << 16))
-    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert result.outcome is AttackOutcome.REFUSED
     assert "GiB" in result.explanation
     for memory in (1 << 16, 1 << 20, 1 << 24):
         plan = plan_reduction(40, 0.05, 10**6, memory=memory)

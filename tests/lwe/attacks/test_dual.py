@@ -31,6 +31,7 @@ def test_labels_of_a_secret_are_told_from_the_same_labels_in_random_order(parame
     assert not result.outcome.succeeded, result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.05], ids=["fair labels", "rare ones"])
 def test_labels_without_a_secret_are_distinguished_no_more_often_than_the_level_says(monkeypatch, share):
     # two blocks a run, and one vector of one entry: where a normal tail would be off by a factor of hundreds
@@ -110,6 +111,7 @@ def test_statistic_is_the_sum_of_cosines_of_the_products_with_the_middles():
     assert float(dual_statistic(vectors, weights, labels, parameters, offsets)) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_labels_that_tell_nothing_end_it_at_once():
     pytest.importorskip("fpylll", reason=WITHOUT)
     for noise, seconds in ((TernaryLaw(), 0.5), (GaussianLaw(1.8), 5.0)):

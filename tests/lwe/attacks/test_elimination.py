@@ -57,5 +57,5 @@ def test_tables_beyond_the_memory_are_not_made():
     parameters = LWRParameters(300, modulus=2, levels=2)
     samples, _ = make_samples(parameters, 1000, rng=1)
     result = EliminationAttack()(samples, parameters, budget=Budget(memory=1000))
-    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert result.outcome is AttackOutcome.REFUSED
     assert "GiB" in result.explanation

@@ -143,7 +143,10 @@ def test_gadget_samples_are_those_of_a_uniform_matrix():
     assert result.outcome is AttackOutcome.BROKEN, result
 
 
-@pytest.mark.parametrize(("levels", "entries", "least"), [(8, 32, 0.9), (4, 32, 0.9), (2, 16, 0.88)])
+@pytest.mark.parametrize(
+    ("levels", "entries", "least"),
+    [(8, 32, 0.9), pytest.param(4, 32, 0.9, marks=pytest.mark.slow), (2, 16, 0.88)],
+)
 def test_matrices_of_bits_are_predicted(levels, entries, least):
     result, _ = attacked(LWRParameters(secret_dim=entries, modulus=128, levels=levels))
     assert result.accuracy >= least, result
@@ -200,6 +203,7 @@ def test_refinement_makes_a_near_secret_exact():
     np.testing.assert_array_equal(centred(refined_secret(near, samples, parameters), 128), secret)
 
 
+@pytest.mark.slow
 def test_labels_without_a_secret_are_not_predicted():
     pytest.importorskip("fpylll", reason=WITHOUT)
     parameters = LWRParameters(secret_dim=10, modulus=128, levels=8, matrix="uniform")
@@ -222,7 +226,7 @@ def test_what_it_cannot_do_is_said():
     for parameters, number, outcome in (
         (LWRParameters(20, 2, 2, matrix="uniform"), 200, AttackOutcome.NOT_APPLICABLE),
         (LWRParameters(20, 128, 2, matrix="uniform"), 50, AttackOutcome.TOO_FEW_SAMPLES),
-        (LWRParameters(1024, 4096, 64, matrix="uniform"), 4000, AttackOutcome.BUDGET_SPENT),
+        (LWRParameters(1024, 4096, 64, matrix="uniform"), 4000, AttackOutcome.REFUSED),
     ):
         samples, _ = make_samples(parameters, number, rng=0)
         result = LatticeAttack()(samples, parameters, rng=0, budget=Budget(2.0))
@@ -266,7 +270,7 @@ def test_rounds_limit_the_work_without_a_clock():
     assert first.explanation == second.explanation
     large = LWRParameters(secret_dim=400, modulus=128, levels=32, matrix="uniform")
     result = attack(make_samples(large, 1000, rng=0)[0], large, budget=Budget(None))
-    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert result.outcome is AttackOutcome.REFUSED
     assert "260 are the most" in result.explanation
 
 
@@ -309,10 +313,11 @@ def test_a_large_modulus_takes_no_table_of_its_residues(parameters):
 
 def test_a_budget_stops_it_between_blocks():
     pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWRParameters(secret_dim=24, modulus=128, levels=2, matrix="uniform")
+    parameters = LWRParameters(secret_dim=12, modulus=128, levels=2, matrix="uniform")
     samples, _ = make_samples(parameters, 2000, rng=0)
     result = LatticeAttack()(samples, parameters, rng=0, budget=Budget(2.0))
-    assert result.outcome in (AttackOutcome.NOTHING, AttackOutcome.BUDGET_SPENT)
+    assert result.outcome is AttackOutcome.BUDGET_SPENT
+    assert "stopped after" in result.explanation
     assert result.seconds < 8
 
 

@@ -274,7 +274,14 @@ def test_gaussians_too_wide_to_list_have_the_moments_of_the_wrapped_density():
 
 
 @pytest.mark.parametrize(
-    "noise", [GaussianLaw(7e7), GaussianLaw(5e8), GaussianLaw(1e6), BinomialLaw(2**28)], ids=str
+    "noise",
+    [
+        pytest.param(GaussianLaw(7e7), marks=pytest.mark.slow),
+        pytest.param(GaussianLaw(5e8), marks=pytest.mark.slow),
+        pytest.param(GaussianLaw(1e6), marks=pytest.mark.slow),
+        BinomialLaw(2**28),
+    ],
+    ids=str,
 )
 def test_wide_errors_mod_2_to_the_31_are_estimated_and_judged(noise):
     # binomial laws list 2.6 million values for each estimate: one of them is enough

@@ -1,21 +1,14 @@
 """The attention layer: every check holds, and is seen to fail on its injected error."""
 
-import pytest
-
-from paper_checks import Verdict, run_check
+from paper_checks import Verdict
 
 GROUP = "layer"
 
 
-def test_holds(check):
-    result = run_check(check)
-    if result.verdict is Verdict.SKIPPED:
-        pytest.skip(result.reason)
+def test_holds(result):
     assert result.verdict is Verdict.HOLDS, result
 
 
-def test_fails_on_its_injected_error(check):
-    result = run_check(check, constants=check.wrong)
-    if result.verdict is Verdict.SKIPPED:
-        pytest.skip(result.reason)
-    assert result.verdict is Verdict.FAILS, result
+def test_fails_on_its_injected_error(result, injected, expectations):
+    assert injected.verdict is Verdict.FAILS, injected
+    assert expectations(injected) == expectations(result), "the error is to be in what is measured"

@@ -40,6 +40,8 @@ class Subject:
         CPU seconds that a case may take.
     repeatable : bool
         Whether a second call gives the same result, so that dresses can be compared.
+    needs : str
+        A package without which it is left out; none if empty.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Subject:
     share: float = 1.0
     seconds: float = SECONDS
     repeatable: bool = True
+    needs: str = ""
 
     def __repr__(self) -> str:
         return self.name

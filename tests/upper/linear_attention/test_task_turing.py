@@ -92,6 +92,7 @@ def test_constructed_model_makes_every_step_in_whole_numbers(size):
     assert np.array_equal(model(x), y)
 
 
+@pytest.mark.slow
 def test_thousand_steps_are_exact_in_whole_numbers():
     for row in turing_rows(((2, 2, 4), (4, 3, 10)), machines=1, runs=5, steps=1000, rng=0):
         assert (row.lowest, row.rounding, row.steps) == (1, 0, 1000)
@@ -138,6 +139,7 @@ def test_examples_are_configurations_that_runs_pass_through():
     assert len(found.states) < len(rows)  # it comes back to where it was
 
 
+@pytest.mark.slow
 def test_below_the_rank_the_documented_accuracies_are_within_the_draws():
     # .25 and .45 are single draws, and low ones: runs come back to the steps they were learned from
     cases = ((2, 2, 4, "short contexts of runs", 24), (3, 2, 5, "short contexts of runs", 79))

@@ -75,6 +75,7 @@ def test_rank_over_all_machines_and_tapes(size):
     assert np.linalg.matrix_rank(cubic_kernel(x, x), tol=1e-8) == layout.rank
 
 
+@pytest.mark.slow
 def test_learned_from_random_machines_it_runs_unseen_ones_at_the_exact_rank():
     half, whole = learned_universal_rows(((2, 2, 2, 188), (2, 2, 2, 376)), machines=10, steps=40, rng=0)
     assert (half.rank, whole.rank, whole.exact_rank) == (188, 376, 376)

@@ -36,7 +36,14 @@ def _last(iterates, *, at_most=40):
     return iterate
 
 
-@pytest.mark.parametrize("library", ["numpy", "torch", "array_api_strict"])
+@pytest.mark.parametrize(
+    "library",
+    [
+        "numpy",
+        pytest.param("torch", marks=pytest.mark.slow),
+        pytest.param("array_api_strict", marks=pytest.mark.slow),
+    ],
+)
 def test_exact_on_every_engine_and_of_its_array_type(library):
     xp = pytest.importorskip(library, reason=f"{library} is not installed")
     layer, x, y, start = _problem(2, 3, 8)
@@ -51,7 +58,14 @@ def test_exact_on_every_engine_and_of_its_array_type(library):
     assert relative_error(fitted(fresh), layer(fresh)) < 1e-11
 
 
-@pytest.mark.parametrize("low", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize(
+    "low",
+    [
+        pytest.param("float32", marks=pytest.mark.slow),
+        pytest.param("bfloat16", marks=pytest.mark.slow),
+        "float64",
+    ],
+)
 def test_the_precision_of_the_inner_products_changes_the_way_and_not_the_end(low):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     _, x, y, start = _problem(3, 3, 12)
@@ -83,7 +97,9 @@ def test_iterates_keep_their_parameters_while_the_run_goes_on():
         )
 
 
-@pytest.mark.parametrize("differentiated", [0, 1, 2])
+@pytest.mark.parametrize(
+    "differentiated", [pytest.param(0, marks=pytest.mark.slow), 1, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_tensors_that_are_differentiated_are_taken_as_numbers(differentiated):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     _, x, y, start = _problem(2, 3, 6)
@@ -98,7 +114,13 @@ def test_tensors_that_are_differentiated_are_taken_as_numbers(differentiated):
 
 # from sizes at which the examples take most of it, down to the counting floor, where the kept directions do
 @pytest.mark.parametrize(
-    ("n", "m", "k", "d"), [(288, 4, 4, 32), (32, 1, 2, 8), (40, 2, 4, 48), (96, 1, 2, 96)]
+    ("n", "m", "k", "d"),
+    [
+        pytest.param(288, 4, 4, 32, marks=pytest.mark.slow),
+        pytest.param(32, 1, 2, 8, marks=pytest.mark.slow),
+        pytest.param(40, 2, 4, 48, marks=pytest.mark.slow),
+        (96, 1, 2, 96),
+    ],
 )
 def test_memory_is_a_stated_multiple_of_the_problem(n, m, k, d):
     layer = make_nice_layer(heads=m, dim=d, rng=0)
@@ -139,7 +161,14 @@ def test_a_head_that_is_all_but_saturated_takes_wild_steps_without_a_warning():
     assert Newton(1, start="spectral").fit(oracle, rng=3).outcome is Outcome.EXACT
 
 
-@pytest.mark.parametrize(("n", "k", "d"), [(2, 2, 1), (1, 3, 1), (1, 8, 1), (2, 3, 2), (2, 16, 1)])
+@pytest.mark.parametrize(
+    ("n", "k", "d"),
+    [
+        (2, 2, 1),
+        pytest.param(1, 8, 1, marks=pytest.mark.slow),
+        pytest.param(2, 3, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_a_descent_that_is_stuck_goes_on_without_a_warning(n, k, d):
     layer = make_nice_layer(heads=1, dim=d, rng=0)
     for inputs in (BooleanInputs(k, d), SphereInputs(k, d)):

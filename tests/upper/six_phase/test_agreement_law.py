@@ -4,11 +4,21 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, GaussianInputs, SphereInputs, make_nice_layer
-from upper.six_phase import disagreement, measure_agreement
+from upper.six_phase import AgreementLaw, disagreement, measure_agreement
 
 
-@pytest.mark.parametrize(("m", "k"), [(2, 2), (2, 3), (3, 2)])
-@pytest.mark.parametrize("inputs", [BooleanInputs, GaussianInputs, SphereInputs])
+@pytest.mark.parametrize(
+    ("m", "k"),
+    [pytest.param(2, 2, marks=pytest.mark.slow), (2, 3), pytest.param(3, 2, marks=pytest.mark.slow)],
+)
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        BooleanInputs,
+        pytest.param(GaussianInputs, marks=pytest.mark.slow),
+        pytest.param(SphereInputs, marks=pytest.mark.slow),
+    ],
+)
 def test_the_probability_of_agreement_has_slope_m_minus_1_times_k_minus_1(m, k, inputs):
     layer = make_nice_layer(heads=m, dim=32, rng=0)
     law = measure_agreement(layer, inputs(k=k, d=32), rows=1_000_000, rng=1)
@@ -71,3 +81,8 @@ def test_a_slope_needs_two_tolerances_with_rows():
     law = measure_agreement(layer, BooleanInputs(k=3, d=8), rows=9, tolerances=(1e-9, 1e-8), rng=1)
     with pytest.raises(ValueError, match="look at more rows"):
         _ = law.slope
+
+
+def test_two_tolerances_with_rows_are_enough_for_a_slope():
+    law = AgreementLaw(np.array([0.1, 0.2, 0.4]), np.array([0, 5, 20]), 100, 2)
+    assert law.slope == pytest.approx(2.0)

@@ -92,7 +92,9 @@ def _is_member(body, point):
     ) <= body.tolerance * (1 + 1e-7)
 
 
-@pytest.mark.parametrize(("size", "number", "close"), [(2, 20_000, 2e-3), (3, 40_000, 5e-2)])
+@pytest.mark.parametrize(
+    ("size", "number", "close"), [(2, 20_000, 2e-3), pytest.param(3, 40_000, 5e-2, marks=pytest.mark.slow)]
+)
 def test_axis_body_maximisers_are_those_of_brute_force(size, number, close):
     @given(_axis_bodies(size))
     @settings(max_examples=60, deadline=None)
@@ -143,7 +145,7 @@ def test_axis_body_maximisers_have_no_duality_gap(size, seed, log_tolerance, log
     assert goal @ found == pytest.approx(bound((left + right) / 2), abs=2e-5 * radius)
 
 
-@pytest.mark.parametrize(("size", "number"), [(2, 20_000), (3, 40_000)])
+@pytest.mark.parametrize(("size", "number"), [(2, 20_000), pytest.param(3, 40_000, marks=pytest.mark.slow)])
 def test_axis_body_point_of_least_norm_is_that_of_brute_force(size, number):
     @given(_axis_bodies(size))
     @settings(max_examples=60, deadline=None)
@@ -200,11 +202,13 @@ def test_moments_of_boolean_agreement_rows_have_mean_eigenvalue_about_one():
     assert np.trace(moments.matrix()) / 64 == pytest.approx(1, rel=0.05)
 
 
-def test_smallest_eigenpairs_are_those_of_the_formed_matrix():
+def test_smallest_eigenpairs_are_those_of_the_formed_matrix_up_to_their_residuals():
     moments = EquationMoments(_exact(_heads(3, 10, 5), 800, rng=6, noise=0.01))
     dense = np.linalg.eigvalsh(moments.matrix())
     values, vectors = moments.smallest(6)
-    np.testing.assert_allclose(values, dense[:6], rtol=0.05, atol=1e-9)
+    residuals = np.linalg.norm(vectors @ moments.matrix() - values[:, None] * vectors, axis=1)
+    assert np.all(residuals <= 0.05 * values + 1e-14)
+    assert np.all(np.abs(values - dense[:6]) <= residuals + 1e-13)
     np.testing.assert_allclose(vectors @ vectors.T, np.eye(6), atol=1e-8)
 
 

@@ -85,7 +85,7 @@ class _Watched:
             self.alive -= n
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_memory_does_not_grow_with_n(jobs):
     peaks = []
     for n in (1_000, 20_000):

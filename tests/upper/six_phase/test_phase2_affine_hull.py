@@ -81,13 +81,21 @@ def test_of_one_head_half_of_the_usable_rows_are_accepted(wide):
     assert attention_span(hull.body, 0).errors(layer)["span_error"] < 0.03
 
 
-@pytest.mark.parametrize(("m", "k", "d", "allowed"), [(2, 2, 32, 0.006), (2, 3, 32, 0.09), (3, 2, 32, 0.088)])
+@pytest.mark.parametrize(
+    ("m", "k", "d", "allowed"),
+    [
+        pytest.param(2, 2, 32, 0.006, marks=pytest.mark.slow),
+        (2, 3, 32, 0.09),
+        pytest.param(3, 2, 32, 0.088, marks=pytest.mark.slow),
+    ],
+)
 def test_span_error_with_the_true_sum(m, k, d, allowed):
     layer = make_nice_layer(heads=m, dim=d, rng=0)
     hull = sculpt_affine_hull(_oracle(layer, k, 9), layer.w.sum(axis=0), wide=m - 1)
     assert attention_span(hull.body, m - 1).errors(layer)["span_error"] < allowed
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_the_rows_that_may_be_accepted():
     """The pilot's 500 000 examples would be 64 MB of tokens alone; a batch is 1 MB."""
     layer = make_nice_layer(heads=2, dim=8, rng=10)
@@ -145,3 +153,11 @@ def test_no_usable_row_is_said():
     with pytest.raises(PhaseFailedError, match="no row of") as failure:
         sculpt_affine_hull(oracle, layer.w.sum(axis=0), wide=1)
     assert failure.value.outcome is Outcome.NO_AGREEMENT
+
+
+def test_few_examples_raise_the_share_to_one_and_a_half_equations_an_unknown():
+    k, d, examples = 3, 8, 4000
+    layer = make_nice_layer(heads=2, dim=d, rng=0)
+    oracle = ExampleOracle(layer, BooleanInputs(k=k, d=d), rng=1)
+    hull = sculpt_affine_hull(oracle, layer.w.sum(axis=0), accept=1e-5, examples=examples)
+    assert hull.contrasts.equations == pytest.approx(1.5 * d * d, rel=0.25)

@@ -89,7 +89,7 @@ def test_span_is_orthonormal_and_its_centre_is_across_and_on_the_hull_of_the_bod
     np.testing.assert_allclose(off, basis[:-1].T @ (basis[:-1] @ off), atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["ellipsoid", "polytope"])
+@pytest.mark.parametrize("kind", ["ellipsoid", pytest.param("polytope", marks=pytest.mark.slow)])
 def test_reach_is_the_farthest_member_along_each_direction(kind):
     layer = make_nice_layer(heads=3, dim=5, rng=10)
     body = sculpt(_exact(layer.theta, 150, rng=11, noise=0.02), body=kind, wide=2)

@@ -297,6 +297,7 @@ def test_the_body_of_exact_answers_is_that_of_the_equations():
     np.testing.assert_allclose(answered.maximise(np.eye(4)), expected.maximise(np.eye(4)), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_answers_within_tolerance_degrade_the_span_as_stated(target, exact):
     layer, x, y = target
     plan = QueryPlan(m=2, k=2, d=10)
@@ -357,8 +358,22 @@ def test_bound_is_infinite_where_answers_determine_no_span():
     assert span_change_bound(np.eye(4), np.ones(4), wide=1, moment_error=0.1, right_error=0.1) == math.inf
     assert span_change_bound(-np.eye(4), np.ones(4), wide=0, moment_error=0.1, right_error=0.1) == math.inf
     assert span_change_bound(np.eye(4), np.zeros(4), wide=0, moment_error=0.1, right_error=0.1) == math.inf
+    indefinite = np.diag([-10.0, -0.5, 1.0])
+    assert span_change_bound(indefinite, np.ones(3), wide=1, moment_error=0.1, right_error=0.1) == math.inf
 
 
+@pytest.mark.parametrize("wide", [-1, 4])
+def test_a_span_has_at_least_no_wide_direction_and_one_other(wide):
+    with pytest.raises(ValueError, match="wide is"):
+        span_change_bound(np.eye(4), np.ones(4), wide=wide, moment_error=0.1, right_error=0.1)
+
+
+def test_short_tokens_need_a_smaller_tolerance_and_are_allowed():
+    plans = [QueryPlan(m=2, k=2, d=8, token_bound=bound) for bound in (1.0, 0.5)]
+    assert plans[1].sum_tolerance() == 2 * plans[0].sum_tolerance()
+
+
+@pytest.mark.slow
 def test_one_head_one_query_at_a_time():
     layer = make_nice_layer(heads=1, dim=5, sigma=4.0, rng=1)
     x, y = ExampleOracle(layer, BooleanInputs(k=2, d=5), rng=1).draw(2000)

@@ -1,0 +1,326 @@
+"""EXACT has one meaning: what is held out says something new, and no learner claims more, on tiny domains too."""
+
+import dataclasses
+from collections import Counter
+from importlib.util import find_spec
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    GaussianInputs,
+    Outcome,
+    Recorder,
+    SliceInputs,
+    check_budget,
+    draw_examples,
+    make_nice_layer,
+    relative_error,
+)
+from attention.evaluation import HeldOut, hold_out, orbits, verdict, which_held_out
+from attention.testing import check_learner
+from lwe import LWRParameters, make_lwr_instance
+from lwe.attacks.as_learner import AttackLearner
+from lwe.attacks.exhaustive import ExhaustiveAttack
+from sq import make_parity_instance
+from sq.elimination import ParityElimination
+from upper import (
+    LBFGS,
+    SGD,
+    Adam,
+    FrozenAttention,
+    LinearAttentionLearner,
+    LinearBaseline,
+    Newton,
+    OneGradientStep,
+    SixPhase,
+    TunedAdam,
+)
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")
+TINY = [
+    BooleanInputs(2, 2),
+    BooleanInputs(2, 3),
+    BooleanInputs(3, 2),
+    BooleanInputs(3, 3),
+    BooleanInputs(2, 4),
+    BooleanInputs(1, 3),
+    SliceInputs((3, 2), ((2, 1), (2, 1))),
+]
+
+
+def domain(k, d):
+    return np.array(list(product([-1.0, 1.0], repeat=k * d))).reshape(-1, k, d)
+
+
+@given(
+    n=st.integers(1, 8),
+    k=st.integers(1, 4),
+    d=st.integers(1, 3),
+    seed=st.integers(0, 2**20),
+    signs=st.booleans(),
+)
+def test_an_orbit_is_the_tokens_in_any_order_and_of_either_sign(n, k, d, seed, signs):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, k, d))
+    x = np.sign(x) if signs else x
+    other = rng.choice([-1.0, 1.0], (n, 1, 1)) * x[:, rng.permutation(k)]
+    np.testing.assert_array_equal(orbits(x), orbits(other))
+    if not signs:
+        assert len(set(orbits(x).tolist())) == n
+        np.testing.assert_array_equal(orbits(x), orbits(x[::-1])[::-1])
+
+
+@pytest.mark.parametrize(("k", "d"), [(2, 2), (2, 3), (3, 2), (3, 3), (4, 2)])
+def test_orbits_are_as_many_as_burnside_counts(k, d):
+    # fixed multisets of k of the 2^d tokens, and those that the other sign leaves as they are: pairs {t, -t}
+    tokens = 2**d
+    multisets = np.prod([(tokens + i) / (i + 1) for i in range(k)])
+    pairs = tokens // 2
+    symmetric = np.prod([(pairs + i) / (i + 1) for i in range(k // 2)]) if k % 2 == 0 else 0
+    assert len(set(orbits(domain(k, d)).tolist())) == (multisets + symmetric) / 2
+
+
+def test_what_follows_from_fitted_inputs_is_no_evidence():
+    x = GaussianInputs(3, 4).sample(5, rng=0)
+    equal = np.repeat(GaussianInputs(1, 4).sample(5, rng=1), 3, axis=1)
+    for follows in (x, x[:, ::-1], -x, equal):
+        assert HeldOut(follows, follows, x).evidence == 0
+    new = GaussianInputs(3, 4).sample(5, rng=2)
+    held = np.concatenate([new, -new, x])
+    assert HeldOut(held, held, x).evidence == 5
+
+
+def test_one_token_is_evidence_where_the_fitted_ones_span_all():
+    x = GaussianInputs(1, 4).sample(6, rng=0)
+    assert HeldOut(x[4:], x[4:], x[:4]).evidence == 2
+    assert HeldOut(x[4:], x[4:], x[:3]).evidence == 0
+
+
+@given(distinct=st.integers(1, 30), n=st.integers(2, 80), least=st.integers(1, 20), seed=st.integers(0, 1000))
+def test_whole_orbits_are_held_out_and_enough_is_left_to_fit(distinct, n, least, seed):
+    rng = np.random.default_rng(seed)
+    x = GaussianInputs(2, 2).sample(distinct, rng=seed)[rng.integers(distinct, size=n)]
+    order = rng.permuted([[0, 1]] * n, axis=1)
+    x = rng.choice([-1.0, 1.0], (n, 1, 1)) * np.take_along_axis(x, order[..., None], 1)
+    held = which_held_out(x, least=min(least, n - 1))
+    assert 1 <= held.sum() <= n - min(least, n - 1)
+    if distinct >= 16 and n >= 60 and least < 10:
+        assert not set(orbits(x[held]).tolist()) & set(orbits(x[~held]).tolist())
+    fitted, held_out = hold_out(x, x)
+    assert len(fitted[0]) + len(held_out.x) == n
+
+
+def test_a_success_without_evidence_is_unconfirmed():
+    def of(evidence, fitted=1e-15, held_out=1e-15, **standard):
+        return verdict(
+            fitted=fitted,
+            held_out=held_out,
+            evidence=lambda: evidence,
+            otherwise=Outcome.LOCAL_MINIMUM,
+            **standard,
+        )
+
+    assert of(2) is Outcome.EXACT
+    assert of(2, held_out=1e-8) is Outcome.PRECISION_FLOOR
+    assert of(2, 0.01, 0.01, tolerance=0.02) is Outcome.REACHED_TOLERANCE
+    assert of(1) is of(1, held_out=1e-8) is of(1, 0.01, 0.01, tolerance=0.02) is Outcome.UNCONFIRMED
+    assert not Outcome.UNCONFIRMED.succeeded
+    assert of(2, 0.01, 0.5) is Outcome.OVERFITTED
+    assert of(2, 0.3, 0.5) is Outcome.LOCAL_MINIMUM
+
+
+def test_three_frozen_heads_are_not_exact_by_copies():
+    # 24 of 30 runs said EXACT, all of them wrong, with errors of up to .2
+    everything = domain(2, 3)
+    outcomes = Counter()
+    for seed in range(10):
+        layer = make_nice_layer(heads=3, dim=3, rng=seed)
+        oracle = ExampleOracle(layer, BooleanInputs(2, 3), rng=[seed, 1])
+        fit = FrozenAttention(64, examples=40).fit(oracle, rng=[seed, 2])
+        outcomes[fit.outcome] += 1
+        assert not fit.outcome.succeeded or relative_error(fit.predict(everything), layer(everything)) < 1e-8
+    assert outcomes[Outcome.EXACT] == 0
+
+
+def learners(k, d, m):
+    """Learners of every kind, small enough for the few examples of a tiny domain."""
+    steps = {"work": 100, "batch": 16}
+    torch = [
+        Adam(m, **steps, learning_rate=0.02, tolerance=0.1),
+        Adam(m, **steps, learning_rate=0.02, tolerance=0.1, reused=40),
+        TunedAdam(m, **steps, reused=40, learning_rates=(0.02,), schedules=("cosine",), lengths=(50,)),
+    ]
+    phases = [SixPhase(m, mode=mode, examples=300, work=50) for mode in ("paper", "practical")]
+    return [
+        Newton(m, examples=40, starts=1, work=200),
+        Newton("auto", starts=1, work=100),
+        Newton(m, examples=40, rank=1, starts=1, work=100),
+        LBFGS(m, examples=40, work=200, starts=1),
+        FrozenAttention(24, examples=40),
+        FrozenAttention(8),
+        OneGradientStep(),
+        LinearBaseline(),
+        LinearBaseline(examples=7),
+        LinearAttentionLearner("plain"),
+        LinearAttentionLearner("aug", examples=30, least_norm=True),
+        SGD(m, work=100, batch=16, tolerance=0.1),
+        SGD(m, work=100, batch=16, tolerance=0.1, reused=40),
+        *(phases if 1 < k < d else []),
+    ], torch
+
+
+def false_success(learner, target, inputs, seed, everything):
+    """Whether it says that it succeeded, and is wrong somewhere on the domain."""
+    fit = learner.fit(ExampleOracle(target, inputs, rng=[seed, 1]), rng=[seed, 2])
+    reached = 4 * (getattr(learner, "tolerance", 0) or 0.5)
+    most = {Outcome.EXACT: 1e-8, Outcome.PRECISION_FLOOR: 1e-4}.get(fit.outcome, reached)
+    error = relative_error(np.asarray(fit.predict(everything)), target(everything))
+    return fit.outcome.succeeded and error > most
+
+
+@pytest.mark.parametrize("inputs", TINY, ids=repr)
+def test_no_learner_is_falsely_successful_on_a_tiny_domain(inputs):
+    everything = np.unique(inputs.sample(3000, rng=0), axis=0)
+    layer = make_nice_layer(heads=2, dim=inputs.d, rng=0)
+    for learner in learners(inputs.k, inputs.d, 2)[0]:
+        assert not false_success(learner, layer, inputs, 0, everything), learner
+    linear = AttentionLayer(0 * layer.theta, layer.w)
+    for learner in (LinearBaseline(examples=7), LinearAttentionLearner("aug", examples=30, least_norm=True)):
+        for seed in range(6):
+            assert not false_success(learner, linear, inputs, seed, everything), learner
+
+
+@needs_torch
+@pytest.mark.parametrize("inputs", TINY[1::3], ids=repr)
+def test_no_learner_by_torch_is_falsely_successful_on_a_tiny_domain(inputs):
+    everything = np.unique(inputs.sample(3000, rng=0), axis=0)
+    layer = make_nice_layer(heads=2, dim=inputs.d, rng=0)
+    for learner in learners(inputs.k, inputs.d, 2)[1]:
+        assert not false_success(learner, layer, inputs, 0, everything), learner
+
+
+def test_fresh_examples_of_a_tiny_domain_confirm_nothing_and_those_of_a_large_one_do():
+    learner = SGD(1, work=2000, batch=32, tolerance=0.05)
+    ends = {BooleanInputs(2, 3): Outcome.UNCONFIRMED, BooleanInputs(3, 8): Outcome.REACHED_TOLERANCE}
+    for inputs, outcome in ends.items():
+        layer = make_nice_layer(heads=1, dim=inputs.d, rng=0)
+        assert learner.fit(ExampleOracle(layer, inputs, rng=1), rng=2).outcome is outcome
+
+
+def test_an_elimination_that_sees_copies_alone_is_unconfirmed():
+    for dim, outcome in ((4, Outcome.UNCONFIRMED), (12, Outcome.EXACT)):
+        instance = make_parity_instance(dim=dim, heads=2, rng=0)
+        attack = ParityElimination.for_instance(instance)
+        assert attack.fit(ExampleOracle(instance.layer, instance.inputs, rng=1)).outcome is outcome
+
+
+def test_an_attack_whose_samples_hold_fewer_bits_than_secrets_is_unconfirmed():
+    parameters = LWRParameters(secret_dim=8, modulus=4, levels=2)
+    instance = make_lwr_instance(secret_dim=8, modulus=4, levels=2, rng=0)
+    x, y = ExampleOracle(instance.layer, instance.inputs, rng=1).draw(500)
+    on_gate = np.flatnonzero(np.any(y, axis=(1, 2)))[:22]
+    few = np.tile(on_gate, 20)
+    for chosen, outcome in ((np.arange(500), Outcome.EXACT), (few, Outcome.UNCONFIRMED)):
+        learner = AttackLearner(ExhaustiveAttack(), parameters)
+        assert learner.fit(ExampleOracle.from_arrays(x[chosen], y[chosen]), rng=0).outcome is outcome
+
+
+@pytest.mark.parametrize("m", [2, "auto"])
+def test_random_labels_are_nothing_learned_and_no_noise(m):
+    x = BooleanInputs(3, 8).sample(300, rng=0)
+    oracle = ExampleOracle.from_arrays(x, np.random.default_rng(1).standard_normal(x.shape))
+    fit = Newton(m).fit(oracle, rng=2)
+    assert fit.outcome is Outcome.NOTHING_LEARNED
+    assert "noise_level" not in fit.trace[-1].measures
+
+
+def test_noise_three_times_the_labels_is_a_floor_and_not_nothing():
+    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(3, 8)
+    noise = 3 * float(np.std(layer(inputs.sample(500, rng=3))))
+    fit = Newton(2, examples=4000).fit(ExampleOracle(layer, inputs, noise=noise, rng=1), rng=2)
+    assert fit.outcome is Outcome.RESIDUAL_FLOOR
+    x = inputs.sample(500, rng=4)
+    assert relative_error(fit.predict(x), layer(x)) < 0.5
+
+
+def test_a_best_of_class_that_predicts_nothing_is_no_success():
+    parity = lambda x: np.ones_like(x) * x[:, :, :1] * x[:, :1, 1:4].prod(axis=2, keepdims=True)  # noqa: E731
+    fit = LinearBaseline(examples=2000).fit(ExampleOracle(parity, BooleanInputs(2, 8), rng=0))
+    assert fit.outcome is Outcome.NOTHING_LEARNED
+    assert not Outcome.BEST_OF_CLASS.succeeded
+
+
+@dataclasses.dataclass(frozen=True)
+class ByHeart:
+    """Learns examples by heart, holds the last twentieth out as it comes, and believes what copies tell it."""
+
+    examples: int = 60
+
+    def __post_init__(self):
+        if self.examples < 0:
+            raise ValueError(f"examples is {self.examples}: at least 0 is needed.")
+
+    def minimum_examples(self, k, d):
+        return 2
+
+    def fit(self, oracle, *, rng=None, truth=None, progress=None):
+        recorder = Recorder(oracle, truth=truth, progress=progress)
+        x, y = draw_examples(oracle, check_budget(self, oracle))
+        n = len(x) - max(1, len(x) // 20)
+        known = {}
+        for tokens, labels in zip(x[:n], y[:n], strict=True):
+            for sign, order in product((1.0, -1.0), ([0, 1], [1, 0])):
+                known[(sign * tokens[order] + 0.0).tobytes()] = sign * labels[order]
+
+        def predict(new):
+            return np.stack(
+                [known.get((one + 0.0).tobytes(), np.zeros(one.shape)) for one in np.asarray(new)]
+            )
+
+        recorder.step("By heart", predict=predict)
+        exact = np.allclose(predict(x[n:]), y[n:], atol=1e-12)
+        return recorder.fit(Outcome.EXACT if exact else Outcome.OVERFITTED, predict=predict)
+
+
+@pytest.mark.bad_input
+def test_the_contract_names_a_learner_that_believes_copies():
+    with pytest.raises(AssertionError, match="inputs that repeat themselves"):
+        check_learner(ByHeart(), make_nice_layer(heads=1, dim=6, rng=0), BooleanInputs(2, 6))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("inputs", [BooleanInputs(2, 3), BooleanInputs(1, 3)], ids=repr)
+@pytest.mark.parametrize(
+    "learner",
+    [Newton(2, starts=2, work=500), FrozenAttention(16, examples=40), LinearBaseline(), OneGradientStep(40)],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_the_contract_holds_on_tiny_domains(learner, inputs):
+    check_learner(learner, make_nice_layer(heads=2, dim=3, rng=0), inputs)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        Newton(1, work=100),
+        Newton("auto", starts=1, work=50),
+        LBFGS(1, work=20),
+        FrozenAttention(2),
+        OneGradientStep(),
+        LinearBaseline(),
+        LinearAttentionLearner(),
+    ],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_all_examples_that_are_given_are_used_unless_told_otherwise(learner):
+    x, y = ExampleOracle(make_nice_layer(heads=1, dim=4, rng=0), GaussianInputs(3, 4), rng=1).draw(700)
+    assert learner.fit(ExampleOracle.from_arrays(x, y), rng=0).examples_used == 700
+    told = dataclasses.replace(learner, examples=150)
+    assert told.fit(ExampleOracle.from_arrays(x, y), rng=0).examples_used == 150
