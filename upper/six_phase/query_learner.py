@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import Outcome
-from attention._arrays import require_instance
+from attention._arrays import count, require_instance
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.ellipsoid import Ellipsoid
 from upper.six_phase.equation_moments import AnsweredMoments
@@ -189,6 +189,7 @@ def span_change_bound(
     ----------
     Derived here, from Davis and Kahan, SIAM J. Numer. Anal. 7 (1970).
     """
+    wide = count("wide", wide, least=0, most=len(right) - 1)
     values, vectors = np.linalg.eigh(moments)
     edge = float(values[wide])
     room = edge - (float(values[wide - 1]) + moment_error if wide else 0.0)
