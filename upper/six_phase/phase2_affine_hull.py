@@ -1,7 +1,9 @@
 """Phases 2 and 4: sculpt the affine hull of the attention matrices out of the rows on which all heads agree."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -198,35 +200,49 @@ def sculpt_affine_hull(
     most = remaining(oracle, most, "to look for agreement events in")
     # rows that agree less are better than too few of them
     accept = min(1.0, max(accept, 1.5 * d * d / (most * k * (k - 1))))
-    collector = _Collector(projection_sum)
-    pilot = collector.pilot(oracle, most, accept, wide, jobs)
-    threshold = collector.threshold
-    drawn = pilot
-    while collector.equations < wanted and drawn < most:
-        # by the rate so far, which few rows tell badly: not too far ahead of them, and at the end a little more
-        need = 1.02 * (wanted - collector.equations) * drawn / max(collector.equations, 1)
-        n = min(most - drawn, max(pilot, min(int(need), 8 * drawn)))
-        collector.collect(oracle, n, jobs)
-        drawn += n
-    if collector.equations < d * d:
+    certify = partial(_certified, oracle, projection_sum, jobs)
+    # where there may be one head, few rows tell
+    one_head, drawn = wide == 0, 0
+    if not wide:
+        drawn = min(most, _pilot(max(accept, _SHARE_OF_ONE_HEAD), k))
+        rows = certify(drawn)
+        one_head = one_head or 2 * rows.agreeing >= rows.rows  # the median of the residuals is that small
+    n = min(most, _pilot(accept, k))
+    if not one_head and n > drawn:
+        kept = math.ceil(accept * n * k)
+        more = certify(n - drawn, most=kept)
+        rows, drawn = (_Rows.joined([rows, more]) if drawn else more).best(kept), n
+    if rows.usable == 0:
         raise PhaseFailedError(
             Outcome.NO_AGREEMENT,
-            f"{collector.equations} equations were certified on {collector.rows} rows, fewer than the d^2 = {d * d} "
+            f"no row of {rows.rows} has a pattern with all entries above {_SMALLEST_WEIGHT}.",
+        )
+    share = max(accept * rows.rows, _SHARE_OF_ONE_HEAD * rows.usable if one_head else 0.0)
+    threshold = float(np.sort(rows.residuals)[min(math.ceil(share), len(rows.residuals)) - 1])
+    rows, first = rows.chosen(rows.residuals <= threshold), drawn
+    while rows.contrasts.equations < wanted and drawn < most:
+        # by the rate so far, which few rows tell badly: not too far ahead of them, and at the end a little more
+        missing, found = wanted - rows.contrasts.equations, max(rows.contrasts.equations, 1)
+        n = min(most - drawn, max(first, min(int(1.02 * missing * drawn / found), 8 * drawn)))
+        rows, drawn = _Rows.joined([rows, certify(n, threshold=threshold)]), drawn + n
+    if rows.contrasts.equations < d * d:
+        raise PhaseFailedError(
+            Outcome.NO_AGREEMENT,
+            f"{rows.contrasts.equations} equations were certified on {rows.rows} rows, fewer than the d^2 = {d * d} "
             f"unknowns of one attention matrix.",
         )
     require_agreement(threshold, accept)
-    contrasts = collector.contrasts()
-    sculpted = sculpt(contrasts, body=body, wide=wide)
+    sculpted = sculpt(rows.contrasts, body=body, wide=wide)
     if wide is None:
         wide = sculpted.gap.wide if sculpted.gap else 0
     return AffineHull(
         body=sculpted,
         wide=wide,
-        contrasts=contrasts,
+        contrasts=rows.contrasts,
         threshold=threshold,
-        accepted=len(contrasts),
-        rows=collector.rows,
-        histogram=collector.histogram,
+        accepted=len(rows.contrasts),
+        rows=rows.rows,
+        histogram=rows.histogram,
         bins=_BINS,
         examples=drawn,
     )
@@ -320,7 +336,7 @@ def require_consistency(misfit: float, explained: float, residual: float) -> Non
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Usable rows of a batch, and a count of all its rows."""
+    """Usable rows, and counts of all rows looked at: `agreeing` of them have a small residual."""
 
     residuals: np.ndarray
     contrasts: Contrasts
@@ -329,86 +345,45 @@ class _Rows:
     usable: int
     agreeing: int
 
-    def best(self, most: int) -> tuple[np.ndarray, Contrasts]:
+    @classmethod
+    def joined(cls, parts: "Sequence[_Rows]") -> "_Rows":
+        return cls(
+            residuals=np.concatenate([part.residuals for part in parts]),
+            contrasts=Contrasts.joined([part.contrasts for part in parts]),
+            histogram=np.sum([part.histogram for part in parts], axis=0),
+            rows=sum(part.rows for part in parts),
+            usable=sum(part.usable for part in parts),
+            agreeing=sum(part.agreeing for part in parts),
+        )
+
+    def chosen(self, which: np.ndarray) -> "_Rows":
+        return replace(self, residuals=self.residuals[which], contrasts=self.contrasts.chosen(which))
+
+    def best(self, most: int | None) -> "_Rows":
         """The `most` rows with the smallest residuals, in their order."""
-        if len(self.residuals) <= most:
-            return self.residuals, self.contrasts
-        which = np.sort(np.argsort(self.residuals, kind="stable")[:most])
-        return self.residuals[which], self.contrasts.chosen(which)
+        if most is None or len(self.residuals) <= most:
+            return self
+        return self.chosen(np.sort(np.argsort(self.residuals, kind="stable")[:most]))
 
 
-class _Collector:
-    """Certified rows as they come in, batch after batch."""
+def _certified(
+    oracle: ExampleOracle,
+    projection_sum: np.ndarray,
+    jobs: int | None,
+    n: int,
+    *,
+    threshold: float = np.inf,
+    most: int | None = None,
+) -> _Rows:
+    """The usable rows of `n` more examples, up to a threshold, and of each batch at most the best so many."""
 
-    def __init__(self, projection_sum: np.ndarray) -> None:
-        self._sum = projection_sum
-        self.threshold = 0.0
-        self._residuals = np.zeros(0)
-        self._parts: list[Contrasts] = []
-        self.histogram = np.zeros(len(_BINS) - 1, dtype=np.int64)
-        self.rows = self.equations = self._usable = self._agreeing = 0
-
-    def pilot(
-        self, oracle: ExampleOracle, most: int, accept: float, wide: int | None, jobs: int | None
-    ) -> int:
-        """Fix the threshold by the first examples, and accept among them too; returns how many."""
-        half = max(accept, _SHARE_OF_ONE_HEAD)
-        drawn = 0
-        if wide == 0 or wide is None:
-            drawn = min(most, _pilot(half, oracle.k))
-            self._keep_best(oracle, drawn, drawn * oracle.k, jobs)
-        # the median of the residuals is that small
-        one_head = wide == 0 or (wide is None and 2 * self._agreeing >= self.rows)
-        n = min(most, _pilot(accept, oracle.k))
-        if not one_head and n > drawn:
-            self._keep_best(oracle, n - drawn, math.ceil(accept * n * oracle.k), jobs)
-            drawn = n
-        if self._usable == 0:
-            raise PhaseFailedError(
-                Outcome.NO_AGREEMENT,
-                f"no row of {self.rows} has a pattern with all entries above {_SMALLEST_WEIGHT}.",
-            )
-        wanted = math.ceil(accept * self.rows)
-        if one_head:
-            wanted = max(wanted, math.ceil(_SHARE_OF_ONE_HEAD * self._usable))
-        self.threshold = float(np.sort(self._residuals)[min(wanted, len(self._residuals)) - 1])
-        self._parts = [part.chosen(self._residuals <= self.threshold) for part in self._parts]
-        self.equations = sum(part.equations for part in self._parts)
-        return drawn
-
-    def collect(self, oracle: ExampleOracle, n: int, jobs: int | None) -> None:
-        """Certify `n` more examples."""
-        for found in map_batches(oracle, lambda x, y: self._certify(x, y, self.threshold), n, jobs=jobs):
-            self._count(found)
-            self._parts.append(found.contrasts)
-            self.equations += found.contrasts.equations
-
-    def contrasts(self) -> Contrasts:
-        """All equations so far."""
-        return Contrasts.joined(self._parts)
-
-    def _keep_best(self, oracle: ExampleOracle, n: int, most: int, jobs: int | None) -> None:
-        """Certify `n` examples and keep the best `most` rows of all so far, whatever `n` is."""
-
-        def certify(x: np.ndarray, y: np.ndarray) -> _Rows:
-            found = self._certify(x, y, np.inf)
-            residuals, contrasts = found.best(most)
-            return replace(found, residuals=residuals, contrasts=contrasts)
-
-        for found in map_batches(oracle, certify, n, jobs=jobs):
-            self._count(found)
-            joined = Contrasts.joined([*self._parts, found.contrasts])
-            residuals = np.concatenate([self._residuals, found.residuals])
-            self._residuals, kept = replace(found, residuals=residuals, contrasts=joined).best(most)
-            self._parts = [kept]
-
-    def _certify(self, x: np.ndarray, y: np.ndarray, threshold: float) -> _Rows:
-        certificates = certify_agreement(x, y, self._sum)
+    def certify(x: np.ndarray, y: np.ndarray) -> _Rows:
+        certificates = certify_agreement(x, y, projection_sum)
         pattern, residual = certificates.pattern, certificates.residual
         finite = residual[np.isfinite(residual)]
         usable = np.isfinite(residual) & (pattern.min(axis=-1) > _SMALLEST_WEIGHT)
         accepted = usable & (residual <= threshold)
-        return _Rows(
+        rows = _Rows(
             residuals=residual[accepted],
             contrasts=contrasts_of(x, pattern, accepted),
             histogram=np.histogram(np.clip(finite, _BINS[0], _BINS[-1]), _BINS)[0],
@@ -416,12 +391,9 @@ class _Collector:
             usable=int(usable.sum()),
             agreeing=int(np.sum(finite <= _ALL_AGREE)),
         )
+        return rows.best(most)
 
-    def _count(self, found: _Rows) -> None:
-        self.histogram += found.histogram
-        self.rows += found.rows
-        self._usable += found.usable
-        self._agreeing += found.agreeing
+    return _Rows.joined(list(map_batches(oracle, certify, n, jobs=jobs)))
 
 
 def _pilot(share: float, k: int) -> int:
