@@ -49,8 +49,6 @@ class NetSearch:
         Points of the first net for one head.
     spacing : float
         Distance of neighbouring points of the first net, relative to the norm of the centre.
-    refinements : int
-        How often the spacing was to be halved around the best tuple, as far as the tuples allowed.
     grid : array (points,) or None
         Where the points lie along the hull, for two heads over the hull.
     surface : array (points, points) or None
@@ -69,7 +67,6 @@ class NetSearch:
     candidates: int
     points: int
     spacing: float
-    refinements: int
     grid: Float[np.ndarray, " g"] | None
     surface: Float[np.ndarray, "g g"] | None
     examples: int
@@ -270,7 +267,6 @@ def search_net(
         candidates=found.tried,
         points=len(points),
         spacing=spacing,
-        refinements=refinements,
         grid=points[:, 0] if surface is not None and frame.dimension == 1 else None,
         surface=surface if frame.dimension == 1 else None,
         examples=n,
