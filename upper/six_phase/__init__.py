@@ -7,8 +7,9 @@
 5. `attention_span`: the span of the Theta_i.
 6. `search_net` (the paper's way) or a descent within the span and Newton: the heads themselves.
 
-`SixPhase`, in `learner.py`, calls them one after the other; the file of a phase has its number. `six_phase_queries`
-counts phases 1 to 5 as statistical queries, and `learn_by_queries` runs them against any oracle that answers such.
+`SixPhase`, in `learner.py`, calls them one after the other; a file has the number of its phase, and phase 4 is phase 2
+once more. `six_phase_queries` counts phases 1 to 5 as statistical queries, and `learn_by_queries` runs them against any
+oracle that answers such.
 """
 
 from upper.newton.span_fit import fit_in_span
