@@ -99,9 +99,14 @@ def descend_in_span(
         size = np.linalg.norm(found.theta, axis=(1, 2), keepdims=True)
         return found.theta + _AWAY * size / d * rng.standard_normal(found.theta.shape)
 
+    before = last = found.passes
+
     def told(number: int, place: int, iterate: Iterate) -> None:
+        nonlocal before, last
+        before = last if place == 0 else before
+        last = before + iterate.passes
         where = " from half-way off" if number > 1 else ""
-        measures = {"residual": iterate.residual, "damping": iterate.damping, "passes": iterate.passes}
+        measures = {"residual": iterate.residual, "damping": iterate.damping, "passes": last}
         tell(f"Newton polish{where}, iterate {place}", measures, layer=split.layer(iterate))
 
     descents = Descents(
