@@ -130,6 +130,8 @@ class TestRecorder:
         steps = recorder.fit(Outcome.EXACT, layer=LAYER).trace
         assert [(step.phase, step.round) for step in steps] == [(3, 2), (None, None)]
         assert steps[0].measures == {"loss": 1.0}
+        assert steps[0].to_json()["phase"] == 3
+        assert "phase" not in steps[1].to_json()
 
     def test_a_later_step_does_not_change_an_earlier_fit(self):
         recorder = Recorder(oracle())

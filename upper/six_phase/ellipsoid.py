@@ -224,16 +224,8 @@ class Ellipsoid:
 class AxisBody:
     """The set {z: f + sum_i a_i (z_i - c_i)^2 <= t^2, |z| <= R}.
 
-    Attributes
-    ----------
-    curvature : array (r,)
-        a_i >= 0, one an axis.
-    centre : array (r,)
-        c_i.
-    floor : float
-        f, the squared misfit at the centre.
-    tolerance, radius : float
-        t and R.
+    `curvature` holds the a_i >= 0, one an axis, `centre` the c_i, and `floor` f, the squared misfit at the centre;
+    `tolerance` and `radius` are t and R.
 
     Notes
     -----

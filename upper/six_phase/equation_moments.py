@@ -20,11 +20,6 @@ _ROWS = 2048  # equations at a time where a matrix of them is formed
 class EquationMoments:
     """M = mean of w v v^T and b = mean of w t v over the equations <v, Theta> = t, the weights w of mean 1.
 
-    Attributes
-    ----------
-    contrasts : Contrasts
-        The equations.
-
     Notes
     -----
     A vector v = x_a (x) v_j of d^2 entries is never formed by `apply`: O(N d^2) for N equations, memory O(N + d^2).
@@ -104,14 +99,7 @@ class EquationMoments:
 class AnsweredMoments:
     """M, b and the mean square of the t as an oracle answered them, which M, with its errors, need not be definite.
 
-    Attributes
-    ----------
-    moments : array (d^2, d^2)
-        M.
-    right : array (d^2,)
-        b.
-    square : float
-        The weighted mean square of the t.
+    `moments` is M, `right` is b and `square` the weighted mean square of the t.
     """
 
     moments: Float[np.ndarray, "d2 d2"]
@@ -146,14 +134,8 @@ class AnsweredMoments:
 class Krylov:
     """A space of matrices in which equations with M are solved, in the axes of M within it.
 
-    Attributes
-    ----------
-    basis : array (r, d^2)
-        Orthonormal rows: Ritz vectors of M.
-    products : array (r, d^2)
-        M times them.
-    curvature : array (r,)
-        Their Ritz values, ascending.
+    `basis` has orthonormal rows, Ritz vectors of M, `products` is M times them, and `curvature` their Ritz values,
+    ascending.
     """
 
     basis: Float[np.ndarray, "r d2"]

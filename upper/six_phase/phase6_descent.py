@@ -22,19 +22,7 @@ _AWAY = 0.5  # of the norm of a head: how far from the first start of Newton's t
 
 @dataclass(frozen=True, eq=False)
 class Descended:
-    """What the descents ended at.
-
-    Attributes
-    ----------
-    layer : AttentionLayer
-        The best end.
-    outcome : Outcome
-        What it amounts to on held-out examples.
-    error : float
-        Its relative error there.
-    by_newton : bool
-        Whether Newton's iterates ended at it, instead of the descent within the span.
-    """
+    """The best end: what it amounts to on held-out examples, its relative error there, and whether Newton found it."""
 
     layer: AttentionLayer
     outcome: Outcome
@@ -54,22 +42,8 @@ def descend_in_span(
 ) -> Descended:
     """The heads in the span that fit best, then Newton's iterates from there, and again from half-way off.
 
-    Parameters
-    ----------
-    oracle : ExampleOracle
-        Examples.
-    span : AttentionSpan
-        Where the heads lie, up to its error.
-    examples : int
-        Examples to draw; a twentieth is held out.
-    work : int
-        Budget in passes over the examples.
-    tolerance : float
-        Relative residual at which to stop.
-    rng : Generator
-        For the starts.
-    tell : callable
-        Called with the name of each step of the trace, its measures, and its `layer`.
+    A twentieth of the `examples` drawn is held out. `work` is a budget in passes over them, `tolerance` the relative
+    residual at which to stop, and `tell` is called with the name of each step of the trace, its measures, and its `layer`.
 
     Raises
     ------

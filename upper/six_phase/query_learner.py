@@ -161,19 +161,9 @@ def span_change_bound(
 ) -> float:
     """How far the span may be from that of exact moments, given the answered ones and bounds on their errors.
 
-    Parameters
-    ----------
-    moments, right : array (d^2, d^2) and (d^2,)
-        M^ and b^, as answered.
-    wide : int
-        m - 1.
-    moment_error, right_error : float
-        Bounds on |M^ - M| in the operator norm and on |b^ - b|.
-
-    Returns
-    -------
-    float
-        At most so much larger is any head's span error, relative to its norm, than by exact M and b.
+    `moments` and `right` are M^ and b^, as answered, `wide` is m - 1, and `moment_error` and `right_error` bound
+    |M^ - M| in the operator norm and |b^ - b|. At most so much larger is any head's span error, relative to its norm,
+    than by exact M and b.
 
     Notes
     -----

@@ -71,20 +71,9 @@ class StatisticalQuery:
 class QueryFamily(Sequence[StatisticalQuery]):
     """Scalar queries that are entries of one matrix, E[L^T R], with features L (r, I) and R (r, J) of an example.
 
-    Attributes
-    ----------
-    name : str
-        What the matrix is.
-    phase : int
-        The phase that asks.
-    features : callable
-        Maps a batch of examples to left features (n, r, I) and right features (n, r, J).
-    entries : array (q, 2)
-        The entries of the matrix that are asked for, one a query.
-    low, high, tolerance : float
-        Of each query; see `StatisticalQuery`.
-    unit : float
-        An answer times this is the quantity itself: values are scaled into [-1, 1].
+    `features` maps a batch of examples to left features (n, r, I) and right features (n, r, J); `entries`, an array
+    (q, 2), are those of the matrix that are asked for, one a query. `low`, `high` and `tolerance` are those of each
+    query, and an answer times `unit` is the quantity itself: values are scaled into [-1, 1].
 
     Notes
     -----
@@ -149,21 +138,9 @@ def projection_sum_queries(
 ) -> QueryFamily:
     """Phase 1: the d^2 entries of E[(1/k) X^T J Y], J the all-ones matrix.
 
-    Parameters
-    ----------
-    d, k : int
-        Coordinates and tokens.
-    tolerance : float
-        Of each answer.
-    label_bound : float
-        B: the mean label of an example is clipped to [-B, B], entry by entry.
-    token_bound : float
-        A: entries of tokens are clipped to [-A, A]; 1 for Boolean tokens, which that does not touch.
-
-    Returns
-    -------
-    QueryFamily
-        d^2 queries, in row-major order; ``unit`` is k A B.
+    The mean label of an example is clipped to [-B, B], B = `label_bound`, and entries of tokens to [-A, A],
+    A = `token_bound`: 1 for Boolean tokens, which that does not touch. The queries are in row-major order, and ``unit``
+    is k A B.
 
     Notes
     -----
@@ -186,16 +163,9 @@ def projection_sum_queries(
 class AgreementRows:
     """Which rows of an example phases 2 and 4 accept, and what their patterns are: nothing but a function of (X, Y).
 
-    Attributes
-    ----------
-    projection_sum : array (d, d)
-        The estimate of sum_i W_i.
-    threshold : float
-        A row is accepted up to this relative residual; see `certify_agreement`.
-    smallest_weight : float
-        And if no entry of its pattern is smaller; below 1/k.
-    token_bound : float
-        A: and if no entry of the example's tokens is larger.
+    A row is accepted up to the relative residual `threshold` of `certify_agreement` with the estimate `projection_sum`
+    of sum_i W_i, if no entry of its pattern is below `smallest_weight`, itself below 1/k, and none of the example's
+    tokens above A = `token_bound`.
 
     Notes
     -----
@@ -292,11 +262,8 @@ def size_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -
 def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
     """Phases 2 and 4: the moment matrix E[omega v v^T] of the certified equations, omega = k^3 w 1[accepted].
 
-    Returns
-    -------
-    QueryFamily
-        (d(d+1)/2)^2 queries; entry (s, t) has the pairs s = {i, j} and t = {p, q} in the order of
-        ``numpy.triu_indices(d)`` and is E[(1/k) sum_a omega_a x_ai x_aj (X^T C X)_pq / k] / A^4, C = I - J/k.
+    (d(d+1)/2)^2 queries; entry (s, t) has the pairs s = {i, j} and t = {p, q} in the order of
+    ``numpy.triu_indices(d)`` and is E[(1/k) sum_a omega_a x_ai x_aj (X^T C X)_pq / k] / A^4, C = I - J/k.
 
     Notes
     -----
@@ -324,11 +291,8 @@ def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float)
 def right_side_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
     """Phases 2 and 4: the right-hand side E[omega t v] of the normal equations.
 
-    Returns
-    -------
-    QueryFamily
-        d^2 queries; entry (i, p) is E[(1/k) sum_a omega_a x_ai (X^T C ln p_a)_p], with values scaled by A^2 k L / 2,
-        L the largest log-ratio.
+    d^2 queries; entry (i, p) is E[(1/k) sum_a omega_a x_ai (X^T C ln p_a)_p], with values scaled by A^2 k L / 2, L the
+    largest log-ratio.
 
     Notes
     -----
@@ -351,14 +315,8 @@ def right_side_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: fl
 class MarginRows:
     """Which rows phase 3 regresses on: those whose margin, over a body K or under one matrix, is large.
 
-    Attributes
-    ----------
-    margin : HullMargin
-        The margin of a row.
-    threshold : float
-        The least margin, in logits.
-    label_bound, token_bound : float
-        B and A: rows with a larger entry of the label, or of a token, are left out.
+    `threshold` is the least margin, in logits; rows with an entry of the label above B = `label_bound`, or of a token
+    above A = `token_bound`, are left out.
     """
 
     margin: HullMargin
@@ -381,11 +339,8 @@ class MarginRows:
 def regression_queries(rows: MarginRows, *, tolerance: float) -> tuple[QueryFamily, QueryFamily]:
     """Phase 3: the Gram matrix E[1[large margin] x_b x_b^T] and the cross moments E[1[large margin] x_b Y_a].
 
-    Returns
-    -------
-    tuple of QueryFamily
-        d(d+1)/2 queries for the upper triangle of the Gram matrix, and d^2 for the cross moments; means over the rows
-        a of an example, b the token that row a attends to.
+    d(d+1)/2 queries for the upper triangle of the Gram matrix, and d^2 for the cross moments; means over the rows a of
+    an example, b the token that row a attends to.
 
     Notes
     -----
