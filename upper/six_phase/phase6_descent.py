@@ -42,8 +42,9 @@ def descend_in_span(
 ) -> Descended:
     """The heads in the span that fit best, then Newton's iterates from there, and again from half-way off.
 
-    A twentieth of the `examples` drawn is held out. `work` is a budget in passes over them, `tolerance` the relative
-    residual at which to stop, and `tell` is called with the name of each step of the trace, its measures, and its `layer`.
+    A twentieth of the `examples` drawn is held out. `work` is a budget in passes over them, and `tolerance` the
+    relative residual at which to stop. `tell` is called with the name of each step of the trace, its measures, and its
+    `layer`.
 
     Raises
     ------
