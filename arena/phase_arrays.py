@@ -28,26 +28,23 @@ def phase_arrays(phases: Phases, number: int) -> list[dict[str, list[int] | list
         (paper mode), or ``thresholds`` and ``changes`` round by round (practical mode). Of phase 5 ``reach``. Of
         phase 6 ``grid``, the points of the net along the hull, for two heads in paper mode. Phase 1 has none.
     """
-    found = phases.findings
     if number in (2, 4):
         # the trace has one step for every sculpting, and says in which phase it was
-        which = [
-            int(step.name[6]) for step in phases.fit.trace if step.name.startswith(("Phase 2", "Phase 4"))
-        ]
-        return [_of_hull(hull) for hull, phase in zip(found.hulls, which, strict=False) if phase == number]
+        which = [step.phase for step in phases.fit.trace if step.phase in (2, 4)]
+        return [_of_hull(hull) for hull, phase in zip(phases.hulls, which, strict=False) if phase == number]
     if number == 3:
-        return [_of_refinement(one) for one in found.refinements]
-    if number == 5 and any(step.name.startswith("Phase 5") for step in phases.fit.trace):
-        return [{"reach": _listed(found.spans[-1].reach)}]
-    if number == 6 and found.net is not None:
-        return [_of_net(found.net)]
+        return [_of_refinement(one) for one in phases.refinements]
+    if number == 5 and phases.span is not None:
+        return [{"reach": _listed(phases.span.reach)}]
+    if number == 6 and phases.net is not None:
+        return [_of_net(phases.net)]
     return []
 
 
 def _of_hull(hull: AffineHull) -> dict[str, list[int] | list[float]]:
     said = {"histogram": _listed(hull.histogram), "bins": _listed(hull.bins)}
-    spectrum = getattr(hull.body, "spectrum", None)
-    return said if spectrum is None else {**said, "spectrum": _listed(spectrum)}
+    spectrum = hull.body.spectrum
+    return {**said, "spectrum": _listed(spectrum)} if len(spectrum) else said
 
 
 def _of_refinement(found: LargeMargin | SelfConsistent) -> dict[str, list[int] | list[float]]:

@@ -25,7 +25,7 @@ from arena.phase_surface import draw_surface
 from arena.phase_words import LEAST_STEP, digits
 from arena.words import short_count
 from attention import AttentionLayer, Fit, Inputs
-from upper.six_phase import AffineHull, AttentionSpan, Phases
+from upper.six_phase import AffineHull, AttentionSpan, Phases, SelfConsistent
 
 __all__ = ["FIGURES", "draw_phases"]
 
@@ -52,41 +52,41 @@ def draw_phases(phases: Phases, truth: AttentionLayer, inputs: Inputs) -> Mappin
     inputs : Inputs
         The distribution of its tokens.
     """
-    found, drawn = phases.findings, {}
+    drawn = {}
     total = np.asarray(truth.w, dtype=np.float64).sum(axis=0)
-    first = found.projection_sum
+    first = phases.projection_sum
     if first is not None and np.any(first.w):
         drawn["phase-1-sum"] = _scatter(total, {"phase 1": first.w})
-    if first is not None and found.refinements:
-        named = {"phase 1": first.w, "phase 3": found.refinements[-1].w}
+    if first is not None and phases.refinements:
+        named = {"phase 1": first.w, "phase 3": phases.refinements[-1].w}
         drawn["phase-3-sum"] = _scatter(total, named)
-        thresholds = getattr(found.refinements[-1], "thresholds", None)
-        if thresholds is not None:
-            drawn["phase-2-thresholds"] = _thresholds(thresholds)
+        if isinstance(newest := phases.refinements[-1], SelfConsistent):
+            drawn["phase-2-thresholds"] = _thresholds(newest.thresholds)
     names = _hull_names(phases)
-    if found.hulls and not names[0].startswith("phase 4"):
-        drawn["phase-2-agreement"] = _histogram({names[0]: found.hulls[0]})
-    if names and names[-1].startswith("phase 4"):
-        before = {} if len(names) == 1 else {names[0]: found.hulls[0]}
-        drawn["phase-4-agreement"] = _histogram({**before, names[-1]: found.hulls[-1]})
+    numbers = [step.phase for step in phases.fit.trace if step.phase in (2, 4)]
+    if phases.hulls and numbers[0] == 2:
+        drawn["phase-2-agreement"] = _histogram({names[0]: phases.hulls[0]})
+    if names and numbers[len(names) - 1] == 4:
+        before = {} if len(names) == 1 else {names[0]: phases.hulls[0]}
+        drawn["phase-4-agreement"] = _histogram({**before, names[-1]: phases.hulls[-1]})
     spectra = {
         name: hull.body.spectrum
-        for name, hull in zip(names, found.hulls, strict=True)
-        if hasattr(hull.body, "spectrum")
+        for name, hull in zip(names, phases.hulls, strict=True)
+        if len(hull.body.spectrum)
     }
     if spectra:
         ends = [name for name in (names[0], names[-1]) if name in spectra]
-        drawn[f"phase-{names[-1][6]}-spectrum"] = _spectrum(
+        drawn[f"phase-{numbers[len(names) - 1]}-spectrum"] = _spectrum(
             {name: spectra[name] for name in ends}, phases.heads - 1
         )
-    if any(step.name.startswith("Phase 5") for step in phases.fit.trace):
-        drawn["phase-5-span"] = _span_by_round(names, found.spans, truth)
-    sixth = [step for step in phases.fit.trace if step.name.startswith("Phase 6")]
-    if found.net is not None and found.net.surface is not None:
-        drawn["phase-6-net"] = draw_surface(found.net, found.spans[-1], truth)
-    elif found.net is not None:
+    if phases.span is not None:
+        drawn["phase-5-span"] = _span_by_round(names, phases.spans, truth)
+    sixth = [step for step in phases.fit.trace if step.phase == 6]
+    if phases.net is not None and phases.net.surface is not None:
+        drawn["phase-6-net"] = draw_surface(phases.net, phases.spans[-1], truth)
+    elif phases.net is not None:
         error = sixth[-1].measures["relative_error"]
-        drawn["phase-6-outputs"] = draw_outputs(found.net.layer, truth, inputs, error=error)
+        drawn["phase-6-outputs"] = draw_outputs(phases.net.layer, truth, inputs, error=error)
     elif sixth:
         drawn["phase-6-residual"] = _residuals(phases.fit)
     return {name: drawn[name] for name in FIGURES if name in drawn}
@@ -94,10 +94,10 @@ def draw_phases(phases: Phases, truth: AttentionLayer, inputs: Inputs) -> Mappin
 
 def _hull_names(phases: Phases) -> list[str]:
     """After which phase and round each body was sculpted."""
-    steps = [step.name for step in phases.fit.trace if step.name.startswith(("Phase 2", "Phase 4"))]
+    steps = [step for step in phases.fit.trace if step.phase in (2, 4)]
     return [
-        f"phase {name[6]}" + (f", {name.rpartition(', ')[2]}" if "round" in name else "")
-        for name in steps[: len(phases.findings.hulls)]
+        f"phase {step.phase}" + ("" if step.round is None else f", round {step.round}")
+        for step in steps[: len(phases.hulls)]
     ]
 
 
@@ -322,7 +322,7 @@ def _span_by_round(names: Sequence[str], spans: Sequence[AttentionSpan], truth: 
 
 def _residuals(fit: Fit) -> Drawing:
     """The residual of the fit within the span and of the Newton iterates, and their error on fresh inputs."""
-    steps = [step for step in fit.trace if step.name.startswith("Phase 6") and "residual" in step.measures]
+    steps = [step for step in fit.trace if step.phase == 6 and "residual" in step.measures]
     steps = [step for step in steps if "held_out_error" not in step.measures] or steps
     residuals = [max(step.measures["residual"], _LEAST) for step in steps]
     errors = [max(step.measures.get("relative_error", math.nan), _LEAST) for step in steps]

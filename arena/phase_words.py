@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from attention import AttentionLayer, Outcome, Step
-from upper.six_phase import Findings, Phases
+from upper.six_phase import Phases, SelfConsistent
 
 __all__ = ["LEAST_STEP", "PHASES", "PhaseStory", "State", "digits", "tell_phases"]
 
@@ -101,7 +101,7 @@ def digits(value: Any) -> str:
 
 
 def _story(number: int, phases: Phases, truth: AttentionLayer, mode: str, failed: int | None) -> PhaseStory:
-    steps = [step for step in phases.fit.trace if _number(step) == number]
+    steps = [step for step in phases.fit.trace if step.phase == number]
     folded = mode == "practical" and number == 2
     state: State = "not run" if folded else "done" if steps else "not reached"
     if number == failed:
@@ -111,10 +111,10 @@ def _story(number: int, phases: Phases, truth: AttentionLayer, mode: str, failed
     found: tuple[str, ...] = ()
     error: tuple[str, ...] = ()
     if steps:
-        found = tuple(_FOUND[number - 1](phases.findings, steps, truth, mode))
+        found = tuple(_FOUND[number - 1](phases, steps, truth, mode))
         error = tuple(_error(number, steps, truth))
-    elif folded and phases.findings.refinements:
-        found = (_thresholds(phases.findings),)
+    elif folded and phases.refinements:
+        found = (_thresholds(phases),)
     ended = {
         "done": "Done.",
         "not run": "Not run by itself in practical mode: phase 3 certifies in its rounds, and phase 4 sculpts.",
@@ -141,11 +141,6 @@ def _examples(steps: Sequence[Step]) -> int:
 def _untold(phases: Phases) -> int:
     # a phase that failed before its step was recorded drew what the others did not
     return phases.fit.examples_used - _examples(phases.fit.trace)
-
-
-def _number(step: Step) -> int:
-    named = re.match(r"Phase (\d)", step.name)
-    return int(named[1]) if named else 0
 
 
 def _why(phases: Phases) -> str:
@@ -191,7 +186,7 @@ _DOES_PRACTICAL = {
 }
 
 
-def _found_sum(findings: Findings, steps: list[Step], truth: AttentionLayer, mode: str) -> list[str]:
+def _found_sum(phases: Phases, steps: list[Step], truth: AttentionLayer, mode: str) -> list[str]:
     seen = steps[-1].measures
     if math.isinf(seen["standard_error"]):
         return [
@@ -204,7 +199,7 @@ def _found_sum(findings: Findings, steps: list[Step], truth: AttentionLayer, mod
     ]
 
 
-def _found_hull(findings: Findings, steps: list[Step], truth: AttentionLayer, mode: str) -> list[str]:
+def _found_hull(phases: Phases, steps: list[Step], truth: AttentionLayer, mode: str) -> list[str]:
     said, d = [], truth.dim
     for step in steps:
         seen, what = step.measures, _round(step)
@@ -229,7 +224,7 @@ def _found_hull(findings: Findings, steps: list[Step], truth: AttentionLayer, mo
     return said
 
 
-def _found_refinement(findings: Findings, steps: list[Step], truth: AttentionLayer, mode: str) -> list[str]:
+def _found_refinement(phases: Phases, steps: list[Step], truth: AttentionLayer, mode: str) -> list[str]:
     said = []
     for step in steps:
         seen, what = step.measures, _round(step)
@@ -242,31 +237,32 @@ def _found_refinement(findings: Findings, steps: list[Step], truth: AttentionLay
             )
         else:
             said.append(
-                f"{_thresholds(findings)} The last round changed the estimate by {digits(seen['last_change'])} of "
+                f"{_thresholds(phases)} The last round changed the estimate by {digits(seen['last_change'])} of "
                 "its "
                 f"size; the condition number of its regression is {digits(seen['condition'])}."
             )
     return said
 
 
-def _thresholds(findings: Findings) -> str:
-    thresholds = getattr(findings.refinements[-1], "thresholds", None)
-    if thresholds is None or len(thresholds) == 0:
+def _thresholds(phases: Phases) -> str:
+    newest = phases.refinements[-1]
+    if not isinstance(newest, SelfConsistent):
         return ""
+    thresholds = newest.thresholds
     return (
         f"In {_some(len(thresholds), 'round')} the residual up to which rows are accepted went from "
         f"{digits(thresholds[0])} to {digits(thresholds[-1])}."
     )
 
 
-def _found_span(findings: Findings, steps: list[Step], truth: AttentionLayer, mode: str) -> list[str]:
+def _found_span(phases: Phases, steps: list[Step], truth: AttentionLayer, mode: str) -> list[str]:
     seen = steps[-1].measures
     m, d = int(seen["heads"]), truth.dim
     said = [f"A span of {_some(m, 'dimension')} among d² = {d * d:,}: for {_some(m, 'head')}."]
     if m > 1:
         gap = seen.get("gap", math.inf)
         clear = "clearly" if gap > 10 else "barely" if gap < 1.5 else "visibly"
-        if findings.spans[-1].gap is None:
+        if phases.span is None or phases.span.gap is None:
             said.append("The directions are those in which K is widest: this kind of body has no spectrum.")
         elif gap > 1e299:
             said.append("Along them the equations leave K entirely free.")
@@ -283,9 +279,9 @@ def _found_span(findings: Findings, steps: list[Step], truth: AttentionLayer, mo
 _TUPLES = {2: "pairs", 3: "triples"}
 
 
-def _found_heads(findings: Findings, steps: list[Step], truth: AttentionLayer, mode: str) -> list[str]:
-    if findings.net is not None:
-        net, m = findings.net, findings.net.layer.heads
+def _found_heads(phases: Phases, steps: list[Step], truth: AttentionLayer, mode: str) -> list[str]:
+    if phases.net is not None:
+        net, m = phases.net, phases.net.layer.heads
         best = f"squared relative error of {digits(net.error)} on held-out examples."
         if net.bound is not None:
             best = f"{best[:-1]}, and at most {digits(net.bound)} but with the probability delta."
@@ -304,7 +300,7 @@ def _found_heads(findings: Findings, steps: list[Step], truth: AttentionLayer, m
             f"Within the span {_some(starts, 'start')} led to a relative residual of {digits(residual)} on "
             f"{fit.measures['phase_examples']:,.0f} examples."
         )
-    iterates = [step for step in steps if "Newton" in step.name]
+    iterates = [step for step in steps if "damping" in step.measures]
     if iterates:
         said.append(
             f"{_some(len(iterates) - 1, 'Newton iterate')} took it to {digits(iterates[-1].measures['residual'])}."
@@ -316,7 +312,7 @@ def _found_heads(findings: Findings, steps: list[Step], truth: AttentionLayer, m
     return said
 
 
-_FOUND: tuple[Callable[[Findings, list[Step], AttentionLayer, str], list[str]], ...] = (
+_FOUND: tuple[Callable[[Phases, list[Step], AttentionLayer, str], list[str]], ...] = (
     *(_found_sum, _found_hull, _found_refinement, _found_hull, _found_span, _found_heads),
 )
 
@@ -357,8 +353,7 @@ def _error(number: int, steps: list[Step], truth: AttentionLayer) -> list[str]:
 
 
 def _round(step: Step) -> str:
-    named = re.search(r"round (\d+)", step.name)
-    return f"Round {named[1]}: " if named else ""
+    return "" if step.round is None else f"Round {step.round}: "
 
 
 def _some(number: int, word: str) -> str:

@@ -41,7 +41,7 @@ class LearnedPhases:
     learned : Learned
         What any learner's run tells.
     phases : Phases
-        Findings of every phase.
+        What every phase found.
     target : Target
         What it was run on.
     mode : str

@@ -137,6 +137,10 @@ class Step:
         Seconds since the fit began, the measuring itself left out.
     measures : mapping of str to float
         What the step measured; with ground truth at least ``relative_error`` and ``unknown_part_error``.
+    phase : int or None
+        The number of the phase, for a learner that has phases.
+    round : int or None
+        The round within which the phase ran, where it runs more than once.
     layer : AttentionLayer or None
         The layer as it was then, where there is one: in what `progress` is called with, and not in a trace, which
         would hold them all.
@@ -146,6 +150,8 @@ class Step:
     examples: int
     seconds: float
     measures: Mapping[str, float] = field(default_factory=dict)
+    phase: int | None = None
+    round: int | None = None
     layer: AttentionLayer | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -155,6 +161,7 @@ class Step:
             "examples": self.examples,
             "seconds": self.seconds,
             "measures": dict(self.measures),
+            **({} if self.phase is None else {"phase": self.phase, "round": self.round}),
         }
 
 
@@ -368,17 +375,20 @@ class Recorder:
         predict: Predictor | None = None,
         layer: AttentionLayer | None = None,
         against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
+        phase: int | None = None,
+        round: int | None = None,
         **measures: float | int,
     ) -> None:
         """Record a step with its own `measures` and, where ground truth is given, the errors against it.
 
-        `against` gives a phase's own error measures when called with the target.
+        `against` gives a phase's own error measures when called with the target; `phase` and `round` are the step's.
         """
         examples, seconds, began = self.examples, self.seconds, time.perf_counter()
         if self._truth is not None:
             own = {} if against is None else dict(against(self._truth.layer))
             measures = {**measures, **own, **self._truth.measure(predict=predict, layer=layer)}
-        step = Step(name, examples, seconds, {key: float(value) for key, value in measures.items()})
+        measured = {key: float(value) for key, value in measures.items()}
+        step = Step(name, examples, seconds, measured, phase, round)
         self._trace.append(step)
         if self._progress is not None:
             self._progress(replace(step, layer=layer))

@@ -23,15 +23,15 @@ def run_practical_mode(seeds: int = 5, jobs: int = 1, out: Path | None = None) -
         runs = [_run(SixPhase(m=m, jobs=jobs), m, k, d, seed) for seed in range(seeds)]
         row: dict[str, Any] = {"m": m, "k": k, "d": d, "seeds": seeds}
         row["exact"] = sum(phases.fit.trace[-1].measures["relative_error"] <= 1e-10 for phases in runs)
-        for column, (step, name) in {
-            "phase 1": ("Phase 1", "sum_error"),
-            "refined": ("Phase 3", "sum_error"),
-            "span": ("Phase 5", "span_error"),
-            "in span": ("Phase 6: fit", "theta_error"),
-            "end": ("Phase 6: held", "relative_error"),
+        for column, what in {
+            "phase 1": (1, "sum_error"),
+            "refined": (3, "sum_error"),
+            "span": (5, "span_error"),
+            "in span": (6, "theta_error", "starts"),
+            "end": (6, "relative_error", "held_out_error"),
         }.items():
-            row[column] = [_measure(phases, step, name) for phases in runs]
-        row["seconds to phase 5"] = [_seconds(phases, "Phase 5") for phases in runs]
+            row[column] = [_measure(phases, *what) for phases in runs]
+        row["seconds to phase 5"] = [_seconds(phases, 5) for phases in runs]
         row["seconds"] = [phases.fit.seconds for phases in runs]
         row["examples"] = [phases.fit.examples_used for phases in runs]
         rows.append(row)
@@ -56,7 +56,7 @@ def run_paper_mode(seeds: int = 3, jobs: int = 1, out: Path | None = None) -> li
                 phases = _run(SixPhase(m=m, mode="paper", margin_over=over, jobs=jobs), m, k, d, seed)
                 spans = [step.measures.get("span_error") for step in phases.fit.trace]
                 found = [span for span in spans if span is not None]
-                net = phases.findings.net
+                net = phases.net
                 row = {
                     "m": m,
                     "k": k,
@@ -140,15 +140,15 @@ def _run(learner: SixPhase, m: int, k: int, d: int, seed: int) -> Phases:
     return learner.run(ExampleOracle(layer, inputs, rng=[seed, 2]), rng=[seed, 3], truth=truth)
 
 
-def _measure(phases: Phases, step: str, name: str) -> float:
-    found = [
-        one.measures[name] for one in phases.fit.trace if one.name.startswith(step) and name in one.measures
-    ]
+def _measure(phases: Phases, phase: int, name: str, beside: str = "") -> float:
+    """A measure of the last step of a phase that has it, and the one `beside` it."""
+    steps = [one for one in phases.fit.trace if one.phase == phase and name in one.measures]
+    found = [one.measures[name] for one in steps if not beside or beside in one.measures]
     return found[-1] if found else float("nan")
 
 
-def _seconds(phases: Phases, step: str) -> float:
-    return next((one.seconds for one in phases.fit.trace if one.name.startswith(step)), float("nan"))
+def _seconds(phases: Phases, phase: int) -> float:
+    return next((one.seconds for one in phases.fit.trace if one.phase == phase), float("nan"))
 
 
 def _write(out: Path | None, rows: list[dict[str, Any]]) -> None:

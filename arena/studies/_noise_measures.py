@@ -12,8 +12,7 @@ from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, GroundT
 from attention.metrics import relative_error
 from upper import Adam, LinearBaseline, Newton
 from upper._squared_error import layer_of_stacked, random_start, stack_heads
-from upper.six_phase import SixPhase
-from upper.six_phase.projection_sum import estimate_projection_sum
+from upper.six_phase import SixPhase, estimate_projection_sum
 
 __all__ = ["additive", "columns", "drawn_classes", "phase_errors", "sampled"]
 
@@ -62,13 +61,13 @@ def phase_errors(fit: Fit) -> dict[str, float | None]:
     """The error of each phase of a run of the six phases; None of those it did not come to."""
     found: dict[str, float | None] = {"crude": None, "sampling": None, "refined": None, "span": None}
     for step in fit.trace:
-        for name, prefix, measure in (
-            ("crude", "Phase 1", "sum_error"),
-            ("sampling", "Phase 1", "standard_error"),
-            ("refined", "Phase 3", "sum_error"),
-            ("span", "Phase 5", "span_error"),
+        for name, phase, measure in (
+            ("crude", 1, "sum_error"),
+            ("sampling", 1, "standard_error"),
+            ("refined", 3, "sum_error"),
+            ("span", 5, "span_error"),
         ):
-            if step.name.startswith(prefix):
+            if step.phase == phase:
                 found[name] = step.measures.get(measure)
     return found
 

@@ -11,9 +11,8 @@ from scipy.special import betaincinv
 
 from attention import AttentionLayer
 from attention._kernels import softmax
-from upper.six_phase.affine_hull import LARGEST_RESIDUAL
-from upper.six_phase.agreement import certify_agreement, contrasts_of
-from upper.six_phase.agreement_law import disagreement
+from upper.six_phase import certify_agreement, contrasts_of, disagreement
+from upper.six_phase.phase2_affine_hull import LARGEST_RESIDUAL
 
 __all__ = ["PASSING", "Rows", "draw_rows", "judge_certificates", "residual_law"]
 

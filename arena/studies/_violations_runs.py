@@ -47,7 +47,8 @@ EXACT = 1e-10
 
 # by the phase: of several records the last one that has the measure
 _MEASURES = {1: "sum_error", 2: "agreement_error", 3: "sum_error", 4: "agreement_error", 5: "span_error"}
-_LAST = {"paper": "Phase 6: net of the span", "practical": "Phase 6: fit within the span"}
+# of phase 6 the step before any Newton iterate
+_BEFORE_NEWTON = {"paper": "candidates", "practical": "starts"}
 _TRUTH = 400
 _PASSES = 4000  # of Newton, some six times what a nice layer takes
 _LARGEST = 1e6  # of an error that is divided by a true sum of nearly zero
@@ -99,8 +100,8 @@ def phase_errors(
 def _errors(fit: Fit, mode: Mode, size: float) -> dict[str, float | None]:
     errors: dict[str, float | None] = {str(phase): None for phase in PHASES[mode]}
     for step in fit.trace:
-        phase = int(step.name.removeprefix("Phase ")[0])
-        if step.name == _LAST[mode]:
+        phase = step.phase
+        if phase == 6 and _BEFORE_NEWTON[mode] in step.measures:
             errors["6"] = _capped(step.measures["relative_error"])
         elif phase in _MEASURES:
             unit = size if phase in (2, 4) else 1.0

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from attention import BooleanInputs
 from attention.weightings import NormalisedPower, Softmax, WeightedLayer, Weighting
 from upper.six_phase import Contrasts, certify_agreement
-from upper.six_phase.moments import Moments
+from upper.six_phase.equation_moments import EquationMoments
 
 __all__ = [
     "agreement_counts",
@@ -231,7 +231,7 @@ def span_basis(contrasts: Contrasts, heads: int, *, homogeneous: bool) -> Float[
     Homogeneous equations hold on the whole span, which is m bottom eigenvectors; others on the affine hull, which is
     m - 1 of them and a centre. O(N d^4 + d^6).
     """
-    moments = Moments(contrasts)
+    moments = EquationMoments(contrasts)
     values, vectors = np.linalg.eigh(moments.matrix())
     if homogeneous:
         return vectors[:, :heads].T

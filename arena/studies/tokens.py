@@ -84,17 +84,19 @@ def _ends(layer: Any, inputs: BooleanInputs, rng: np.random.Generator) -> Mappin
         ExampleOracle(layer, inputs, rng=examples), rng=learner, truth=truth
     )
 
-    def told(beginning: str, name: str) -> float | None:
-        steps = [step for step in phases.trace if step.name.startswith(beginning) and name in step.measures]
+    def told(phase: int, name: str) -> float | None:
+        steps = [step for step in phases.trace if step.phase == phase and name in step.measures]
         return float(steps[-1].measures[name]) if steps else None
+
+    within = next((step for step in phases.trace if step.phase == 6 and "starts" in step.measures), None)
 
     return {
         "outcome": phases.outcome.name,
         "error": truth.measure(layer=phases.layer)["relative_error"],
-        "sum_error": told("Phase 3", "sum_error"),
-        "log_ratio_error": told("Phase 4", "agreement_error"),
-        "span_error": told("Phase 5", "span_error"),
-        "before_newton": told("Phase 6: fit within the span", "relative_error"),
+        "sum_error": told(3, "sum_error"),
+        "log_ratio_error": told(4, "agreement_error"),
+        "span_error": told(5, "span_error"),
+        "before_newton": None if within is None else float(within.measures["relative_error"]),
         "examples": phases.examples_used,
         "newton_outcome": newton.outcome.name,
         "newton_error": truth.measure(layer=newton.layer)["relative_error"],

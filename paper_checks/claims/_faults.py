@@ -30,7 +30,7 @@ NEGATED_LOGITS = Fault(
     "attention.layer:attention_pattern", given(lambda logits: -logits), "the softmax of the negated logits"
 )
 NO_ONE_OVER_K = Fault(
-    "upper.six_phase.projection_sum:_correlate",
+    "upper.six_phase.phase1_projection_sum:_correlate",
     lambda right: lambda x, y: (x.shape[1] * right(x, y)[0], right(x, y)[1]),
     "phase 1 without the factor 1/k",
 )

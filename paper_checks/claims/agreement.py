@@ -77,7 +77,7 @@ def log_ratios(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     "W_i there; the second is measured, at that size.",
     constants={"rounding": 1e-9, "least": 0.01, "disagreement": (1.0, 3.0)},
     wrong=Fault(
-        "upper.six_phase.agreement:_least_squares_of_pairs",
+        "upper.six_phase.phase2_agreement:_least_squares_of_pairs",
         returned(lambda found: (found[0][..., ::-1], found[1])),
         "the two weights of a pattern exchanged",
     ),
@@ -118,7 +118,7 @@ def zero_residual(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
     "the library's constrained one. The .03 is measured, over 20 planted rows at (2, 2, 32).",
     constants={"scale": 1.1, "rounding": 1e-9, "least": 0.03},
     wrong=Fault(
-        "upper.six_phase.agreement:_least_squares_of_pairs",
+        "upper.six_phase.phase2_agreement:_least_squares_of_pairs",
         lambda right: weights_of_any_sum,
         "weights of any sum",
     ),
@@ -151,7 +151,7 @@ def sum_to_one(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     "of full rank changes neither.",
     constants={"equal_takes": 1, "opposite_takes": 0, "zero_in_hull": True},
     wrong=Fault(
-        "upper.six_phase.agreement:has_repeated_tokens",
+        "upper.six_phase.phase2_agreement:has_repeated_tokens",
         lambda right: lambda x: np.array([len(np.unique(one, axis=0)) < len(one) for one in x]),
         "opposite tokens are not seen",
     ),
@@ -195,7 +195,7 @@ def repeated_tokens(constants: Constants, scale: Scale, rng: Generator) -> Seque
     "d.",
     constants={"dimensions_beyond": 1, "refused_from_d_plus": 0},
     wrong=Fault(
-        "upper.six_phase.agreement:certify_agreement",
+        "upper.six_phase.phase2_agreement:certify_agreement",
         lambda right: lambda x, y, total: None if x.shape[1] == x.shape[2] else right(x, y, total),
         "k = d is let through",
     ),
@@ -276,7 +276,7 @@ def false_certificates(constants: Constants, scale: Scale, rng: Generator) -> Se
     "example. A residual has d - k + 1 dimensions and a density at zero; the margin of a tenth is for eps not small. "
     "That labels of disagreeing heads behave like unrelated ones is not checked.",
     constants={"dimensions_beyond": 1, "relative_margin": 0.1},
-    wrong=Fault("upper.six_phase.agreement:_lengths", returned(np.square), "residuals squared"),
+    wrong=Fault("upper.six_phase.phase2_agreement:_lengths", returned(np.square), "residuals squared"),
     false_alarm=0.004,
 )
 def false_certificate_exponent(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:

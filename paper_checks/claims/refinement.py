@@ -38,7 +38,7 @@ _SHARES = (0.1, 0.05, 0.05, 0.05, 0.03, 0.02, 0.01)
     "of the bound that is used is at most 1 on all of them.",
     constants={"rate": 1.0, "rounding": 1e-9},
     wrong=Fault(
-        "upper.six_phase.hull_margin:HullMargin.over",
+        "upper.six_phase.phase3_refine_sum:HullMargin.over",
         lambda right: classmethod(lambda cls, span: cls.under(span.centre)),
         "the margin of the hull's centre alone",
     ),
@@ -111,7 +111,7 @@ def average_head(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     "here and .037 to .011 at d = 32, are of one target each; the full scale goes to d = 32.",
     constants={"before": 0.03, "after": 0.01, "sum": 1 / 3},
     wrong=Fault(
-        "upper.six_phase.large_margin:refine_by_margin",
+        "upper.six_phase.phase3_refine_sum:refine_by_margin",
         returned(lambda found: replace(found, w=found.w.T)),
         "phase 3's sum transposed",
     ),
@@ -123,7 +123,7 @@ def one_round(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Co
     for d in sizes:
         layer = make_nice_layer(heads=2, dim=d, rng=rng)
         learner = SixPhase(m=2, mode="paper", accept=0.01)
-        found = learner.run(ExampleOracle(layer, BooleanInputs(2, d), rng=rng), rng=rng).findings
+        found = learner.run(ExampleOracle(layer, BooleanInputs(2, d), rng=rng), rng=rng)
         errors = [_span_error(layer, attention_span(hull.body, 1).basis) for hull in found.hulls]
         before.append(errors[0])
         after.append(errors[-1])
@@ -180,7 +180,7 @@ def too_small(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Co
     "one target at (2, 2, 32).",
     constants={"constrained": 0.002, "free": 0.005},
     wrong=Fault(
-        "upper.six_phase.agreement:certify_agreement",
+        "upper.six_phase.phase2_agreement:certify_agreement",
         returned(lambda found: replace(found, pattern=0.99 * found.pattern)),
         "patterns that sum to .99",
     ),

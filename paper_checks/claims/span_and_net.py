@@ -84,7 +84,7 @@ def hull_dimension(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     "these sizes: the step shrinks as (m-1)(k-1) grows at a fixed share.",
     constants={"less": 1, "step": 5.0},
     wrong=Fault(
-        "upper.six_phase.gap:spectral_gap",
+        "upper.six_phase.convex_body:spectral_gap",
         returned(lambda gap: replace(gap, wide=gap.wide + 1)),
         "the step one direction too late",
     ),
@@ -99,12 +99,12 @@ def wide_directions(constants: Constants, scale: Scale, rng: Generator) -> Seque
     ):
         share = share if scale is Scale.QUICK else share / 3
         oracle = ExampleOracle(layer, BooleanInputs(2, 12), rng=rng)
-        body = sculpt_affine_hull(oracle, layer.w.sum(axis=0), accept=share).body
-        spectrum = body.spectrum[:6]  # type: ignore[attr-defined]
+        hull = sculpt_affine_hull(oracle, layer.w.sum(axis=0), accept=share)
+        spectrum = hull.body.spectrum[:6]
         ratios = spectrum[1:] / np.maximum(spectrum[:-1], 1e-300)
         wide = position - constants["less"]
         found.append(equal(f"wide directions of {name}", int(np.argmax(ratios)) + 1, wide))
-        found.append(equal(f"as the library counts, {name}", int(body.gap.wide), wide))  # type: ignore[attr-defined]
+        found.append(equal(f"as the library counts, {name}", hull.wide, wide))
         found.append(at_least(f"step behind them, {name}", float(ratios.max()), constants["step"]))
     return found
 
@@ -182,7 +182,7 @@ def tuples(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compa
     "that the library's search reports for spans with round numbers and no halvings.",
     constants={"hull_less": 1, "cell": 1},
     wrong=Fault(
-        "upper.six_phase.net:_grid",
+        "upper.six_phase.phase6_net:_grid",
         lambda right: (
             lambda frame, *rest: (
                 lambda spacing, grid: (spacing, grid[np.linalg.norm(grid, axis=1) < frame.reach])
@@ -218,7 +218,7 @@ def points(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compa
     "listed here; in one dimension against the library's own grid, too. Rounding each coordinate is the proof.",
     constants={"diagonals": 0.5, "rounding": 1e-9},
     wrong=Fault(
-        "upper.six_phase.net:_grid",
+        "upper.six_phase.phase6_net:_grid",
         returned(lambda found: (found[0], found[1][::2])),
         "every second point of the net",
     ),

@@ -112,16 +112,16 @@ def test_a_nice_layer_is_learned_in_all_phases(paper, practical):
 
 
 def test_the_words_give_the_figures_of_the_trace(paper):
-    steps = {step.name[6]: step.measures for step in paper.fit.trace}
+    steps = {step.phase: step.measures for step in paper.fit.trace}
     words = [" ".join((*story.found, *story.error)) for story in paper.stories]
-    assert digits(steps["1"]["sum_error"]) in words[0]
-    assert f"{steps['1']['phase_examples']:,.0f} examples" in words[0]
-    assert digits(steps["2"]["threshold"]) in words[1]
-    assert digits(steps["3"]["sum_error"]) in words[2]
-    assert steps["3"]["sum_error"] < steps["1"]["sum_error"]
-    assert digits(steps["4"]["gap"]) in words[3]
-    assert digits(steps["5"]["span_error"]) in words[4]
-    assert digits(steps["6"]["unknown_part_error"]) in words[5]
+    assert digits(steps[1]["sum_error"]) in words[0]
+    assert f"{steps[1]['phase_examples']:,.0f} examples" in words[0]
+    assert digits(steps[2]["threshold"]) in words[1]
+    assert digits(steps[3]["sum_error"]) in words[2]
+    assert steps[3]["sum_error"] < steps[1]["sum_error"]
+    assert digits(steps[4]["gap"]) in words[3]
+    assert digits(steps[5]["span_error"]) in words[4]
+    assert digits(steps[6]["unknown_part_error"]) in words[5]
 
 
 def test_the_examples_of_the_phases_add_up(every):
@@ -156,7 +156,7 @@ def test_projections_that_cancel_are_told_without_shares_of_nothing():
 
 
 def test_where_phase_four_fails_the_words_say_so(paper, nice):
-    trace = tuple(step for step in paper.fit.trace if step.name[6] in "123")
+    trace = tuple(step for step in paper.fit.trace if step.phase in (1, 2, 3))
     run = replace(
         paper.phases,
         fit=replace(paper.fit, outcome=Outcome.NO_AGREEMENT, trace=trace),
@@ -226,7 +226,7 @@ def test_the_surface_marks_the_chosen_pair(paper, nice):
     places = [float(place) for place in re.findall(r"-?\d+\.\d+(?= and| *,|\.$)", words)]
     chosen, true = sorted(places[-4:-2]), sorted(places[-2:])
     np.testing.assert_allclose(chosen, true, atol=0.05)
-    span, unit = paper.phases.findings.spans[-1], np.linalg.norm(paper.phases.findings.spans[-1].centre)
+    span, unit = paper.phases.spans[-1], np.linalg.norm(paper.phases.spans[-1].centre)
     along = sorted(np.vdot(theta - span.centre, span.directions[0]) / unit for theta in nice.layer.theta)
     np.testing.assert_allclose(true, along, atol=0.01)
 
@@ -294,7 +294,7 @@ def test_the_result_holds_what_every_phase_reports(paper, practical, single_head
         assert result["failed"] == told.phases.failed
         phases = {phase["number"]: phase for phase in result["phases"]}
         assert sum(phase["examples"] for phase in phases.values()) == told.fit.examples_used
-        hulls = told.phases.findings.hulls
+        hulls = told.phases.hulls
         for number, hull in zip((2, 4)[-len(hulls) :], hulls, strict=True):
             phase = phases[number]
             arrays, measures = phase["arrays"], phase["measures"]
@@ -308,7 +308,7 @@ def test_the_result_holds_what_every_phase_reports(paper, practical, single_head
             if (m := told.phases.heads) > 1:
                 spectrum = arrays["spectrum"]
                 np.testing.assert_allclose(measures["gap"], spectrum[m - 1] / spectrum[m - 2])
-        assert phases[3]["measures"]["condition"] == told.phases.findings.refinements[-1].condition >= 1
+        assert phases[3]["measures"]["condition"] == told.phases.refinements[-1].condition >= 1
         assert {name for phase in phases.values() if not phase["examples"] for name in phase["arrays"]} <= {
             "reach"
         }
@@ -321,7 +321,7 @@ def test_the_result_holds_the_arrays_of_the_other_phases(paper, practical, nice)
     of_paper, of_practical = (
         [phase["arrays"] for phase in told.to_json()["phases"]] for told in (paper, practical)
     )
-    found = paper.phases.findings
+    found = paper.phases
     assert (
         paper.to_json()["phases"][2]["acceptance"]
         == len(found.refinements[0].margins) / found.refinements[0].rows
@@ -333,7 +333,7 @@ def test_the_result_holds_the_arrays_of_the_other_phases(paper, practical, nice)
     assert of_practical[1] == of_paper[0] == {}
     twice = learn_phases(nice, SixPhase(m=2, mode="paper", rounds=2, work=900))
     third, fourth = twice.to_json()["phases"][2:4]
-    first, second = twice.phases.findings.hulls[1:]
+    first, second = twice.phases.hulls[1:]
     assert [one["histogram"] for one in fourth["earlier_arrays"]] == [first.histogram.tolist()]
     assert fourth["arrays"]["histogram"] == second.histogram.tolist()
     assert len(third["earlier_arrays"]) == 1
@@ -342,7 +342,7 @@ def test_the_result_holds_the_arrays_of_the_other_phases(paper, practical, nice)
 def test_the_result_of_a_failure_names_its_phase(failed):
     result = failed.to_json()
     assert (result["failed"], result["outcome"]) == (2, "CONTRADICTION")
-    hull = failed.phases.findings.hulls[0]
+    hull = failed.phases.hulls[0]
     assert hull.accepted < sum(result["phases"][1]["arrays"]["histogram"]) <= hull.rows
     assert "the best matrix explains" in result["phases"][1]["ended"]
     assert [phase["arrays"] for phase in result["phases"][2:]] == [{}] * 4

@@ -123,6 +123,16 @@ class TestRecorder:
         with pytest.raises(ValueError, match="needs a predictor or a layer"):
             Recorder(oracle()).fit(Outcome.EXACT)
 
+    def test_a_step_carries_its_phase_and_its_round_as_numbers(self):
+        recorder = Recorder(oracle())
+        recorder.step("refine", phase=3, round=2, loss=1.0)
+        recorder.step("start")
+        steps = recorder.fit(Outcome.EXACT, layer=LAYER).trace
+        assert [(step.phase, step.round) for step in steps] == [(3, 2), (None, None)]
+        assert steps[0].measures == {"loss": 1.0}
+        assert steps[0].to_json()["phase"] == 3
+        assert "phase" not in steps[1].to_json()
+
     def test_a_later_step_does_not_change_an_earlier_fit(self):
         recorder = Recorder(oracle())
         recorder.step("one")

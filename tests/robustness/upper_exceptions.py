@@ -24,7 +24,6 @@ EXCEPTIONS = {
             "Certificates",
             "Contrasts",
             "Ellipsoid",
-            "Findings",
             "HullMargin",
             "LargeMargin",
             "NetSearch",
@@ -43,8 +42,5 @@ EXCEPTIONS = {
     "upper.six_phase.ConvexBody": "a protocol",
     "upper.six_phase.QueryOracle": "a protocol",
     "upper.six_phase.PhaseFailedError": "an error",
-    "upper.six_phase.MarginRows": "a part of a query plan, made of a margin that refine_by_margin measures",
-    "upper.six_phase.QueryFamily": "a record that the query functions make",
     "upper.six_phase.StatisticalQuery": "a record that a family makes",
-    "upper.six_phase.regression_queries": "takes the margin rows that learn_by_queries makes, and is tried by it",
 }

@@ -191,7 +191,7 @@ def margins_are_large(result, arguments):
 def fit_is_within_the_span(result, arguments):
     """The matrices are in the span, and leave the residual said."""
     assert_finite((result.theta, result.w, result.residual))
-    basis = np.linalg.qr(numbers(arguments["basis"]).reshape(2, -1).T)[0].T
+    basis = np.linalg.qr(numbers(arguments["basis"]).astype(np.float64).reshape(2, -1).T)[0].T
     flat = result.theta.reshape(len(result.theta), -1)
     off = flat - (flat @ basis.T) @ basis
     assert np.abs(off).max() <= 1e-7 * max(np.abs(flat).max(), 1e-300)

@@ -241,7 +241,6 @@ PHASE_SUBJECTS = [
         {
             "spectrum": array((8,), of=lambda rng, shape: np.sort(rng.random(shape)) + 0.1, torch=False),
             "wide": whole(1, 2),
-            "least": real(1.5, 2.0),
         },
         right=gap_is_right,
     ),

@@ -27,7 +27,7 @@ from sq.profiles import BumpFamily
 from sq.queries import GroupQuery, StatisticalQuery
 from sq.scan import ScanLearner
 from sq.sq_result import Account, SQLearner, SQResult
-from upper.six_phase.queries import projection_sum_queries
+from upper.six_phase.statistical_queries import projection_sum_queries
 
 TAUS = (0.9, 0.5, 0.3, 0.1, 0.05)
 TABLE = {

@@ -30,7 +30,7 @@ from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
 from upper._squared_error import apart
-from upper.six_phase.scale import exponent_to_square
+from upper.six_phase.common import exponent_to_square
 from upper.stacked import read_tokens
 
 __all__ = ["FrozenAttention", "regress_projections"]

@@ -5,62 +5,53 @@
 3. `refine_by_margin` (the paper's way) or `refine_by_consistency`: a better estimate of the sum.
 4. `sculpt_affine_hull` again, with it.
 5. `attention_span`: the span of the Theta_i.
-6. `search_net` (the paper's way) or `fit_in_span` and Newton: the heads themselves.
+6. `search_net` (the paper's way) or a descent within the span and Newton: the heads themselves.
 
-`SixPhase` runs them one after the other. `six_phase_queries` lists phases 1 to 5 as statistical queries, and
-`learn_by_queries` runs them against any oracle that answers such.
+`SixPhase`, in `learner.py`, calls them one after the other; a file has the number of its phase, and phase 4 is phase 2
+once more. `six_phase_queries` counts phases 1 to 5 as statistical queries, and `learn_by_queries` runs them against any
+oracle that answers such.
 """
 
 from upper.newton.span_fit import fit_in_span
-from upper.six_phase.affine_hull import AffineHull, sculpt_affine_hull
-from upper.six_phase.agreement import (
+from upper.six_phase.agreement_law import AgreementLaw, disagreement, measure_agreement
+from upper.six_phase.common import PhaseFailedError
+from upper.six_phase.convex_body import ConvexBody, SpectralGap, spectral_gap
+from upper.six_phase.ellipsoid import Ellipsoid
+from upper.six_phase.learner import SixPhase
+from upper.six_phase.phase1_projection_sum import ProjectionSum, estimate_projection_sum, one_gradient_step
+from upper.six_phase.phase2_affine_hull import AffineHull, sculpt, sculpt_affine_hull
+from upper.six_phase.phase2_agreement import (
     Certificates,
     Contrasts,
     certify_agreement,
     contrasts_of,
     has_repeated_tokens,
 )
-from upper.six_phase.agreement_law import AgreementLaw, disagreement, measure_agreement
-from upper.six_phase.attention_span import AttentionSpan, attention_span
-from upper.six_phase.body import ConvexBody, sculpt
-from upper.six_phase.consistency import SelfConsistent, refine_by_consistency
-from upper.six_phase.ellipsoid import Ellipsoid
-from upper.six_phase.failure import PhaseFailedError
-from upper.six_phase.gap import SpectralGap, spectral_gap
-from upper.six_phase.hull_margin import HullMargin
-from upper.six_phase.large_margin import LargeMargin, refine_by_margin
-from upper.six_phase.learner import Phases, SixPhase
-from upper.six_phase.net import NetSearch, held_out_examples, search_net
-from upper.six_phase.polytope import Polytope
-from upper.six_phase.projection_sum import ProjectionSum, estimate_projection_sum, one_gradient_step
-from upper.six_phase.queries import (
-    AgreementRows,
-    MarginRows,
-    moment_queries,
-    projection_sum_queries,
-    regression_queries,
-    right_side_queries,
-    share_queries,
-    size_queries,
+from upper.six_phase.phase3_refine_sum import (
+    HullMargin,
+    LargeMargin,
+    SelfConsistent,
+    refine_by_consistency,
+    refine_by_margin,
 )
-from upper.six_phase.query_learner import QueriedSpan, QueryOracle, learn_by_queries, span_change_bound
+from upper.six_phase.phase5_span import AttentionSpan, attention_span
+from upper.six_phase.phase6_net import NetSearch, held_out_examples, search_net
+from upper.six_phase.polytope import Polytope
+from upper.six_phase.query_learner import QueriedSpan, QueryOracle, learn_by_queries
 from upper.six_phase.query_plan import QueryCount, QueryPlan, six_phase_queries
-from upper.six_phase.session import Findings
-from upper.six_phase.statistical_query import QueryFamily, StatisticalQuery
+from upper.six_phase.run import Phases
+from upper.six_phase.statistical_queries import StatisticalQuery
 
 __all__ = [
     "AffineHull",
     "AgreementLaw",
-    "AgreementRows",
     "AttentionSpan",
     "Certificates",
     "Contrasts",
     "ConvexBody",
     "Ellipsoid",
-    "Findings",
     "HullMargin",
     "LargeMargin",
-    "MarginRows",
     "NetSearch",
     "PhaseFailedError",
     "Phases",
@@ -68,7 +59,6 @@ __all__ = [
     "ProjectionSum",
     "QueriedSpan",
     "QueryCount",
-    "QueryFamily",
     "QueryOracle",
     "QueryPlan",
     "SelfConsistent",
@@ -85,19 +75,12 @@ __all__ = [
     "held_out_examples",
     "learn_by_queries",
     "measure_agreement",
-    "moment_queries",
     "one_gradient_step",
-    "projection_sum_queries",
     "refine_by_consistency",
     "refine_by_margin",
-    "regression_queries",
-    "right_side_queries",
     "sculpt",
     "sculpt_affine_hull",
     "search_net",
-    "share_queries",
     "six_phase_queries",
-    "size_queries",
-    "span_change_bound",
     "spectral_gap",
 ]

@@ -10,7 +10,7 @@ from attention import AttentionLayer, Inputs
 from attention._arrays import count, non_negative, random_generator, real_array, shown
 from attention.inputs import Rng, require_inputs
 from attention.layer import require_layer
-from upper.six_phase.streaming import batch_size
+from upper.six_phase.common import batch_size
 
 __all__ = ["AgreementLaw", "disagreement", "measure_agreement"]
 

@@ -1,18 +1,16 @@
 """The body as an ellipsoid: the certified equations hold up to a tolerance in weighted root mean square."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from attention._arrays import count
-from upper.six_phase.agreement import Contrasts
-from upper.six_phase.axes import AxisBody, default_radius
-from upper.six_phase.body import EmptyBodyError
-from upper.six_phase.gap import SpectralGap, spectral_gap
-from upper.six_phase.moments import Krylov, Moments
+from upper.six_phase.convex_body import EmptyBodyError, SpectralGap, spectral_gap
+from upper.six_phase.equation_moments import AnsweredMoments, EquationMoments, Krylov
 
-__all__ = ["Ellipsoid"]
+__all__ = ["AxisBody", "Ellipsoid"]
 
 # Up to this d the d^2 x d^2 moment matrix is formed and decomposed whole; above, only products with it are.
 _DENSE_UP_TO = 24
@@ -21,6 +19,9 @@ _DENSE_UP_TO = 24
 _SPECTRUM, _BEYOND = 10, 4
 _TINY = 0.1  # of the largest eigenvalue looked at: eigenvectors that Lanczos knows well, and Krylov spaces are spared
 _ALONG = 0.7
+# Shifts, relative to the largest curvature, that are as good as 0 and infinity.
+_NO_SHIFT, _HUGE_SHIFT = 1e-40, 1e16
+_CLOSE = 1e-9  # a point of the body to rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +70,13 @@ class Ellipsoid:
     centre: Float[np.ndarray, "d d"]
     misfit_at_centre: float
     explained: float
-    _moments: Moments = field(repr=False)
+    _moments: EquationMoments | AnsweredMoments = field(repr=False)
     _space: Krylov = field(repr=False)
 
     @classmethod
-    def from_contrasts(
+    def of(
         cls,
-        contrasts: Contrasts,
+        moments: EquationMoments | AnsweredMoments,
         *,
         tolerance: float | None = None,
         radius: float | None = None,
@@ -85,8 +86,8 @@ class Ellipsoid:
 
         Parameters
         ----------
-        contrasts : Contrasts
-            The equations.
+        moments : EquationMoments or AnsweredMoments
+            Of the equations: those of examples, or those that an oracle answered.
         tolerance : float, optional
             In logits; by default so large that K reaches the radius in all of its wide directions, and at least 1.5
             times the misfit at the centre.
@@ -105,9 +106,8 @@ class Ellipsoid:
         ValueError
             If there are not so many directions.
         """
-        moments = Moments(contrasts)
         d = moments.dim
-        if d <= _DENSE_UP_TO:
+        if d <= _DENSE_UP_TO or isinstance(moments, AnsweredMoments):
             values, vectors = np.linalg.eigh(moments.matrix())
             space = Krylov(vectors.T, values[:, None] * vectors.T, np.maximum(values, 0.0))
             looked_at = _SPECTRUM if wide is None else max(_SPECTRUM, wide + _BEYOND)
@@ -130,7 +130,7 @@ class Ellipsoid:
         flat, given = directions[:wide], radius is not None
         if radius is None:
             across = centre - flat.T @ (flat @ centre)
-            radius = default_radius(float(np.linalg.norm(across)), wide)
+            radius = 1.25 * float(np.sqrt(wide + 1)) * float(np.linalg.norm(across)) or 1.0
         if tolerance is None:
             thickness = float(spectrum[wide - 1]) * radius**2 if wide else 0.0
             # rounding keeps even exact equations from holding exactly
@@ -158,11 +158,6 @@ class Ellipsoid:
                 f"best leaves {misfit:.3g}): allow a larger tolerance or radius, or certify better rows."
             )
         return body
-
-    @property
-    def wide(self) -> int:
-        """How many of the directions are wide."""
-        return self.gap.wide
 
     @property
     def largest_norm(self) -> float:
@@ -194,7 +189,7 @@ class Ellipsoid:
         """
         g = np.asarray(direction, dtype=np.float64).ravel()
         space = self._space
-        if len(space.basis) < g.size:
+        if isinstance(self._moments, EquationMoments) and len(space.basis) < g.size:
             space = space.joined(Krylov.spanning(self._moments, g, self.directions[:0].reshape(0, g.size)))
         return (space.basis.T @ self._axes(space).maximise(space.basis @ g)).reshape(self.centre.shape)
 
@@ -211,7 +206,11 @@ class Ellipsoid:
             raise ValueError(f"{number} wide directions were asked for: {len(self.directions)} are known.")
         return self.directions[:number]
 
-    def _axes(self, space: Krylov) -> AxisBody:
+    def with_tolerance(self, tolerance: float) -> "Ellipsoid":
+        """The ellipsoid of the same equations up to another tolerance."""
+        return replace(self, tolerance=tolerance)
+
+    def _axes(self, space: Krylov) -> "AxisBody":
         return AxisBody(
             curvature=space.curvature,
             centre=space.basis @ self.centre.ravel(),
@@ -219,3 +218,115 @@ class Ellipsoid:
             tolerance=self.tolerance,
             radius=self.radius,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class AxisBody:
+    """The set {z: f + sum_i a_i (z_i - c_i)^2 <= t^2, |z| <= R}.
+
+    `curvature` holds the a_i >= 0, one an axis, `centre` the c_i, and `floor` f, the squared misfit at the centre;
+    `tolerance` and `radius` are t and R.
+
+    Notes
+    -----
+    The points that matter are z = (a + nu)^-1 (a c + s g), nu the ratio of the two constraints' multipliers. For any nu
+    the s that meets misfit + nu |z|^2 = t^2 + nu R^2 maximises over a larger body; the least such maximum over nu is
+    that of the body itself (duality), it is quasi-convex in nu, and its slope has the sign of R - |z|: so |z| - R
+    changes its sign once, there. O(r) an evaluation.
+
+    References
+    ----------
+    Derived here, from the Karush-Kuhn-Tucker conditions.
+    """
+
+    curvature: Float[np.ndarray, " r"]
+    centre: Float[np.ndarray, " r"]
+    floor: float
+    tolerance: float
+    radius: float
+
+    def misfit_squared(self, z: Float[np.ndarray, " r"]) -> float:
+        """The misfit f + sum_i a_i (z_i - c_i)^2 at z."""
+        return self.floor + float(self.curvature @ (z - self.centre) ** 2)
+
+    def min_norm(self) -> Float[np.ndarray, " r"]:
+        """The point of least norm."""
+        return self._shrunk(self._largest_shift())
+
+    def maximise(self, g: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
+        """A point at which <g, z> is largest; the point of least norm for g = 0."""
+        size = float(np.linalg.norm(g))
+        if size == 0:
+            return self.min_norm()
+        g = g / size
+        if self.misfit_squared(self.radius * g) <= self.tolerance**2:
+            return self.radius * g
+        top = float(self.curvature.max()) or 1.0
+
+        def excess(log_shift: float) -> float:
+            shift = float(np.exp(log_shift))
+            point = self._shrunk(shift) + self._reach(g, shift) * g / (self.curvature + shift)
+            if shift < top:
+                return float(point @ point) - self.radius**2
+            # the same number, of which rounding leaves nothing in the norm when the shift is huge
+            return (self.tolerance**2 - self.misfit_squared(point)) / shift
+
+        low, high = np.log(_NO_SHIFT * top), np.log(_HUGE_SHIFT * top)
+        if excess(low) <= 0:
+            return self._extreme(g, _NO_SHIFT * top)
+        if excess(high) >= 0:
+            return self.min_norm()
+        return self._extreme(g, _root(excess, low, high))
+
+    def _shrunk(self, shift: float) -> np.ndarray:
+        return self.curvature * self.centre / (self.curvature + shift)
+
+    def _largest_shift(self) -> float:
+        """The shift at which the misfit of the shrunk centre is the tolerance."""
+        top = float(self.curvature.max()) or 1.0
+
+        def excess(log_shift: float) -> float:
+            return self.misfit_squared(self._shrunk(np.exp(log_shift))) - self.tolerance**2
+
+        low, high = np.log(_NO_SHIFT * top), np.log(_HUGE_SHIFT * top)
+        if excess(low) >= 0:
+            return _NO_SHIFT * top
+        if excess(high) <= 0:
+            return _HUGE_SHIFT * top
+        return _root(excess, low, high)
+
+    def _reach(self, g: np.ndarray, shift: float) -> float:
+        """The s at which (a + nu)^-1 (a c + s g) meets the sum of the two constraints, misfit and nu times norm."""
+        a = self.curvature + shift
+        bent = float(np.sum(self.curvature * self.centre**2 / a))
+        slack = self.tolerance**2 - self.floor + shift * (self.radius**2 - bent)
+        return float(np.sqrt(max(slack, 0.0) / np.sum(g**2 / a)))
+
+    def _extreme(self, g: np.ndarray, shift: float) -> np.ndarray:
+        """(a + nu)^-1 (a c + s g) by `_reach`, or by the s next to it that keeps the tolerance if rounding asks for it.
+
+        The first is inaccurate for a tiny tolerance, the second for a g along which there is hardly any curvature.
+        """
+        base, way = self._shrunk(shift), g / (self.curvature + shift)
+        reach = self._reach(g, shift)
+        first = base + reach * way
+        square = float(self.curvature @ way**2)
+        if square == 0 or self._excess(first) <= _CLOSE:
+            return first
+        half = float(self.curvature @ (way * (base - self.centre)))
+        excess = self.misfit_squared(base) - self.tolerance**2
+        root = np.sqrt(max(half * half - square * excess, 0.0))
+        steps = [(-half + sign * root) / square for sign in (1, -1)]
+        return min(first, base + way * min(steps, key=lambda s: abs(s - reach)), key=self._excess)
+
+    def _excess(self, z: np.ndarray) -> float:
+        """By what share z exceeds the tolerance or the radius."""
+        misfit = float(np.sqrt(self.misfit_squared(z)))
+        return max(misfit / self.tolerance, float(np.linalg.norm(z)) / self.radius) - 1
+
+
+def _root(excess: Callable[[float], float], low: float, high: float) -> float:
+    """The shift at whose logarithm `excess` changes its sign."""
+    from scipy.optimize import brentq
+
+    return float(np.exp(brentq(excess, low, high)))

@@ -1,23 +1,26 @@
 """The six-phase learner of Chen and Li: paper mode keeps to the phases, practical mode ends at rounding error."""
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget
+from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
 from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
-from upper.six_phase.failure import PhaseFailedError
-from upper.six_phase.paper import paper_wishes, run_paper
-from upper.six_phase.plan import Plan, Wish
+from upper.floor import counting_floor
+from upper.six_phase.common import PhaseFailedError, require_jobs
+from upper.six_phase.phase1_projection_sum import estimate_projection_sum
+from upper.six_phase.phase2_affine_hull import sculpt_affine_hull
+from upper.six_phase.phase3_refine_sum import SHARES, refine_by_consistency, refine_by_margin
+from upper.six_phase.phase5_span import attention_span
+from upper.six_phase.phase6_net import held_out_examples, search_net
 from upper.six_phase.polytope import LARGEST_DIM
-from upper.six_phase.session import Ending, Findings, Session
-from upper.six_phase.streaming import require_jobs
+from upper.six_phase.run import Phases, Run, Wish
 
-__all__ = ["Phases", "SixPhase"]
+__all__ = ["SixPhase"]
 
 _CHOICES = {
     "mode": ("practical", "paper"),
@@ -25,45 +28,16 @@ _CHOICES = {
     "margin_over": ("body", "proxy"),
     "net_over": ("hull", "span"),
 }
-_PAPER_ONLY = ("rounds", "body", "margin_over", "net_over", "delta")
-_PARTS = {
-    "sum": "the sum of the projections",
-    "refinement": "refining it",
-    "margin": "refining it",
-    "hull": "the affine hull",
-    "fit": "phase 6",
-    "net": "phase 6",
-}
+_PAPER_ONLY = ("rounds", "body", "margin_over", "net_over")
 # m is not known before phase 5: budgets are made for so many heads
 _HEADS_IF_AUTO = 3
-
-
-@dataclass(frozen=True, eq=False)
-class Phases:
-    """A fit together with everything the phases found.
-
-    Attributes
-    ----------
-    fit : Fit
-        The fit.
-    findings : Findings
-        The result of every phase that ran, with its arrays.
-    explanation : str
-        How it ended, with figures: which phase failed and why, or what phase 6 reached.
-    heads : int
-        m: given, or estimated.
-    failed : int or None
-        The number of the phase that failed; None if none did, and where the phases do not apply.
-    """
-
-    fit: Fit
-    findings: Findings
-    explanation: str
-    heads: int
-    failed: int | None
-
-    def __repr__(self) -> str:
-        return f"<Phases: {self.fit.outcome.name}, {self.heads} heads. {self.explanation}>"
+# The share of rows that phase 2 accepts: with the crude sum a smaller one agrees no better.
+_FIRST_ACCEPT = 0.05
+# Times the least tolerance at which the body is not empty: the point of least norm of a thick body is pulled towards
+# zero, where no margin is large.
+_NEARLY_LEAST = 1.1
+_DELTA = 0.01  # the probability with which the selection of phase 6 may be misled
+_CONSISTENCY_EXAMPLES = 50_000  # a round of phase 3 in practical mode
 
 
 @dataclass(frozen=True)
@@ -96,14 +70,10 @@ class SixPhase:
         the same tolerance is rarer there.
     body : "ellipsoid" or "polytope"
         Paper mode: the convex body, the polytope for d up to 20; see `sculpt`.
-    radius : float, optional
-        R, a bound on the norm of the heads; see `sculpt`.
     margin_over : "body" or "proxy"
         Paper mode: which margin phase 3 asks for; see `refine_by_margin`.
     net_over : "hull" or "span"
         Paper mode: what phase 6 makes a net of, exhaustive for m <= 2 and coarse for 3; see `search_net`.
-    delta : float
-        Paper mode: the probability with which the selection of phase 6 may be misled.
     jobs : int, optional
         Threads; by default as `joblib` is configured, which is one. It changes no bit of the result.
 
@@ -142,10 +112,8 @@ class SixPhase:
     rounds: int = 1
     accept: float | None = None
     body: Literal["ellipsoid", "polytope"] = "ellipsoid"
-    radius: float | None = None
     margin_over: Literal["body", "proxy"] = "body"
     net_over: Literal["hull", "span"] = "hull"
-    delta: float = 0.01
     jobs: int | None = None
 
     def __post_init__(self) -> None:
@@ -163,26 +131,23 @@ class SixPhase:
         if self.tolerance is not None:
             object.__setattr__(self, "tolerance", non_negative("tolerance", self.tolerance))
         object.__setattr__(self, "rounds", count("rounds", self.rounds))
-        for name in ("accept", "delta") if self.accept is not None else ("delta",):
-            share = non_negative(name, getattr(self, name), strictly=True)
-            if share > 1 or (name == "delta" and share == 1):
-                most = "below 1" if name == "delta" else "of at most 1"
-                raise ValueError(f"{name} is {share}: a share {most} is needed.")
-            object.__setattr__(self, name, share)
+        if self.accept is not None:
+            accept = non_negative("accept", self.accept, strictly=True)
+            if accept > 1:
+                raise ValueError(f"accept is {accept}: a share of at most 1 is needed.")
+            object.__setattr__(self, "accept", accept)
         if self.mode == "practical":
             for name in _PAPER_ONLY:
                 if getattr(self, name) != type(self).__dataclass_fields__[name].default:
                     given = f"{name} is {getattr(self, name)!r} and mode 'practical'"
                     raise ValueError(f"{given}: {name} is for mode 'paper' only, leave it out.")
-        if self.mode == "paper" and self.m == "auto" and self.body == "polytope":
+        if self.m == "auto" and self.body == "polytope":
             raise ValueError("m = 'auto' needs the spectrum of an ellipsoid: give m, or body = 'ellipsoid'.")
         require_jobs(self.jobs)
-        if self.radius is not None:
-            object.__setattr__(self, "radius", non_negative("radius", self.radius, strictly=True))
 
     def minimum_examples(self, k: int, d: int) -> int:
         """The fewest with which every phase can begin: about d^2 / (k (k - 1)) a sculpting, and 2 m d / k."""
-        if self._refusal(k, d, self._given):
+        if self._refusal(k, d):
             return 1
         return sum(wish.least for wish in self._wishes(k, d).values())
 
@@ -212,120 +177,128 @@ class SixPhase:
         progress: Progress | None = None,
     ) -> Phases:
         """The same as `fit`, with everything that the phases found."""
-        if self.mode == "paper" and self.body == "polytope" and oracle.d > LARGEST_DIM:
+        k, d = oracle.k, oracle.d
+        if self.body == "polytope" and d > LARGEST_DIM:
             raise ValueError(
-                f"The polytope has d = {oracle.d}: at most {LARGEST_DIM} is feasible; use body='ellipsoid'."
+                f"The polytope has d = {d}: at most {LARGEST_DIM} is feasible; use body='ellipsoid'."
             )
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
-        k, d = oracle.k, oracle.d
-        why = self._refusal(k, d, self._given)
-        plan = Plan({} if why else self._wishes(k, d), budget, use_all=self.examples is None)
-        for name in {"fit", "net"} & set(
-            plan.wishes
-        ):  # what is drawn at once; all other phases draw in batches
-            n = plan.wishes[name].wanted if budget is None else budget
-            heads = self._given or _HEADS_IF_AUTO
-            require_memory(
-                f"Phase 6 with {heads} heads on {n} examples of {k} tokens in {d} dimensions",
-                8 * n * k * (6 * d + 2 * heads * (k + d)),
-                advice="allow fewer examples",
-            )
-        session = Session(oracle, recorder, plan, self._given, random_generator(rng))
+        why = self._refusal(k, d)
+        wishes = {} if why else self._wishes(k, d)
+        run = Run(oracle, recorder, wishes, budget, self._given, use_all=self.examples is None)
         if why:
-            return self._refused(session, recorder, why)
+            layer = run.provisional()
+            recorder.step("Not applicable", layer=layer)
+            return run.ended(layer, Outcome.NOT_APPLICABLE, f"The six phases do not apply: {why}.")
+        self._require_memory(run)
         try:
-            ending = self._phases(session)
+            return self._six_phases(run, random_generator(rng))
         except PhaseFailedError as failure:
-            said = [f"Phase {session.phase} failed: {failure.explanation}", *session.doubts]
-            layer = session.findings.net.layer if session.findings.net else session.provisional()
-            ending = Ending(layer, failure.outcome, " ".join(said))
-        if too_few := plan.limited and not ending.outcome.succeeded:
-            ending = self._too_few(ending, plan, session)
-        return Phases(
-            fit=recorder.fit(
-                ending.outcome,
-                layer=ending.layer,
-                alone=ending.alone,
-                examples_needed=plan.wanted if too_few else None,
-            ),
-            findings=session.findings,
-            explanation=ending.explanation,
-            heads=session.heads,
-            failed=None if ending.outcome.succeeded else session.phase,
-        )
+            return run.failed(failure)
 
-    def _too_few(self, ending: Ending, plan: Plan, session: Session) -> Ending:
-        """The ending of phases that had fewer examples than they would draw: it says how many, phase by phase."""
-        outcome = ending.outcome
-        if outcome in (Outcome.OVERFITTED, Outcome.LOCAL_MINIMUM, Outcome.NOTHING_LEARNED):
-            outcome = Outcome.EXAMPLES_RAN_OUT if session.oracle.remaining == 0 else Outcome.EXAMPLES_SPENT
-        each = ", ".join(f"{wish.wanted} for {_PARTS[name.split()[0]]}" for name, wish in plan.wishes.items())
-        said = f"The phases had {plan.budget} examples of the {plan.wanted} they would draw: {each}."
-        return replace(ending, outcome=outcome, explanation=f"{ending.explanation} {said}")
+    def _six_phases(self, run: Run, rng: np.random.Generator) -> Phases:
+        """The six phases of the paper, and beside them what practical mode does in their place."""
+        paper, oracle, jobs = self.mode == "paper", run.oracle, self.jobs
+        sculpting: Any = {"wide": run.wide_if_given, "body": self.body, "jobs": jobs}
+
+        run.phase = 1  # estimate the sum of the projections
+        w = run.found_sum(estimate_projection_sum(oracle, run.allowed("sum"), jobs=jobs)).w
+
+        if paper:
+            run.phase = 2  # sculpt the affine hull; in practical mode phase 3 certifies by itself
+            examples = run.allowed("hull")
+            hull = run.found_hull(
+                sculpt_affine_hull(oracle, w, accept=_FIRST_ACCEPT, examples=examples, **sculpting)
+            )
+
+        for number in range(1, self.rounds + 1):
+            run.phase, run.round = 3, number if self.rounds > 1 else None  # refine the sum
+            examples = run.allowed(f"refinement {number}")
+            if paper:
+                over, body = self.margin_over, hull.body
+                if over == "proxy":
+                    body = body.with_tolerance(_NEARLY_LEAST * body.misfit_at_centre)
+                margin = refine_by_margin(
+                    oracle, body, wide=hull.wide, examples=examples, over=over, jobs=jobs
+                )
+                w = run.found_refinement(margin).w
+            else:
+                consistent = refine_by_consistency(oracle, w, examples=examples // len(SHARES), jobs=jobs)
+                w = run.found_refinement(consistent).w
+
+            run.phase = 4  # sculpt again
+            examples = run.allowed(f"hull {number}")
+            hull = run.found_hull(
+                sculpt_affine_hull(oracle, w, accept=self._share(oracle.k), examples=examples, **sculpting)
+            )
+
+        run.phase, run.round = 5, None  # extract the span of the heads
+        span = run.found_span(attention_span(hull.body, hull.wide), must_be_clear=paper)
+
+        run.phase = 6  # search the span for the heads
+        examples = run.allowed("heads")
+        if paper:
+            run.require_regression(examples)
+            x, y = draw_examples(oracle, examples)
+            net = search_net(x, y, span, heads=run.heads, over=self.net_over, most=self._work, delta=_DELTA)
+            return run.ended_by_net(net, self.tolerance)
+        # paper mode must run where nothing of this is there
+        from upper.six_phase.phase6_descent import descend_in_span
+
+        tolerance = 1e-14 if self.tolerance is None else self.tolerance
+        found = descend_in_span(
+            oracle, span, examples=examples, work=self._work, tolerance=tolerance, rng=rng, tell=run.tell
+        )
+        return run.ended_by_descent(found.layer, found.outcome, found.error, by_newton=found.by_newton)
 
     def _wishes(self, k: int, d: int) -> dict[str, Wish]:
-        heads = self._given or _HEADS_IF_AUTO
-        if self.mode == "paper":
-            return paper_wishes(
-                heads=heads,
-                k=k,
-                d=d,
-                rounds=self.rounds,
-                accept=self._share(k),
-                work=self._work,
-                delta=self.delta,
-                margin_over=self.margin_over,
-            )
-        from upper.six_phase.practical import practical_wishes
-
-        return practical_wishes(heads=heads, k=k, d=d, accept=self._share(k))
+        """What each phase would draw, in their order; derived here, by what the measured errors need."""
+        m, pairs = self._given or _HEADS_IF_AUTO, k * (k - 1)
+        least, rounds = 8 + d * d // pairs, range(1, self.rounds + 1)
+        hull = Wish(int(9 * d * d / (self._share(k) * pairs)), least)
+        if self.mode == "practical":
+            floor = counting_floor(heads=m, tokens=k, dim=d)
+            return {
+                "sum": Wish(1000 * d, 8),
+                "refinement 1": Wish(_CONSISTENCY_EXAMPLES * len(SHARES), (2 * d // k + 1) * len(SHARES)),
+                "hull 1": hull,
+                "heads": Wish(4 * floor + 8, floor + 2),
+            }
+        # a margin of 6 under the proxy is rarer than one of 3 under all of the body
+        margin = Wish({"body": 6000, "proxy": 30_000}[self.margin_over] * d, 2 * d // k + 1)
+        select, judge = held_out_examples(self._work, _DELTA), held_out_examples(1, _DELTA / 2)
+        regress = -(-2 * m * d // k)
+        return {
+            "sum": Wish(4000 * d, 8),
+            "hull": Wish(int(9 * d * d / (_FIRST_ACCEPT * pairs)), least),
+            **{
+                name: wish
+                for r in rounds
+                for name, wish in ((f"refinement {r}", margin), (f"hull {r}", hull))
+            },
+            "heads": Wish(select + judge + 8 * regress, 2 + regress),
+        }
 
     @property
     def _given(self) -> int | None:
         return None if self.m == "auto" else int(self.m)
 
+    @property
+    def _work(self) -> int:
+        return self.work or {"paper": 500_000, "practical": 20_000}[self.mode]
+
     def _share(self, k: int) -> float:
+        """The share of rows that phase 4 accepts."""
         if self.accept is not None:
             return self.accept
         if self.mode == "practical":
             return 0.01
         return 0.0002 if self._given and (self._given - 1) * (k - 1) > 1 else 0.003
 
-    @property
-    def _work(self) -> int:
-        return self.work or {"paper": 500_000, "practical": 20_000}[self.mode]
-
-    def _phases(self, session: Session) -> Ending:
-        k = session.oracle.k
-        if self.mode == "paper":
-            return run_paper(
-                session,
-                rounds=self.rounds,
-                accept=self._share(k),
-                tolerance=self.tolerance,
-                work=self._work,
-                delta=self.delta,
-                body=self.body,
-                radius=self.radius,
-                margin_over=self.margin_over,
-                net_over=self.net_over,
-                jobs=self.jobs,
-            )
-        # paper mode must run where nothing of this is there
-        from upper.six_phase.practical import run_practical
-
-        return run_practical(
-            session,
-            accept=self._share(k),
-            tolerance=1e-14 if self.tolerance is None else self.tolerance,
-            work=self._work,
-            radius=self.radius,
-            jobs=self.jobs,
-        )
-
-    def _refusal(self, k: int, d: int, heads: int | None) -> str | None:
+    def _refusal(self, k: int, d: int) -> str | None:
         """Why the phases cannot be run at all, as a sentence."""
+        heads = self._given
         if k == 1:
             return "one token has no attention pattern to learn"
         if k >= d:
@@ -334,14 +307,12 @@ class SixPhase:
             return f"{heads} heads have no affine hull that is thin in the d^2 = {d * d} dimensions of their matrices"
         return None
 
-    def _refused(self, session: Session, recorder: Recorder, why: str) -> Phases:
-        d = session.oracle.d
-        layer = AttentionLayer(theta=np.zeros((session.heads, d, d)), w=np.zeros((session.heads, d, d)))
-        recorder.step("Not applicable", layer=layer)
-        return Phases(
-            fit=recorder.fit(Outcome.NOT_APPLICABLE, layer=layer),
-            findings=session.findings,
-            explanation=f"The six phases do not apply: {why}.",
-            heads=session.heads,
-            failed=None,
+    def _require_memory(self, run: Run) -> None:
+        """For what phase 6 draws at once; all other phases draw in batches."""
+        n = run.wishes["heads"].wanted if run.budget is None else run.budget
+        k, d, heads = run.oracle.k, run.oracle.d, self._given or _HEADS_IF_AUTO
+        require_memory(
+            f"Phase 6 with {heads} heads on {n} examples of {k} tokens in {d} dimensions",
+            8 * n * k * (6 * d + 2 * heads * (k + d)),
+            advice="allow fewer examples",
         )

@@ -1,14 +1,14 @@
 """The body as a polytope: every certified equation holds up to a tolerance; linear programs through HiGHS."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from attention._arrays import count
 from attention.memory import require_memory
-from upper.six_phase.agreement import Contrasts
-from upper.six_phase.body import EmptyBodyError
+from upper.six_phase.convex_body import EmptyBodyError
+from upper.six_phase.phase2_agreement import Contrasts
 
 __all__ = ["LARGEST_DIM", "Polytope"]
 
@@ -58,13 +58,8 @@ class Polytope:
     _right: Float[np.ndarray, " N"] = field(repr=False)
 
     @classmethod
-    def from_contrasts(
-        cls,
-        contrasts: Contrasts,
-        *,
-        tolerance: float | None = None,
-        radius: float | None = None,
-        wide: int | None = None,
+    def of(
+        cls, contrasts: Contrasts, *, tolerance: float | None = None, radius: float | None = None
     ) -> "Polytope":
         """The polytope of the equations.
 
@@ -76,8 +71,6 @@ class Polytope:
             In logits; by default three times the least for which K is not empty.
         radius : float, optional
             By default four times the largest entry of the least-squares solution.
-        wide : int, optional
-            Not needed: the same argument as that of the ellipsoid.
 
         Raises
         ------
@@ -135,6 +128,16 @@ class Polytope:
             _equations=equations,
             _right=right,
         )
+
+    @property
+    def spectrum(self) -> Float[np.ndarray, " 0"]:
+        """Empty: a polytope has none."""
+        return np.zeros(0)
+
+    @property
+    def gap(self) -> None:
+        """None, as there is no spectrum."""
+        return
 
     @property
     def largest_norm(self) -> float:
@@ -195,6 +198,10 @@ class Polytope:
                 direction = _across(chord.ravel(), found)
             found.append(direction)
         return np.reshape(found, (number, *self.centre.shape))
+
+    def with_tolerance(self, tolerance: float) -> "Polytope":
+        """The polytope of the same equations up to another tolerance."""
+        return replace(self, tolerance=tolerance)
 
 
 def _across(vector: np.ndarray, found: list[np.ndarray]) -> np.ndarray:

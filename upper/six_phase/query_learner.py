@@ -2,23 +2,25 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative, real_array, require_instance, require_shape
-from upper.six_phase.affine_hull import LARGEST_RESIDUAL
-from upper.six_phase.attention_span import AttentionSpan, hull_extent
-from upper.six_phase.axes import AxisBody, default_radius
-from upper.six_phase.body import contradictory
-from upper.six_phase.failure import PhaseFailedError
-from upper.six_phase.gap import spectral_gap
-from upper.six_phase.hull_margin import HullMargin
-from upper.six_phase.large_margin import LEAST_MARGIN
-from upper.six_phase.queries import (
+from attention import Outcome
+from attention._arrays import count, require_instance
+from upper.six_phase.common import PhaseFailedError
+from upper.six_phase.ellipsoid import Ellipsoid
+from upper.six_phase.equation_moments import AnsweredMoments
+from upper.six_phase.phase2_affine_hull import LARGEST_RESIDUAL, require_agreement, require_consistency
+from upper.six_phase.phase3_refine_sum import LEAST_MARGIN, HullMargin
+from upper.six_phase.phase5_span import AttentionSpan, attention_span
+from upper.six_phase.query_plan import SIZE_TOLERANCE, QueryCount, QueryPlan, share_tolerance
+from upper.six_phase.statistical_queries import (
     MarginRows,
+    QueryFamily,
+    StatisticalQuery,
     moment_queries,
     projection_sum_queries,
     regression_queries,
@@ -26,8 +28,6 @@ from upper.six_phase.queries import (
     share_queries,
     size_queries,
 )
-from upper.six_phase.query_plan import SIZE_TOLERANCE, QueryCount, QueryPlan, share_tolerance
-from upper.six_phase.statistical_query import QueryFamily, StatisticalQuery
 
 __all__ = [
     "QueriedSpan",
@@ -161,19 +161,9 @@ def span_change_bound(
 ) -> float:
     """How far the span may be from that of exact moments, given the answered ones and bounds on their errors.
 
-    Parameters
-    ----------
-    moments, right : array (d^2, d^2) and (d^2,)
-        M^ and b^, as answered.
-    wide : int
-        m - 1.
-    moment_error, right_error : float
-        Bounds on |M^ - M| in the operator norm and on |b^ - b|.
-
-    Returns
-    -------
-    float
-        At most so much larger is any head's span error, relative to its norm, than by exact M and b.
+    `moments` and `right` are M^ and b^, as answered, `wide` is m - 1, and `moment_error` and `right_error` bound
+    |M^ - M| in the operator norm and |b^ - b|. At most so much larger is any head's span error, relative to its norm,
+    than by exact M and b.
 
     Notes
     -----
@@ -189,14 +179,7 @@ def span_change_bound(
     ----------
     Derived here, from Davis and Kahan, SIAM J. Numer. Anal. 7 (1970).
     """
-    moments = real_array("moments", moments, ("d2", "d2"))
-    right = real_array("right", right, (len(moments),))
-    require_shape("moments", moments, (len(right), len(right)))
     wide = count("wide", wide, least=0, most=len(right) - 1)
-    moment_error, right_error = (
-        non_negative("moment_error", moment_error),
-        non_negative("right_error", right_error),
-    )
     values, vectors = np.linalg.eigh(moments)
     edge = float(values[wide])
     room = edge - (float(values[wide - 1]) + moment_error if wide else 0.0)
@@ -237,16 +220,11 @@ def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> _
         plan.steps,
     )
     threshold = math.exp(log_threshold)
-    if threshold > LARGEST_RESIDUAL:
-        raise PhaseFailedError(
-            "agreement",
-            f"the best {accept:.1%} of the rows are certified up to a relative residual of {threshold:.2f} only: no "
-            "agreement events were found.",
-        )
+    require_agreement(threshold, accept)
     rows = plan.agreement_rows(w, threshold)
     _, weight, square = ask(size_queries(rows, k, phase=phase, tolerance=SIZE_TOLERANCE * accept))
     if weight <= 0:
-        raise PhaseFailedError("agreement", "no row was accepted whose pattern has no small entry.")
+        raise PhaseFailedError(Outcome.NO_AGREEMENT, "no row was accepted whose pattern has no small entry.")
     moment_family = moment_queries(rows, k, phase=phase, tolerance=tolerance)
     right_family = right_side_queries(rows, k, phase=phase, tolerance=right_tolerance)
     # per equation, of which a row has k - 1, and per weight
@@ -254,38 +232,8 @@ def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> _
     moments = unit * _square(ask(moment_family), d)
     right = unit * ask(right_family)
     square *= unit * k * rows.largest_log_ratio(k) ** 2 / 4
-    values, vectors = np.linalg.eigh(moments)
-    flat = values <= 1e-13 * float(values[-1])
-    along = vectors.T @ right
-    centre = np.where(flat, 0.0, along / np.where(flat, 1.0, values))
-    floor = max(float(square - centre @ along), 0.0)
-    if contradictory(math.sqrt(floor), 1 - floor / square if square > 0 else 1.0, threshold):
-        raise PhaseFailedError(
-            "contradiction", "of the certified equations the best matrix explains less than half."
-        )
-    radius = default_radius(float(np.linalg.norm(centre[wide:])), wide)
-    thickness = max(float(values[wide - 1]), 0.0) * radius**2 if wide else 0.0
-    body = AxisBody(
-        curvature=np.maximum(values, 0.0),
-        centre=centre,
-        floor=floor,
-        tolerance=math.sqrt(max(floor + thickness, 2.25 * floor, 1e-18 * square)),
-        radius=radius,
-    )
-    least = float(np.linalg.norm(body.min_norm()))
-    if least > radius:  # the hull passes near zero
-        radius = 1.25 * least
-        body = replace(body, radius=radius)
-    axes = np.eye(d * d)[:wide]
-    reach = [max(abs(float(sign * one @ body.maximise(sign * one))) for sign in (1.0, -1.0)) for one in axes]
-    across = centre[wide:]
-    span = AttentionSpan(
-        centre=(vectors[:, wide:] @ across).reshape(d, d),
-        directions=vectors[:, :wide].T.reshape(wide, d, d),
-        reach=np.array(reach, dtype=np.float64),
-        extent=hull_extent(reach, float(np.linalg.norm(across)), radius),
-        gap=spectral_gap(np.maximum(values[: wide + 4], 0.0), wide=wide),
-    )
+    body = Ellipsoid.of(AnsweredMoments(moments, right, float(square)), wide=wide)
+    require_consistency(body.misfit_at_centre, body.explained, threshold)
     bound = span_change_bound(
         moments,
         right,
@@ -293,7 +241,7 @@ def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> _
         moment_error=unit * moment_family.unit * tolerance * plan.error_norm,
         right_error=unit * right_family.unit * right_tolerance * d,
     )
-    return _Sculpted(span, bound)
+    return _Sculpted(attention_span(body, wide), bound)
 
 
 def _refined(ask: "_Asked", plan: QueryPlan, span: AttentionSpan) -> np.ndarray:
@@ -313,7 +261,7 @@ def _refined(ask: "_Asked", plan: QueryPlan, span: AttentionSpan) -> np.ndarray:
     margin = -_bisect(enough, -most, 0.0, plan.steps)
     if margin < LEAST_MARGIN["body"]:
         raise PhaseFailedError(
-            "margin",
+            Outcome.NO_LARGE_MARGIN,
             f"the {share:.2%} of rows with the largest margin have {margin:.2g} logits: at least "
             f"{LEAST_MARGIN['body']:g} are needed.",
         )
@@ -323,7 +271,9 @@ def _refined(ask: "_Asked", plan: QueryPlan, span: AttentionSpan) -> np.ndarray:
     gram[np.triu_indices(d)] = upper
     gram = gram + np.triu(gram, 1).T
     if float(np.linalg.eigvalsh(gram)[0]) <= d * plan.regression_tolerance() * gram_family.unit:
-        raise PhaseFailedError("margin", "the tokens that rows of large margin attend to do not span.")
+        raise PhaseFailedError(
+            Outcome.NO_LARGE_MARGIN, "the tokens that rows of large margin attend to do not span."
+        )
     return np.linalg.solve(gram, ask(cross_family).reshape(d, d))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention._arrays import count, non_negative, require_flag, require_instance
-from upper.six_phase.queries import AgreementRows
+from upper.six_phase.statistical_queries import AgreementRows
 
 __all__ = ["SIZE_TOLERANCE", "QueryCount", "QueryPlan", "share_tolerance", "six_phase_queries"]
 
@@ -132,6 +132,7 @@ class QueryPlan:
                 f"token_bound is {self.token_bound}: its fourth power is needed, so 1e-60 to 1e60 are allowed."
             )
         count("steps", self.steps)
+        non_negative("smallest_weight", self.smallest_weight, strictly=True)
         self.agreement_rows(np.zeros((self.d, self.d)), 0.0).largest_log_ratio(self.k)
 
     @property

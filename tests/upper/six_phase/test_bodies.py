@@ -13,8 +13,8 @@ from scipy.optimize import linprog, minimize
 from attention import BooleanInputs, make_nice_layer
 from upper.six_phase import Contrasts, ConvexBody, Ellipsoid, Polytope, contrasts_of, sculpt
 from upper.six_phase import ellipsoid as ellipsoid_module
-from upper.six_phase.axes import AxisBody
-from upper.six_phase.moments import Krylov, Moments
+from upper.six_phase.ellipsoid import AxisBody
+from upper.six_phase.equation_moments import EquationMoments, Krylov
 
 
 def _exact(theta, n, *, k1=1, rng, noise=0.0):
@@ -182,7 +182,7 @@ def test_axis_body_maximiser_of_nothing_is_the_point_of_least_norm():
 
 def test_moments_are_those_of_the_formed_equations():
     contrasts = _exact(_heads(1, 5, 0), 40, k1=2, rng=1, noise=0.3)
-    moments = Moments(contrasts)
+    moments = EquationMoments(contrasts)
     formed = np.einsum("ni,nkj->nkij", contrasts.rows, contrasts.differences).reshape(80, 25)
     right = contrasts.log_ratios.ravel()
     share = np.repeat(contrasts.weights / contrasts.weights.sum() / 2, 2)
@@ -198,12 +198,12 @@ def test_moments_of_boolean_agreement_rows_have_mean_eigenvalue_about_one():
     layer = make_nice_layer(heads=1, dim=8, rng=3)
     x = BooleanInputs(k=3, d=8).sample(4_000, rng=4)
     pattern = layer.patterns(x)[:, 0]
-    moments = Moments(contrasts_of(x, pattern, np.ones(pattern.shape[:2], dtype=bool)))
+    moments = EquationMoments(contrasts_of(x, pattern, np.ones(pattern.shape[:2], dtype=bool)))
     assert np.trace(moments.matrix()) / 64 == pytest.approx(1, rel=0.05)
 
 
 def test_smallest_eigenpairs_are_those_of_the_formed_matrix_up_to_their_residuals():
-    moments = Moments(_exact(_heads(3, 10, 5), 800, rng=6, noise=0.01))
+    moments = EquationMoments(_exact(_heads(3, 10, 5), 800, rng=6, noise=0.01))
     dense = np.linalg.eigvalsh(moments.matrix())
     values, vectors = moments.smallest(6)
     residuals = np.linalg.norm(vectors @ moments.matrix() - values[:, None] * vectors, axis=1)
@@ -213,7 +213,7 @@ def test_smallest_eigenpairs_are_those_of_the_formed_matrix_up_to_their_residual
 
 
 def test_krylov_space_solves_as_accurately_as_asked():
-    moments = Moments(_agreeing_rows(8, 400, 7))
+    moments = EquationMoments(_agreeing_rows(8, 400, 7))
     wide = np.linalg.eigh(moments.matrix())[1].T[:1]
     space = Krylov.spanning(moments, moments.right, wide)
     np.testing.assert_allclose(space.basis @ space.basis.T, np.eye(len(space.basis)), atol=1e-9)
@@ -341,9 +341,9 @@ def test_malformed_bodies_are_refused():
 
 
 def _both_ways(contrasts, monkeypatch, **options):
-    dense = Ellipsoid.from_contrasts(contrasts, **options)
+    dense = Ellipsoid.of(EquationMoments(contrasts), **options)
     monkeypatch.setattr(ellipsoid_module, "_DENSE_UP_TO", 0)
-    return dense, Ellipsoid.from_contrasts(contrasts, **options)
+    return dense, Ellipsoid.of(EquationMoments(contrasts), **options)
 
 
 @pytest.mark.parametrize("wide", [None, 1])
@@ -427,7 +427,7 @@ def test_moments_can_be_applied_at_96_coordinates():
     contrasts = _agreeing_rows(96, 200, 38)
     theta = np.random.default_rng(39).standard_normal(96 * 96)
     tracemalloc.start()
-    product = Moments(contrasts).apply(theta)
+    product = EquationMoments(contrasts).apply(theta)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 96**3 * 8

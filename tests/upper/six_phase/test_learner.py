@@ -29,6 +29,7 @@ from upper.engine import Engine
 from upper.newton.full_heads import FullHeads
 from upper.newton.gauss_newton import gauss_newton
 from upper.six_phase import (
+    AttentionSpan,
     PhaseFailedError,
     QueryPlan,
     SixPhase,
@@ -39,9 +40,14 @@ from upper.six_phase import (
     refine_by_margin,
     sculpt_affine_hull,
 )
-from upper.six_phase.session import Session
+from upper.six_phase.phase6_descent import descend_in_span
+from upper.six_phase.run import Run
 
 MODES = ("practical", "paper")
+PAPER = (
+    *("phase1_projection_sum", "phase2_affine_hull", "phase3_refine_sum", "phase5_span", "phase6_net"),
+    "run",
+)
 
 # the fewest and the most heads and tokens of the table; those in between run through the same code
 SPANS_AT_1_PERCENT = {(2, 2): 0.003, (4, 3): 0.45}
@@ -56,9 +62,8 @@ def run(learner, heads, k, d, *, seed=0, inputs=BooleanInputs):
     return phases, truth.measure(layer=phases.fit.layer)
 
 
-def measure(phases, name, start):
-    steps = [step for step in phases.fit.trace if step.name.startswith(start)]
-    return steps[-1].measures[name]
+def measure(phases, name, phase):
+    return [step for step in phases.fit.trace if step.phase == phase][-1].measures[name]
 
 
 @pytest.mark.slow
@@ -69,9 +74,9 @@ def test_practical_mode_ends_at_rounding_error_through_phases_as_good_as_the_tab
     assert errors["relative_error"] < 1e-10
     assert phases.heads == m
     if m > 1:
-        assert measure(phases, "sum_error", "Phase 1") <= 2 * CRUDE[m, k]
-        assert measure(phases, "sum_error", "Phase 3") <= 2 * REFINED[m, k]
-        assert measure(phases, "span_error", "Phase 5") <= 2 * SPANS_AT_1_PERCENT[m, k]
+        assert measure(phases, "sum_error", 1) <= 2 * CRUDE[m, k]
+        assert measure(phases, "sum_error", 3) <= 2 * REFINED[m, k]
+        assert measure(phases, "span_error", 5) <= 2 * SPANS_AT_1_PERCENT[m, k]
 
 
 @pytest.mark.slow
@@ -99,7 +104,7 @@ def test_paper_mode_reaches_a_squared_error_of_kd_to_the_minus_m_from_the_phases
         phases, errors = run(SixPhase(m=m, mode="paper"), m, 2, d)
     assert phases.fit.outcome is Outcome.REACHED_TOLERANCE
     assert errors["relative_error"] ** 2 <= (2 * d) ** -m
-    assert phases.findings.net.error <= (2 * d) ** -m
+    assert phases.net.error <= (2 * d) ** -m
 
 
 @pytest.mark.parametrize("over", [pytest.param("proxy", marks=pytest.mark.slow), "body"])
@@ -108,26 +113,18 @@ def test_phases_3_and_4_lower_the_error_of_the_span(over, request):
         phases, _ = request.getfixturevalue("paper_32")
     else:
         phases, _ = run(SixPhase(m=2, mode="paper", margin_over=over), 2, 2, 32)
-    before, after = (measure(phases, "span_error", start) for start in ("Phase 2", "Phase 4"))
+    before, after = (measure(phases, "span_error", phase) for phase in (2, 4))
     assert after < {"proxy": before / 2, "body": before / 10}[over]
 
 
 @pytest.mark.slow
 def test_every_round_of_phases_3_and_4_is_reported():
     phases, _ = run(SixPhase(m=2, mode="paper", rounds=2), 2, 2, 16)
-    names = [step.name for step in phases.fit.trace]
-    assert names == [
-        "Phase 1: sum of the projections",
-        "Phase 2: sculpt the affine hull",
-        "Phase 3: refine the sum, round 1",
-        "Phase 4: sculpt again, round 1",
-        "Phase 3: refine the sum, round 2",
-        "Phase 4: sculpt again, round 2",
-        "Phase 5: span of the attention matrices",
-        "Phase 6: net of the span",
-    ]
-    assert len(phases.findings.hulls) == len(phases.findings.spans) == 3
-    assert len(phases.findings.refinements) == 2
+    places = [(step.phase, step.round) for step in phases.fit.trace]
+    assert places == [(1, None), (2, None), (3, 1), (4, 1), (3, 2), (4, 2), (5, None), (6, None)]
+    assert phases.fit.trace[4].name == "Phase 3: refine the sum, round 2"
+    assert len(phases.hulls) == len(phases.spans) == 3
+    assert len(phases.refinements) == 2
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
@@ -147,7 +144,7 @@ def test_the_number_of_heads_is_found_by_the_gap(m, mode):
     assert phases.heads == m
     assert phases.fit.layer.heads == m
     if m > 1:
-        assert measure(phases, "gap", "Phase 5") > 10
+        assert measure(phases, "gap", 5) > 10
     assert phases.fit.outcome.succeeded
 
 
@@ -162,8 +159,8 @@ def test_heads_without_attention_are_learned_and_contradict_nothing(m):
 
 
 def test_paper_mode_reaches_no_module_with_a_gradient_or_a_newton_step():
-    """Followed through the source: what `upper.six_phase.paper` imports, and what that imports, within `upper`."""
-    seen, todo = set(), ["upper.six_phase.paper"]
+    """Followed through the source: what the modules of its phases import, and what those import, within `upper`."""
+    seen, todo = set(), [f"upper.six_phase.{name}" for name in PAPER]
     while todo:
         name = todo.pop()
         if name in seen or not name.startswith("upper."):
@@ -172,36 +169,18 @@ def test_paper_mode_reaches_no_module_with_a_gradient_or_a_newton_step():
         for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(name)))):
             if isinstance(node, ast.ImportFrom):
                 todo.append(node.module)
-    assert {"upper.six_phase.net", "upper.six_phase.large_margin", "upper.stacked"} < seen
+    assert {"upper.six_phase.phase6_net", "upper.six_phase.convex_body", "upper.stacked"} < seen
     assert not [name for name in seen if name.startswith(("upper.newton", "upper.adam", "upper.linear"))]
-    assert not seen & {f"upper.six_phase.{name}" for name in ("practical", "learner")}
+    assert not seen & {f"upper.six_phase.{name}" for name in ("phase6_descent", "learner")}
 
 
 # the phases and what they share; every other file of `upper` differentiates a layer or serves what does
 PAPER_MODE = {"stacked.py"} | {
     f"six_phase/{name}.py"
     for name in [
-        "affine_hull",
-        "agreement",
-        "attention_span",
-        "axes",
-        "body",
-        "ellipsoid",
-        "failure",
-        "gap",
-        "hull_margin",
-        "large_margin",
-        "learner",
-        "moments",
-        "net",
-        "paper",
-        "plan",
-        "polytope",
-        "projection_sum",
-        "scale",
-        "session",
-        "streaming",
-        "tuples",
+        *PAPER,
+        *("common", "convex_body", "ellipsoid", "equation_moments", "learner", "net_tuples"),
+        *("phase2_agreement", "polytope"),
     ]
 }
 UPPER, SCIPY = (Path(one.__file__).parent for one in (upper, scipy))
@@ -271,18 +250,18 @@ def test_a_derivative_within_paper_mode_is_seen(differentiate, monkeypatch):
     def crude_sum(oracle, n, **named):
         x, y = oracle.draw(40)
         differentiate(x, y, layer)
-        raise PhaseFailedError("budget", "seen enough.")
+        raise PhaseFailedError(Outcome.EXAMPLES_SPENT, "seen enough.")
 
-    monkeypatch.setattr("upper.six_phase.paper.estimate_projection_sum", crude_sum)
+    monkeypatch.setattr("upper.six_phase.learner.estimate_projection_sum", crude_sum)
     found, _ = derivatives_called(SixPhase(m=2, mode="paper"), layer, inputs)
     assert found
 
 
 def test_too_few_examples_for_the_net_are_an_outcome(monkeypatch):
-    allowed = Session.allowed
+    allowed = Run.allowed
     # 2 d m / k to regress on, and two to hold out
-    few = lambda session, name: 21 if name == "net" else allowed(session, name)  # noqa: E731
-    monkeypatch.setattr(Session, "allowed", few)
+    few = lambda run, name: 21 if name == "heads" else allowed(run, name)  # noqa: E731
+    monkeypatch.setattr(Run, "allowed", few)
     phases, _ = run(SixPhase(m=2, mode="paper"), 2, 2, 10)
     assert phases.failed == 6
     assert "21 examples are left for the net, and 2 heads need 22" in phases.explanation
@@ -293,7 +272,7 @@ def test_a_spectrum_without_a_step_ends_paper_mode_and_is_a_doubt_in_practical_m
         span = attention_span(body, wide)
         return replace(span, gap=replace(span.gap, ratio=1.1))
 
-    monkeypatch.setattr("upper.six_phase.session.attention_span", without_a_step)
+    monkeypatch.setattr("upper.six_phase.learner.attention_span", without_a_step)
     paper, practical = (run(SixPhase(m=2, mode=mode), 2, 2, 10)[0] for mode in ("paper", "practical"))
     assert paper.failed == 5
     assert "hardly a step" in paper.explanation
@@ -351,14 +330,6 @@ def test_an_affine_hull_through_zero_is_no_contradiction(factor, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_radius_that_leaves_no_matrix_is_an_outcome(mode):
-    layer, inputs = make_nice_layer(heads=2, dim=12, rng=0), BooleanInputs(k=2, d=12)
-    phases = SixPhase(m=2, mode=mode, radius=0.1).run(ExampleOracle(layer, inputs, rng=1), rng=2)
-    assert phases.fit.outcome is Outcome.CONTRADICTION
-    assert "No matrix of norm at most 0.1" in phases.explanation
-
-
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "m", [pytest.param(11, marks=pytest.mark.slow), pytest.param(12, marks=pytest.mark.slow), 64, 65]
 )
@@ -375,7 +346,7 @@ def test_no_gap_is_said_where_the_number_of_heads_is_to_be_found():
     assert phases.heads == 1
     assert not phases.fit.outcome.succeeded
     assert "found no wide direction (a factor of 1." in phases.explanation
-    assert 1 <= measure(phases, "gap", "Phase 5") < 1.5
+    assert 1 <= measure(phases, "gap", 5) < 1.5
 
 
 def test_the_default_tolerance_is_that_of_the_heads_found():
@@ -410,6 +381,28 @@ def test_no_example_left_is_said_by_phase_2():
         sculpt_affine_hull(oracle, np.eye(8))
 
 
+def test_every_step_has_the_number_of_its_phase_in_both_modes():
+    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8)
+    for mode, expected in (("practical", [1, 3, 4, 5, 6]), ("paper", [1, 2, 3, 4, 5, 6])):
+        phases = SixPhase(m=2, mode=mode, work=500).run(ExampleOracle(layer, inputs, rng=1), rng=2)
+        numbers = [step.phase for step in phases.fit.trace]
+        assert sorted(set(numbers)) == expected[: len(set(numbers))]
+        assert [step.name[: len("Phase 1: ")] for step in phases.fit.trace] == [
+            f"Phase {number}: " for number in numbers
+        ]
+        assert phases.failed in (None, *expected)
+
+
+def test_the_fit_of_phase_6_needs_two_examples():
+    oracle = ExampleOracle(make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(k=2, d=4), rng=1)
+    span = AttentionSpan(np.eye(4), np.zeros((0, 4, 4)), np.zeros(0), 0.0, None)
+    with pytest.raises(PhaseFailedError, match="no example is left to fit the heads to") as failure:
+        descend_in_span(
+            oracle, span, examples=1, work=9, tolerance=0.0, rng=np.random.default_rng(2), tell=print
+        )
+    assert failure.value.outcome is Outcome.EXAMPLES_SPENT
+
+
 def test_threads_change_no_bit():
     fits = [run(SixPhase(m=2, mode="paper", jobs=jobs), 2, 2, 12)[0].fit for jobs in (1, 2)]
     assert np.array_equal(fits[0].layer.theta, fits[1].layer.theta)
@@ -440,13 +433,11 @@ def test_the_contract_of_learners(mode):
         ({"body": "cube"}, "'ellipsoid' or 'polytope' is needed"),
         ({"margin_over": "all"}, "'body' or 'proxy' is needed"),
         ({"net_over": "ball"}, "'hull' or 'span' is needed"),
-        ({"delta": 1.0}, "delta is 1.0"),
         ({"jobs": 0}, "jobs is 0"),
         ({"rounds": 2}, "rounds is 2 and mode 'practical': rounds is for mode 'paper'"),
         ({"margin_over": "proxy"}, "margin_over is for mode 'paper'"),
         ({"mode": "paper", "m": "auto", "body": "polytope"}, "needs the spectrum"),
         ({"tolerance": -1.0}, "tolerance is -1.0"),
-        ({"radius": 0.0}, "radius is 0.0"),
     ],
 )
 def test_wrong_parameters_are_sentences(changes, complaint):
@@ -474,9 +465,9 @@ def test_a_result_in_place_of_what_it_holds_is_a_sentence():
 def test_findings_hold_what_each_mode_found():
     practical, _ = run(SixPhase(m=2), 2, 2, 12)
     paper, _ = run(SixPhase(m=2, mode="paper", examples=60_000), 2, 2, 12)
-    assert (len(practical.findings.hulls), len(paper.findings.hulls)) == (1, 2)
-    assert practical.findings.net is None
-    assert paper.findings.net is not None
+    assert (len(practical.hulls), len(paper.hulls)) == (1, 2)
+    assert practical.net is None
+    assert paper.net is not None
     assert repr(practical).startswith("<Phases: EXACT, 2 heads. Phase 6 ended")
 
 

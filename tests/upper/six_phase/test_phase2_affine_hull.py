@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_nice_layer
 from upper.six_phase import (
     PhaseFailedError,
     attention_span,
@@ -143,7 +143,7 @@ def test_given_examples_are_cut_to_what_is_left():
     oracle.draw(oracle.remaining)
     with pytest.raises(PhaseFailedError, match="no example is left") as failure:
         sculpt_affine_hull(oracle, layer.w.sum(axis=0))
-    assert failure.value.cause == "budget"
+    assert failure.value.outcome is Outcome.EXAMPLES_SPENT
 
 
 def test_no_usable_row_is_said():
@@ -152,7 +152,7 @@ def test_no_usable_row_is_said():
     oracle = ExampleOracle.from_arrays(x, layer(x))
     with pytest.raises(PhaseFailedError, match="no row of") as failure:
         sculpt_affine_hull(oracle, layer.w.sum(axis=0), wide=1)
-    assert failure.value.cause == "agreement"
+    assert failure.value.outcome is Outcome.NO_AGREEMENT
 
 
 def test_few_examples_raise_the_share_to_one_and_a_half_equations_an_unknown():

@@ -1,30 +1,27 @@
-"""The statistical queries of phases 1 to 4: every number those phases need is the mean of a bounded function."""
+"""The statistical queries of phases 1 to 4: every number those phases need is the mean of a bounded function.
+
+Derived here for Chen and Li, arXiv 2402.04084.
+"""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from typing import overload
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from attention._arrays import (
-    count,
-    non_negative,
-    real_array,
-    require_callable,
-    require_finite,
-    require_instance,
-    require_shape,
-    shown,
-)
+from attention._arrays import shown
 from attention.memory import require_memory
-from upper.six_phase.agreement import certify_agreement
-from upper.six_phase.hull_margin import HullMargin
-from upper.six_phase.statistical_query import Features, QueryFamily
+from upper.six_phase.phase2_agreement import certify_agreement
+from upper.six_phase.phase3_refine_sum import HullMargin
 
 __all__ = [
     "AgreementRows",
     "MarginRows",
+    "QueryFamily",
+    "StatisticalQuery",
     "moment_queries",
     "projection_sum_queries",
     "regression_queries",
@@ -34,39 +31,123 @@ __all__ = [
 ]
 
 
+# What an examples-to-features map gives: left (n, r, I) and right (n, r, J).
+Features = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticalQuery:
+    """One scalar statistical query: a function of one example (X, Y) with a declared range, whose mean is wanted.
+
+    Attributes
+    ----------
+    name : str
+        What it measures.
+    phase : int
+        The phase that asks it.
+    function : callable
+        Maps a batch of examples, x and y of shape (n, k, d), to n values.
+    low, high : float
+        The range of the values, within [-1, 1].
+    tolerance : float
+        The error of the answer that the learner reckons with, in the units of the values: the tau of STAT(tau).
+    """
+
+    name: str
+    phase: int
+    function: Callable[[np.ndarray, np.ndarray], np.ndarray] = field(repr=False)
+    low: float
+    high: float
+    tolerance: float
+
+    def __call__(
+        self, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
+    ) -> Float[np.ndarray, " n"]:
+        """The n values on a batch of examples."""
+        return self.function(x, y)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryFamily(Sequence[StatisticalQuery]):
+    """Scalar queries that are entries of one matrix, E[L^T R], with features L (r, I) and R (r, J) of an example.
+
+    `features` maps a batch of examples to left features (n, r, I) and right features (n, r, J); `entries`, an array
+    (q, 2), are those of the matrix that are asked for, one a query. `low`, `high` and `tolerance` are those of each
+    query, and an answer times `unit` is the quantity itself: values are scaled into [-1, 1].
+
+    Notes
+    -----
+    A sequence of `StatisticalQuery`, each made when it is looked at, so that any oracle can answer them one by one:
+    the count is `len`. `values` and `means` give all of them in one matrix product a batch, for oracles that
+    answer many at once; that changes no count.
+    """
+
+    name: str
+    phase: int
+    features: Features = field(repr=False)
+    entries: Int[np.ndarray, "q 2"] = field(repr=False)
+    low: float
+    high: float
+    tolerance: float
+    unit: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @overload
+    def __getitem__(self, place: int) -> StatisticalQuery: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "list[StatisticalQuery]": ...
+
+    def __getitem__(self, place: int | slice) -> "StatisticalQuery | list[StatisticalQuery]":
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        i, j = (int(index) for index in self.entries[place])
+        return StatisticalQuery(
+            name=f"{self.name} ({i}, {j})",
+            phase=self.phase,
+            function=partial(self._value, i, j),
+            low=self.low,
+            high=self.high,
+            tolerance=self.tolerance,
+        )
+
+    def values(
+        self, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
+    ) -> Float[np.ndarray, "n q"]:
+        """The values of every query on every example."""
+        left, right = self.features(x, y)
+        products = np.matmul(np.swapaxes(left, 1, 2), right)
+        # the range is kept by construction; rounding may step over it by a digit
+        return np.clip(products[:, self.entries[:, 0], self.entries[:, 1]], self.low, self.high)
+
+    def means(self, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, " q"]:
+        """The mean of every query over the examples; one product of matrices, values not formed."""
+        left, right = self.features(x, y)
+        product = left.reshape(-1, left.shape[2]).T @ right.reshape(-1, right.shape[2])
+        return product[self.entries[:, 0], self.entries[:, 1]] / len(x)
+
+    def _value(self, i: int, j: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        left, right = self.features(x, y)
+        return np.clip(np.einsum("nr,nr->n", left[:, :, i], right[:, :, j]), self.low, self.high)
+
+
 def projection_sum_queries(
     d: int, k: int, *, tolerance: float, label_bound: float, token_bound: float = 1.0
 ) -> QueryFamily:
     """Phase 1: the d^2 entries of E[(1/k) X^T J Y], J the all-ones matrix.
 
-    Parameters
-    ----------
-    d, k : int
-        Coordinates and tokens.
-    tolerance : float
-        Of each answer.
-    label_bound : float
-        B: the mean label of an example is clipped to [-B, B], entry by entry.
-    token_bound : float
-        A: entries of tokens are clipped to [-A, A]; 1 for Boolean tokens, which that does not touch.
-
-    Returns
-    -------
-    QueryFamily
-        d^2 queries, in row-major order; ``unit`` is k A B.
+    The mean label of an example is clipped to [-B, B], B = `label_bound`, and entries of tokens to [-A, A],
+    A = `token_bound`: 1 for Boolean tokens, which that does not touch. The queries are in row-major order, and ``unit``
+    is k A B.
 
     Notes
     -----
     Clipping costs at most k A E[(|mean label| - B)^+] in each entry, for Boolean tokens: nothing once B is the
     largest label. The tolerance in terms of the sum itself is k A B times that of the answer, so a large B is paid
     for in tolerance.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phase 1; as bounded queries derived here.
     """
-    d, k = count("d", d), count("k", k)
-    label_bound, token_bound = _bounds(label_bound, token_bound)
 
     def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         tokens = np.clip(x, -token_bound, token_bound).mean(axis=1) / token_bound
@@ -82,16 +163,9 @@ def projection_sum_queries(
 class AgreementRows:
     """Which rows of an example phases 2 and 4 accept, and what their patterns are: nothing but a function of (X, Y).
 
-    Attributes
-    ----------
-    projection_sum : array (d, d)
-        The estimate of sum_i W_i.
-    threshold : float
-        A row is accepted up to this relative residual; see `certify_agreement`.
-    smallest_weight : float
-        And if no entry of its pattern is smaller; below 1/k.
-    token_bound : float
-        A: and if no entry of the example's tokens is larger.
+    A row is accepted up to the relative residual `threshold` of `certify_agreement` with the estimate `projection_sum`
+    of sum_i W_i, if no entry of its pattern is below `smallest_weight`, itself below 1/k, and none of the example's
+    tokens above A = `token_bound`.
 
     Notes
     -----
@@ -102,15 +176,6 @@ class AgreementRows:
     threshold: float
     smallest_weight: float = 0.05
     token_bound: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_shape("projection_sum", self.projection_sum, ("d", "d"))
-        d = self.projection_sum.shape[0]
-        require_shape("projection_sum", self.projection_sum, (d, d))
-        object.__setattr__(self, "projection_sum", real_array("projection_sum", self.projection_sum))
-        non_negative("threshold", self.threshold)
-        non_negative("smallest_weight", self.smallest_weight, strictly=True)
-        non_negative("token_bound", self.token_bound, strictly=True)
 
     def residuals(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Relative residuals (n, k); infinite for examples that cannot be used."""
@@ -164,31 +229,9 @@ def share_queries(
 ) -> QueryFamily:
     """The share of rows whose score is at most a threshold, for each threshold: what a quantile is searched with.
 
-    Parameters
-    ----------
-    score : callable
-        Maps examples to scores (n, k): residuals, or margins with the sign turned.
-    thresholds : sequence of float
-        One query each.
-    phase : int
-        The phase that asks.
-    tolerance : float
-        Of each answer.
-    name : str
-        What is searched.
-
-    Returns
-    -------
-    QueryFamily
-        One query a threshold, with values in [0, 1].
-
-    References
-    ----------
-    Derived here.
+    `score` maps examples to scores (n, k): residuals, or margins with the sign turned. Values are in [0, 1].
     """
-    require_callable("score", score)
-    require_instance("name", name, str, needed="a text")
-    edges = real_array("thresholds", thresholds, ("thresholds",))
+    edges = np.asarray(thresholds, dtype=np.float64)
 
     def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = score(x, y)
@@ -201,18 +244,9 @@ def share_queries(
 def size_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
     """Phases 2 and 4: the acceptance probability, the mean weight, and the mean square of the equations' right sides.
 
-    Returns
-    -------
-    QueryFamily
-        Three queries with values in [0, 1]: over the rows a of an example the means of 1[accepted],
-        omega_a = k^3 w_a 1[accepted], and omega_a sum_j t_aj^2 over its largest value k L^2 / 4, L the largest
-        log-ratio.
-
-    References
-    ----------
-    Derived here.
+    Three queries with values in [0, 1]: over the rows a of an example the means of 1[accepted],
+    omega_a = k^3 w_a 1[accepted], and omega_a sum_j t_aj^2 over its largest value k L^2 / 4, L the largest log-ratio.
     """
-    k = _rows_and_tokens(rows, k)
     most = k * rows.largest_log_ratio(k) ** 2 / 4
 
     def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -228,11 +262,8 @@ def size_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -
 def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
     """Phases 2 and 4: the moment matrix E[omega v v^T] of the certified equations, omega = k^3 w 1[accepted].
 
-    Returns
-    -------
-    QueryFamily
-        (d(d+1)/2)^2 queries; entry (s, t) has the pairs s = {i, j} and t = {p, q} in the order of
-        ``numpy.triu_indices(d)`` and is E[(1/k) sum_a omega_a x_ai x_aj (X^T C X)_pq / k] / A^4, C = I - J/k.
+    (d(d+1)/2)^2 queries; entry (s, t) has the pairs s = {i, j} and t = {p, q} in the order of
+    ``numpy.triu_indices(d)`` and is E[(1/k) sum_a omega_a x_ai x_aj (X^T C X)_pq / k] / A^4, C = I - J/k.
 
     Notes
     -----
@@ -240,12 +271,7 @@ def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float)
     symmetric in {i, j} and in {p, q} separately, and (d(d+1)/2)^2 numbers determine it, about half as many as the
     d^2 (d^2 + 1) / 2 of a symmetric matrix of that size. Each is the product of two features of the example. By
     Cauchy and Schwarz |(X^T C X)_pq| <= k A^2.
-
-    References
-    ----------
-    Derived here for Chen and Li, arXiv 2402.04084, phases 2 and 4.
     """
-    k = _rows_and_tokens(rows, k)
     d, a = rows.projection_sum.shape[0], rows.token_bound
     i, j = np.triu_indices(d)
 
@@ -265,21 +291,13 @@ def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float)
 def right_side_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
     """Phases 2 and 4: the right-hand side E[omega t v] of the normal equations.
 
-    Returns
-    -------
-    QueryFamily
-        d^2 queries; entry (i, p) is E[(1/k) sum_a omega_a x_ai (X^T C ln p_a)_p], with values scaled by A^2 k L / 2,
-        L the largest log-ratio.
+    d^2 queries; entry (i, p) is E[(1/k) sum_a omega_a x_ai (X^T C ln p_a)_p], with values scaled by A^2 k L / 2, L the
+    largest log-ratio.
 
     Notes
     -----
     k numbers of mean zero in a range of length L have absolute values that sum to at most k L / 2.
-
-    References
-    ----------
-    Derived here for Chen and Li, arXiv 2402.04084, phases 2 and 4.
     """
-    k = _rows_and_tokens(rows, k)
     d, a = rows.projection_sum.shape[0], rows.token_bound
     most = k * rows.largest_log_ratio(k) / 2
 
@@ -297,25 +315,14 @@ def right_side_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: fl
 class MarginRows:
     """Which rows phase 3 regresses on: those whose margin, over a body K or under one matrix, is large.
 
-    Attributes
-    ----------
-    margin : HullMargin
-        The margin of a row.
-    threshold : float
-        The least margin, in logits.
-    label_bound, token_bound : float
-        B and A: rows with a larger entry of the label, or of a token, are left out.
+    `threshold` is the least margin, in logits; rows with an entry of the label above B = `label_bound`, or of a token
+    above A = `token_bound`, are left out.
     """
 
     margin: HullMargin
     threshold: float
     label_bound: float
     token_bound: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_finite("The centre of the margin", self.margin.centre)
-        non_negative("threshold", self.threshold)
-        _bounds(self.label_bound, self.token_bound)
 
     def margins(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The margin of every row (n, k), minus infinity where the bounds leave it out; and the token attended to."""
@@ -332,19 +339,12 @@ class MarginRows:
 def regression_queries(rows: MarginRows, *, tolerance: float) -> tuple[QueryFamily, QueryFamily]:
     """Phase 3: the Gram matrix E[1[large margin] x_b x_b^T] and the cross moments E[1[large margin] x_b Y_a].
 
-    Returns
-    -------
-    tuple of QueryFamily
-        d(d+1)/2 queries for the upper triangle of the Gram matrix, and d^2 for the cross moments; means over the rows
-        a of an example, b the token that row a attends to.
+    d(d+1)/2 queries for the upper triangle of the Gram matrix, and d^2 for the cross moments; means over the rows a of
+    an example, b the token that row a attends to.
 
     Notes
     -----
     On such rows Y_a is x_b sum_i W_i up to what other tokens get, so rows left out by the bounds bias nothing.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phase 3; as bounded queries derived here.
     """
     d, a, b = rows.margin.centre.shape[0], rows.token_bound, rows.label_bound
 
@@ -379,8 +379,6 @@ def _family(
     unit: float = 1.0,
     low: float = -1.0,
 ) -> QueryFamily:
-    tolerance = non_negative("tolerance", tolerance)
-    phase = count("phase", phase, most=6)
     return QueryFamily(name, phase, features, entries, low, 1.0, tolerance, unit)
 
 
@@ -396,15 +394,3 @@ def _all_entries(rows: int, columns: int) -> np.ndarray:
 def _unused_as_zero(x: np.ndarray, bound: float) -> np.ndarray:
     """Tokens of examples that no row is accepted of, by the bound, as zeros: their features must keep the range."""
     return np.where(np.all(np.abs(x) <= bound, axis=(1, 2))[:, None, None], x, 0.0)
-
-
-def _rows_and_tokens(rows: object, k: object) -> int:
-    require_instance("rows", rows, AgreementRows, needed="an AgreementRows")
-    return count("k", k, least=2, most=10**6)
-
-
-def _bounds(label_bound: float, token_bound: float) -> tuple[float, float]:
-    return (
-        non_negative("label_bound", label_bound, strictly=True),
-        non_negative("token_bound", token_bound, strictly=True),
-    )

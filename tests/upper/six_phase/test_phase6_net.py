@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_layer, relative_error
 from upper.six_phase import AttentionSpan, held_out_examples, search_net
-from upper.six_phase.net import _around, _bound, _Frame, _grid
-from upper.six_phase.tuples import TupleRegression
+from upper.six_phase.net_tuples import TupleRegression
+from upper.six_phase.phase6_net import _around, _bound, _Frame, _grid
 
 
 def true_span(layer):

@@ -10,6 +10,7 @@ from attention import (
     BooleanInputs,
     ExampleOracle,
     GaussianInputs,
+    Outcome,
     SphereInputs,
     make_nice_layer,
 )
@@ -134,7 +135,7 @@ def test_given_examples_are_drawn_once_and_counted():
     )
     with pytest.raises(PhaseFailedError, match="no example is left") as failure:
         estimate_projection_sum(oracle, 1)
-    assert failure.value.cause == "budget"
+    assert failure.value.outcome is Outcome.EXAMPLES_SPENT
 
 
 def test_given_examples_that_are_too_few_are_all_used():

@@ -6,13 +6,20 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from attention import AttentionLayer, ExampleOracle
+from attention import AttentionLayer, ExampleOracle, Outcome
 from attention._arrays import count, real_array
-from upper.six_phase.failure import PhaseFailedError
-from upper.six_phase.scale import relative_change, scaled_to_square, size_of
-from upper.six_phase.streaming import map_batches, remaining
+from upper.six_phase.common import (
+    PhaseFailedError,
+    exponent_to_square,
+    map_batches,
+    relative_change,
+    remaining,
+)
 
 __all__ = ["ProjectionSum", "estimate_projection_sum", "one_gradient_step"]
+
+# A standard error above this share of the estimate leaves nothing to go on with.
+_LARGEST_SHARE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +44,24 @@ class ProjectionSum:
     def error(self, layer: AttentionLayer) -> float:
         """|estimate - sum_i W_i| / |sum_i W_i|, the measure of phases 1 and 3."""
         return relative_change(self.w, layer.w.sum(axis=0))
+
+    @property
+    def measures(self) -> dict[str, float | int]:
+        """What the trace says of it; the standard error relative to the estimate."""
+        size = float(np.linalg.norm(self.w))
+        return {
+            "phase_examples": self.examples,
+            "standard_error": self.standard_error / size if size > 0 else math.inf,
+        }
+
+    def require_usable(self) -> None:
+        """Raise a `PhaseFailedError` if the estimate does not stand out from its standard error."""
+        share = self.measures["standard_error"]
+        said = "is zero" if math.isinf(share) else f"has a standard error of {share:.2f} of its own size"
+        if share > _LARGEST_SHARE:
+            raise PhaseFailedError(
+                Outcome.NO_PROJECTION_SUM, f"the estimate from {self.examples} examples {said}."
+            )
 
 
 def estimate_projection_sum(
@@ -86,9 +111,7 @@ def estimate_projection_sum(
     >>> bool(estimate.error(layer) < 0.2)
     True
     """
-    n = remaining(oracle, count("n", n))
-    if n == 0:
-        raise PhaseFailedError("budget", "no example is left to estimate the sum of the projections from.")
+    n = remaining(oracle, count("n", n), "to estimate the sum of the projections from")
     total, length = np.zeros((oracle.d, oracle.d)), 0.0
     for part, part_length in map_batches(oracle, _correlate, n, batch=batch, jobs=jobs):
         total += part
@@ -145,9 +168,7 @@ def one_gradient_step(
 def _correlate(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
     """The sum of the matrices z of a batch, and (sum |z|^2)^(1/2)."""
     tokens, labels = x.sum(axis=1), y.sum(axis=1) / x.shape[1]
-    # |a b^T|^2 = |a|^2 |b|^2, example by example
-    (scaled,) = scaled_to_square(labels)
-    square = float(np.sum(np.sum(tokens**2, axis=1) * np.sum(scaled**2, axis=1)))
-    size = size_of(scaled)
-    unit = size_of(labels) / size if size else 1.0
-    return tokens.T @ labels, unit * math.sqrt(square)
+    # |a b^T|^2 = |a|^2 |b|^2, example by example; in a unit in which |b|^2 does not overflow
+    unit = exponent_to_square(labels)
+    square = float(np.sum(np.sum(tokens**2, axis=1) * np.sum(np.ldexp(labels, -unit) ** 2, axis=1)))
+    return tokens.T @ labels, 2.0**unit * math.sqrt(square)

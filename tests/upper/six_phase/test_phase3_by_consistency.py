@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, GaussianInputs, make_nice_layer
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, GaussianInputs, Outcome, make_nice_layer
 from upper.six_phase import (
     PhaseFailedError,
     certify_agreement,
@@ -103,7 +103,7 @@ def test_given_examples_too_few_for_all_rounds_are_shared_out():
     assert (found.examples, oracle.remaining) == (1_000, 1)
     with pytest.raises(PhaseFailedError, match="no example is left") as failure:
         refine_by_consistency(oracle, layer.w.sum(axis=0), examples=900, shares=(0.2, 0.1))
-    assert (failure.value.cause, oracle.remaining) == ("budget", 1)
+    assert (failure.value.outcome, oracle.remaining) == (Outcome.EXAMPLES_SPENT, 1)
 
 
 @pytest.mark.bad_input
@@ -145,7 +145,7 @@ def test_too_few_certified_rows_fail_with_agreement():
     layer = make_nice_layer(heads=2, dim=8, rng=14)
     with pytest.raises(PhaseFailedError, match="could be certified") as failure:
         refine_by_consistency(_oracle(layer, 2, 15), layer.w.sum(axis=0), examples=3)
-    assert failure.value.cause == "agreement"
+    assert failure.value.outcome is Outcome.NO_AGREEMENT
 
 
 def test_repeated_tokens_alone_fail_with_agreement():
@@ -154,7 +154,7 @@ def test_repeated_tokens_alone_fail_with_agreement():
     oracle = ExampleOracle.from_arrays(x, layer(x))
     with pytest.raises(PhaseFailedError) as failure:
         refine_by_consistency(oracle, layer.w.sum(axis=0), examples=500, shares=(0.1,))
-    assert failure.value.cause == "agreement"
+    assert failure.value.outcome is Outcome.NO_AGREEMENT
 
 
 def test_tokens_that_do_not_span_fail_with_margin():
@@ -164,7 +164,7 @@ def test_tokens_that_do_not_span_fail_with_margin():
     oracle = ExampleOracle.from_arrays(x, layer(x))
     with pytest.raises(PhaseFailedError, match="rank 7 of 8") as failure:
         refine_by_consistency(oracle, layer.w.sum(axis=0), examples=500, shares=(0.5,))
-    assert failure.value.cause == "margin"
+    assert failure.value.outcome is Outcome.NO_LARGE_MARGIN
 
 
 @pytest.mark.bad_input

@@ -11,7 +11,7 @@ from scipy.linalg import helmert
 
 from attention import AttentionLayer
 from attention._arrays import real_array, require_finite, require_shape
-from upper.six_phase.scale import scaled_to_square
+from upper.six_phase.common import scaled_to_square
 
 __all__ = ["Certificates", "Contrasts", "certify_agreement", "contrasts_of", "has_repeated_tokens"]
 

@@ -18,15 +18,7 @@ _RIDGE = 1e-9  # of the mean diagonal: two equal heads make a tuple's moments si
 
 @dataclass(frozen=True, eq=False)
 class TupleRegression:
-    """Examples to regress on, and held-out ones to judge by.
-
-    Attributes
-    ----------
-    x, y : array (n, k, d)
-        To regress on.
-    x_held, y_held : array (h, k, d)
-        To judge by.
-    """
+    """Examples `x`, `y` to regress on, and held-out ones, `x_held` and `y_held`, to judge by."""
 
     x: Float[np.ndarray, "n k d"]
     y: Float[np.ndarray, "n k d"]

@@ -11,8 +11,9 @@ from jaxtyping import Float
 
 from attention import AttentionLayer
 from attention._arrays import count, non_negative, real_array, require_instance
-from upper.six_phase.attention_span import AttentionSpan
-from upper.six_phase.tuples import TupleRegression
+from attention.evaluation import HeldOut
+from upper.six_phase.net_tuples import TupleRegression
+from upper.six_phase.phase5_span import AttentionSpan
 
 __all__ = ["NetSearch", "held_out_examples", "search_net"]
 
@@ -48,12 +49,14 @@ class NetSearch:
         Points of the first net for one head.
     spacing : float
         Distance of neighbouring points of the first net, relative to the norm of the centre.
-    refinements : int
-        How often the spacing was to be halved around the best tuple, as far as the tuples allowed.
     grid : array (points,) or None
         Where the points lie along the hull, for two heads over the hull.
     surface : array (points, points) or None
         Squared relative error of each pair of them on the selecting examples; NaN on the diagonal.
+    examples : int
+        Examples given: to select, to judge and to regress on.
+    evidence : int
+        Inputs that judge, up to symmetry, whose labels do not follow from those of the others.
     """
 
     layer: AttentionLayer
@@ -64,9 +67,24 @@ class NetSearch:
     candidates: int
     points: int
     spacing: float
-    refinements: int
     grid: Float[np.ndarray, " g"] | None
     surface: Float[np.ndarray, "g g"] | None
+    examples: int
+    evidence: int
+
+    @property
+    def measures(self) -> dict[str, float | int]:
+        """What the trace says of it."""
+        return {
+            "phase_examples": self.examples,
+            "candidates": self.candidates,
+            "points": self.points,
+            "spacing": self.spacing,
+            "held_out_error": math.sqrt(self.error),
+            "held_out_squared_error": self.error,
+            "kurtosis": self.kurtosis,
+            **({} if self.bound is None else {"held_out_bound": self.bound}),
+        }
 
 
 def held_out_examples(candidates: int, delta: float, *, kurtosis: float = _KURTOSIS) -> int:
@@ -145,9 +163,10 @@ def search_net(
     refinements : int
         How often the spacing is halved around the best tuple, whose neighbours are then tried.
     held_out : int, optional
-        By default `held_out_examples` of the number of tuples allowed and `delta`.
+        By default `held_out_examples` of `most` and `delta`, as far as the examples suffice.
     judged : int, optional
-        By default as many as a bound on the error needs, `held_out_examples` of one candidate and delta / 2.
+        By default as many as a bound on the error needs, `held_out_examples` of one candidate and delta / 2, as far as
+        the examples suffice.
     delta : float
         The probability with which the selection may be misled, and that with which the bound may fail.
     most : int
@@ -212,10 +231,10 @@ def search_net(
     together = math.isqrt(_MOST_NUMBERS) // d if m != 2 else min(_MOST_POINTS, _MOST_NUMBERS // x.size)
     spacing, points = _grid(frame, spacing, m, first, together)
     tuples = math.comb(len(points), m)
-    by_default = held_out_examples(most if halvings else tuples, delta), held_out_examples(1, delta / 2)
+    least = -(-2 * m * d // k)
+    by_default = _set_aside(n, least, held_out_examples(most, delta), held_out_examples(1, delta / 2))
     select = by_default[0] if held_out is None else count("held_out", held_out)
     judge = by_default[1] if judged is None else count("judged", judged)
-    least = -(-2 * m * d // k)
     if n < select + judge + least:
         raise ValueError(
             f"There are {n} examples: {select} to select, {judge} to judge and {least} to regress on are needed."
@@ -248,10 +267,19 @@ def search_net(
         candidates=found.tried,
         points=len(points),
         spacing=spacing,
-        refinements=refinements,
         grid=points[:, 0] if surface is not None and frame.dimension == 1 else None,
         surface=surface if frame.dimension == 1 else None,
+        examples=n,
+        evidence=HeldOut(x[judging], y[judging], np.delete(x, judging, axis=0)).evidence,
     )
+
+
+def _set_aside(n: int, regress: int, select: int, judge: int) -> tuple[int, int]:
+    """How many of `n` examples select and how many judge: what is wanted, as far as `n` allows."""
+    # twice the unit to regress on, or two thirds of the examples, or at least the unit
+    spare = max(2, min(n - regress, max(n - 2 * regress, n // 3)))
+    judge = max(1, min(judge, spare // 2))
+    return max(1, min(select, spare - judge)), judge
 
 
 def _root_mean_square(y: np.ndarray) -> float:

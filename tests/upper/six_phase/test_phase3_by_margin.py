@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, GaussianInputs, make_nice_layer
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, GaussianInputs, Outcome, make_nice_layer
 from upper.six_phase import (
     Contrasts,
+    HullMargin,
     PhaseFailedError,
     attention_span,
     estimate_projection_sum,
@@ -13,8 +14,7 @@ from upper.six_phase import (
     sculpt,
     sculpt_affine_hull,
 )
-from upper.six_phase.hull_margin import HullMargin
-from upper.six_phase.large_margin import _MarginFinder
+from upper.six_phase.phase3_refine_sum import _MarginFinder
 
 
 def _exact(theta, n, *, rng):
@@ -174,7 +174,7 @@ def test_a_margin_that_no_row_has_fails_with_margin(over):
     oracle = ExampleOracle(layer, BooleanInputs(k=2, d=8), rng=20)
     with pytest.raises(PhaseFailedError, match="margin of 100 logits") as failure:
         refine_by_margin(oracle, body, wide=1, examples=300, margin=100.0, over=over)
-    assert failure.value.cause == "margin"
+    assert failure.value.outcome is Outcome.NO_LARGE_MARGIN
     assert failure.value.outcome.name == "NO_LARGE_MARGIN"
 
 
@@ -185,7 +185,7 @@ def test_no_example_left_fails_with_budget():
     oracle.draw(5)
     with pytest.raises(PhaseFailedError, match="no example is left") as failure:
         refine_by_margin(oracle, body, wide=0, examples=10)
-    assert failure.value.cause == "budget"
+    assert failure.value.outcome is Outcome.EXAMPLES_SPENT
 
 
 def test_attended_tokens_that_do_not_span_fail_with_margin():
@@ -195,7 +195,7 @@ def test_attended_tokens_that_do_not_span_fail_with_margin():
     x[..., -1] = 0.0
     with pytest.raises(PhaseFailedError, match="rank 5 of 6") as failure:
         refine_by_margin(ExampleOracle.from_arrays(x, layer(x)), body, wide=0, examples=400, margin=0.1)
-    assert failure.value.cause == "margin"
+    assert failure.value.outcome is Outcome.NO_LARGE_MARGIN
 
 
 def test_given_examples_are_used_as_far_as_they_go():
@@ -241,3 +241,52 @@ def test_parameters_out_of_range_are_refused(wrong, said):
     body = sculpt(_exact(layer.theta, 200, rng=34), wide=0)
     with pytest.raises(ValueError, match=said):
         refine_by_margin(ExampleOracle(layer, BooleanInputs(k=2, d=6), rng=35), body, wide=0, **wrong)
+
+
+@pytest.fixture
+def ball():
+    rng = np.random.default_rng(0)
+    flat = np.linalg.qr(rng.standard_normal((25, 2)))[0].T.reshape(2, 5, 5)
+    return rng.standard_normal((5, 5)), flat
+
+
+@pytest.fixture
+def x():
+    return BooleanInputs(k=3, d=5).sample(40, rng=0)
+
+
+def worst(x, top, matrices):
+    """The least margin of the token `top` under any of the matrices."""
+    least = np.full(top.shape, np.inf)
+    for theta in matrices:
+        logits = (x @ theta) @ np.swapaxes(x, 1, 2)
+        gaps = np.take_along_axis(logits, top[..., None], -1) - logits
+        np.put_along_axis(gaps, top[..., None], np.inf, -1)
+        least = np.minimum(least, gaps.min(axis=-1))
+    return least
+
+
+def test_over_a_disc_it_is_that_of_the_worst_point_of_its_edge(ball, x):
+    centre, (first, second) = ball
+    margins, top = HullMargin(centre, np.stack([first, second]), np.full(2, 0.7), 0.7)(x)
+    turns = np.linspace(0, 2 * np.pi, 2001)
+    edge = [centre + 0.7 * (np.cos(t) * first + np.sin(t) * second) for t in turns]
+    np.testing.assert_allclose(margins, worst(x, top, edge), atol=1e-4)
+
+
+def test_over_a_box_it_is_that_of_the_worst_corner(ball, x):
+    centre, flat = ball
+    reach = np.array([0.3, 0.8])
+    margins, top = HullMargin(centre, flat, reach, float(np.hypot(*reach)))(x)
+    signs = [(a, b) for a in (-1, 1) for b in (-1, 1)]
+    corners = [centre + np.tensordot(np.multiply(sign, reach), flat, 1) for sign in signs]
+    np.testing.assert_allclose(margins, worst(x, top, corners), atol=1e-12)
+
+
+def test_under_one_matrix_it_is_the_margin_of_its_logits(ball, x):
+    centre, _ = ball
+    margins, top = HullMargin.under(centre)(x)
+    ordered = np.sort((x @ centre) @ np.swapaxes(x, 1, 2), axis=-1)
+    np.testing.assert_allclose(margins, ordered[..., -1] - ordered[..., -2], atol=1e-12)
+    assert np.all(margins >= 0)
+    assert top.shape == (40, 3)

@@ -8,17 +8,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from attention import BooleanInputs, ExampleOracle, GaussianInputs, make_nice_layer
-from upper.six_phase.affine_hull import sculpt_affine_hull
-from upper.six_phase.agreement import certify_agreement, contrasts_of
-from upper.six_phase.attention_span import attention_span
-from upper.six_phase.failure import PhaseFailedError
-from upper.six_phase.hull_margin import HullMargin
-from upper.six_phase.large_margin import refine_by_margin
-from upper.six_phase.moments import Moments
-from upper.six_phase.projection_sum import estimate_projection_sum
-from upper.six_phase.queries import (
+from upper.six_phase import Contrasts, Ellipsoid, HullMargin
+from upper.six_phase.common import PhaseFailedError
+from upper.six_phase.equation_moments import AnsweredMoments, EquationMoments
+from upper.six_phase.phase1_projection_sum import estimate_projection_sum
+from upper.six_phase.phase2_affine_hull import sculpt_affine_hull
+from upper.six_phase.phase2_agreement import certify_agreement, contrasts_of
+from upper.six_phase.phase3_refine_sum import refine_by_margin
+from upper.six_phase.phase5_span import attention_span
+from upper.six_phase.query_learner import learn_by_queries, span_change_bound
+from upper.six_phase.query_plan import QueryCount, QueryPlan, six_phase_queries
+from upper.six_phase.statistical_queries import (
     AgreementRows,
     MarginRows,
+    StatisticalQuery,
     moment_queries,
     projection_sum_queries,
     regression_queries,
@@ -26,9 +29,6 @@ from upper.six_phase.queries import (
     share_queries,
     size_queries,
 )
-from upper.six_phase.query_learner import learn_by_queries, span_change_bound
-from upper.six_phase.query_plan import QueryCount, QueryPlan, six_phase_queries
-from upper.six_phase.statistical_query import StatisticalQuery
 
 EXAMPLES = 50_000
 SEED = 1
@@ -131,7 +131,7 @@ def test_moment_answers_are_the_moments_of_the_accepted_equations(k):
     rows = AgreementRows(layer.w.sum(axis=0), 0.2)
     found = certify_agreement(x, y, rows.projection_sum)
     accepted = (found.residual <= 0.2) & (found.pattern.min(axis=-1) >= 0.05)
-    moments = Moments(contrasts_of(x, found.pattern, accepted))
+    moments = EquationMoments(contrasts_of(x, found.pattern, accepted))
     expected, right, size = moments.matrix(), moments.right, moments.size
 
     acceptance, weight, square = size_queries(rows, k, phase=2, tolerance=0.1).means(x, y)
@@ -280,6 +280,21 @@ def test_span_by_queries_is_as_good_as_by_examples(target, exact):
     assert span_error(found, layer) < 3 * last
     assert span_error(found, layer) < first / 10
     np.testing.assert_allclose(found.span.reach, attention_span(again.body, 1).reach, rtol=0.2)
+
+
+def test_the_body_of_exact_answers_is_that_of_the_equations():
+    theta = make_nice_layer(heads=2, dim=4, rng=3).theta
+    rng = np.random.default_rng(4)
+    rows, differences = rng.standard_normal((200, 4)), rng.standard_normal((200, 1, 4))
+    right = np.einsum("na,ab,njb->nj", rows, theta.mean(axis=0), differences)
+    right += 0.1 * rng.standard_normal(right.shape)
+    own = EquationMoments(Contrasts(rows, differences, right, rng.uniform(0.02, 0.08, 200)))
+    answered = Ellipsoid.of(AnsweredMoments(own.matrix(), own.right, own.size**2), wide=1)
+    expected = Ellipsoid.of(own, wide=1)
+    for name in ("tolerance", "radius", "spectrum", "centre", "misfit_at_centre", "explained"):
+        np.testing.assert_allclose(getattr(answered, name), getattr(expected, name), rtol=1e-9)
+    np.testing.assert_allclose(answered.min_norm_point(), expected.min_norm_point(), atol=1e-9)
+    np.testing.assert_allclose(answered.maximise(np.eye(4)), expected.maximise(np.eye(4)), atol=1e-9)
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Phase 5: the span of the attention matrices, from the body's wide directions and its centre."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +9,12 @@ from scipy.linalg import subspace_angles
 
 from attention import AttentionLayer
 from attention._arrays import count
-from upper.six_phase.body import ConvexBody, require_body
-from upper.six_phase.gap import SpectralGap, spectral_gap
+from upper.six_phase.convex_body import ConvexBody, SpectralGap, require_body, spectral_gap
 
-__all__ = ["AttentionSpan", "attention_span", "hull_extent"]
+__all__ = ["AttentionSpan", "attention_span"]
+
+# A gap below this is none: neighbouring eigenvalues of the bulk differ by a few per cent.
+_LEAST_GAP = 1.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,32 @@ class AttentionSpan:
     def scaled_basis(self) -> Float[np.ndarray, "m d d"]:
         """The basis in units of the centre's norm, so that the centre itself is the last element."""
         return (float(np.linalg.norm(self.centre)) or 1.0) * self.basis
+
+    @property
+    def measures(self) -> dict[str, float | int]:
+        """What the trace says of it."""
+        return {
+            "heads": len(self.basis),
+            **(self.gap.measures if self.gap else {}),
+            **{f"reach_{place + 1}": float(reach) for place, reach in enumerate(self.reach)},
+        }
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the spectrum has a step after the wide directions; True of a body without a spectrum."""
+        return self.gap is None or self.gap.ratio >= _LEAST_GAP
+
+    @property
+    def doubt(self) -> str:
+        """Why the span may not be that of the heads; empty where there is no reason to think so."""
+        if self.gap is None or not self.gap.measures:
+            return ""
+        step = f"a factor of {self.gap.ratio:.2f}" if np.isfinite(self.gap.ratio) else "from zero on"
+        if not self.gap.wide:
+            return f"found no wide direction ({step}), so one head is assumed."
+        directions = "wide direction" if self.gap.wide == 1 else "wide directions"
+        hardly = f"after {self.gap.wide} {directions} the spectrum has hardly a step ({step})"
+        return "" if self.is_clear else f"found no clear gap: {hardly}."
 
     def errors(self, layer: AttentionLayer) -> dict[str, float]:
         """The span's error, the worst head's |Theta_i - projection| / |Theta_i|; the hull's; and the largest angle.
@@ -115,21 +142,15 @@ def attention_span(body: ConvexBody, wide: int) -> AttentionSpan:
         max(abs(float(np.vdot(sign * one, body.maximise(sign * one)))) for sign in (1, -1))
         for one in directions
     ]
-    gap = getattr(body, "gap", None)
+    gap = body.gap
     if gap is not None and gap.wide != wide:
-        gap = spectral_gap(getattr(body, "spectrum"), wide=wide)  # noqa: B009 - a body with a gap has a spectrum
+        gap = spectral_gap(body.spectrum, wide=wide)
+    size = float(np.linalg.norm(centre))
     return AttentionSpan(
         centre=centre,
         directions=directions,
         reach=np.array(reach, dtype=np.float64),
-        extent=hull_extent(reach, float(np.linalg.norm(centre)), body.largest_norm),
+        # what the norm allows beside the centre, or the corner of the box of reaches if that is nearer
+        extent=min(math.sqrt(max(body.largest_norm**2 - size**2, 0.0)), math.hypot(*reach)),
         gap=gap,
     )
-
-
-def hull_extent(reach: Sequence[float], centre: float, largest_norm: float) -> float:
-    """How far a hull extends from its point closest to zero, which has norm `centre`.
-
-    What the norm allows beside the centre, or the corner of the box of reaches if that is nearer.
-    """
-    return min(math.sqrt(max(largest_norm**2 - centre**2, 0.0)), math.hypot(*reach))

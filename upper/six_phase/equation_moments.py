@@ -1,5 +1,6 @@
-"""The moment matrix of certified equations, applied without forming it, and Krylov spaces of it."""
+"""The moments of certified equations: of examples, never formed, or as answers; and Krylov spaces of them."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,21 +9,16 @@ from jaxtyping import Float
 from scipy.linalg import eigh
 
 from attention.memory import require_memory
-from upper.six_phase.agreement import Contrasts
+from upper.six_phase.phase2_agreement import Contrasts
 
-__all__ = ["Krylov", "Moments"]
+__all__ = ["AnsweredMoments", "EquationMoments", "Krylov"]
 
 _ROWS = 2048  # equations at a time where a matrix of them is formed
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class EquationMoments:
     """M = mean of w v v^T and b = mean of w t v over the equations <v, Theta> = t, the weights w of mean 1.
-
-    Attributes
-    ----------
-    contrasts : Contrasts
-        The equations.
 
     Notes
     -----
@@ -100,17 +96,46 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
+class AnsweredMoments:
+    """M, b and the mean square of the t as an oracle answered them, which M, with its errors, need not be definite.
+
+    `moments` is M, `right` is b and `square` the weighted mean square of the t.
+    """
+
+    moments: Float[np.ndarray, "d2 d2"]
+    right: Float[np.ndarray, " d2"]
+    square: float
+
+    @property
+    def dim(self) -> int:
+        """The number d of coordinates."""
+        return math.isqrt(len(self.right))
+
+    @property
+    def size(self) -> float:
+        """Weighted root mean square of the t, in logits."""
+        return math.sqrt(max(self.square, 0.0))
+
+    def apply(self, theta: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " d2"]:
+        """M Theta."""
+        return self.moments @ theta
+
+    def misfit(self, theta: Float[np.ndarray, " d2"]) -> float:
+        """Weighted root mean square of <v, Theta> - t, in logits; 0 where errors would make its square negative."""
+        square = self.square + float(theta @ (self.moments @ theta - 2 * self.right))
+        return math.sqrt(max(square, 0.0))
+
+    def matrix(self) -> Float[np.ndarray, "d2 d2"]:
+        """M."""
+        return self.moments
+
+
+@dataclass(frozen=True, eq=False)
 class Krylov:
     """A space of matrices in which equations with M are solved, in the axes of M within it.
 
-    Attributes
-    ----------
-    basis : array (r, d^2)
-        Orthonormal rows: Ritz vectors of M.
-    products : array (r, d^2)
-        M times them.
-    curvature : array (r,)
-        Their Ritz values, ascending.
+    `basis` has orthonormal rows, Ritz vectors of M, `products` is M times them, and `curvature` their Ritz values,
+    ascending.
     """
 
     basis: Float[np.ndarray, "r d2"]
@@ -132,7 +157,7 @@ class Krylov:
     @classmethod
     def spanning(
         cls,
-        moments: Moments,
+        moments: EquationMoments,
         vector: Float[np.ndarray, " d2"],
         within: Float[np.ndarray, "s d2"],
         *,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention import BooleanInputs, ExampleOracle, ExamplesExhaustedError, make_nice_layer
-from upper.six_phase import estimate_projection_sum
-from upper.six_phase.streaming import batch_size, map_batches, remaining
+from upper.six_phase import PhaseFailedError, estimate_projection_sum
+from upper.six_phase.common import batch_size, map_batches, remaining
 
 
 def _oracle(rng, noise=0.0, k=2, d=6):
@@ -105,7 +105,11 @@ def test_a_batch_is_as_large_whatever_n_and_never_tiny():
 def test_remaining_is_what_is_left_of_given_examples_and_all_of_others():
     oracle = ExampleOracle.from_arrays(*_oracle(6).draw(50))
     oracle.draw(20)
-    assert (remaining(oracle, 29), remaining(oracle, 31), remaining(_oracle(6), 31)) == (29, 30, 31)
+    left = [remaining(one, n, "to look at") for one, n in ((oracle, 29), (oracle, 31), (_oracle(6), 31))]
+    assert left == [29, 30, 31]
+    oracle.draw(30)
+    with pytest.raises(PhaseFailedError, match="no example is left to look at"):
+        remaining(oracle, 1, "to look at")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -1,0 +1,111 @@
+"""Phase 6, the practical way: a descent within the span in place of the net, then Newton iterates on all parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+
+import numpy as np
+
+from attention import AttentionLayer, ExampleOracle, Outcome
+from upper.descents import Descents, SplitExamples, draw_split
+from upper.floor import counting_floor
+from upper.newton.gauss_newton import Iterate, gauss_newton
+from upper.newton.span_fit import fit_in_span
+from upper.six_phase.common import PhaseFailedError
+from upper.six_phase.phase5_span import AttentionSpan
+from upper.verdict import judge, unknowns
+
+__all__ = ["Descended", "descend_in_span"]
+
+_AWAY = 0.5  # of the norm of a head: how far from the first start of Newton's the second is
+
+
+@dataclass(frozen=True, eq=False)
+class Descended:
+    """The best end: what it amounts to on held-out examples, its relative error there, and whether Newton found it."""
+
+    layer: AttentionLayer
+    outcome: Outcome
+    error: float
+    by_newton: bool
+
+
+def descend_in_span(
+    oracle: ExampleOracle,
+    span: AttentionSpan,
+    *,
+    examples: int,
+    work: int,
+    tolerance: float,
+    rng: np.random.Generator,
+    tell: Callable[..., None],
+) -> Descended:
+    """The heads in the span that fit best, then Newton's iterates from there, and again from half-way off.
+
+    A twentieth of the `examples` drawn is held out. `work` is a budget in passes over them, and `tolerance` the
+    relative residual at which to stop. `tell` is called with the name of each step of the trace, its measures, and its
+    `layer`.
+
+    Raises
+    ------
+    PhaseFailedError
+        If fewer than two examples are left.
+
+    Notes
+    -----
+    Guarantee: none. Two starts that end at one residual, which held-out examples have too, tell noise from a local
+    minimum. The heads within the span stay in the comparison, as Newton's ridge can cost nearly equal heads more than
+    its steps give.
+    """
+    m, k, d = len(span.basis), oracle.k, oracle.d
+    if examples < 2:
+        raise PhaseFailedError(Outcome.EXAMPLES_SPENT, "no example is left to fit the heads to.")
+    floor = counting_floor(heads=m, tokens=k, dim=d)
+    split = draw_split(oracle, examples, least=min(floor, examples - 1))
+    found = fit_in_span(split.x, split.y, split.scale**2 * span.scaled_basis, work=work, rng=rng)
+    within = Iterate(found.theta, found.w, found.residual, damping=0.0, passes=found.passes)
+    measures = {"phase_examples": split.drawn, "residual": found.residual}
+    measures |= {"starts": len(found.residuals), "passes": found.passes}
+    tell("fit within the span", measures, layer=split.layer(within))
+
+    def start(examples: SplitExamples, heads: int, number: int) -> np.ndarray:
+        if number == 1:
+            return found.theta
+        size = np.linalg.norm(found.theta, axis=(1, 2), keepdims=True)
+        return found.theta + _AWAY * size / d * rng.standard_normal(found.theta.shape)
+
+    before = last = found.passes
+
+    def told(number: int, place: int, iterate: Iterate) -> None:
+        nonlocal before, last
+        before = last if place == 0 else before
+        last = before + iterate.passes
+        where = " from half-way off" if number > 1 else ""
+        measures = {"residual": iterate.residual, "damping": iterate.damping, "passes": last}
+        tell(f"Newton polish{where}, iterate {place}", measures, layer=split.layer(iterate))
+
+    descents = Descents(
+        # each step aims at rounding error, whatever residual is asked for: the last digits cost few passes
+        iterates=lambda x, y, theta, _: gauss_newton(x, y, theta, rng=rng),
+        start=start,
+        tolerance=tolerance,
+    )
+    ends = descents.several(
+        split,
+        m,
+        unknowns=unknowns(heads=m, tokens=k, dim=d),
+        starts=2,
+        work=max(1, work - found.passes),
+        tell=told,
+    )
+    best = min([within, *ends.iterates], key=attrgetter("residual"))
+    outcome, error = judge(
+        best,
+        split.held_out,
+        tolerance=tolerance,
+        spent_all=found.passes + ends.passes >= work,
+        at_floor=ends.at_floor,
+    )
+    layer = split.layer(best)
+    tell("held-out examples", {"residual": best.residual, "held_out_error": error}, layer=layer)
+    return Descended(layer, outcome, error, by_newton=best is not within)
