@@ -252,7 +252,7 @@ def run_attacks(
     >>> samples, _ = make_samples(parameters, 300, rng=0)
     >>> attacks = [ExhaustiveAttack(), ExhaustiveAttack(work=10)]
     >>> [result.outcome.name for result in run_attacks(attacks, samples, parameters, rng=0)]
-    ['BROKEN', 'BUDGET_SPENT']
+    ['BROKEN', 'REFUSED']
     """
     if budget is not None:
         require_instance("budget", budget, Budget, needed="a Budget")

@@ -62,7 +62,7 @@ class LearnerAttack(BaseAttack):
     >>> from lwe.attacks.as_learner import AttackLearner
     >>> from lwe.attacks.exhaustive import ExhaustiveAttack
     >>> from lwe.samples import make_samples
-    >>> parameters = LWRParameters(secret_dim=4, modulus=8, levels=2)
+    >>> parameters = LWRParameters(secret_dim=6, modulus=8, levels=2)
     >>> samples, _ = make_samples(parameters, 500, rng=0)
     >>> result = LearnerAttack(AttackLearner(ExhaustiveAttack(), parameters))(samples, parameters, rng=0)
     >>> result.attack, result.outcome.name, result.details["fit"]

@@ -174,9 +174,9 @@ def test_the_last_words_name_what_was_found_short_of_all_labels():
     parameters = LWRParameters(2, 97, 97, noise=BinomialLaw(2))
     found = Attacked("Samples", parameters, 100, 5.0, tuple(outcomes), secret, ("adam",))
     said = " ".join(str(found).split())
-    assert "Broken by none of these attacks. Predicted in part by lattice." in said
+    assert "Broken by none of those that ran. Predicted in part by lattice." in said
     assert "Told from random labels, no more, by dual." in said
-    assert "The true secret was found by lattice. Not run: adam." in said
+    assert "The true secret was found by lattice. Interrupted; not run to their end: adam." in said
     assert f"The secret itself predicts {parameters.best_accuracy:.3g} of the labels" in said
     assert found.to_json()["not_run"] == ["adam"]
     assert found.to_json()["broken_by"] == []

@@ -176,7 +176,7 @@ WRONG = [
     (["inspect", "{bert}", "--layer", "0", "--prefix", "gpt"], "no layers have the prefix 'gpt'"),
     (["inspect", "{bert}", "--layer", "0", "--biases", "kept"], "--biases"),
     (["inspect", "{bert}", "--layer", "0", "--verify"], "verify needs a hard instance"),
-    (["inspect", "{bert}", "--layer", "0", "--tokens", "0"], "k is 0"),
+    (["inspect", "{bert}", "--layer", "0", "--tokens", "0"], "--tokens is 0"),
     (["inspect", "{layer}", "--heads", "2"], "--heads is for a model's checkpoint"),
     (["inspect", "{layer}", "--biases", "absorbed"], "--biases is for a model's checkpoint"),
     (["inspect", "{layer}", "--layer", "0"], "no attention layer named as in BERT or GPT-2"),

@@ -161,7 +161,7 @@ def test_the_code_that_counts_is_there_and_is_read(monkeypatch, tmp_path):
     made_with.toolkit_code.__wrapped__()
     names = {f"{file.parent.name}/{file.name}" for file in read}
     assert {"arena/cells.py", "arena/effort.py", "arena/student_table.py", "arena/students.py"} <= names
-    assert {"attention/layer.py", "upper/newton.py"} <= names
+    assert {"attention/layer.py", "newton/learner.py"} <= names
     assert {"sq/__init__.py", "lwe/__init__.py", "lower/__init__.py"} <= names
 
 

@@ -158,7 +158,9 @@ def test_the_coupling_of_heads_keeps_passes_few_where_their_weights_differ(seed)
 
 def test_a_head_that_is_all_but_saturated_takes_wild_steps_without_a_warning():
     oracle = ExampleOracle(make_nice_layer(heads=1, dim=1, rng=5), SphereInputs(k=2, d=1), rng=1)
-    assert Newton(1, start="spectral").fit(oracle, rng=3).outcome is Outcome.EXACT
+    fit = Newton(1, start="spectral").fit(oracle, rng=3)
+    assert np.isfinite(fit.layer.theta).all()
+    assert not fit.outcome.succeeded  # tokens of one coordinate have two kinds of inputs, too few to hold one out
 
 
 @pytest.mark.parametrize(
