@@ -11,7 +11,6 @@ from attention import (
     BooleanInputs,
     ExampleOracle,
     MixedArraysError,
-    Outcome,
     SphereInputs,
     make_low_rank_layer,
     make_nice_layer,
@@ -160,7 +159,9 @@ def test_a_head_that_is_all_but_saturated_takes_wild_steps_without_a_warning():
     oracle = ExampleOracle(make_nice_layer(heads=1, dim=1, rng=5), SphereInputs(k=2, d=1), rng=1)
     fit = Newton(1, start="spectral").fit(oracle, rng=3)
     assert np.isfinite(fit.layer.theta).all()
-    assert not fit.outcome.succeeded  # tokens of one coordinate have two kinds of inputs, too few to hold one out
+    assert (
+        not fit.outcome.succeeded
+    )  # tokens of one coordinate have two kinds of inputs, too few to hold one out
 
 
 @pytest.mark.parametrize(
