@@ -290,7 +290,7 @@ def fixed_runs(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     "is computed in whole numbers (for S = 2 that of all at once, too). S = 4 with its 65536 tables in both scales.",
     constants={"ranks": (20, 78, 200), "constant": 1},
     wrong=Fault(
-        "upper.linear_attention.tasks.automaton_in_context:automaton_in_context_rank",
+        "upper.linear_attention.tasks.automata:automaton_in_context_rank",
         lambda right: lambda *, states, symbols: right(states=states, symbols=symbols) - states * symbols,
         "the rank without the constants",
     ),
@@ -370,7 +370,7 @@ def context_runs(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     "numbers, and least norm from a random half of them, as far as its rank goes, tried on all.",
     constants={"rank": 40, "dim": 14, "rounding": 1e-13, "constant": 1},
     wrong=Fault(
-        "upper.linear_attention.tasks.tape_reader:reader_model",
+        "upper.linear_attention.tasks.turing:reader_model",
         returned(lambda model: LinearAttention(-np.asarray(model.v), model.q)),
         "the head's values of the opposite sign",
     ),

@@ -102,7 +102,7 @@ def train_linear_attention(
     """
     require_array("x", x, ("N", "n", "d"))
     require_array("y", y, (len(x), "p"))
-    steps = count("steps", steps)
+    heads, steps = count("heads", heads), count("steps", steps)
     require_flag("average", average)
     learning_rate = non_negative("learning_rate", learning_rate, strictly=True)
     for name, array in (("x", x), ("y", y)):
