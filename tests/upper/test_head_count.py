@@ -72,7 +72,7 @@ def test_a_wrong_guess_costs_time_and_not_the_answer(monkeypatch, guess, noise):
         layer = make_nice_layer(heads=m, dim=16, rng=[0, 100])
         fit, heads = _find(layer, BooleanInputs(k, 16), noise=noise)
         assert heads == m
-        assert fit.outcome is (Outcome.NOTHING_LEARNED if noise else Outcome.EXACT)
+        assert fit.outcome is (Outcome.RESIDUAL_FLOOR if noise else Outcome.EXACT)
         assert _tried(fit)[0] == guess
 
 
