@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 
 from arena.calls import Answer, Call, run_calls, workers
-from attention._arrays import count
+from attention.validation import count
 
 __all__ = ["answers_to", "jobs_allowed"]
 

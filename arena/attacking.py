@@ -15,7 +15,7 @@ from arena.cells import single_thread
 from arena.made_with import versions
 from arena.plain import aligned, folded
 from arena.targets import Target, load_target
-from attention._arrays import count, require_instance
+from attention.validation import count, require_instance
 from lwe import (
     AttackOutcome,
     AttackResult,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from arena.engines import asked_settings, placed
-from attention._arrays import require_instance
+from attention.validation import require_instance
 from lwe import Attack, LWRParameters
 from lwe.attacks import (
     AroraGeAttack,

@@ -14,8 +14,8 @@ from arena.results import Cell, TracePoint
 from arena.students import DoesNotApplyError, Effort, Student
 from arena.targets import Target
 from attention import Fit, Learner
-from attention._arrays import count, require_instance
 from attention.learning import Progress
+from attention.validation import count, require_instance
 
 __all__ = ["fit_target", "run_cell", "single_thread"]
 

@@ -23,8 +23,9 @@ from arena.store import RunStore, StoreError
 from arena.students import Effort, Student, as_students, choose_effort, set_up_for
 from arena.targets import Target, load_targets, require_path
 from attention import Learner
-from attention._arrays import count, non_negative, one_of, require_instance, shown
+from attention._arrays import shown
 from attention.errors import FileFormatError
+from attention.validation import count, non_negative, one_of, require_instance
 
 __all__ = ["compare"]
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from arena._cost_laws import KINDS, Kind, Law
-from attention._arrays import count
+from attention.validation import count
 
 __all__ = ["COST_LEARNERS", "QUANTITIES", "Cost", "CostModel", "FittedLaw", "Scatter", "shown_bytes"]
 

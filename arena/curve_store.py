@@ -10,8 +10,8 @@ from typing import Any
 
 from arena._write_ahead import write_ahead
 from arena.store import StoreError
-from attention._arrays import as_path
 from attention.errors import FileFormatError
+from attention.validation import as_path
 
 __all__ = ["CurveStore"]
 

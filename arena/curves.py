@@ -10,7 +10,7 @@ from arena.cells import single_thread
 from arena.curve_store import CurveStore
 from arena.identity import cell_key
 from arena.made_with import versions
-from attention._arrays import require_instance
+from attention.validation import require_instance
 from sq import CurveCell, CurvePoint, measure_cell
 
 __all__ = ["curve_key", "run_curves"]

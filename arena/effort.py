@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from attention._arrays import one_of
+from attention.validation import one_of
 
 __all__ = ["PRESETS", "Effort", "choose_effort"]
 

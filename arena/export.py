@@ -12,8 +12,8 @@ from arena._csv import csv_text
 from arena._fields import listed_of
 from arena.frame import TARGET_COLUMNS
 from arena.store import StoredCell
-from attention._arrays import as_path
 from attention.files import write_whole
+from attention.validation import as_path
 
 __all__ = ["EXPORTS", "export_cells", "flat"]
 

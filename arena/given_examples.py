@@ -17,10 +17,10 @@ from arena.records import LearnerRecord, TargetRecord
 from arena.students import Student
 from arena.targets import Target
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, Learner, relative_error, save_layer
-from attention._arrays import count
 from attention.evaluation import HELD_OUT_SHARE, orbits
 from attention.files import FilePath
 from attention.learning import Progress
+from attention.validation import count
 from upper import Newton
 
 __all__ = ["LearnedExamples", "learn_examples"]

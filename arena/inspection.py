@@ -14,9 +14,9 @@ from arena._origin import FROM_CHECKPOINT, describe_inputs, how_imported
 from arena.results import TargetRecord
 from arena.targets import Target, load_target, require_path
 from attention import AttentionLayer
-from attention._arrays import require_flag
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
+from attention.validation import require_flag
 from lower import Certificate, HardInstance, Verification, verify_instance
 from lower.instance import unknown_tensors
 

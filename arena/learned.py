@@ -13,9 +13,9 @@ from arena.records import LearnerRecord, TargetRecord
 from arena.students import Student, as_students, choose_effort
 from arena.targets import Target, load_target
 from attention import AttentionLayer, Fit, Learner, Outcome, inputs_from_json, save_layer
-from attention._arrays import non_negative
 from attention.files import FilePath
 from attention.learning import Progress
+from attention.validation import non_negative
 from upper import Newton
 
 __all__ = ["Learned", "SetUp", "UnusedSettingError", "learn", "set_up", "told_of_fit", "written_of_fit"]

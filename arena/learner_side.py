@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attention._arrays import count, shown
+from attention._arrays import shown
+from attention.validation import count
 from lower import number_of_parities, parity_exponent
 from sq import visible_below
 from upper.six_phase import QueryPlan, six_phase_queries

@@ -9,9 +9,9 @@ from jaxtyping import Float
 
 from arena._fields import as_plain
 from arena.plain import folded
-from attention._arrays import count, require_finite, require_shape
 from attention.errors import FileFormatError
 from attention.files import read_arrays
+from attention.validation import count, require_finite, require_shape
 from paper_checks.linear_attention import Curve, Plot
 from upper.linear_attention import (
     POPULATIONS,

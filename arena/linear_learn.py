@@ -13,7 +13,7 @@ from arena._phrases import plural
 from arena.linear_words import cell_text
 from arena.plain import folded
 from attention import relative_error
-from attention._arrays import count, non_negative
+from attention.validation import count, non_negative
 from paper_checks.linear_attention import Curve, Plot
 from upper.linear_attention import (
     CubicRegression,

@@ -13,7 +13,7 @@ from arena.calls import Call
 from arena.curve_store import CurveStore
 from arena.identity import cell_key
 from arena.made_with import versions
-from attention._arrays import count, non_negative, require_instance
+from attention.validation import count, non_negative, require_instance
 from lwe import AttackOutcome, AttackResult, Budget, LWRParameters, Matrix, law_from_json, make_samples
 
 __all__ = ["BROKEN_FROM", "LWRCell", "LWRPoint", "largest_broken", "lwr_curve"]

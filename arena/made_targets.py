@@ -6,7 +6,7 @@ from functools import partial
 from arena._origin import made_by, made_of_family
 from arena.targets import Target, inputs_named, instance_target, layer_target
 from attention import make_nice_layer
-from attention._arrays import count, one_of, require_callable, require_instance
+from attention.validation import count, one_of, require_callable, require_instance
 from lwe import IntegerLaw, LWRParameters, Matrix, law_from_json, lwr_instance
 from sq import Construction, TargetFamily, make_parity_instance
 

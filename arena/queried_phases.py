@@ -14,8 +14,8 @@ from arena.curve_store import CurveStore
 from arena.identity import cell_key
 from arena.made_with import versions
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
-from attention._arrays import count, non_negative
 from attention.inputs import Rng
+from attention.validation import count, non_negative
 from sq import STAT, SQOracle, run_by_queries
 from upper.six_phase import PhaseFailedError, QueriedSpan, QueryPlan, learn_by_queries, six_phase_queries
 

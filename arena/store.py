@@ -18,8 +18,8 @@ from typing import Any
 from arena._stored import StoredCell, read_row
 from arena._write_ahead import write_ahead
 from arena.records import STATUSES, Cell, LearnerRecord, TargetRecord
-from attention._arrays import as_path
 from attention.errors import FileFormatError
+from attention.validation import as_path
 
 __all__ = ["RunStore", "StoreError", "StoredCell"]
 

@@ -11,7 +11,7 @@ from arena.effort import PRESETS, Effort, choose_effort
 from arena.student_table import STUDENTS, DoesNotApplyError, Student
 from arena.targets import Target
 from attention import Learner
-from attention._arrays import require_instance
+from attention.validation import require_instance
 from upper import Adam, TunedAdam
 
 __all__ = [

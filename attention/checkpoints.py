@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from attention._arrays import as_path, count
 from attention._containers import TensorEntry, read_entries, read_floats, read_json, wrong
 from attention.conversion import Biases, ImportedLayer, Projections, convert_projections
+from attention.validation import as_path, count
 
 __all__ = ["read_checkpoint_layer"]
 

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from attention._arrays import count, non_negative, require_mapping, to_numpy
+from attention._arrays import to_numpy
 from attention._head_measures import HeadMeasures
 from attention.layer import AttentionLayer, require_layer
+from attention.validation import count, non_negative, require_mapping
 
 __all__ = ["Condition", "ConditionReport", "check_conditions"]
 

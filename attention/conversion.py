@@ -9,8 +9,9 @@ from typing import Any, Literal, cast
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, finite_number, one_of, real_array, require_instance, shown
+from attention._arrays import shown
 from attention.layer import AttentionLayer
+from attention.validation import count, finite_number, one_of, real_array, require_instance
 
 __all__ = ["Biases", "ImportedLayer", "Projections", "convert_projections", "convert_torch_module"]
 

@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from attention._arrays import count, non_negative, random_generator, real_array, require_callable, shown
+from attention._arrays import shown
 from attention.errors import ExamplesExhaustedError, FileFormatError
 from attention.inputs import Inputs, Rng, require_inputs
+from attention.validation import count, non_negative, random_generator, real_array, require_callable
 
 __all__ = ["ExampleOracle"]
 

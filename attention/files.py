@@ -12,7 +12,7 @@ import numpy as np
 import safetensors.numpy
 from numpy.typing import ArrayLike
 
-from attention._arrays import as_path, require_finite, require_instance, require_mapping, shown, to_numpy
+from attention._arrays import shown, to_numpy
 from attention._containers import (
     ALLOWED,
     DTYPES,
@@ -25,6 +25,7 @@ from attention._containers import (
 )
 from attention.inputs import Inputs, inputs_from_json, inputs_to_json
 from attention.layer import AttentionLayer
+from attention.validation import as_path, require_finite, require_instance, require_mapping
 
 __all__ = [
     "StoredLayer",

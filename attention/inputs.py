@@ -8,8 +8,9 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, finite_number, random_generator, real_array, require_instance, shown
+from attention._arrays import shown
 from attention.memory import require_memory
+from attention.validation import count, finite_number, random_generator, real_array, require_instance
 
 __all__ = [
     "BooleanInputs",

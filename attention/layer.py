@@ -8,17 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import (
-    as_floating,
-    is_numpy,
-    namespace,
-    require_callable,
-    require_finite,
-    require_instance,
-    shown,
-)
+from attention._arrays import as_floating, is_numpy, namespace, shown
 from attention._kernels import contract, mix, softmax
 from attention.memory import require_memory
+from attention.validation import require_callable, require_finite, require_instance
 
 __all__ = [
     "AttentionLayer",
@@ -78,7 +71,7 @@ class AttentionLayer:
                     f"{name} has shape {shape}: (m, d, d) with m heads and d coordinates is needed."
                 )
             array = as_floating(array, dtype, xp)
-            require_finite(name, array, xp)
+            require_finite(name, array)
             if is_numpy(array):
                 array = np.array(array, order="C")
                 array.flags.writeable = False

@@ -10,11 +10,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, require_callable, require_finite, require_instance, require_shape
 from attention.examples import ExampleOracle
 from attention.inputs import Inputs, Rng, require_inputs
 from attention.layer import AttentionLayer, require_layer
 from attention.metrics import parameter_errors, relative_error, unknown_part_error
+from attention.validation import count, require_callable, require_finite, require_instance, require_shape
 
 __all__ = [
     "Fit",

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from attention._arrays import namespace, require_finite, to_numpy
+from attention._arrays import namespace, to_numpy
 from attention.layer import AttentionLayer, require_layer
+from attention.validation import require_finite
 
 __all__ = ["ParameterErrors", "parameter_errors", "relative_error", "unknown_part_error"]
 

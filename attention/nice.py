@@ -2,14 +2,17 @@
 
 import numpy as np
 
-from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
 from attention.layer import AttentionLayer, require_layer_memory
+from attention.validation import NonNegativeFloat, PositiveInt, checked, random_generator
 
 __all__ = ["make_nice_layer"]
 
 
-def make_nice_layer(*, heads: int, dim: int, sigma: float = 2.0, rng: Rng = None) -> AttentionLayer:
+@checked
+def make_nice_layer(
+    *, heads: PositiveInt, dim: PositiveInt, sigma: NonNegativeFloat = 2.0, rng: Rng = None
+) -> AttentionLayer:
     """Draw a nice layer: Theta entries N(0, (sigma/d)^2), W entries N(0, 1/d).
 
     Parameters
@@ -40,7 +43,6 @@ def make_nice_layer(*, heads: int, dim: int, sigma: float = 2.0, rng: Rng = None
     >>> make_nice_layer(heads=2, dim=8, rng=0)
     AttentionLayer(heads=2, dim=8, dtype=float64)
     """
-    heads, dim, sigma = count("heads", heads), count("dim", dim), non_negative("sigma", sigma)
     require_layer_memory(heads, dim)
     rng = random_generator(rng)
     shape = (heads, dim, dim)

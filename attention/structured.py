@@ -5,9 +5,9 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
 from attention.layer import AttentionLayer, require_layer_memory
+from attention.validation import count, non_negative, random_generator
 
 __all__ = [
     "make_affinely_dependent_layer",

@@ -5,10 +5,11 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative, random_generator, shown
+from attention._arrays import shown
 from attention._head_measures import HeadMeasures
 from attention.inputs import Rng
 from attention.layer import AttentionLayer, require_layer_memory
+from attention.validation import count, non_negative, random_generator
 
 __all__ = ["make_transformer_shaped_layer"]
 

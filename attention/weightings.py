@@ -6,9 +6,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import as_floating, namespace, non_negative, require_finite, require_flag
+from attention._arrays import as_floating, namespace
 from attention._kernels import below_largest, contract, derivative, in_type, mix, softmax, wide
 from attention.layer import AttentionLayer, require_no_overflow
+from attention.validation import non_negative, require_finite, require_flag
 
 __all__ = [
     "LogitEquation",
@@ -374,7 +375,7 @@ def _checked(logits: Any, name: str = "logits") -> tuple[Any, Any]:
         raise ValueError(f"The {name} have shape {tuple(logits.shape)}: (..., k) with k >= 1 is needed.")
     if not xp.isdtype(logits.dtype, "real floating"):
         logits = as_floating(logits, xp.asarray(0.0).dtype, xp)
-    require_finite(f"The {name}", logits, xp)
+    require_finite(f"The {name}", logits)
     return logits, xp
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attention._arrays import count, require_instance, shown
+from attention._arrays import shown
+from attention.validation import count, require_instance
 from lower.certificate import Hardness, Statement
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count
 from attention.memory import require_memory
+from attention.validation import count
 
 __all__ = ["all_sign_matrices"]
 

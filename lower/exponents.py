@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from attention._arrays import count
+from attention.validation import count
 from lower.bounds import Number, exact_fraction
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Shaped, UInt64
 
-from attention._arrays import count, to_numpy
+from attention._arrays import to_numpy
+from attention.validation import count
 
 __all__ = ["GF2Solution", "pack_gf2", "solve_gf2", "solve_packed_gf2", "unpack_gf2"]
 

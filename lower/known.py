@@ -8,17 +8,9 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike
 
-from attention._arrays import (
-    as_floating,
-    count,
-    finite_number,
-    namespace,
-    real_array,
-    require_finite,
-    require_instance,
-    shown,
-)
+from attention._arrays import as_floating, namespace, shown
 from attention.memory import require_memory
+from attention.validation import count, finite_number, real_array, require_finite, require_instance
 
 __all__ = ["GatedKnownPart", "KnownPart", "LinearKnownPart"]
 
@@ -136,7 +128,7 @@ class LinearKnownPart:
         )
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the check
             known = xp.matmul(mixing, xp.matmul(x, projection))
-        require_finite("The known part of x", known, xp)
+        require_finite("The known part of x", known)
         return known
 
     def describe(self) -> str:

@@ -5,7 +5,8 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DivisionByZero, Invali
 
 import numpy as np
 
-from attention._arrays import count, shown
+from attention._arrays import shown
+from attention.validation import count
 
 __all__ = ["outward_context", "rounded_up"]
 

@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from attention import AttentionLayer
-from attention._arrays import count, real_array, to_numpy
+from attention._arrays import to_numpy
 from attention.memory import require_memory
+from attention.validation import count, real_array
 from lower.rounding import outward_context, rounded_up
 
 __all__ = ["SATURATED_SLOPE", "ErrorBound", "Staircase"]

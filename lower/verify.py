@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer, Inputs, inputs_to_json
-from attention._arrays import require_instance, require_mapping, shown
+from attention._arrays import shown
+from attention.validation import require_instance, require_mapping
 from lower.certificate import Certificate
 from lower.instance import HardInstance
 from lower.known import GatedKnownPart, KnownPart

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from attention._arrays import require_finite
+from attention.validation import require_finite
 
 __all__ = ["walsh_hadamard"]
 

@@ -9,8 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import count, non_negative, random_generator, require_instance, shown
+from attention._arrays import shown
 from attention.inputs import Rng
+from attention.validation import count, non_negative, random_generator, require_instance
 from lwe.parameters import LWRParameters, centred, require_parameters
 from lwe.samples import LWRSamples
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import random_generator
 from attention.inputs import Rng
+from attention.validation import random_generator
 from lwe.attack import (
     AttackOutcome,
     AttackResult,

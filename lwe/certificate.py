@@ -5,7 +5,7 @@ import math
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import finite_number
+from attention.validation import finite_number
 from lower import Certificate, ErrorBound, Hardness, Staircase, Statement
 from lwe.correlation import root_mean_square_correlation
 from lwe.description import FAMILY

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Complex, Float, Int
 
-from attention._arrays import count
+from attention.validation import count
 from lwe.parameters import LWRParameters, Matrix, require_form, require_matrix, require_parameters, rounded
 from lwe.residues import LARGEST_MODULUS
 from lwe.uniformity import require_residues, require_small

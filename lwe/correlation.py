@@ -3,9 +3,10 @@
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count, random_generator, shown
+from attention._arrays import shown
 from attention.inputs import Rng
 from attention.memory import require_memory
+from attention.validation import count, random_generator
 from lwe.characters import label_coefficients, label_moments
 from lwe.laws import UniformLaw
 from lwe.parameters import LWRParameters, centred, covariate_form, require_form, require_parameters

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from attention._arrays import count, non_negative, require_instance
+from attention.validation import count, non_negative, require_instance
 from lower import HardInstance
 from lwe.heads import require_deviations
 from lwe.parameters import LWRParameters

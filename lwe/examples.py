@@ -7,8 +7,9 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from attention import AttentionLayer, ExampleOracle
-from attention._arrays import count, finite_number, non_negative, real_array, require_instance, to_numpy
+from attention._arrays import to_numpy
 from attention.inputs import Rng
+from attention.validation import count, finite_number, non_negative, real_array, require_instance
 from lower import HardInstance
 from lwe.description import PublicDescription, describe_instance
 from lwe.heads import kept_range

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attention import BooleanInputs
-from attention._arrays import count, finite_number
 from attention.inputs import Rng
+from attention.validation import count, finite_number
 from lower import SATURATED_SLOPE, HardInstance, LinearKnownPart, Staircase
 from lwe.certificate import lwr_certificate
 from lwe.description import FAMILY

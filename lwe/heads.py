@@ -6,8 +6,9 @@ import numpy as np
 from jaxtyping import Int
 
 from attention import AttentionLayer
-from attention._arrays import finite_number, non_negative, require_instance, shown
+from attention._arrays import shown
 from attention.memory import require_memory
+from attention.validation import finite_number, non_negative, require_instance
 from lower import SATURATED_SLOPE, Staircase
 from lwe.parameters import LWRParameters, Matrix, require_form, require_matrix, require_parameters, rounded
 

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count, random_generator, shown
+from attention._arrays import shown
 from attention.inputs import Rng
 from attention.memory import require_memory
+from attention.validation import count, random_generator
 from lwe.residues import LARGEST_MODULUS, centred, whole_array
 
 __all__ = ["MOST_VALUES", "BaseLaw", "IntegerLaw", "require_listable"]

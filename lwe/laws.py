@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count, non_negative, random_generator, shown
+from attention._arrays import shown
 from attention.inputs import Rng
 from attention.memory import require_memory
+from attention.validation import count, non_negative, random_generator
 from lwe.integer_law import MOST_VALUES, BaseLaw, IntegerLaw, require_listable
 from lwe.residues import LARGEST_MODULUS, centred, whole_array
 

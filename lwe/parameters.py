@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention._arrays import count, require_instance, require_mapping, shown
+from attention._arrays import shown
+from attention.validation import count, require_instance, require_mapping
 from lwe.integer_law import MOST_VALUES
 from lwe.laws import NO_NOISE, UNIFORM, GaussianLaw, IntegerLaw, SparseLaw, law_from_json
 from lwe.residues import LARGEST_MODULUS, centred, rounded, whole_array

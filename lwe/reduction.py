@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from attention import Learner
-from attention._arrays import count, finite_number, non_negative, random_generator
 from attention.inputs import Rng
+from attention.validation import count, finite_number, non_negative, random_generator
 from lwe.attack import Attack, AttackOutcome, Budget
 from lwe.attacks.learner import LabelReader
 from lwe.attacks.sample_oracle import SampleOracle

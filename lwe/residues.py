@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Int, Shaped
 from numpy.typing import ArrayLike
 
-from attention._arrays import count, shown
+from attention._arrays import shown
+from attention.validation import count
 
 __all__ = ["LARGEST_MODULUS", "centred", "is_prime", "rounded", "whole_array"]
 

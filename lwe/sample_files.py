@@ -8,9 +8,9 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from attention import FileFormatError
-from attention._arrays import as_path, require_instance
 from attention._containers import read_npy
 from attention.files import write_whole
+from attention.validation import as_path, require_instance
 from lwe.parameters import LWRParameters, centred, require_parameters
 from lwe.samples import LWRSamples
 

@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Int
 from numpy.typing import ArrayLike
 
-from attention._arrays import count, random_generator, shown
+from attention._arrays import shown
 from attention.inputs import Rng
 from attention.memory import require_memory
+from attention.validation import count, random_generator
 from lwe.parameters import LWRParameters, centred, require_parameters, rounded
 from lwe.residues import LARGEST_MODULUS, whole_array
 

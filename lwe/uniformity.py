@@ -6,7 +6,7 @@ from math import gcd
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from attention._arrays import count
+from attention.validation import count
 from lwe.parameters import Matrix, centred, require_form, require_matrix
 from lwe.residues import LARGEST_MODULUS
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from numpy.random import Generator
 
-from attention._arrays import non_negative, require_callable, require_instance, require_mapping
+from attention.validation import non_negative, require_callable, require_instance, require_mapping
 from paper_checks.comparison import Comparison, Kind
 from paper_checks.faults import Fault
 from paper_checks.fingerprint import fingerprint

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attention._arrays import non_negative, require_instance, shown
+from attention._arrays import shown
+from attention.validation import non_negative, require_instance
 from paper_checks.intervals import Interval
 
 __all__ = [

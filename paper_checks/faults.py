@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from attention._arrays import require_callable, require_instance
+from attention.validation import require_callable, require_instance
 
 __all__ = ["Fault", "given", "returned"]
 

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from attention._arrays import count, finite_number, real_array, shown
+from attention._arrays import shown
+from attention.validation import count, finite_number, real_array
 
 __all__ = [
     "Interval",

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from attention._arrays import count, one_of, require_instance, shown
+from attention._arrays import shown
+from attention.validation import count, one_of, require_instance
 from paper_checks.check import Check, Scale
 from paper_checks.comparison import Comparison, Kind
 from paper_checks.faults import Fault

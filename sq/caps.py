@@ -5,7 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 from math import ceil
 
-from attention._arrays import count, require_instance
+from attention.validation import count, require_instance
 from lower import eliminated_per_query, exact_fraction
 from lower.bounds import Number
 from sq.gram import GramMatrix

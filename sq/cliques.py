@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attention._arrays import count, non_negative, require_instance, shown
+from attention._arrays import shown
+from attention.validation import count, non_negative, require_instance
 from sq.gram import MOST_DENSE, GramMatrix
 from sq.johnson import OverlapGram, require_gram
 from sq.secret_set import SecretSet

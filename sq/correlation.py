@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import BooleanInputs
-from attention._arrays import count, finite_number, non_negative, random_generator, shown
+from attention._arrays import shown
 from attention.inputs import Rng
+from attention.validation import count, finite_number, non_negative, random_generator
 from sq.gram import MOST_DENSE, GramMatrix
 from sq.johnson import OverlapGram, require_gram
 from sq.realisation import MOST_SAMPLES

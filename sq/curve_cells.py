@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attention._arrays import count, finite_number, shown
+from attention._arrays import shown
+from attention.validation import count, finite_number
 from lower import exact_fraction, number_of_parities, query_lower_bound
 from sq.descent import DescentLearner
 from sq.groups import GroupLearner, SignedGroupLearner, group_learner_bound

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from attention._arrays import count, one_of
+from attention.validation import count, one_of
 from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
 from sq.curve_cells import CurveCell, CurvePoint, learner_of
 from sq.low_degree import LowDegreeLearner

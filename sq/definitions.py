@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attention._arrays import real_array, require_instance
+from attention.validation import real_array, require_instance
 from lower import Definition, HardInstance, Heads, LinearKnownPart
 from sq.designed_steps import DesignedStepsFamily
 from sq.general_k import TokenParityFamily

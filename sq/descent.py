@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from attention import AttentionLayer, BooleanInputs
-from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
+from attention.validation import count, non_negative, random_generator
 from lower import all_sign_matrices
 from sq.confirm import confirmed, nearest_candidate
 from sq.oracles import SQOracle

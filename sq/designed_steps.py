@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative, real_array, shown
+from attention._arrays import shown
+from attention.validation import count, non_negative, real_array
 from lower import SATURATED_SLOPE
 from sq.realisation import require_realisable
 from sq.symmetric import ProfileHeads, SymmetricFamily, staircase_profile

@@ -6,7 +6,7 @@ from math import ceil
 
 import numpy as np
 
-from attention._arrays import count, require_instance
+from attention.validation import count, require_instance
 from lower import exact_fraction
 from lower.bounds import Number
 from sq.caps import Bound, shown

@@ -6,10 +6,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
-from attention._arrays import count, non_negative, real_array
 from attention.evaluation import verdict
 from attention.inputs import Rng
 from attention.learning import Predictor, Progress
+from attention.validation import count, non_negative, real_array
 from lower import HardInstance, KnownPart, LinearKnownPart, solve_gf2
 from sq.heads import ParityHeads, parity_heads
 from sq.hidden_part import HiddenPart

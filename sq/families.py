@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from attention._arrays import count
+from attention.validation import count
 from sq.designed_steps import DesignedStepsFamily
 from sq.general_k import TokenParityFamily
 from sq.hidden_gate import HiddenGateFamily

@@ -10,9 +10,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from attention import AttentionLayer, BooleanInputs
-from attention._arrays import count, non_negative
 from attention.inputs import Rng
 from attention.memory import require_memory
+from attention.validation import count, non_negative
 from lower import (
     SATURATED_SLOPE,
     Certificate,

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from attention._arrays import count, require_instance
 from attention.inputs import Rng
+from attention.validation import count, require_instance
 from lower import eliminated_per_query, exact_fraction
 from sq.candidates import Candidates
 from sq.group_answers import GroupAnswers

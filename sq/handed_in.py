@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attention._arrays import require_callable
+from attention.validation import require_callable
 from sq.oracles import SQOracle
 from sq.queries import as_sequence
 from sq.sq_result import Account, SQResult

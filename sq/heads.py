@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attention import AttentionLayer
-from attention._arrays import count, non_negative, one_of, real_array, shown
+from attention._arrays import shown
+from attention.validation import count, non_negative, one_of, real_array
 from lower import SATURATED_SLOPE, LinearKnownPart, Staircase
 from sq.realisation import (
     error_along,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import non_negative, real_array, require_finite, require_instance, require_shape
+from attention.validation import non_negative, real_array, require_finite, require_instance, require_shape
 from lower import GatedKnownPart, HardInstance, KnownPart, LinearKnownPart
 from sq.target_family import require_hard_instance
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count, real_array, require_instance, shown
+from attention._arrays import shown
+from attention.validation import count, real_array, require_instance
 from sq.gram import MOST_DENSE, GramMatrix
 from sq.krawtchouk import overlap_correlations
 from sq.secret_set import SecretSet

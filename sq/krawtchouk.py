@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, one_of
+from attention.validation import count, one_of
 
 __all__ = [
     "fourier_coefficient",

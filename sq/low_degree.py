@@ -8,8 +8,8 @@ from math import comb
 import numpy as np
 
 from attention import BooleanInputs
-from attention._arrays import count
 from attention.inputs import Rng
+from attention.validation import count
 from lower import all_sign_matrices
 from sq.confirm import confirmed, nearest_candidate
 from sq.models import ROUNDING

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float
 
-from attention._arrays import count
+from attention.validation import count
 from lower import exact_fraction
 
 __all__ = ["CSQ", "ROUNDING", "STAT", "VSTAT", "QueryModel"]

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import BooleanInputs, ExampleOracle
-from attention._arrays import count, require_instance
 from attention.inputs import Rng
+from attention.validation import count, require_instance
 from lower import HardInstance, all_sign_matrices
 from sq.enumerated_answers import EnumeratedAnswers
 from sq.group_answers import GroupAnswers

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from attention import AttentionLayer, BooleanInputs
-from attention._arrays import non_negative
 from attention.inputs import Rng
+from attention.validation import non_negative
 from lower import (
     Certificate,
     HardInstance,

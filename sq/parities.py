@@ -10,8 +10,8 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from attention import BooleanInputs
-from attention._arrays import count, one_of, random_generator
 from attention.inputs import Rng
+from attention.validation import count, one_of, random_generator
 from lower import HardInstance
 from sq.heads import Construction, ParityHeads, heads_needed, parity_heads
 from sq.parity_certificate import PARITY, parity_certificate

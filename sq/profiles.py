@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative, one_of
+from attention.validation import count, non_negative, one_of
 from lower import SATURATED_SLOPE
 from sq.krawtchouk import fourier_coefficient, profile_moments
 from sq.symmetric import ProfileHeads, SymmetricFamily, staircase_profile

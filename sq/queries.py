@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention._arrays import count, finite_number, require_callable
+from attention.validation import count, finite_number, require_callable
 
 __all__ = [
     "BoundedQuery",

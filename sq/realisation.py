@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention._arrays import count, real_array, shown, to_numpy
+from attention._arrays import shown, to_numpy
 from attention.memory import require_memory
+from attention.validation import count, real_array
 from lower import outward_context, rounded_up
 
 __all__ = [

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attention._arrays import count, random_generator
 from attention.inputs import Rng
+from attention.validation import count, random_generator
 from sq.candidates import Candidates
 from sq.group_answers import GroupAnswers
 from sq.oracles import SQOracle

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from attention._arrays import count, random_generator
 from attention.inputs import Rng
 from attention.memory import require_memory
+from attention.validation import count, random_generator
 
 __all__ = ["SecretSet"]
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from attention._arrays import require_instance
 from attention.inputs import Rng
+from attention.validation import require_instance
 from sq.candidates import Candidates
 from sq.oracles import SQOracle
 from sq.target_family import TargetFamily, require_family

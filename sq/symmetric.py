@@ -13,8 +13,8 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from attention import AttentionLayer, BooleanInputs
-from attention._arrays import count
 from attention.inputs import Rng
+from attention.validation import count
 from lower import Certificate, HardInstance, LinearKnownPart, Statement, query_verdict
 from sq.krawtchouk import fourier_weights, overlap_correlations, profile_moments
 from sq.realisation import (

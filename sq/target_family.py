@@ -5,8 +5,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import real_array, require_instance
 from attention.inputs import Rng
+from attention.validation import real_array, require_instance
 from lower import HardInstance
 from sq.secret_set import SecretSet
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count, shown
+from attention._arrays import shown
+from attention.validation import count
 from lower import all_sign_matrices, walsh_hadamard
 from sq.target_family import TargetFamily, require_family
 

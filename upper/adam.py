@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget
-from attention._arrays import count, non_negative, random_generator
 from attention.evaluation import EXACT_ERROR, verdict
 from attention.inputs import Rng
 from attention.learning import Progress
+from attention.validation import count, non_negative, random_generator
 from upper._minibatches import Batches, RunningError, Schedule, draw_batches, ended, rate, require_schedule
 from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
 from upper.engine import has_bfloat16

@@ -1,6 +1,6 @@
 """The counting floor: fewer examples than unknowns can never determine a layer."""
 
-from attention._arrays import count
+from attention.validation import count
 
 __all__ = ["counting_floor", "matrix_unknowns"]
 

@@ -6,9 +6,10 @@ from typing import Any
 from jaxtyping import Shaped
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder
-from attention._arrays import namespace, require_callable
+from attention._arrays import namespace
 from attention.inputs import Rng
 from attention.learning import Predictor, Progress
+from attention.validation import require_callable
 
 __all__ = ["KnownPart"]
 

@@ -8,11 +8,12 @@ from jaxtyping import Float, Shaped
 from scipy.linalg import lstsq
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
-from attention._arrays import as_floating, count, namespace, shown
+from attention._arrays import as_floating, namespace, shown
 from attention.evaluation import ENOUGH, ENOUGH_IN_SPAN, HeldOut, hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
+from attention.validation import count
 
 __all__ = ["LinearBaseline", "LinearPredictor", "linear_part"]
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention._arrays import count, random_generator, require_finite, require_shape, shown
+from attention._arrays import shown
 from attention.inputs import Rng
 from attention.memory import require_memory
+from attention.validation import count, random_generator, require_finite, require_shape
 from upper.linear import linear_part
 from upper.newton.span_fit import fit_in_span
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from jaxtyping import Shaped
 
-from attention._arrays import namespace, require_shape
+from attention._arrays import namespace
 from attention._kernels import contract, mix, softmax
+from attention.validation import require_shape
 
 __all__ = ["read_tokens", "stack_projections"]
 

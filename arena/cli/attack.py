@@ -26,8 +26,8 @@ from arena.cli.console import (
 )
 from arena.engines import require_engine
 from arena.targets import load_target
-from attention._arrays import non_negative
 from attention.files import write_whole
+from attention.validation import non_negative
 from lwe import (
     AttackOutcome,
     AttackResult,

@@ -30,8 +30,8 @@ from arena.store import RunStore
 from arena.students import STUDENTS, choose_effort, choose_students
 from arena.table import print_table
 from arena.targets import load_targets
-from attention._arrays import count
 from attention.files import write_whole
+from attention.validation import count
 
 __all__ = ["compare_command"]
 

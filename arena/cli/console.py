@@ -11,7 +11,7 @@ import typer
 
 from arena._fields import as_plain
 from arena.targets import Target
-from attention._arrays import count
+from attention.validation import count
 
 __all__ = [
     "DeviceOption",

@@ -30,8 +30,8 @@ from arena.curves import run_curves
 from arena.learner_side import LearnerSide, learner_side
 from arena.made_with import versions
 from arena.queried_phases import QUERIED_DIMS, QUERIED_SLACKS, QueriedPhases, queried_phases
-from attention._arrays import count
 from attention.files import write_whole
+from attention.validation import count
 from lower import exact_fraction
 from sq import CURVE_COLUMNS, CURVE_LEARNERS, CurvePoint, curve_cells
 

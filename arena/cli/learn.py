@@ -27,9 +27,9 @@ from arena.phases import LAYER_FILE, LearnedPhases, is_six_phase, learn_phases
 from arena.students import STUDENTS, DoesNotApplyError, Student, choose_effort, choose_students
 from arena.targets import Target, load_target
 from attention import Step, save_layer
-from attention._arrays import non_negative
 from attention._containers import read_entries
 from attention.errors import FileFormatError
+from attention.validation import non_negative
 
 __all__ = ["learn_command"]
 

@@ -25,8 +25,8 @@ from arena.linear_learn import LinearLearned, learn_linear, model_examples
 from arena.linear_runs import choose_experiments, run_experiments
 from arena.linear_words import experiment_text
 from attention import BooleanInputs, GaussianInputs, Inputs, SphereInputs
-from attention._arrays import non_negative
 from attention.files import read_array, write_whole
+from attention.validation import non_negative
 from paper_checks.linear_attention import EXPERIMENTS, Plot
 from upper.linear_attention import (
     POPULATIONS,

@@ -28,8 +28,8 @@ from arena.curve_store import CurveStore
 from arena.lwr_figure import draw_lwr_curve, lwr_curve_text, said_of_lwr_curve
 from arena.lwr_reach import LWRPoint, lwr_curve
 from arena.made_with import versions
-from attention._arrays import count
 from attention.files import write_whole
+from attention.validation import count
 from lwe import Matrix
 
 __all__ = ["lwr_curve_command"]

@@ -26,7 +26,7 @@ from arena.studies.registry import STUDIES, all_studies
 from arena.studies.running import StudyResult, run_study
 from arena.studies.study import Study
 from arena.studies.words import figures_found, study_text, three_sentences
-from attention._arrays import count, non_negative
+from attention.validation import count, non_negative
 from paper_checks import Scale
 
 __all__ = ["study_command"]

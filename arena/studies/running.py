@@ -16,7 +16,7 @@ from arena.curve_store import CurveStore
 from arena.identity import cell_key
 from arena.made_with import versions
 from arena.studies.study import Parameters, Row, Study, require_scale
-from attention._arrays import count, non_negative
+from attention.validation import count, non_negative
 from paper_checks import Scale
 
 __all__ = ["StudyResult", "run_study", "study_key"]

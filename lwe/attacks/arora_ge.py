@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import count, non_negative, shown
+from attention._arrays import shown
+from attention.validation import count, non_negative
 from lwe.attack import AttackOutcome, AttackResult
 from lwe.attacks.monomials import Exponents
 from lwe.attacks.prime_field import LARGEST_PRIME, PrimeFieldSolution, solve_prime_field

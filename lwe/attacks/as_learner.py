@@ -14,10 +14,10 @@ from attention import (
     check_budget,
     draw_examples,
 )
-from attention._arrays import count, non_negative, require_callable, require_instance
 from attention.evaluation import orbits, verdict
 from attention.inputs import Rng
 from attention.learning import Progress
+from attention.validation import count, non_negative, require_callable, require_instance
 from lwe.attack import Attack, AttackOutcome, AttackResult, Budget, LabelPredictor
 from lwe.attacks.tokens import labels_of_outputs, outputs_of_labels, rows_of_tokens
 from lwe.heads import lwr_layer, lwr_staircase

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from jaxtyping import Int, UInt32
 
-from attention._arrays import count, non_negative, one_of
+from attention.validation import count, non_negative, one_of
 from lower.walsh import walsh_hadamard
 from lwe.attack import AttackOutcome, AttackResult
 from lwe.attempt import Attempt, BaseAttack

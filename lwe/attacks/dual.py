@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count, real_array
+from attention.validation import count, real_array
 from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError, RefusedError
 from lwe.attacks.bases import dual_basis, label_intervals
 from lwe.attacks.blocks import FPYLLL_MISSING, Reduction, fpylll_installed, most_rows

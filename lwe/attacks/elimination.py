@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from attention._arrays import count
+from attention.validation import count
 from lower.gf2 import solve_gf2
 from lwe.attack import AttackOutcome, AttackResult
 from lwe.attempt import Attempt, BaseAttack

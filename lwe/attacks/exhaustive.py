@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from attention._arrays import count
+from attention.validation import count
 from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError, RefusedError
 from lwe.attacks.candidates import Judge, Windows
 from lwe.attacks.secret_space import Half, SecretSpace, secret_space

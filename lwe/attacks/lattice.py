@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import count, non_negative, require_instance
+from attention.validation import count, non_negative, require_instance
 from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError, RefusedError
 from lwe.attacks.bases import Embedding, label_intervals, primal_embedding
 from lwe.attacks.blocks import FPYLLL_MISSING, Reduction, fpylll_installed, most_rows

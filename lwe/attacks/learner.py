@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer, GroundTruth, Learner
-from attention._arrays import random_generator
 from attention.learning import Predictor
+from attention.validation import random_generator
 from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError
 from lwe.attacks.sample_oracle import SampleOracle
 from lwe.attacks.tokens import examples_of_samples, labels_of_outputs, realised

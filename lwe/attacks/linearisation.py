@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Int
 
-from attention._arrays import count, non_negative
+from attention.validation import count, non_negative
 from lower.gf2 import GF2Solution, solve_gf2, solve_packed_gf2
 from lwe.attack import AttackOutcome, AttackResult
 from lwe.attacks.monomials import BinomialMonomials

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from attention._arrays import count, one_of
+from attention.validation import count, one_of
 from lwe.attack import AttackResult
 from lwe.attacks.candidates import Judge, Windows
 from lwe.attacks.exhaustive import search_secrets

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int, UInt64
 
-from attention._arrays import count
+from attention.validation import count
 from lower.gf2 import pack_gf2, unpack_gf2
 from lwe.costs import monomials, monomials_by_degree
 

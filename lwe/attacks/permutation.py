@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from attention._arrays import count, random_generator
 from attention.inputs import Rng
+from attention.validation import count, random_generator
 
 __all__ = ["permutation_p_value", "sequential_p_value"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from attention._arrays import count
+from attention.validation import count
 from lwe.residues import is_prime
 
 __all__ = ["LARGEST_PRIME", "PrimeFieldSolution", "solve_prime_field"]

@@ -6,8 +6,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import ExampleOracle
-from attention._arrays import count, require_instance, shown
+from attention._arrays import shown
 from attention.memory import require_memory
+from attention.validation import count, require_instance
 from lwe.attack import require_samples
 from lwe.attacks.tokens import token_examples
 from lwe.parameters import LWRParameters

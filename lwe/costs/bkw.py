@@ -2,7 +2,7 @@
 
 import math
 
-from attention._arrays import count
+from attention.validation import count
 from lwe.costs.cost import Cost, require_number
 from lwe.costs.deviations import error_character
 from lwe.parameters import LWRParameters, require_parameters

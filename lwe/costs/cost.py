@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from attention._arrays import count
+from attention.validation import count
 from lwe.parameters import LWRParameters
 
 __all__ = ["Cost", "require_number", "size_in_words"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attention._arrays import count, one_of
+from attention.validation import count, one_of
 from lwe.costs.cost import Cost, require_number
 from lwe.costs.deviations import deviations
 from lwe.costs.primal import fewest_samples, lengths_tell

@@ -1,6 +1,6 @@
 """All estimates for one problem, the cheapest first."""
 
-from attention._arrays import count, one_of
+from attention.validation import count, one_of
 from lwe.costs.bkw import bkw_cost
 from lwe.costs.cost import Cost, require_number
 from lwe.costs.dual import dual_cost

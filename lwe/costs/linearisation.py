@@ -2,7 +2,7 @@
 
 import math
 
-from attention._arrays import count
+from attention.validation import count
 from lwe.costs.cost import Cost, require_number, size_in_words
 from lwe.parameters import LWRParameters, require_parameters
 from lwe.residues import is_prime

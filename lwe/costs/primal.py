@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attention._arrays import count, finite_number, one_of
+from attention.validation import count, finite_number, one_of
 from lwe.costs.cost import Cost, require_number
 from lwe.costs.deviations import deviations, law_on_grid
 from lwe.costs.reduction import block_size_for, core_svp_exponent, gaussian_gap, reduction_floor

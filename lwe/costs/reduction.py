@@ -6,8 +6,9 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count, finite_number, non_negative, one_of, shown
+from attention._arrays import shown
 from attention.memory import require_memory
+from attention.validation import count, finite_number, non_negative, one_of
 
 __all__ = [
     "CLASSICAL_EXPONENT",

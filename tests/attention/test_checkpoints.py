@@ -193,9 +193,9 @@ class TestTorch:
         module = torch.nn.MultiheadAttention(4, 2)
         with torch.no_grad():
             module.out_proj.bias[0] = torch.nan
-        with pytest.raises(ValueError, match="output_bias holds NaN"):
+        with pytest.raises(ValueError, match="output_bias is an array with NaN"):
             AttentionLayer.from_torch(module)
-        with pytest.raises(ValueError, match="dropped or absorbed"):
+        with pytest.raises(ValueError, match="'dropped' or 'absorbed'"):
             AttentionLayer.from_torch(torch.nn.MultiheadAttention(4, 2), biases="kept")
 
     def test_dropout_is_named(self, torch):
@@ -494,7 +494,7 @@ class TestCoordinatesAndBiases:
         ]:
             with pytest.raises(ValueError, match=match):
                 convert_projections(Projections.of(maps), **options)
-        with pytest.raises(ValueError, match=r"value has shape \(6, 5\)"):
+        with pytest.raises(ValueError, match=r"value is an array of shape \(6, 5\)"):
             Projections.of(maps | {"value": (np.zeros((6, 5)), None)})
         with pytest.raises(ValueError, match="NaN or infinite"):
             convert_projections(Projections(*np.full((4, 2, 2), 1e200)), heads=1)

@@ -140,8 +140,8 @@ class TestGivenExamples:
             (np.zeros((2, 3)), np.zeros((2, 3)), r"must be \(n, k, d\)"),
             (np.zeros((2, 2, 3)), np.zeros((3, 2, 3)), r"must be \(n, k, d\)"),
             (np.zeros((0, 2, 3)), np.zeros((0, 2, 3)), "not empty"),
-            (np.full((1, 1, 1), np.nan), np.zeros((1, 1, 1)), "x holds NaN"),
-            (np.zeros((1, 1, 1)), np.full((1, 1, 1), -np.inf), "y holds NaN or infinite"),
+            (np.full((1, 1, 1), np.nan), np.zeros((1, 1, 1)), "x is an array with NaN"),
+            (np.zeros((1, 1, 1)), np.full((1, 1, 1), -np.inf), "y is an array with NaN or infinite"),
         ],
     )
     def test_what_are_no_examples(self, tmp_path, x, y, match):

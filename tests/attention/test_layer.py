@@ -321,9 +321,9 @@ class TestWrongInput:
     def test_entries_that_are_not_finite(self, library, wrong):
         _, convert = library
         bad, good = convert(np.full((1, 2, 2), wrong)), convert(np.zeros((1, 2, 2)))
-        with pytest.raises(ValueError, match="theta holds NaN"):
+        with pytest.raises(ValueError, match="theta is an array with NaN"):
             AttentionLayer(theta=bad, w=good)
-        with pytest.raises(ValueError, match="w holds NaN"):
+        with pytest.raises(ValueError, match="w is an array with NaN"):
             AttentionLayer(theta=good, w=bad)
 
     def test_shape_checks_of_the_tests_are_on(self):

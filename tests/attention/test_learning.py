@@ -222,11 +222,14 @@ class TestDrawExamples:
     @pytest.mark.parametrize(
         ("noise", "match"),
         [
-            (lambda y, rng: np.where(rng.random(y.shape) < 0.1, np.nan, y), "oracle's y holds NaN"),
-            (lambda y, rng: y * np.inf, "oracle's y holds NaN or infinite"),
-            (lambda y, rng: y[..., :2], r"oracle's y has shape \(20, 2, 2\)"),
-            (lambda y, rng: y[:-1], r"oracle's y has shape \(19, 2, 3\)"),
-            (lambda y, rng: y[:, 0], r"oracle's y has shape \(20, 3\)"),
+            (
+                lambda y, rng: np.where(rng.random(y.shape) < 0.1, np.nan, y),
+                "oracle's y is an array with NaN",
+            ),
+            (lambda y, rng: y * np.inf, "oracle's y is an array with NaN or infinite"),
+            (lambda y, rng: y[..., :2], r"oracle's y is an array of shape \(20, 2, 2\)"),
+            (lambda y, rng: y[:-1], r"oracle's y is an array of shape \(19, 2, 3\)"),
+            (lambda y, rng: y[:, 0], r"oracle's y is an array of shape \(20, 3\)"),
         ],
     )
     def test_labels_that_are_not_finite_or_of_wrong_shape(self, noise, match):
@@ -239,7 +242,7 @@ class TestDrawExamples:
             def sample(self, n, *, rng=None):
                 return np.full((n, self.k, self.d), np.inf)
 
-        with pytest.raises(ValueError, match="oracle's x holds NaN or infinite"):
+        with pytest.raises(ValueError, match="oracle's x is an array with NaN or infinite"):
             draw_examples(ExampleOracle(lambda x: np.zeros_like(x), Broken(2, 3)), 4)
 
 

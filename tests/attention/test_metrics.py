@@ -211,7 +211,7 @@ def test_a_target_that_is_not_finite_is_refused(value):
     for name in ("target", "known"):
         given = {"predicted": predicted, "target": target.copy(), "known": known.copy()}
         given[name][0, 0, 0] = value
-        with pytest.raises(ValueError, match=f"{name} holds NaN or infinite entries"):
+        with pytest.raises(ValueError, match=f"{name} is an array with NaN or infinite entries"):
             unknown_part_error(**given)
 
 

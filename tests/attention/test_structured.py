@@ -164,10 +164,22 @@ def test_affine_hull_has_a_dimension_less(heads, dim, seed):
     ("make", "kwargs", "match"),
     [
         (make_block_diagonal_layer, {"heads": 1, "dim": 4, "block": 5}, "block is 5: at most 4"),
-        (make_block_diagonal_layer, {"heads": 1, "dim": 4, "block": 0}, "block is 0: at least 1"),
+        (
+            make_block_diagonal_layer,
+            {"heads": 1, "dim": 4, "block": 0},
+            "block is 0: a whole number of at least 1",
+        ),
         (make_low_rank_layer, {"heads": 1, "dim": 4, "rank": 5}, "rank is 5: at most 4"),
-        (make_low_rank_layer, {"heads": 1, "dim": 4, "rank": 1, "w_rank": 0}, "w_rank is 0: at least 1"),
-        (make_close_heads_layer, {"heads": 1, "dim": 4, "gap": 0.1}, "heads is 1: at least 2"),
+        (
+            make_low_rank_layer,
+            {"heads": 1, "dim": 4, "rank": 1, "w_rank": 0},
+            "w_rank is 0: a whole number of at least 1",
+        ),
+        (
+            make_close_heads_layer,
+            {"heads": 1, "dim": 4, "gap": 0.1},
+            "heads is 1: at least 2",
+        ),
         (make_close_heads_layer, {"heads": 2, "dim": 4, "gap": 1.5}, r"gap is 1\.5: at most sqrt"),
         (make_close_heads_layer, {"heads": 2, "dim": 4, "gap": -0.1}, r"gap is -0\.1"),
         (make_close_heads_layer, {"heads": 4, "dim": 2, "gap": 0.1}, "fewer than dim"),

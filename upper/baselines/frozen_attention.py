@@ -16,19 +16,19 @@ from attention import (
     check_budget,
     draw_examples,
 )
-from attention._arrays import (
+from attention._arrays import shown
+from attention.evaluation import HeldOut, hold_out
+from attention.inputs import Rng
+from attention.learning import Progress
+from attention.memory import require_memory
+from attention.validation import (
     count,
     non_negative,
     random_generator,
     real_array,
     require_finite,
     require_shape,
-    shown,
 )
-from attention.evaluation import HeldOut, hold_out
-from attention.inputs import Rng
-from attention.learning import Progress
-from attention.memory import require_memory
 from upper._squared_error import apart
 from upper.six_phase.common import exponent_to_square
 from upper.stacked import read_tokens

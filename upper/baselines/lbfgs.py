@@ -17,11 +17,12 @@ from attention import (
     check_budget,
     draw_examples,
 )
-from attention._arrays import count, non_negative, random_generator, real_array, shown
+from attention._arrays import shown
 from attention.evaluation import EXACT_ERROR, hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
+from attention.validation import count, non_negative, random_generator, real_array
 from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
 from upper.floor import counting_floor
 

@@ -14,10 +14,10 @@ from attention import (
     check_budget,
     draw_examples,
 )
-from attention._arrays import count, non_negative
 from attention.evaluation import hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
+from attention.validation import count, non_negative
 from upper._squared_error import layer_of_stacked, squared_error_gradient
 
 __all__ = ["OneGradientStep"]

@@ -1,16 +1,24 @@
 """Stochastic gradient descent with momentum, on NumPy alone."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget
-from attention._arrays import count, non_negative, random_generator
 from attention.evaluation import verdict
 from attention.inputs import Rng
 from attention.learning import Progress
-from upper._minibatches import RunningError, Schedule, draw_batches, ended, rate, require_schedule
+from attention.validation import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Real,
+    Whole,
+    checked,
+    random_generator,
+)
+from upper._minibatches import RunningError, Schedule, draw_batches, ended, rate
 from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
 
 __all__ = ["SGD"]
@@ -27,6 +35,7 @@ _FLOORS = {"float64": 0.0, "float32": 1e-6}
 
 
 @dataclass(frozen=True)
+@checked
 class SGD:
     """Gradient descent with Nesterov's momentum on small batches.
 
@@ -90,31 +99,16 @@ class SGD:
     'REACHED_TOLERANCE'
     """
 
-    m: int
-    examples: int | None = None
-    work: int = 3000
-    batch: int = 256
-    learning_rate: float | None = None
-    momentum: float = 0.9
+    m: PositiveInt
+    examples: NonNegativeInt | None = None
+    work: PositiveInt = 3000
+    batch: PositiveInt = 256
+    learning_rate: NonNegativeFloat | None = None
+    momentum: Annotated[float, Real(least=0, below=1)] = 0.9
     schedule: Schedule = "cosine"
-    tolerance: float = 0.0
+    tolerance: NonNegativeFloat = 0.0
     dtype: SGDDtype = "float64"
-    reused: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("m", "work", "batch"):
-            object.__setattr__(self, name, count(name, getattr(self, name)))
-        for name, least in (("examples", 0), ("reused", 2)):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, count(name, getattr(self, name), least=least))
-        for name in ("learning_rate", "momentum", "tolerance"):
-            if name != "learning_rate" or self.learning_rate is not None:
-                object.__setattr__(self, name, non_negative(name, getattr(self, name)))
-        if self.momentum >= 1:
-            raise ValueError(f"momentum is {self.momentum}: a number of at least 0 and below 1 is needed.")
-        require_schedule(self.schedule)
-        if not isinstance(self.dtype, str) or self.dtype not in _FLOORS:
-            raise ValueError(f"dtype is {self.dtype!r}: one of {', '.join(map(repr, _FLOORS))} is needed.")
+    reused: Annotated[int, Whole(2)] | None = None
 
     def minimum_examples(self, k: int, d: int) -> int:
         """One batch; of a fixed set one example to learn from and one to hold out."""

@@ -17,10 +17,10 @@ from attention import (
     check_budget,
     draw_examples,
 )
-from attention._arrays import count, non_negative, random_generator
 from attention.evaluation import HeldOut, hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
+from attention.validation import count, non_negative, random_generator
 from upper._minibatches import Batches, Schedule, batches_of, draw_batches
 from upper._squared_error import random_start
 from upper.adam import Adam, AdamDtype, descend, to_tensor

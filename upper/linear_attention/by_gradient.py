@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative, random_generator, require_array, require_flag
 from attention.inputs import Rng
 from attention.learning import Step
+from attention.validation import count, non_negative, random_generator, require_array, require_flag
 from upper.linear_attention.model import LinearAttention, make_linear_attention
 
 __all__ = ["GradientFit", "train_linear_attention"]

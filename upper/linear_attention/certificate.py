@@ -7,7 +7,9 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.linalg import eigh
 
-from attention._arrays import (
+from attention.inputs import Rng
+from attention.memory import require_memory as require_bytes
+from attention.validation import (
     non_negative,
     random_generator,
     real_array,
@@ -16,8 +18,6 @@ from attention._arrays import (
     require_instance,
     require_shape,
 )
-from attention.inputs import Rng
-from attention.memory import require_memory as require_bytes
 from upper.linear_attention.features import feature_count, tensor_from_features
 from upper.linear_attention.moments import FeatureMoments
 from upper.linear_attention.regression import CubicRegression, FeatureRegression

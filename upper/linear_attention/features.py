@@ -7,17 +7,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from attention._arrays import (
-    as_floating,
-    count,
-    namespace,
-    real_array,
-    require_array,
-    require_flag,
-    require_shape,
-    shown,
-)
+from attention._arrays import as_floating, namespace, shown
 from attention.memory import require_memory as require_bytes
+from attention.validation import count, real_array, require_array, require_flag, require_shape
 
 __all__ = [
     "blocks",

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attention._arrays import require_mapping, to_numpy
+from attention._arrays import to_numpy
 from attention.errors import FileFormatError
 from attention.files import FilePath, read_tensors, write_tensors
+from attention.validation import require_mapping
 from upper.linear_attention.model import LinearAttention
 
 __all__ = ["load_linear_attention", "save_linear_attention"]

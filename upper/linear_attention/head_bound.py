@@ -5,16 +5,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import (
-    as_floating,
-    namespace,
-    non_negative,
-    random_generator,
-    require_finite,
-    require_shape,
-    to_numpy,
-)
+from attention._arrays import as_floating, namespace, to_numpy
 from attention.inputs import Rng
+from attention.validation import non_negative, random_generator, require_finite, require_shape
 from upper.linear_attention.head_search import symmetrised
 
 __all__ = [
@@ -136,7 +129,7 @@ def checked_tensor(tensor: Any) -> Float[np.ndarray, "p d d d"]:
     outputs, d = tensor.shape[:2]
     require_shape("The tensor", tensor, (outputs, d, d, d))
     tensor = as_floating(tensor, xp.float64, xp)
-    require_finite("The tensor", tensor, xp)
+    require_finite("The tensor", tensor)
     return np.asarray(to_numpy(tensor), dtype=np.float64)
 
 

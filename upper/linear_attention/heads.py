@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, random_generator, require_flag, to_numpy
+from attention._arrays import to_numpy
 from attention.inputs import Rng
+from attention.validation import count, random_generator, require_flag
 from upper.linear_attention.head_bound import (
     TOLERANCE,
     checked_tensor,

@@ -9,11 +9,12 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
-from attention._arrays import count, namespace
+from attention._arrays import namespace
 from attention.evaluation import ENOUGH_IN_SPAN, EXACT_ERROR, HELD_OUT_SHARE, HeldOut, orbits
 from attention.inputs import Rng
 from attention.learning import Progress, require_oracle
 from attention.memory import require_memory as require_bytes
+from attention.validation import count
 from upper.linear_attention.features import (
     blocks,
     feature_count,

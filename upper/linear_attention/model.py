@@ -7,18 +7,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention._arrays import (
-    as_floating,
-    count,
-    namespace,
-    random_generator,
-    require_finite,
-    require_flag,
-    require_shape,
-    to_numpy,
-)
+from attention._arrays import as_floating, namespace, to_numpy
 from attention.inputs import Rng
 from attention.memory import require_memory as require_bytes
+from attention.validation import count, random_generator, require_finite, require_flag, require_shape
 from upper.linear_attention.features import floating, require_no_overflow
 
 __all__ = ["LinearAttention", "make_linear_attention", "zero_heads"]
@@ -70,7 +62,7 @@ class LinearAttention:
         require_flag("average", self.average)
         for name in ("v", "q"):
             object.__setattr__(self, name, as_floating(getattr(self, name), xp.float64, xp))
-            require_finite(name, getattr(self, name), xp)
+            require_finite(name, getattr(self, name))
 
     @property
     def heads(self) -> int:

@@ -4,9 +4,10 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.linalg.blas import dgemm, dsyrk
 
-from attention._arrays import count, require_array, require_shape, shown
+from attention._arrays import shown
 from attention.memory import memory_text
 from attention.memory import require_memory as require_bytes
+from attention.validation import count, require_array, require_shape
 from upper.linear_attention.features import blocks, cubic_features, feature_count, prefix_features
 
 __all__ = ["MEMORY", "FeatureMoments", "require_memory"]

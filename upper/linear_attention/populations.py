@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, one_of
+from attention.validation import count, one_of
 from upper.linear_attention.features import feature_count, pairs_of
 from upper.linear_attention.moments import require_memory
 

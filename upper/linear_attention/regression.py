@@ -7,7 +7,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention._arrays import namespace, one_of, require_finite, require_flag, require_instance, require_shape
+from attention._arrays import namespace
+from attention.validation import one_of, require_finite, require_flag, require_instance, require_shape
 from upper.linear_attention.features import (
     blocks,
     cubic_features,

@@ -5,7 +5,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import count, namespace, one_of, require_flag
+from attention._arrays import namespace
+from attention.validation import count, one_of, require_flag
 from upper.linear_attention.features import cubic_features, feature_count, floating, require_no_overflow
 
 __all__ = ["SOFTMAX_KINDS", "SoftmaxKind", "softmax_feature_count", "softmax_features"]

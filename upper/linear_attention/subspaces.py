@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh, qr, solve_triangular
 
-from attention._arrays import require_finite
+from attention.validation import require_finite
 
 __all__ = ["Seen", "in_own_units", "largest_ratio", "own_units", "seen_by", "spectrum"]
 

@@ -8,9 +8,10 @@ import numpy as np
 from jaxtyping import Shaped
 
 from attention import AttentionLayer
-from attention._arrays import count, namespace, random_generator, require_finite, shown, to_numpy
+from attention._arrays import namespace, shown, to_numpy
 from attention.inputs import Rng
 from attention.memory import require_memory
+from attention.validation import count, random_generator, require_finite
 
 __all__ = ["FactoredHeads", "random_factors"]
 
@@ -57,7 +58,7 @@ class FactoredHeads:
     o: Shaped[Any, "m s d"]
 
     def __post_init__(self) -> None:
-        xp = namespace(self.a, self.b, self.v, self.o)
+        namespace(self.a, self.b, self.v, self.o)
         for name in ("a", "v"):
             shape = tuple(getattr(self, name).shape)
             if len(shape) != 3 or min(shape) < 1 or shape[2] > shape[1]:
@@ -70,7 +71,7 @@ class FactoredHeads:
             if given != wanted:
                 raise ValueError(f"{name} has shape {given} and v {(m, d, s)}: {wanted} is needed.")
         for name in ("a", "b", "v", "o"):
-            require_finite(name, getattr(self, name), xp)
+            require_finite(name, getattr(self, name))
 
     @classmethod
     def of(cls, layer: AttentionLayer, rank: int, w_rank: int | None = None) -> "FactoredHeads":

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import non_negative, require_array, require_instance
 from attention.evaluation import EXACT_ERROR
+from attention.validation import non_negative, require_array, require_instance
 from upper.engine import Engine
 from upper.newton.elimination import DOUBLE_BELOW, RIDGE, Elimination, LinearFit
 from upper.newton.factors import FactoredHeads

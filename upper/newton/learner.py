@@ -8,10 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget
-from attention._arrays import count, non_negative, random_generator, shown
+from attention._arrays import shown
 from attention.inputs import Rng
 from attention.learning import Progress, require_oracle
 from attention.memory import require_memory
+from attention.validation import count, non_negative, random_generator
 from upper._squared_error import apart
 from upper._starts import Start, a_start, require_start, start_at
 from upper.descents import Descents, SplitExamples, draw_split

@@ -6,8 +6,8 @@ from operator import attrgetter
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, random_generator, real_array
 from attention.inputs import Rng
+from attention.validation import count, random_generator, real_array
 from upper.newton.gauss_newton import Iterate, gauss_newton
 from upper.newton.span_heads import SpanStart
 

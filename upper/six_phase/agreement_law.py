@@ -7,9 +7,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer, Inputs
-from attention._arrays import count, non_negative, random_generator, real_array, shown
+from attention._arrays import shown
 from attention.inputs import Rng, require_inputs
 from attention.layer import require_layer
+from attention.validation import count, non_negative, random_generator, real_array
 from upper.six_phase.common import batch_size
 
 __all__ = ["AgreementLaw", "disagreement", "measure_agreement"]

@@ -8,9 +8,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from attention import ExampleOracle, Outcome, draw_examples
-from attention._arrays import count, shown
+from attention._arrays import shown
 from attention.learning import require_oracle
 from attention.memory import require_memory
+from attention.validation import count
 
 __all__ = [
     "PhaseFailedError",

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, real_array
+from attention.validation import count, real_array
 
 __all__ = ["ConvexBody", "EmptyBodyError", "SpectralGap", "require_body", "spectral_gap"]
 

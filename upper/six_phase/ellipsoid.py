@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count
+from attention.validation import count
 from upper.six_phase.convex_body import EmptyBodyError, SpectralGap, spectral_gap
 from upper.six_phase.equation_moments import AnsweredMoments, EquationMoments, Krylov
 

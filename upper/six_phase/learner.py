@@ -6,10 +6,10 @@ from typing import Any, Literal
 import numpy as np
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
-from attention._arrays import count, non_negative, random_generator
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
+from attention.validation import count, non_negative, random_generator
 from upper.floor import counting_floor
 from upper.six_phase.common import PhaseFailedError, require_jobs
 from upper.six_phase.phase1_projection_sum import estimate_projection_sum

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle, Outcome
-from attention._arrays import count, real_array
+from attention.validation import count, real_array
 from upper.six_phase.common import (
     PhaseFailedError,
     exponent_to_square,

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer, ExampleOracle, Outcome
-from attention._arrays import count, non_negative, one_of, real_array, require_instance
 from attention.learning import require_oracle
+from attention.validation import count, non_negative, one_of, real_array, require_instance
 from upper.six_phase.common import PhaseFailedError, map_batches, remaining, require_jobs
 from upper.six_phase.convex_body import ConvexBody
 from upper.six_phase.ellipsoid import Ellipsoid

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from scipy.linalg import helmert
 
 from attention import AttentionLayer
-from attention._arrays import real_array, require_finite, require_shape
+from attention.validation import real_array, require_finite, require_shape
 from upper.six_phase.common import scaled_to_square
 
 __all__ = ["Certificates", "Contrasts", "certify_agreement", "contrasts_of", "has_repeated_tokens"]

@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer, ExampleOracle, Outcome
-from attention._arrays import count, non_negative, one_of, real_array, shown
+from attention._arrays import shown
 from attention.learning import require_oracle
+from attention.validation import count, non_negative, one_of, real_array
 from upper.six_phase.common import PhaseFailedError, map_batches, relative_change, remaining
 from upper.six_phase.convex_body import ConvexBody, require_body
 from upper.six_phase.phase2_agreement import certify_agreement

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy.linalg import subspace_angles
 
 from attention import AttentionLayer
-from attention._arrays import count
+from attention.validation import count
 from upper.six_phase.convex_body import ConvexBody, SpectralGap, require_body, spectral_gap
 
 __all__ = ["AttentionSpan", "attention_span"]

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AttentionLayer
-from attention._arrays import count, non_negative, real_array, require_instance
 from attention.evaluation import HeldOut
+from attention.validation import count, non_negative, real_array, require_instance
 from upper.six_phase.net_tuples import TupleRegression
 from upper.six_phase.phase5_span import AttentionSpan
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count
 from attention.memory import require_memory
+from attention.validation import count
 from upper.six_phase.convex_body import EmptyBodyError
 from upper.six_phase.phase2_agreement import Contrasts
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import Outcome
-from attention._arrays import count, require_instance
+from attention.validation import count, require_instance
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.ellipsoid import Ellipsoid
 from upper.six_phase.equation_moments import AnsweredMoments

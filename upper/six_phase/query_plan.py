@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, non_negative, require_flag, require_instance
+from attention.validation import count, non_negative, require_flag, require_instance
 from upper.six_phase.statistical_queries import AgreementRows
 
 __all__ = ["SIZE_TOLERANCE", "QueryCount", "QueryPlan", "share_tolerance", "six_phase_queries"]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import count, random_generator, real_array, require_instance
 from attention.inputs import Rng
 from attention.memory import require_memory
+from attention.validation import count, random_generator, real_array, require_instance
 from upper.linear_attention.model import LinearAttention, zero_heads
 from upper.linear_attention.tasks.closed_loop import ClosedLoop, Model
 from upper.linear_attention.tasks.one_hot import one_hot, whole_numbers

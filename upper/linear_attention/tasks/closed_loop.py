@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import real_array, require_instance
+from attention.validation import real_array, require_instance
 from upper.linear_attention.features import feature_count, pair_products, pairs_of
 from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import CubicRegression, FeatureRegression

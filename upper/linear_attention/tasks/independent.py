@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import solve_triangular
 
-from attention._arrays import count, require_shape
+from attention.validation import count, require_shape
 from upper.linear_attention.features import cubic_kernel
 
 __all__ = ["first_independent"]

@@ -6,9 +6,9 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, one_of, random_generator
 from attention.inputs import Rng
 from attention.memory import require_memory
+from attention.validation import count, one_of, random_generator
 from upper.linear_attention.model import LinearAttention, zero_heads
 
 __all__ = [

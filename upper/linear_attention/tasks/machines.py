@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import count, random_generator, require_instance, require_shape
 from attention.inputs import Rng
 from attention.memory import require_memory
+from attention.validation import count, random_generator, require_instance, require_shape
 from upper.linear_attention.tasks.one_hot import whole_numbers
 
 __all__ = ["MOVES", "Configurations", "TuringMachine", "random_machine"]

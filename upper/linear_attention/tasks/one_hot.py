@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attention._arrays import require_shape
+from attention.validation import require_shape
 
 __all__ = ["nearest_one_hot", "one_hot", "whole_numbers"]
 

@@ -23,7 +23,9 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import (
+from attention.inputs import Rng
+from attention.memory import require_memory
+from attention.validation import (
     count,
     random_generator,
     real_array,
@@ -31,8 +33,6 @@ from attention._arrays import (
     require_instance,
     require_shape,
 )
-from attention.inputs import Rng
-from attention.memory import require_memory
 from upper.linear_attention.model import LinearAttention, zero_heads
 from upper.linear_attention.tasks.closed_loop import ClosedLoop, Model
 from upper.linear_attention.tasks.machines import Configurations, TuringMachine

@@ -26,9 +26,9 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from attention._arrays import count, random_generator, require_flag, require_instance
 from attention.inputs import Rng
 from attention.memory import require_memory
+from attention.validation import count, random_generator, require_flag, require_instance
 from upper.linear_attention.model import LinearAttention, zero_heads
 from upper.linear_attention.tasks.closed_loop import ClosedLoop, Model
 from upper.linear_attention.tasks.machines import MOVES, Configurations, TuringMachine, random_machine
