@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from upper import SGD, Adam
-from upper.adam import AdamDtype
+from upper.baselines.adam import AdamDtype
 from upper.engine import choose_engine
 
 __all__ = ["REUSED", "adam_settings", "sgd_settings"]

@@ -1,11 +1,17 @@
 """Learners (upper bounds): the six phases, the Newton learner, and the baselines they are measured against."""
 
-from upper.adam import Adam
-from upper.baselines import LBFGS, SGD, FrozenAttention, OneGradientStep, TunedAdam
+from upper.baselines import (
+    LBFGS,
+    SGD,
+    Adam,
+    FrozenAttention,
+    KnownPart,
+    LinearBaseline,
+    OneGradientStep,
+    TunedAdam,
+)
 from upper.engine import Engine, choose_engine
 from upper.floor import counting_floor
-from upper.known_part import KnownPart
-from upper.linear import LinearBaseline, LinearPredictor
 from upper.linear_attention.learner import LinearAttentionLearner
 from upper.newton import FactoredHeads, Iterate, Newton, gauss_newton, random_factors
 from upper.six_phase import SixPhase
@@ -24,7 +30,6 @@ __all__ = [
     "KnownPart",
     "LinearAttentionLearner",
     "LinearBaseline",
-    "LinearPredictor",
     "Newton",
     "OneGradientStep",
     "SixPhase",

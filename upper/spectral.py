@@ -220,7 +220,7 @@ def spectral_start(
     moment = cross_moment(x, y, directions=min(m + _SPARE, d * d), rng=rng)
     if moment.values[0] == 0:
         return rng.standard_normal((m, d, d)) / d
-    along = np.tensordot(moment.w[:m], linear_part(x, y).mean, 2)
+    along = np.tensordot(moment.w[:m], linear_part(x, y)[0].mean, 2)
     basis = _with_last(moment.values[:m] * along, moment.theta[:m], rng)
     # heads of equal norm and orthogonal have their centre at this distance
     basis = _START_NORM / np.sqrt(m) * basis
@@ -244,7 +244,7 @@ def _with_last(
 def _without_linear_part(x: np.ndarray, y: np.ndarray) -> Float[np.ndarray, "n k d"]:
     """What the linear part leaves of the labels, of root mean square 1, or zero where that is rounding."""
     y = y / (float(np.abs(y).max()) or 1.0)
-    rest = y - linear_part(x, y)(x)
+    rest = y - linear_part(x, y)[0](x)
     size = float(np.sqrt(np.mean(rest**2)))
     if size <= _LEAST_REST * float(np.sqrt(np.mean(y**2))):
         return np.zeros_like(rest)

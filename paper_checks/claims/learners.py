@@ -347,7 +347,7 @@ def hard_for_newton(constants: Constants, scale: Scale, rng: Generator) -> Seque
     "written out. The best of three random starts: one start may end in a local minimum. Full scale: 3000 steps of "
     "256 at d = 32.",
     constants={"error": 0.05, "float32": 1e-8},
-    wrong=Fault("upper._minibatches:rate", returned(lambda step: -step), "steps up the gradient"),
+    wrong=Fault("upper.baselines.minibatches:rate", returned(lambda step: -step), "steps up the gradient"),
     needs=("torch",),
 )
 def adam(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:

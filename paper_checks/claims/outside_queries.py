@@ -209,7 +209,7 @@ def knowing_nothing(constants: Constants, scale: Scale, rng: Generator) -> Seque
     how="One run of upper.Adam on labels of construction D, error on fresh inputs with the known part taken off. "
     "Quick: only d = 8, 400 steps and a bound of .06, an easier case; full: d = 32 and 1000 steps.",
     constants={"bits": 1, "error": 0.02, "quick_error": 0.06},
-    wrong=Fault("upper._minibatches:rate", returned(lambda step: -step), "steps up the gradient"),
+    wrong=Fault("upper.baselines.minibatches:rate", returned(lambda step: -step), "steps up the gradient"),
     needs=("torch",),
 )
 def adam_one_bit(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:

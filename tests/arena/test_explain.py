@@ -114,12 +114,12 @@ def test_both_run_in_a_comparison_beside_others(cli, nice, tmp_path):
 
 WRONG = [
     (["explain", "{nice}", "--dim", "4"], "--dim is for a layer made on the spot"),
-    (["explain", "--heads", "0"], "heads is 0: at least 1"),
+    (["explain", "--heads", "0"], "heads is 0: a whole number of at least 1"),
     (["explain", "--seed", "-1"], "--seed"),
     (["explain", "{dir}/absent.safetensors"], "absent.safetensors"),
     (["explain", "{dir}"], "{dir}"),
     (["explain", "{text}"], "text.safetensors"),
-    (["explain", "{nice}", "--heads", "0"], "--heads is 0: at least 1"),
+    (["explain", "{nice}", "--heads", "0"], "--heads is 0: a whole number of at least 1"),
     (["learn", "{nice}", "--learner", "six-phase", "--examples", "3"], "at least"),
     (["learn", "{taken}", "--learner", "six-phase", "--out", "{dir}/taken"], "would take the place"),
     (["explain", "{taken}", "--out", "{dir}/taken"], "would take the place"),

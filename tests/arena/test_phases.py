@@ -407,9 +407,9 @@ def test_a_learner_that_is_set_up_and_settings(nice):
         ({"learner": Newton(m=2)}, "^Newton has no six phases"),
         ({"learner": "nobody"}, "'nobody' is no learner"),
         ({"learner": "six-phase,newton"}, "2 learners are named"),
-        ({"preset": "slow"}, "quick or full"),
+        ({"preset": "slow"}, "'quick' or 'full'"),
         ({"examples": 3}, "at least"),
-        ({"heads": 0}, "m is 0: at least 1"),
+        ({"heads": 0}, "m is 0: a whole number of at least 1"),
     ],
 )
 def test_what_cannot_be_told_is_a_sentence(nice, options, message):

@@ -16,7 +16,6 @@ LEARNERS = {
     "Newton": lambda: upper.Newton(m=2, examples=MUCH, engine="numpy"),
     "Newton of many heads": lambda: upper.Newton(m=10**6, engine="numpy"),
     "LBFGS": lambda: upper.LBFGS(m=2, examples=MUCH),
-    "LBFGS of a long history": lambda: upper.LBFGS(m=2, history=10**6),
     "SGD": lambda: upper.SGD(m=2, batch=MUCH),
     "SGD of many heads": lambda: upper.SGD(m=10**6),
     "FrozenAttention": lambda: upper.FrozenAttention(heads=10**6),

@@ -94,7 +94,6 @@ LEARNERS = {
             "work": whole(10, 20),
             "starts": whole(1, 1),
             "tolerance": real(0.0, 1e-3),
-            "history": whole(5, 10),
         },
     ),
     "upper.SGD": (
@@ -114,7 +113,7 @@ LEARNERS = {
     ),
     "upper.FrozenAttention": (
         upper.FrozenAttention,
-        {"heads": whole(1, 4), "examples": whole(20, 30), "sigma": real()},
+        {"heads": whole(1, 4), "examples": whole(20, 30)},
     ),
     "upper.FrozenAttention.of given heads": (
         upper.FrozenAttention,
@@ -122,7 +121,7 @@ LEARNERS = {
     ),
     "upper.OneGradientStep": (
         upper.OneGradientStep,
-        {"examples": whole(20, 30), "learning_rate": real()},
+        {"examples": whole(20, 30)},
     ),
     "upper.LinearBaseline": (upper.LinearBaseline, {"examples": whole(20, 30)}),
     "upper.KnownPart": (upper.KnownPart, {"known": anything(fixed(np.zeros_like, "<zero>"))}),
@@ -192,9 +191,6 @@ if TORCH:
                 "schedules": anything(("cosine",)),
                 "lengths": anything((5,)),
                 "dtypes": anything(("float32",)),
-                "power": real(),
-                "beta1": real(0.5, 0.9),
-                "beta2": real(0.5, 0.9),
                 "reused": whole(20, 30),
                 "tolerance": real(0.0, 1e-3),
                 "device": choice("cpu"),

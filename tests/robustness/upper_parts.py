@@ -289,30 +289,9 @@ PART_SUBJECTS = [
         repeatable=False,
     ),
     Subject(
-        "upper.LinearPredictor.call",
-        lambda own, x: own(x),
-        {
-            "own": only(lambda: upper.LinearPredictor(np.eye(3), np.eye(3)), "<predictor>"),
-            "x": array((4, 2, 3), torch=False),
-        },
-        right=linear_in_the_token_and_the_mean,
-    ),
-    Subject(
         "upper.KnownPart.call",
         lambda own, oracle: own.fit(oracle),
         {"own": only(upper.KnownPart, "<known part>"), "oracle": ORACLE},
         right=a_known_part,
-    ),
-    Subject(
-        "upper.baselines.regress_projections",
-        upper.baselines.regress_projections,
-        {"x": X, "y": Y, "theta": THETA, "ridges": anything((0.0, 0.1))},
-        right=regression_has_no_slope,
-    ),
-    Subject(
-        "upper.baselines.relative_loss",
-        upper.baselines.relative_loss,
-        {"flat": array((18,), torch=False), "x": X, "y": Y},
-        right=loss_is_right,
     ),
 ]

@@ -138,7 +138,7 @@ def test_all_families_and_the_maker_of_parities_are_public_names():
     ("call", "word"),
     [
         (lambda: two_head_families(bits=5), "bits is 5: an even number of at least 4"),
-        (lambda: two_head_families(bits=2), "bits is 2: at least 4"),
+        (lambda: two_head_families(bits=2), "bits is 2: a whole number of at least 4"),
         (lambda: two_head_families(dim=8), "dim is 8: more than the 8 bits"),
         (lambda: two_head_families()[0].targets(3), "at most 2 of the coordinates"),
     ],

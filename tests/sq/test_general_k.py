@@ -140,7 +140,7 @@ def test_instances_with_a_gated_known_part_come_back_from_files(tmp_path):
     ("arguments", "word"),
     [
         ({"dim": 4, "bits": 3}, "at most 2 of the coordinates from 2 on"),
-        ({"dim": 9, "tokens": 1}, "tokens is 1: at least 2"),
+        ({"dim": 9, "tokens": 1}, "tokens is 1: a whole number of at least 2"),
         ({"dim": 9, "bits": 0}, "bits is 0"),
         ({"dim": 9, "tokens": 5, "beta": 3.0}, "beta is 3.0: at least 3.693 is needed for 5 tokens"),
         ({"dim": 9, "beta": float("nan")}, "beta"),

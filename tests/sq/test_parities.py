@@ -236,7 +236,7 @@ def test_files_keep_instances_bit_for_bit(tmp_path, construction):
         ({"dim": 10, "bits": 0}, "bits"),
         ({"dim": 10, "heads": 0}, "heads"),
         ({"dim": 10, "heads": 1.5}, "heads"),
-        ({"dim": 10, "construction": "E"}, "A or B or C or D"),
+        ({"dim": 10, "construction": "E"}, "'A' or 'B' or 'C' or 'D'"),
         ({"dim": 10, "construction": "A", "heads": 3}, "even number"),
         ({"dim": 10, "construction": "A", "heads": 4, "bits": 3}, "needs 6 heads"),
         ({"dim": 10, "construction": "B", "slopes": (1.0, 2.0)}, "only D"),
@@ -463,7 +463,7 @@ def test_the_profile_of_a_parity_has_all_its_weight_at_degree_l():
     [
         ({"dim": 4, "bits": 4}, "at most 3 of the coordinates"),
         ({"dim": 4, "bits": 0}, "bits is 0"),
-        ({"dim": 9, "bits": 3, "construction": "F"}, "A or B or C or D"),
+        ({"dim": 9, "bits": 3, "construction": "F"}, "'A' or 'B' or 'C' or 'D'"),
         ({"dim": 9, "bits": 3, "construction": "B", "beta": -1.0}, "beta is -1.0"),
         ({"dim": 9, "bits": 3, "slopes": (50.0, 60.0)}, "slopes"),
     ],

@@ -64,7 +64,7 @@ def test_overlap_counts_follow_the_hypergeometric_law():
     ("call", "words"),
     [
         (lambda: SecretSet(4, 4), "bits is 4 and dim 4: at most 3"),
-        (lambda: SecretSet(4, 0), "bits is 0: at least 1"),
+        (lambda: SecretSet(4, 0), "bits is 0: a whole number of at least 1"),
         (lambda: SecretSet(5, 2).unrank(6), "number is 6: there are 6"),
         (lambda: SecretSet(5, 2).rank([0, 1]), "from 1 to 4"),
         (lambda: SecretSet(5, 2).rank([1, 1]), "2 distinct"),

@@ -11,7 +11,7 @@ from attention import BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_n
 from attention.evaluation import hold_out
 from attention.testing import check_learner
 from upper import Adam, TunedAdam
-from upper._minibatches import batches_of, rate
+from upper.baselines.minibatches import batches_of, rate
 
 torch = pytest.importorskip("torch")
 
@@ -34,7 +34,7 @@ def test_schedules_begin_at_the_rate_and_end_where_they_say(schedule):
 
 def test_every_pass_over_a_fixed_set_serves_each_example_once():
     x = np.arange(63.0).reshape(63, 1, 1)
-    batches = batches_of(*hold_out(x, x), size=12, rng=np.random.default_rng(0))
+    batches = batches_of(*hold_out(x, x), size=12, rng=np.random.default_rng(0), convert=np.asarray)
     held = set(batches.held_out.x.ravel())
     for _ in range(3):
         served = np.concatenate([batches.next()[0].ravel() for _ in range(5)])
@@ -69,10 +69,10 @@ def test_too_few_reused_examples_are_learned_by_heart_and_it_is_said():
 
 @pytest.mark.bad_input
 def test_bfloat16_only_where_the_hardware_has_it(monkeypatch):
-    monkeypatch.setattr("upper.adam.has_bfloat16", lambda device: False)
+    monkeypatch.setattr("upper.baselines.adam.has_bfloat16", lambda device: False)
     with pytest.raises(ValueError, match="bfloat16"):
         _fit(Adam(1, work=10, dtype="bfloat16"))
-    monkeypatch.setattr("upper.adam.has_bfloat16", lambda device: True)
+    monkeypatch.setattr("upper.baselines.adam.has_bfloat16", lambda device: True)
     fit = _fit(Adam(1, work=200, batch=64, dtype="bfloat16", learning_rate=0.01))
     assert fit.outcome is Outcome.WORK_SPENT
     assert 1e-4 < fit.trace[-1].measures["relative_error"] < 0.5
@@ -92,14 +92,13 @@ def test_the_grid_keeps_the_setting_with_the_least_error_on_held_out_examples():
 
 def test_the_grid_counts_the_whole_and_the_best_run():
     tuned = TunedAdam(
-        1, lengths=(100, 150), schedules=("cosine",), learning_rates=(0.003, 0.01), batch=32, reused=None
+        1, lengths=(100, 150), schedules=("cosine",), learning_rates=(0.003, 0.01), batch=32, reused=500
     )
     fit = _fit(tuned)
     last = fit.trace[-1].measures
     assert last["settings"] == len(tuned.settings()) == 4
     assert last["grid_steps"] == 500
-    assert last["grid_examples"] == fit.examples_used == 500 * 32 + 32
-    assert last["run_examples"] == last["run_steps"] * 32 + 32
+    assert last["run_steps"] in (100, 150)
     assert 0 < last["run_seconds"] < last["grid_seconds"] <= fit.seconds
     runs = {step.name.split(":")[0]: step.measures["run_seconds"] for step in fit.trace[:-1]}
     assert sum(runs.values()) <= fit.seconds * len(runs)
@@ -109,15 +108,16 @@ def test_the_grid_counts_the_whole_and_the_best_run():
 def test_a_shared_set_is_drawn_once_for_the_whole_grid():
     fit = _fit(TunedAdam(1, lengths=(60,), batch=32, reused=500, dtypes=("float32", "float64")))
     assert fit.examples_used == 500
-    assert {step.measures["run_examples"] for step in fit.trace} == {500.0}
 
 
 def test_the_first_setting_of_the_grid_is_that_setting_alone():
-    alone = _fit(Adam(1, work=100, batch=32, learning_rate=0.01, power=1.5, beta1=0.7, beta2=0.98))
-    grid = _fit(
-        TunedAdam(1, lengths=(100,), schedules=("cosine",), learning_rates=(0.01,), batch=32, reused=None)
+    alone = _fit(
+        Adam(1, work=100, batch=32, learning_rate=0.01, power=1.5, beta1=0.7, beta2=0.98, reused=500)
     )
-    # the same start and the same fresh batches but the one that is held out
+    grid = _fit(
+        TunedAdam(1, lengths=(100,), schedules=("cosine",), learning_rates=(0.01,), batch=32, reused=500)
+    )
+    # the same start and the same examples, shuffled otherwise
     assert alone.trace[-1].measures["relative_error"] == pytest.approx(
         grid.trace[-1].measures["relative_error"], rel=0.5
     )
@@ -138,12 +138,8 @@ def test_the_grid_keeps_to_its_work():
             TunedAdam(2, work=80, lengths=(20,), batch=16, learning_rates=(0.01,), reused=100),
             marks=pytest.mark.slow,
         ),
-        pytest.param(
-            TunedAdam(2, work=80, lengths=(20,), batch=16, learning_rates=(0.01,), reused=None),
-            marks=pytest.mark.slow,
-        ),
     ],
-    ids=["adam-reused", "tuned-reused", "tuned-fresh"],
+    ids=["adam-reused", "tuned-reused"],
 )
 def test_contract(learner):
     check_learner(learner, make_nice_layer(heads=2, dim=5, rng=0), BooleanInputs(2, 5))
@@ -159,7 +155,7 @@ def test_contract(learner):
         (Adam, {"beta1": -0.1}),
         (Adam, {"power": 0.0}),
         (Adam, {"reused": 1}),
-        (Adam, {"device": ""}),
+        (Adam, {"device": None}),
         (TunedAdam, {"learning_rates": ()}),
         (TunedAdam, {"schedules": "cosine"}),
         (TunedAdam, {"lengths": (0,)}),

@@ -1,10 +1,10 @@
-"""What a user would pick instead: the learners the others are measured against.
+"""The learners a user would pick instead, against which the others are measured."""
 
-`Adam` and `LinearBaseline` stand beside this package; `KnownPart` is the zero of every comparison.
-"""
-
-from upper.baselines.frozen_attention import FrozenAttention, regress_projections
-from upper.baselines.lbfgs import LBFGS, relative_loss
+from upper.baselines.adam import Adam
+from upper.baselines.frozen_attention import FrozenAttention
+from upper.baselines.known_part import KnownPart
+from upper.baselines.lbfgs import LBFGS
+from upper.baselines.linear import LinearBaseline
 from upper.baselines.one_step import OneGradientStep
 from upper.baselines.sgd import SGD
 from upper.baselines.tuned_adam import TunedAdam
@@ -12,9 +12,10 @@ from upper.baselines.tuned_adam import TunedAdam
 __all__ = [
     "LBFGS",
     "SGD",
+    "Adam",
     "FrozenAttention",
+    "KnownPart",
+    "LinearBaseline",
     "OneGradientStep",
     "TunedAdam",
-    "regress_projections",
-    "relative_loss",
 ]

@@ -16,24 +16,18 @@ from attention import (
     check_budget,
     draw_examples,
 )
-from attention._arrays import shown
 from attention.evaluation import HeldOut, hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
-from attention.validation import (
-    count,
-    non_negative,
-    random_generator,
-    real_array,
-    require_finite,
-    require_shape,
-)
+from attention.validation import NonNegativeInt, PositiveInt, checked, random_generator
 from upper._squared_error import apart
-from upper.six_phase.common import exponent_to_square
 from upper.stacked import read_tokens
 
 __all__ = ["FrozenAttention", "regress_projections"]
+
+# standard deviation of a logit on Boolean tokens, that of nice layers
+_SIGMA = 2.0
 
 # shares of the mean eigenvalue of the Gram matrix; the last predicts next to nothing, so that no fit is worse than that
 _RIDGES = (0.0, 1e-10, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1e6)
@@ -41,6 +35,7 @@ _AT_ONCE = 1 << 22  # numbers of features at once, 32 MiB
 
 
 @dataclass(frozen=True)
+@checked
 class FrozenAttention:
     """A layer of many heads whose attention matrices stay as they were drawn, and whose W_i are regressed.
 
@@ -51,8 +46,6 @@ class FrozenAttention:
     examples : int, optional
         Budget in examples; by default four times as many equations as unknowns, 4 R d / k, and all that are given. A
         twentieth is held out.
-    sigma : float
-        Standard deviation of the attention logits of a frozen head on Boolean tokens; nice layers have 2.
     theta : array (R, d, d), optional
         Frozen attention matrices to use instead of random ones, as from another learner; `heads` is then their number.
 
@@ -83,21 +76,13 @@ class FrozenAttention:
     ('EXACT', True)
     """
 
-    heads: int = 64
-    examples: int | None = None
-    sigma: float = 2.0
+    heads: PositiveInt = 64
+    examples: NonNegativeInt | None = None
     theta: Float[np.ndarray, "m d d"] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "heads", count("heads", self.heads))
-        if self.examples is not None:
-            object.__setattr__(self, "examples", count("examples", self.examples, least=0))
-        object.__setattr__(self, "sigma", non_negative("sigma", self.sigma))
         if self.theta is not None:
-            theta = np.array(self.theta, dtype=np.float64)
-            side = theta.shape[-1] if theta.ndim else "d"
-            require_shape("theta", theta, ("heads", side, side))
-            require_finite("theta", theta)
+            theta = self.theta.copy()
             theta.flags.writeable = False
             object.__setattr__(self, "theta", theta)
             object.__setattr__(self, "heads", len(theta))
@@ -123,7 +108,6 @@ class FrozenAttention:
             oracle's examples are malformed.
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
-        _require_memory(self.heads, oracle.d)
         theta = self._frozen(oracle.d, random_generator(rng))
         budget = check_budget(self, oracle)
         default = -(-4 * self.heads * oracle.d // oracle.k) + 1
@@ -146,20 +130,18 @@ class FrozenAttention:
         return recorder.fit(outcome, layer=layer)
 
     def _frozen(self, d: int, rng: np.random.Generator) -> np.ndarray:
+        require_memory(
+            f"A regression on {self.heads} heads in {d} dimensions",
+            32 * (self.heads * d) ** 2,  # a Gram matrix, with its eigenvectors
+            advice="take fewer heads",
+        )
         if self.theta is None:
-            return apart(rng).standard_normal((self.heads, d, d)) * (self.sigma / d)
+            return apart(rng).standard_normal((self.heads, d, d)) * (_SIGMA / d)
         if self.theta.shape[-1] != d:
             raise ValueError(
                 f"theta has {self.theta.shape[-1]} coordinates and the examples have {d}: they must be the same."
             )
         return self.theta
-
-
-def _require_memory(m: int, d: int) -> None:
-    """Refuse a Gram matrix, with its eigenvectors, that does not fit into memory."""
-    require_memory(
-        f"A regression on {shown(m)} heads in {d} dimensions", 32 * (m * d) ** 2, advice="take fewer heads"
-    )
 
 
 def regress_projections(
@@ -170,54 +152,26 @@ def regress_projections(
 ) -> Float[np.ndarray, "r m d d"]:
     """The W_i that minimise |Y - F(X)|^2 + ridge |W|^2 at given Theta_i, for every ridge.
 
-    Parameters
-    ----------
-    x, y : array (n, k, d)
-        Examples.
-    theta : array (m, d, d)
-        The attention matrices.
-    ridges : tuple of float
-        In units of the mean eigenvalue of the Gram matrix; 0 is least squares of the least norm.
-
-    Returns
-    -------
-    array (r, m, d, d)
-        The W_i for every ridge.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit together, or logits or projections overflow.
+    `ridges` are in units of the mean eigenvalue of the Gram matrix; 0 is least squares of the least norm.
 
     Notes
     -----
     One eigendecomposition of the Gram matrix of Z = [P_1 X ... P_m X] serves all ridges. Without a ridge the
     solution is corrected once by the regression of its own residual, which wins back the digits the Gram matrix lost.
-    Tokens and labels of any size: the matrix is that of numbers that can be squared. O(n k (m d)^2 + (m d)^3).
+    O(n k (m d)^2 + (m d)^3).
 
     References
     ----------
     Ridge regression: Hoerl and Kennard, Technometrics 12 (1970); the correction is derived here.
     """
-    theta = real_array("theta", theta, ("m", "d", "d"))
     m, d, _ = theta.shape
-    require_shape("theta", theta, (m, d, d))
-    x = real_array("x", x, ("n", "k", d))
-    y = real_array("y", y, x.shape)
-    ridges = tuple(real_array("ridges", ridges, ("ridges",)).tolist())
-    if min(ridges) < 0:
-        raise ValueError(f"ridges has {min(ridges)}: numbers of at least 0 are needed.")
     size = m * d
-    _require_memory(m, d)
     batch = max(1, _AT_ONCE // (x.shape[1] * size))
     parts = [slice(first, first + batch) for first in range(0, len(x), batch)]
-    # patterns depend on the tokens' unit, but what is read with them is linear in it
-    unit, label_unit = exponent_to_square(x), exponent_to_square(y)
-    y = np.ldexp(y, -label_unit) if label_unit else y
+    unit = float(np.abs(x).max()) or 1.0  # what is read is linear in the unit of the tokens
 
     def read_of(part: slice) -> np.ndarray:
-        read = np.asarray(read_tokens(x[part], theta)[1])
-        return np.ldexp(read, -unit) if unit else read
+        return np.asarray(read_tokens(x[part], theta)[1]) / unit
 
     gram, moment = np.zeros((size, size)), np.zeros((size, d))
     for part in parts:
@@ -245,8 +199,4 @@ def regress_projections(
                 left += read.T @ (y[part].reshape(-1, d) - read @ w)
             w = w + solve(left, ridge)
         solutions.append(w.reshape(m, d, d))
-    with np.errstate(over="ignore"):  # refused in the next line
-        found = np.ldexp(np.stack(solutions), label_unit - unit)
-    if not np.isfinite(found).all():
-        raise ValueError("The projections overflow at labels y that are so much larger than x: scale y down.")
-    return found
+    return np.stack(solutions) / unit

@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
 from attention import (
     AttentionLayer,
@@ -22,12 +21,20 @@ from attention.evaluation import EXACT_ERROR, hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
-from attention.validation import count, non_negative, random_generator, real_array
+from attention.validation import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    checked,
+    random_generator,
+)
 from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
 from upper.floor import counting_floor
 
-__all__ = ["LBFGS", "relative_loss"]
+__all__ = ["LBFGS"]
 
+# pairs of steps and changes of the gradient that stand for the Hessian
+_HISTORY = 20
 # in iterations: often enough for a curve, seldom enough to cost nothing
 _LOOK_EVERY = 10
 # a start is given up when the residual did not fall below this share of itself over so many iterations
@@ -37,6 +44,7 @@ _ROUNDING = 1e-15
 
 
 @dataclass(frozen=True)
+@checked
 class LBFGS:
     """Limited-memory BFGS on Theta and W together, all examples in every pass, in float64.
 
@@ -52,8 +60,6 @@ class LBFGS:
         At most so many random starts; one that ends above the tolerance is followed by the next.
     tolerance : float
         Relative residual on the fitted examples at which to stop.
-    history : int
-        Pairs of steps and changes of the gradient that stand for the Hessian.
 
     Raises
     ------
@@ -62,8 +68,8 @@ class LBFGS:
 
     Notes
     -----
-    Superlinear it is not: near the solution the residual falls by a steady factor an iteration. An evaluation takes
-    O(n k m d (d + 2 k)), an iteration O(history m d^2) more; memory O(n k m (d + k) + history m d^2).
+    Near the solution the residual falls by a steady factor an iteration. An evaluation takes O(n k m d (d + 2 k)) time
+    and O(n k m (d + k)) memory.
 
     References
     ----------
@@ -78,19 +84,11 @@ class LBFGS:
     'EXACT'
     """
 
-    m: int
-    examples: int | None = None
-    work: int = 20_000
-    starts: int = 3
-    tolerance: float = 1e-12
-    history: int = 20
-
-    def __post_init__(self) -> None:
-        for name in ("m", "work", "starts", "history"):
-            object.__setattr__(self, name, count(name, getattr(self, name)))
-        if self.examples is not None:
-            object.__setattr__(self, "examples", count("examples", self.examples, least=0))
-        object.__setattr__(self, "tolerance", non_negative("tolerance", self.tolerance))
+    m: PositiveInt
+    examples: NonNegativeInt | None = None
+    work: PositiveInt = 20_000
+    starts: PositiveInt = 3
+    tolerance: NonNegativeFloat = 1e-12
 
     def minimum_examples(self, k: int, d: int) -> int:
         """One example to fit and one to hold out."""
@@ -112,28 +110,24 @@ class LBFGS:
             If the budget is below `minimum_examples`, or the oracle's examples are malformed.
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
-        rng = random_generator(rng)
-        budget = check_budget(self, oracle)
-        default = 8 * counting_floor(heads=self.m, tokens=oracle.k, dim=oracle.d) + 1
-        n, k, d = default if budget is None else budget, oracle.k, oracle.d
+        random = random_generator(rng)
+        budget, k, d = check_budget(self, oracle), oracle.k, oracle.d
+        n = 8 * counting_floor(heads=self.m, tokens=k, dim=d) + 1 if budget is None else budget
         require_memory(
             f"LBFGS with {shown(self.m)} heads on {shown(n)} examples of {k} tokens in {d} dimensions",
             # the examples, of every head the pattern and what it reads, twice, and two vectors a step remembered
-            8 * n * k * (6 * d + 4 * self.m * (k + d)) + 16 * self.m * d**2 * (2 * self.history + 8),
-            advice="allow fewer examples, or take fewer heads or a shorter history",
+            8 * n * k * (6 * d + 4 * self.m * (k + d)) + 16 * self.m * d**2 * (2 * _HISTORY + 8),
+            advice="allow fewer examples, or take fewer heads",
         )
         x, y = draw_examples(oracle, n)
         # the loss is relative, and W scales with the labels: units keep their squares within the floats
         unit = float(np.abs(y).max()) or 1.0
-        y = y / unit
-        (x, y), held = hold_out(x, y)
+        (x, y), held = hold_out(x, y / unit)
 
-        descent = _Descent(x, y, random_start(self.m, oracle.d, rng), self.work)
-        best, fitted, starts = AttentionLayer(*(np.zeros((self.m, oracle.d, oracle.d)),) * 2), np.inf, 0
-        while starts < self.starts and (starts == 0 or not descent.spent):
+        run = _Run(x, y, self.work)
+        best, fitted, starts = AttentionLayer(*(np.zeros((self.m, d, d)),) * 2), np.inf, 0
+        while starts < self.starts and (starts == 0 or not run.spent):
             starts += 1
-            if starts > 1:
-                descent.start = random_start(self.m, oracle.d, rng)
 
             def tell(
                 iteration: int, residual: float, layer: Callable[[], AttentionLayer], start: int = starts
@@ -142,15 +136,15 @@ class LBFGS:
                     f"Start {start}, iteration {iteration}",
                     layer=_scaled(layer(), unit) if recorder.measuring else None,
                     residual=residual,
-                    passes=descent.passes,
+                    passes=run.passes,
                 )
 
-            layer, residual = descent.run(history=self.history, tolerance=self.tolerance, tell=tell)
+            layer, residual = run.minimise(random_start(self.m, d, random), self.tolerance, tell)
             if residual < fitted:
                 best, fitted = layer, residual
             if fitted <= self.tolerance or held.error(best) < EXACT_ERROR:
                 break
-        ended = Outcome.WORK_SPENT if descent.spent else Outcome.LOCAL_MINIMUM
+        ended = Outcome.WORK_SPENT if run.spent else Outcome.LOCAL_MINIMUM
         outcome, error = held.verdict(best, fitted=fitted, tolerance=self.tolerance, otherwise=ended)
         layer = _scaled(best, unit)
         recorder.step(
@@ -158,78 +152,22 @@ class LBFGS:
             layer=layer,
             residual=fitted,
             held_out_error=error,
-            passes=descent.passes,
+            passes=run.passes,
             starts=starts,
         )
         return recorder.fit(outcome, layer=layer)
-
-
-def relative_loss(
-    flat: Float[np.ndarray, "p"],
-    x: Float[np.ndarray, "n k d"],
-    y: Float[np.ndarray, "n k d"],
-) -> tuple[float, Float[np.ndarray, "p"]]:
-    """Half of |F(X) - Y|^2 / |Y|^2 and its gradient, in all parameters of the layer as one vector.
-
-    Parameters
-    ----------
-    flat : array (2 m d^2,)
-        The stacked Theta (d, m d), then the stacked W (m d, d).
-    x, y : array (n, k, d)
-        Examples; with labels that are all zero the loss is |F(X)|^2 / 2.
-
-    Returns
-    -------
-    loss : float
-        Half of the squared residual, relative to the labels.
-    gradient : array (2 m d^2,)
-        Stacked like `flat`.
-
-    Raises
-    ------
-    ValueError
-        If `flat` holds no whole number of heads of d coordinates, or `y` is not shaped like `x`.
-
-    Notes
-    -----
-    Two passes, O(n k m d (d + 2 k)).
-
-    References
-    ----------
-    Derived here; see `upper._squared_error`.
-    """
-    x = real_array("x", x, ("n", "k", "d"))
-    y = real_array("y", y, x.shape)
-    d = x.shape[-1]
-    flat = real_array("flat", flat, ("p",))
-    if len(flat) % (2 * d * d):
-        raise ValueError(f"flat has {len(flat)} entries: 2 m d^2 of them with d = {d} are needed.")
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-        loss, gradient = _relative_loss(flat, x, y)
-    if not np.isfinite(loss) or not np.isfinite(gradient).all():
-        raise ValueError("The loss at flat overflowed: scale flat, x or y down.")
-    return loss, gradient
-
-
-def _relative_loss(flat: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-    d = x.shape[-1]
-    theta, w = np.split(flat, 2)
-    residual, *gradients = squared_error_gradient(x, y, theta.reshape(d, -1), w.reshape(-1, d))
-    energy = float(np.vdot(y, y)) or 1.0
-    gradient = np.concatenate([part.reshape(-1) for part in gradients]) * (len(x) / energy)
-    return 0.5 * float(np.vdot(residual, residual)) / energy, gradient
 
 
 class _WorkSpentError(Exception):
     """Leaves SciPy's loop in the midst of a line search."""
 
 
-class _Descent:
-    """SciPy's descent from one start after another, with the passes over the examples counted."""
+class _Run:
+    """SciPy's minimiser from one start after another, with the passes over the examples counted."""
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, start: tuple[np.ndarray, np.ndarray], work: int) -> None:
+    def __init__(self, x: np.ndarray, y: np.ndarray, work: int) -> None:
         self._x, self._y, self._work = x, y, work
-        self.start = start
+        self._energy = float(np.vdot(y, y)) or 1.0
         self.passes = 0
 
     @property
@@ -237,12 +175,13 @@ class _Descent:
         """Whether one more evaluation would exceed the work."""
         return self.passes + 2 > self._work
 
-    def run(
-        self, *, history: int, tolerance: float, tell: Callable[..., None]
+    def minimise(
+        self, start: tuple[np.ndarray, np.ndarray], tolerance: float, tell: Callable[..., None]
     ) -> tuple[AttentionLayer, float]:
-        flat = np.concatenate([part.reshape(-1) for part in self.start])
+        """The best layer seen from a start, and its relative residual."""
         from scipy.optimize import minimize  # slow to import, and seldom needed
 
+        flat = np.concatenate([part.reshape(-1) for part in start])
         self._best, self._least = flat, np.inf
         residuals: list[float] = []
 
@@ -256,31 +195,37 @@ class _Descent:
         # a line search may try too far
         with np.errstate(over="ignore", invalid="ignore"), suppress(_WorkSpentError):
             minimize(
-                self._evaluate,
+                self._loss,
                 flat,
                 jac=True,
                 method="L-BFGS-B",
                 callback=each,
-                options={"maxcor": history, "maxiter": 10**9, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0},
+                options={"maxcor": _HISTORY, "maxiter": 10**9, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0},
             )
         residual = float(np.sqrt(2 * self._least))
         if len(residuals) % _LOOK_EVERY:
             tell(len(residuals), residual, self._layer)
         return self._layer(), residual
 
-    def _evaluate(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
+    def _loss(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
+        """Half of |F(X) - Y|^2 / |Y|^2 and its gradient in all parameters as one vector."""
         if self.spent and np.isfinite(self._least):
             raise _WorkSpentError
         self.passes += 2
-        loss, gradient = _relative_loss(flat, self._x, self._y)
+        residual, *gradients = squared_error_gradient(self._x, self._y, *self._stacked(flat))
+        loss = 0.5 * float(np.vdot(residual, residual)) / self._energy
         if loss < self._least:
             self._best, self._least = flat.copy(), loss
-        return loss, gradient
+        gradient = np.concatenate([part.reshape(-1) for part in gradients])
+        return loss, gradient * (len(self._x) / self._energy)
+
+    def _stacked(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        theta, w = np.split(flat, 2)
+        d = self._x.shape[-1]
+        return theta.reshape(d, -1), w.reshape(-1, d)
 
     def _layer(self) -> AttentionLayer:
-        theta, w = np.split(self._best, 2)
-        d = self._x.shape[-1]
-        return layer_of_stacked(theta.reshape(d, -1), w.reshape(-1, d))
+        return layer_of_stacked(*self._stacked(self._best))
 
 
 def _stalled(residuals: list[float]) -> bool:

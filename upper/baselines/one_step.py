@@ -17,7 +17,7 @@ from attention import (
 from attention.evaluation import hold_out
 from attention.inputs import Rng
 from attention.learning import Progress
-from attention.validation import count, non_negative
+from attention.validation import NonNegativeInt, checked
 from upper._squared_error import layer_of_stacked, squared_error_gradient
 
 __all__ = ["OneGradientStep"]
@@ -26,6 +26,7 @@ _AT_ONCE = 1 << 22  # numbers of a batch of tokens, 32 MiB
 
 
 @dataclass(frozen=True)
+@checked
 class OneGradientStep:
     """One step of gradient descent on a single head with Theta = 0 and W = 0: an estimate of the sum of the W_i.
 
@@ -34,9 +35,6 @@ class OneGradientStep:
     examples : int, optional
         Budget in examples; by default 64 d, at which the statistical error of the sum is about sqrt(2)/8, and all
         that are given. A twentieth is held out.
-    learning_rate : float
-        The rate, for the loss of an example: half its squared error, summed over the k rows. 1 estimates the sum of the
-        W_i, and 0 stays at zero.
 
     Raises
     ------
@@ -62,13 +60,7 @@ class OneGradientStep:
     (1, False, 'ONE_PASS')
     """
 
-    examples: int | None = None
-    learning_rate: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.examples is not None:
-            object.__setattr__(self, "examples", count("examples", self.examples, least=0))
-        object.__setattr__(self, "learning_rate", non_negative("learning_rate", self.learning_rate))
+    examples: NonNegativeInt | None = None
 
     def minimum_examples(self, k: int, d: int) -> int:
         """One example to step on and one to hold out."""
@@ -92,21 +84,21 @@ class OneGradientStep:
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
         (x, y), held = hold_out(*draw_examples(oracle, 64 * oracle.d if budget is None else budget))
-        layer = step_from_zero(x, y, self.learning_rate)
+        layer = _step_from_zero(x, y)
         error = held.error(layer)
         recorder.step("One gradient step", layer=layer, held_out_error=error)
         return recorder.fit(Outcome.ONE_PASS if np.isfinite(error) else Outcome.DIVERGED, layer=layer)
 
 
-def step_from_zero(x: np.ndarray, y: np.ndarray, learning_rate: float) -> AttentionLayer:
-    """The head after one step at the given rate on all examples."""
+def _step_from_zero(x: np.ndarray, y: np.ndarray) -> AttentionLayer:
+    """The head after one step at rate 1, for half the squared error of an example summed over its k rows."""
     n, k, d = x.shape
     zero = np.zeros((d, d))
     theta, w = zero.copy(), zero.copy()
     batch = max(1, _AT_ONCE // (k * d))
     for first in range(0, n, batch):
         part = slice(first, first + batch)
-        share = learning_rate * len(x[part]) / n
+        share = len(x[part]) / n
         _, theta_gradient, w_gradient = squared_error_gradient(x[part], y[part], zero, zero)
         theta -= share * theta_gradient
         w -= share * w_gradient

@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget
-from attention.evaluation import verdict
+from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Recorder, check_budget
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.validation import (
@@ -18,17 +17,11 @@ from attention.validation import (
     checked,
     random_generator,
 )
-from upper._minibatches import RunningError, Schedule, draw_batches, ended, rate
 from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
+from upper.baselines.minibatches import Schedule, affordable_steps, draw_batches, rate, train
 
 __all__ = ["SGD"]
 
-SGDDtype = Literal["float64", "float32"]
-
-# in steps: often enough for a curve, seldom enough to cost nothing
-_LOOK_EVERY = 50
-# predicting zero has the error 1
-_DIVERGED = 1e6
 _HIGHEST_DEFAULT = 0.25
 # a few times the rounding: no schedule gets a layer much below it
 _FLOORS = {"float64": 0.0, "float32": 1e-6}
@@ -73,17 +66,11 @@ class SGD:
 
     Notes
     -----
-    One rate for all parameters, which is what sets it apart from Adam; the labels are not rescaled, so the rate that
-    is stable depends on them. On nice layers rates near 1/d did best of those tried (d from 4 to 64): at a few times
-    that the noise of small batches keeps the error near 1, far from diverging, until the schedule has all but ended.
-    Single tokens in four dimensions or fewer are the exception: all heads then see the same, so that the rate that is
-    stable falls with their number, and eight diverged at 1/4, where four did not.
-    A step takes O(batch k m d (d + 2 k)).
+    All parameters have one rate, and the labels are not rescaled, so the rate that is stable depends on them. On nice
+    layers rates near 1/d did best of those tried (d from 4 to 64); at single tokens in four dimensions eight heads
+    diverged at 1/4 and four did not. A step takes O(batch k m d (d + 2 k)).
 
     The momentum is Nesterov's in PyTorch's form: v = mu v + g, then p -= rate (g + mu v), with gradients at p itself.
-    That of Sutskever, Martens, Dahl and Hinton has the rate in v. With a constant rate the points here are those at
-    which theirs takes its gradients; with a falling one the two differ: here the whole of v, old gradients too, is
-    taken at the rate of now.
 
     References
     ----------
@@ -107,7 +94,7 @@ class SGD:
     momentum: Annotated[float, Real(least=0, below=1)] = 0.9
     schedule: Schedule = "cosine"
     tolerance: NonNegativeFloat = 0.0
-    dtype: SGDDtype = "float64"
+    dtype: Literal["float64", "float32"] = "float64"
     reused: Annotated[int, Whole(2)] | None = None
 
     def minimum_examples(self, k: int, d: int) -> int:
@@ -131,55 +118,58 @@ class SGD:
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
-        start_rng = random_generator(rng)
-        steps = self.work
-        if self.reused is None and budget is not None:
-            steps = min(steps, budget // self.batch)
-        parameters = [part.astype(self.dtype) for part in random_start(self.m, oracle.d, start_rng)]
-        highest = min(1.0 / oracle.d, _HIGHEST_DEFAULT) if self.learning_rate is None else self.learning_rate
+        random = random_generator(rng)
+        steps = affordable_steps(self, budget)
+        student = _Momentum(self, oracle, steps, random_start(self.m, oracle.d, random))
         batches = draw_batches(
             oracle,
             size=self.batch,
             reused=self.reused,
-            rng=start_rng,
+            rng=random,
             convert=lambda array: array.astype(self.dtype, copy=False),
             budget=budget,
         )
-
-        velocity = [np.zeros_like(part) for part in parameters]
-        outcome, running, error, seen = None, RunningError(), 0.0, 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # a divergence is an outcome, not a warning
-            for step in range(1, steps + 1):
-                x, y = batches.next()
-                residual, *gradients = squared_error_gradient(x, y, *parameters)
-                running.add(residual, y)
-                now = highest / oracle.k * rate(self.schedule, step - 1, steps)
-                for part, moving, gradient in zip(parameters, velocity, gradients, strict=True):
-                    moving *= self.momentum
-                    moving += gradient
-                    part -= now * (gradient + self.momentum * moving)
-                if step % _LOOK_EVERY == 0 or step == steps:
-                    error = seen = running.pop()
-                    if not (seen < _DIVERGED and all(np.isfinite(part).all() for part in parameters)):
-                        outcome = Outcome.DIVERGED
-                        for part in parameters:
-                            part[:] = 0.0  # what is left of the parameters predicts nothing
-                    measures: dict[str, Any] = {
-                        "fresh_error" if batches.held_out is None else "batch_error": seen
-                    }
-                    layer = layer_of_stacked(*parameters)
-                    if outcome is None and batches.held_out is not None:
-                        error = measures["held_out_error"] = batches.held_out.error(layer)
-                    recorder.step(f"Step {step}", layer=layer, **measures)
-                    if outcome is not None or error <= self.tolerance:
-                        break
-        if outcome is None:
-            outcome = verdict(
-                fitted=error if error <= self.tolerance else seen,
-                held_out=error,
-                evidence=batches.evidence,
-                otherwise=ended(work_spent=steps == self.work, batches=batches, oracle=oracle),
+            outcome = train(
+                student,
+                batches,
+                oracle,
+                steps=steps,
+                work=self.work,
                 tolerance=self.tolerance,
                 rounding=_FLOORS[self.dtype],
+                tell=lambda step, layer, **errors: recorder.step(f"Step {step}", layer=layer(), **errors),
             )
-        return recorder.fit(outcome, layer=layer_of_stacked(*parameters))
+        return recorder.fit(outcome, layer=student.layer())
+
+
+class _Momentum:
+    """The parameters and their velocities."""
+
+    def __init__(
+        self, sgd: SGD, oracle: ExampleOracle, steps: int, start: tuple[np.ndarray, np.ndarray]
+    ) -> None:
+        self._sgd, self._steps = sgd, steps
+        self._parameters = [part.astype(sgd.dtype) for part in start]
+        self._velocity = [np.zeros_like(part) for part in self._parameters]
+        highest = min(1.0 / oracle.d, _HIGHEST_DEFAULT) if sgd.learning_rate is None else sgd.learning_rate
+        self._rate = highest / oracle.k
+
+    def step(self, x: Any, y: Any, number: int) -> Any:
+        residual, *gradients = squared_error_gradient(x, y, *self._parameters)
+        now = self._rate * rate(self._sgd.schedule, number, self._steps)
+        for part, moving, gradient in zip(self._parameters, self._velocity, gradients, strict=True):
+            moving *= self._sgd.momentum
+            moving += gradient
+            part -= now * (gradient + self._sgd.momentum * moving)
+        return residual
+
+    def finite(self) -> bool:
+        return all(np.isfinite(part).all() for part in self._parameters)
+
+    def reset(self) -> None:
+        for part in self._parameters:
+            part[:] = 0.0
+
+    def layer(self) -> AttentionLayer:
+        return layer_of_stacked(*self._parameters)

@@ -288,8 +288,8 @@ def test_boxes_look_at_less_than_a_tenth_of_the_candidates_of_20_entries(p, monk
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: ExhaustiveAttack(work=0), "work is 0: at least 1"),
-        (lambda: MeetInTheMiddleAttack("sets"), "boxes or words or None is needed"),
+        (lambda: ExhaustiveAttack(work=0), "work is 0: a whole number of at least 1"),
+        (lambda: MeetInTheMiddleAttack("sets"), "'boxes' or 'words' or None is needed"),
         (lambda: MeetInTheMiddleAttack(work=1.5), "a whole number"),
     ],
 )

@@ -170,7 +170,7 @@ def test_paper_mode_reaches_no_module_with_a_gradient_or_a_newton_step():
             if isinstance(node, ast.ImportFrom):
                 todo.append(node.module)
     assert {"upper.six_phase.phase6_net", "upper.six_phase.convex_body", "upper.stacked"} < seen
-    assert not [name for name in seen if name.startswith(("upper.newton", "upper.adam", "upper.linear"))]
+    assert not [name for name in seen if name.startswith(("upper.newton", "upper.baselines", "upper.linear"))]
     assert not seen & {f"upper.six_phase.{name}" for name in ("phase6_descent", "learner")}
 
 

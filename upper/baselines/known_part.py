@@ -9,12 +9,13 @@ from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder
 from attention._arrays import namespace
 from attention.inputs import Rng
 from attention.learning import Predictor, Progress
-from attention.validation import require_callable
+from attention.validation import checked
 
 __all__ = ["KnownPart"]
 
 
 @dataclass(frozen=True)
+@checked
 class KnownPart:
     """Predicts the part of the target that is known in advance, and draws no example.
 
@@ -48,8 +49,6 @@ class KnownPart:
         progress: Progress | None = None,
     ) -> Fit:
         """Return the known part as the fit; neither `oracle` nor `rng` is used."""
-        if self.known is not None:
-            require_callable("known", self.known)
         recorder = Recorder(oracle, truth=truth, progress=progress)
         predict = _zero if self.known is None else self.known
         recorder.step("What is known in advance", predict=predict)
