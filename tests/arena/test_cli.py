@@ -305,7 +305,7 @@ WRONG = [
     (["generate", "sq-pair", "--beta", "0", "-o", "{dir}/n"], "beta"),
     (["generate", "sq-bump", "--bits", "8", "--dim", "8", "-o", "{dir}/n"], "bits is 8 and dim 8"),
     (["generate", "sq-bump", "--at", "9", "-o", "{dir}/n"], "at is 9"),
-    (["generate", "sq-two-slope", "--bits", "2", "-o", "{dir}/n"], "bits is 2: a whole number of at least 3"),
+    (["generate", "sq-two-slope", "--bits", "2", "-o", "{dir}/n"], "bits is 2: at least 3"),
     (["generate", "sq-two-slope", "--slopes", "1", "1", "-o", "{dir}/n"], "slopes is (1.0, 1.0)"),
     (["generate", "sq-designed-steps", "--heads", "9", "-o", "{dir}/n"], "heads_count is 9"),
     (["generate", "sq-designed-steps", "--threshold", "1", "-o", "{dir}/n"], "half-integers"),

@@ -227,7 +227,7 @@ def test_instances_come_back_from_files_and_public_parameters_hide_the_secret(fa
         (lambda: BumpFamily(dim=4, bits=4), "at most 3"),
         (lambda: BumpFamily(dim=9, bits=4, at=5), "at is 5: a number from 0 to 4"),
         (lambda: BumpFamily(dim=9, bits=4, beta=0.0), "beta is 0"),
-        (lambda: TwoSlopeFamily(dim=9, bits=2), "bits is 2: a whole number of at least 3"),
+        (lambda: TwoSlopeFamily(dim=9, bits=2), "bits is 2: at least 3"),
         (
             lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(40.0, 80.0)),
             r"slopes is \(40.0, 80.0\).*at most one saturates",

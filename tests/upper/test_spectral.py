@@ -177,7 +177,7 @@ def test_a_spectral_start_that_does_not_fit_is_refused_where_asked_for_and_else_
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     _, x, y = _examples(1, 2, 3, 20)
-    with pytest.raises(ValueError, match=r"y has shape .*is needed"):
+    with pytest.raises(ValueError, match=r"y is an array of shape .*is needed"):
         cross_moment(x, y[:-1], directions=3)
     with pytest.raises(ValueError, match=r"at least 2 are needed"):
         cross_moment(x[:, :1], y[:, :1], directions=3)
