@@ -1,4 +1,4 @@
-"""Where the heavy products run: the library of arrays, the device, the precisions, and what each does best in place."""
+"""The engine of the heavy products: the library of arrays, the device, the precisions, and what each does in place."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +11,8 @@ import array_api_compat
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import is_numpy, namespace, shown, to_numpy
+from attention._arrays import is_numpy, namespace
+from attention.validation import checked
 
 __all__ = ["Engine", "EngineName", "choose_engine", "has_bfloat16"]
 
@@ -36,13 +37,12 @@ class Engine:
     low : dtype
         For products that are needed to a per cent.
     single, double : dtype
-        For residuals and vectors, float32 unless a descent creeps, and float64.
+        For residuals and vectors, float32 unless a run stalls, and float64.
 
     Notes
     -----
-    Everything is the array API, but for products and exponentials into memory that is there already, which it has no
-    words for, and for the inverse of a positive matrix: NumPy (with SciPy) and torch use their own, any other library
-    the standard's functions.
+    NumPy (with SciPy) and torch multiply and exponentiate into existing memory and invert positive matrices by their
+    own functions; any other library by those of the array API.
     """
 
     xp: ModuleType
@@ -93,10 +93,6 @@ class Engine:
     def detach(self, array: Any) -> Any:
         """The array's values without the record torch keeps to differentiate them; they share their memory."""
         return array.detach() if self.kind == "torch" else array
-
-    def get(self, array: Any) -> np.ndarray:
-        """An array of this engine as a NumPy array."""
-        return to_numpy(array)
 
     def cast(self, array: Any, dtype: Any, out: Any = None) -> Any:
         """`array` in another precision, in the memory of `out` when there is some."""
@@ -161,32 +157,13 @@ class Engine:
             return float(np.linalg.norm(array))
         return float(self.xp.linalg.vector_norm(array))
 
-    def gram(self, a: Shaped[Any, "rows p"]) -> Shaped[Any, "p p"]:
-        """The symmetric product a^T a.
-
-        Notes
-        -----
-        NumPy sees that it is symmetric and does half the work; for torch the half is taken in blocks.
-        """
-        if self.kind != "torch" or a.shape[1] < 128:
-            return self.matmul(self.xp.matrix_transpose(a), a)
-        result = self.empty((a.shape[1], a.shape[1]), a.dtype)
-        step = max(64, a.shape[1] // 8)
-        for first in range(0, a.shape[1], step):
-            block = slice(first, first + step)
-            result[block, first:] = self.matmul(a[:, block].T, a[:, first:])
-            last = first + step
-            result[last:, block] = result[block, last:].T
-        return result
-
     def inverse_of_positive(self, matrix: Shaped[Any, "p p"]) -> Shaped[Any, "p p"]:
         """The inverse of a symmetric positive matrix.
 
         Notes
         -----
-        By Cholesky factors, O(p^3), in the matrix's precision; where its rounding has left it not positive, in float64
-        with as much added to the diagonal as rounding can have taken. NumPy has no such inverse, so SciPy's
-        LAPACK is called. Libraries of which only the array API is known use its general inverse, in float64.
+        By Cholesky factors, O(p^3), in the matrix's precision; if rounding has left it not positive, in float64 with as
+        much added to the diagonal as rounding can have taken. Other libraries use a general inverse in float64.
         """
         if self.kind == "torch":
             factor, info = self.xp.linalg.cholesky_ex(matrix)
@@ -223,6 +200,7 @@ class Engine:
         return torch.bmm(a, b, out=out)
 
 
+@checked
 def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engine:
     """The engine to move NumPy examples to.
 
@@ -236,24 +214,20 @@ def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engin
     Raises
     ------
     ValueError
-        If the name is unknown, a device is asked of NumPy, or the device is not there.
+        If a device is asked of NumPy, or the device is not there.
     ImportError
         If torch is asked for and not installed.
 
     Notes
     -----
-    Products that need a per cent only are in bfloat16 where the hardware multiplies it: on CPUs with AVX512-BF16 or AMX
-    and on CUDA devices of capability 8 or more. They are in float32 elsewhere. Only choosing torch imports it.
+    Torch's low precision is bfloat16 where the hardware multiplies it (CPUs with AVX512-BF16 or AMX, CUDA devices of
+    capability 8 or more), else float32. Only choosing torch imports it.
 
     Examples
     --------
     >>> choose_engine("numpy").name
     'numpy'
     """
-    if not isinstance(name, str) or name not in ("auto", "numpy", "torch"):
-        raise ValueError(f"engine is {name!r}: 'auto', 'numpy' or 'torch' is needed.")
-    if device is not None and not isinstance(device, str) and type(device).__module__ != "torch":
-        raise ValueError(f"device is {shown(device)}: the name of one is needed, such as 'cpu' or 'cuda'.")
     installed = find_spec("torch") is not None
     if not installed and (name == "torch" or (name == "auto" and device not in (None, "cpu"))):
         raise ImportError(

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import types
 from itertools import islice, pairwise
 
 import numpy as np
@@ -182,9 +181,7 @@ def test_a_spectral_start_is_asked_for_on_the_examples_to_fit(monkeypatch):
         asked.append((x.shape, y.shape, m))
         return np.array(layer.theta)
 
-    module = types.ModuleType("upper.spectral")
-    module.spectral_start = spectral_start
-    monkeypatch.setitem(sys.modules, "upper.spectral", module)
+    monkeypatch.setattr("upper.newton.learner.spectral_start", spectral_start)
     fit, _ = _learn(layer, BooleanInputs(3, 8), Newton(2, start="spectral"))
     assert fit.outcome is Outcome.EXACT
     assert asked == [((42, 3, 8), (42, 3, 8), 2)]
@@ -202,7 +199,7 @@ def test_where_a_random_start_fails_the_spectral_one_is_exact(seed, monkeypatch)
         return fit.trace[-1].measures["starts"]
 
     assert starts(Newton(4, examples=few, starts=2)) == 2
-    monkeypatch.setattr("upper._starts._SECOND", None)
+    monkeypatch.setattr("upper.newton.learner._SPECTRAL", None)
     assert starts(Newton(4, examples=few)) > 2
 
 

@@ -30,8 +30,8 @@ from attention.validation import (
     require_shape,
 )
 from upper._squared_error import apart
+from upper.products import read_tokens
 from upper.six_phase.common import exponent_to_square
-from upper.stacked import read_tokens
 
 __all__ = ["FrozenAttention", "regress_projections"]
 

@@ -8,22 +8,22 @@ import numpy as np
 from jaxtyping import Shaped
 
 from attention import AttentionLayer
-from attention._arrays import namespace, shown, to_numpy
+from attention._arrays import namespace, to_numpy
 from attention.inputs import Rng
-from attention.memory import require_memory
-from attention.validation import count, random_generator, require_finite
+from attention.validation import PositiveInt, checked, random_generator
 
 __all__ = ["FactoredHeads", "random_factors"]
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class FactoredHeads:
     """The heads Theta_i = A_i B_i^T and W_i = V_i O_i.
 
     Parameters
     ----------
     a, b : array (m, d, r)
-        What queries and keys are read with.
+        What queries and keys are read with; r is at most d.
     v : array (m, d, s)
         What values are read with; in a transformer s is r.
     o : array (m, s, d)
@@ -36,12 +36,8 @@ class FactoredHeads:
 
     Notes
     -----
-    The factors are determined up to A_i -> A_i G, B_i -> B_i G^-T and V_i -> V_i H, O_i -> H^-1 O_i only, which leaves
-    2 d r - r^2 unknowns in every Theta_i and 2 d s - s^2 in every W_i.
-
-    References
-    ----------
-    Derived here.
+    A_i -> A_i G, B_i -> B_i G^-T and V_i -> V_i H, O_i -> H^-1 O_i change no head, which leaves 2 d r - r^2 unknowns in
+    every Theta_i and 2 d s - s^2 in every W_i.
 
     Examples
     --------
@@ -59,45 +55,15 @@ class FactoredHeads:
 
     def __post_init__(self) -> None:
         namespace(self.a, self.b, self.v, self.o)
-        for name in ("a", "v"):
-            shape = tuple(getattr(self, name).shape)
-            if len(shape) != 3 or min(shape) < 1 or shape[2] > shape[1]:
-                raise ValueError(
-                    f"{name} has shape {shape}: (m, d, r) with m, d and r at least 1 and r <= d is needed."
-                )
-        m, d, s = (int(size) for size in self.v.shape)
-        for name, wanted in (("a", (m, d, self.rank)), ("b", (m, d, self.rank)), ("o", (m, s, d))):
-            given = tuple(getattr(self, name).shape)
-            if given != wanted:
-                raise ValueError(f"{name} has shape {given} and v {(m, d, s)}: {wanted} is needed.")
-        for name in ("a", "b", "v", "o"):
-            require_finite(name, getattr(self, name))
+        _require_rank(self.rank, self.dim)
+        _require_rank(self.w_rank, self.dim)
 
     @classmethod
     def of(cls, layer: AttentionLayer, rank: int, w_rank: int | None = None) -> "FactoredHeads":
-        """The balanced factors of a layer, each matrix replaced by the nearest one of this rank.
+        """The balanced factors of a layer, each Theta_i and W_i replaced by the nearest matrix of its rank.
 
-        Parameters
-        ----------
-        layer : AttentionLayer
-            The layer, of any array library.
-        rank : int
-            The rank r of the Theta_i.
-        w_rank : int, optional
-            The rank s of the W_i; r if None.
-
-        Raises
-        ------
-        ValueError
-            If the rank is below 1 or above d.
-
-        Notes
-        -----
-        By truncated singular value decompositions, O(m d^3), in NumPy and float64.
-
-        References
-        ----------
-        Nearest by Eckart and Young, Psychometrika 1 (1936).
+        `w_rank` is the rank s of the W_i, r if None. By truncated singular value decompositions, O(m d^3), in NumPy and
+        float64.
 
         Examples
         --------
@@ -106,7 +72,9 @@ class FactoredHeads:
         >>> bool(np.allclose(FactoredHeads.of(layer, 3).layer().theta, layer.theta))
         True
         """
-        ranks = [_rank(one, layer.dim) for one in (rank, rank if w_rank is None else w_rank)]
+        ranks = rank, rank if w_rank is None else w_rank
+        for one in ranks:
+            _require_rank(one, layer.dim)
         (a, b), (v, o) = (
             _nearest(to_numpy(matrices).astype(np.float64), one)
             for matrices, one in zip((layer.theta, layer.w), ranks, strict=True)
@@ -155,12 +123,7 @@ class FactoredHeads:
         )
 
     def balanced(self) -> "FactoredHeads":
-        """The same heads in their balanced form: A^T A = B^T B diagonal, V^T V the identity.
-
-        Notes
-        -----
-        By QR decompositions of the factors and a singular value decomposition of size r: O(m d r^2).
-        """
+        """The same heads with A^T A = B^T B diagonal and V^T V the identity, in O(m d r^2)."""
         xp = namespace(self.a)
         q_a, r_a = xp.linalg.qr(self.a)
         q_b, r_b = xp.linalg.qr(self.b)
@@ -175,10 +138,16 @@ class FactoredHeads:
         )
 
 
+@checked
 def random_factors(
-    *, heads: int, dim: int, rank: int, w_rank: int | None = None, rng: Rng = None
+    *,
+    heads: PositiveInt,
+    dim: PositiveInt,
+    rank: PositiveInt,
+    w_rank: PositiveInt | None = None,
+    rng: Rng = None,
 ) -> FactoredHeads:
-    """Draw heads to start a learner from: |Theta_i| is 1 and V_i near an isometry, in expectation; O is zero.
+    """Draw heads to start a learner from: in expectation |Theta_i| is 1 and V_i near an isometry; O is zero.
 
     Parameters
     ----------
@@ -187,29 +156,15 @@ def random_factors(
     w_rank : int, optional
         The rank s of the W_i; r if None. At s = d every V_i is the identity.
     rng : optional
-        Anything `numpy.random.default_rng` accepts (SPEC 7).
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
+        Anything `numpy.random.default_rng` accepts.
 
     Notes
     -----
-    Entries of A and B are N(0, 1/(d sqrt(r))), so that those of Theta have variance 1/d^2, as in the start of
-    `upper.Newton`; entries of V are N(0, 1/d). O(m d r).
-
-    References
-    ----------
-    Derived here.
+    Entries of A and B are N(0, 1/(d sqrt(r))), so that those of Theta have variance 1/d^2; entries of V are N(0, 1/d).
     """
-    heads, dim = count("heads", heads), count("dim", dim)
-    rank, w_rank = (_rank(one, dim) for one in (rank, rank if w_rank is None else w_rank))
-    require_memory(
-        f"Factors of {shown(heads)} heads in {shown(dim)} dimensions",
-        32 * heads * dim * (rank + w_rank),
-        advice="take fewer heads, fewer dimensions or a lower rank",
-    )
+    w_rank = rank if w_rank is None else w_rank
+    _require_rank(rank, dim)
+    _require_rank(w_rank, dim)
     rng = random_generator(rng)
     a, b = rng.standard_normal((2, heads, dim, rank)) * (dim**-0.5 * rank**-0.25)
     v = rng.standard_normal((heads, dim, w_rank)) / np.sqrt(dim)
@@ -218,11 +173,9 @@ def random_factors(
     return FactoredHeads(a=a, b=b, v=v, o=np.zeros((heads, w_rank, dim)))
 
 
-def _rank(rank: int, dim: int) -> int:
-    rank = count("rank", rank)
-    if rank > dim:
-        raise ValueError(f"rank is {rank}: at most the dimension, {dim}, is allowed.")
-    return rank
+def _require_rank(rank: int, dim: int) -> None:
+    if not 1 <= rank <= dim:
+        raise ValueError(f"The rank is {rank}: from 1 to the dimension, {dim}, is needed.")
 
 
 def _nearest(matrices: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
+from attention._arrays import to_numpy
 from upper.engine import Engine
 from upper.newton.factors import FactoredHeads
-from upper.softmax import change_each_head, softmax_derivative, softmax_in_place
+from upper.products import change_each_head, softmax_derivative, softmax_in_place
 
 __all__ = ["LowRankHeads"]
 
-# A probe for the coupling of heads needs few examples: it only has to be right within a factor.
+# Examples of the probe for the coupling of heads, which only has to be right within a factor.
 _PROBE_EXAMPLES = 128
 # The damping of a direction that a factor does not see, of that of the average direction.
 _LEAST_WEIGHT = 1e-2
@@ -41,22 +42,19 @@ class LowRankHeads:
     S_i = (X dA_i)(X B_i)^T + (X A_i)(X dB_i)^T. A pass costs O(n k m (r + s) (d + k)), and no product is of d by d a
     head. Each lies in the memory of the pass before. They hold n k m (10 r + 10 s + 4 k) numbers, and n k d.
 
-    Tokens are isotropic, so the outputs change by about sum_ij C_ij <dTheta_i, dTheta_j> for a change of the attention
-    matrices alone, C the m x m coupling of heads (from random changes of all logits), and by about
-    sum_ij E_ij <dW_i, dW_j> for one of the projections alone, E_ij = sum of p_i . p_j over all rows of patterns. With
-    dTheta_i = dA_i B_i^T + A_i dB_i^T and dW_i = dV_i O_i these are the quadratic forms of matrices of size m r
-    that act on the columns of [dA_1 .. dA_m] (C_ij B_i^T B_j), on those of dB (C_ij A_i^T A_j) and of dV
-    (E_ij O_i O_j^T). The preconditioner is the inverse of the three (what couples A, B and V is left out), and the
-    damping the same with the diagonals of C and E replaced by their means and nothing off them: it damps the change of
-    Theta_i and W_i, not that of the factors, so that small singular values are not held back.
+    For isotropic tokens the squared change of the outputs is about sum_ij C_ij <dTheta_i, dTheta_j>, C the m x m
+    coupling of heads (from random changes of all logits), or sum_ij E_ij <dW_i, dW_j>, E_ij = sum of p_i . p_j over all
+    rows of patterns. As forms in the columns of dA, dB and dV these are C_ij B_i^T B_j, C_ij A_i^T A_j and
+    E_ij O_i O_j^T. The preconditioner inverts the three; the damping has the same with C and E replaced by the means of
+    their diagonals times the identity. It damps the change of Theta_i and W_i, not that of the factors, so that small
+    singular values are not held back.
 
     References
     ----------
-    Derived here; a damping that follows the factors is the ScaledGD of Tong, Ma and Chi, J. Mach. Learn. Res. 22
-    (2021).
+    A damping that follows the factors is the ScaledGD of Tong, Ma and Chi, J. Mach. Learn. Res. 22 (2021).
     """
 
-    # in the precision of reads, set up anew for another, when their memory goes first
+    # in the precision of reads; their memory goes before that of another precision is taken
     _tokens: Any = None
     _keys: Any = None
     _projected: Any = None
@@ -77,7 +75,8 @@ class LowRankHeads:
         self.columns = heads * w_rank
         self._rank, self._w_rank, self._values_move = rank, w_rank, w_rank < d
         self.go_to(engine.single)
-        self._low = engine.xp.reshape(engine.cast(x, low), (n * k, d))
+        shared = low == engine.single
+        self._low = self._tokens if shared else engine.xp.reshape(engine.cast(x, low), (n * k, d))
         self._low_keys = _Layout(engine, n, k, heads, rank, parts=2, dtype=low)
         self._low_values = _Layout(engine, n, k, heads, w_rank, parts=1, dtype=low)
         self._apart = engine.empty((2, n * heads, k, rank), low)
@@ -125,7 +124,7 @@ class LowRankHeads:
         self._values = engine.cast(values, low, out=self._values)
         self._o = engine.cast(linear, low)
         self._last = None
-        self._couple(engine.get(parameters), engine.get(linear))
+        self._couple(to_numpy(parameters), to_numpy(linear))
 
     def times(self, direction: Shaped[Any, "d columns"]) -> Shaped[Any, "rows d"]:
         """J (dA, dB, dV): how the outputs change along `direction`, (n k, d)."""
@@ -227,7 +226,7 @@ class LowRankHeads:
         logits = engine.put(self.rng.standard_normal((few, k, k)), engine.single)
         flat = change_each_head(pattern, logits, xp.reshape(written, (m, few, k, d)), xp)
         by_logits, by_values = (
-            engine.get(engine.matmul(one, xp.matrix_transpose(one))).astype(np.float64) * (n / few)
+            to_numpy(engine.matmul(one, xp.matrix_transpose(one))).astype(np.float64) * (n / few)
             for one in (flat, xp.reshape(pattern, (m, -1)))
         )
         cut = m * r

@@ -1,4 +1,4 @@
-"""The heads within a span of matrices that fit best, by Gauss-Newton on their coordinates from a few simplices."""
+"""The heads within a span of matrices that fit best: Theta_i = sum_j C_ij B_j, by Gauss-Newton from a few simplices."""
 
 from dataclasses import dataclass
 from operator import attrgetter
@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from attention.inputs import Rng
-from attention.validation import count, random_generator, real_array
-from upper.newton.gauss_newton import Iterate, gauss_newton
+from attention.validation import PositiveInt, checked, random_generator
+from upper.newton.loop import Iterate, gauss_newton
 from upper.newton.span_heads import SpanStart
 
 __all__ = ["SpanFit", "fit_in_span"]
@@ -43,13 +43,14 @@ class SpanFit:
     passes: int
 
 
+@checked
 def fit_in_span(
     x: Float[np.ndarray, "n k d"],
     y: Float[np.ndarray, "n k d"],
     basis: Float[np.ndarray, "m d d"],
     *,
-    starts: int = 4,
-    work: int | None = None,
+    starts: PositiveInt = 4,
+    work: PositiveInt | None = None,
     rng: Rng = None,
 ) -> SpanFit:
     """Minimise |Y - F(X)| over Theta_i = sum_j C_ij B_j, the W_i by least squares.
@@ -59,18 +60,18 @@ def fit_in_span(
     x, y : array (n, k, d)
         Examples, more than 2 m d / k.
     basis : array (m, d, d)
-        The B_j, orthogonal and of equal norm; the last is where the centre of the heads is expected.
+        The B_j, orthogonal and of equal norm; the last points to the expected centre of the heads.
     starts : int
         At most so many; the first that explains all but a hundredth ends the search.
     work : int, optional
         Budget in passes over the examples, shared by all starts; a step once begun is finished.
     rng : optional
-        Anything `numpy.random.default_rng` accepts (SPEC 7).
+        Anything `numpy.random.default_rng` accepts.
 
     Returns
     -------
     SpanFit
-        The best start's end.
+        The end of the best start.
 
     Raises
     ------
@@ -79,30 +80,20 @@ def fit_in_span(
 
     Notes
     -----
-    Guarantee: none, local minima are seen for more than two heads. m^2 unknowns instead of 2 m d^2. A start is a
-    random rotation of the regular simplex around the centre, which is where orthogonal heads of equal norm are: for
-    two heads it is right at once. Heads of a start have at least the norm of a random start of `upper.Newton`: the
-    ridge would hide nearly equal ones. A start ends at 60 iterates, or where ten lower the residual by less than
-    2 per cent. A pass costs O(n k m d (d + 2 k) + m^2 d^2).
-
-    References
-    ----------
-    Derived here; see `upper.newton.gauss_newton`.
+    A start is a regular simplex around the centre, turned at random: there orthogonal heads of equal norm are. Heads of
+    a start have at least the norm of a random start of `upper.Newton`, as the ridge would hide nearly equal ones. With
+    more than two heads local minima occur. A pass costs O(n k m d (d + 2 k) + m^2 d^2).
     """
-    x = real_array("x", x)
-    y, basis = real_array("y", y, x.shape), real_array("basis", basis, ("m", x.shape[-1], x.shape[-1]))
-    starts, rng = count("starts", starts), random_generator(rng)
-    left = None if work is None else count("work", work)
-    size = float(np.linalg.norm(basis)) * float(
-        np.mean(x**2)
-    )  # of a start's heads, on tokens of root mean square 1
+    rng = random_generator(rng)
+    # of a start's heads, on tokens of root mean square 1
+    size = float(np.linalg.norm(basis)) * float(np.mean(x**2))
     if 0 < size < 1:
         basis = basis / size
     ends: list[Iterate] = []
     passes = 0
-    while len(ends) < starts and (left is None or passes < left or not ends):
+    while len(ends) < starts and (work is None or passes < work or not ends):
         start = SpanStart(basis, _simplex(len(basis), rng))
-        ends.append(_end(x, y, start, None if left is None else left - passes, rng))
+        ends.append(_end(x, y, start, None if work is None else work - passes, rng))
         passes += ends[-1].passes
         if ends[-1].residual < _EXPLAINED:
             break

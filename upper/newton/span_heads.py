@@ -39,9 +39,7 @@ class SpanHeads(FullHeads):
     basis : array (p, d, d)
         The B_j, orthogonal and of equal norm.
 
-    Notes
-    -----
-    m p unknowns in place of m d^2. Passes cost what they cost `FullHeads`, and O(m p d^2) more.
+    m p unknowns in place of m d^2; a pass costs O(m p d^2) more than one of `FullHeads`.
     """
 
     def __init__(

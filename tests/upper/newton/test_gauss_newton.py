@@ -16,9 +16,10 @@ from attention import (
     make_nice_layer,
 )
 from attention.metrics import relative_error
-from upper import FactoredHeads, Newton, counting_floor, gauss_newton, random_factors
+from upper import Newton, counting_floor, gauss_newton
 from upper.engine import Engine
-from upper.newton.elimination import Elimination
+from upper.newton.factors import FactoredHeads, random_factors
+from upper.newton.inner_solve import Elimination
 
 
 def _problem(m, k, d, seed=0, times=4):

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs
-from upper import FactoredHeads
 from upper.engine import Engine
+from upper.newton.factors import FactoredHeads
 from upper.newton.full_heads import FullHeads
+from upper.newton.inner_solve import NormalEquations
 from upper.newton.low_rank_heads import LowRankHeads
-from upper.newton.normal_equations import NormalEquations
 from upper.newton.span_heads import SpanHeads
 
 KINDS = ("full", "low rank", "full-rank values", "span")
