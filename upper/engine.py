@@ -77,6 +77,14 @@ class Engine:
             low = xp.bfloat16 if kind == "torch" and has_bfloat16(str(device)) else xp.float32
         return cls(xp=xp, kind=kind, device=device, low=low, single=xp.float32, double=xp.float64)
 
+    def __str__(self) -> str:
+        """The name, for torch with the device and the low precision, as in "torch cpu bfloat16"."""
+        return (
+            self.name
+            if self.kind != "torch"
+            else f"torch {self.device} {str(self.low).removeprefix('torch.')}"
+        )
+
     @property
     def name(self) -> str:
         """The library, as in "numpy" or "torch"."""

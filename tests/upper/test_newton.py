@@ -218,13 +218,14 @@ def test_every_engine_learns_the_same_layer(engine):
     fit, errors = _learn(layer, inputs, Newton(2, engine=engine))
     assert fit.outcome is Outcome.EXACT
     assert isinstance(fit.layer.theta, np.ndarray)
+    assert {step.engine.split()[0] for step in fit.trace} == {engine}
     assert errors["theta_error"] <= 1e-11
 
 
 def test_small_problems_leave_torch_alone():
     program = (
         "import sys; from attention import *; from upper import Newton;"
-        "fit = Newton(2).fit(ExampleOracle(make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(3, 8), rng=1), rng=2);"
+        "fit = Newton(2, engine='auto').fit(ExampleOracle(make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(3, 8), rng=1), rng=2);"
         "assert fit.outcome.succeeded and 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

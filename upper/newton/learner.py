@@ -76,7 +76,7 @@ class Newton:
         Whose arrays to compute with; results differ in the last digits, and so may the number of passes. "auto" is
         torch for larger problems, where it is installed and the processor multiplies bfloat16, and else NumPy.
     device : str, optional
-        A device of torch to compute on, for example "cuda"; not with the engine "numpy".
+        A device of torch to compute on, for example "cuda": with any but "cpu" the engine is torch.
 
     Raises
     ------
@@ -192,7 +192,8 @@ class Newton:
         ) -> None:
             layer = examples.layer(iterate) if iterate is not None and recorder.measuring else None
             own: dict[str, Any] = {} if iterate is None else _measures(iterate)
-            recorder.step(name, layer=layer, **own | measures)
+            engine = "" if iterate is None else str(self._engine(len(iterate.theta), examples.x.shape))
+            recorder.step(name, layer=layer, engine=engine, **own | measures)
 
         if self.m == "auto":
             found = count_heads(
@@ -239,7 +240,8 @@ class Newton:
             spent_all=found.passes >= self.work,
             at_floor=found.at_floor,
         )
-        measures: dict[str, Any] = {"starts": found.starts, "heads": found.heads}
+        engine = str(self._engine(len(best.theta), examples.x.shape))
+        measures: dict[str, Any] = {"engine": engine, "starts": found.starts, "heads": found.heads}
         recorder.step(
             "Held-out examples",
             layer=examples.layer(best),
@@ -336,6 +338,8 @@ class Newton:
         return moment.head_count(), values
 
     def _engine(self, heads: int, shape: tuple[int, ...]) -> Engine:
+        if self.engine == "numpy" and self.device not in (None, "cpu"):
+            return choose_engine("torch", self.device)
         if self.engine != "auto" or self.device is not None:
             return choose_engine(self.engine, self.device)
         if math.prod(shape) * heads * shape[-1] < _WORTH_TORCH:

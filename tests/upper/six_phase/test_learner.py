@@ -175,7 +175,7 @@ def test_paper_mode_reaches_no_module_with_a_gradient_or_a_newton_step():
 
 
 # the phases and what they share; every other file of `upper` differentiates a layer or serves what does
-PAPER_MODE = {"stacked.py"} | {
+PAPER_MODE = {"products.py"} | {
     f"six_phase/{name}.py"
     for name in [
         *PAPER,
