@@ -20,8 +20,8 @@ from attention._arrays import to_numpy
 from attention.transformer_shaped import make_transformer_shaped_layer
 from upper import choose_engine, counting_floor, gauss_newton
 from upper.engine import Engine, EngineName
-from upper.newton.factors import random_factors
 from upper.newton.loop import Iterate
+from upper.newton.low_rank import random_factors
 
 __all__ = ["ERRORS", "run_transformer_shaped"]
 

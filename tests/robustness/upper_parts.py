@@ -20,7 +20,7 @@ from upper_makers import (
 
 import upper
 import upper.baselines
-from upper.newton.factors import random_factors
+from upper.newton.low_rank import random_factors
 from upper.products import read_tokens
 
 __all__ = ["PART_SUBJECTS"]

@@ -225,7 +225,8 @@ def test_every_engine_learns_the_same_layer(engine):
 def test_small_problems_leave_torch_alone():
     program = (
         "import sys; from attention import *; from upper import Newton;"
-        "fit = Newton(2, engine='auto').fit(ExampleOracle(make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(3, 8), rng=1), rng=2);"
+        "oracle = ExampleOracle(make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(3, 8), rng=1);"
+        "fit = Newton(2, engine='auto').fit(oracle, rng=2);"
         "assert fit.outcome.succeeded and 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,6 +1,8 @@
 """Heads with free attention matrices: what they read, the derivative in all Theta_i, and a preconditioner for it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,26 @@ from attention._arrays import to_numpy
 from upper.engine import Engine
 from upper.products import change_each_head, softmax_derivative, softmax_in_place
 
-__all__ = ["FullHeads"]
+__all__ = ["FullHeads", "FullStart"]
 
 # Examples of the probe for the coupling of heads, which only has to be right within a factor.
 _PROBE_EXAMPLES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class FullStart:
+    """The matrices Theta_i, (m, d, d), to start from."""
+
+    array: Shaped[Any, "m d d"]
+
+    def parametrise(
+        self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
+    ) -> tuple[Callable[[Engine], "FullHeads"], Shaped[Any, "d columns"]]:
+        """What makes the heads on an engine, and the parameters to start from."""
+        (m, d, _), xp = self.array.shape, engine.xp
+        theta = engine.cast(engine.detach(self.array), engine.double)
+        stacked = xp.reshape(xp.permute_dims(theta, (1, 0, 2)), (d, m * d))
+        return partial(FullHeads, x=x, rng=rng, heads=m), stacked
 
 
 class FullHeads:

@@ -23,12 +23,11 @@ from attention.inputs import Rng
 from attention.learning import Progress, require_oracle
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked, random_generator
-from upper._squared_error import apart
 from upper.engine import Engine, EngineName, choose_engine
 from upper.floor import counting_floor, unknowns
-from upper.newton.factors import FactoredHeads, random_factors
 from upper.newton.head_count import HeadCount, count_heads, most_heads
 from upper.newton.loop import Iterate, gauss_newton
+from upper.newton.low_rank import FactoredHeads, random_factors
 from upper.newton.runs import Runner, SplitExamples, draw_split
 from upper.newton.spectral import cross_moment, spectral_start
 from upper.newton.stopping import LOW_RANK_PATIENCE, PATIENCE, fitted_share, judge, noise_level
@@ -163,7 +162,8 @@ class Newton:
         self.engine_for(1 if self.m == "auto" else self.m, oracle.k, oracle.d)
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
-        random = apart(random_generator(rng))
+        # numbers of its own: a learner seeded like the maker of its target must not draw the target
+        random = np.random.default_rng([int(random_generator(rng).integers(2**63)), 1])
         runner = Runner(
             iterates=lambda x, y, start, tolerance: self._iterates(x, y, start, tolerance, random),
             start=lambda examples, heads, number: self._start(examples, heads, number, random),

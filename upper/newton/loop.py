@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Shaped
@@ -11,13 +10,10 @@ from jaxtyping import Shaped
 from attention.evaluation import EXACT_ERROR
 from attention.validation import NonNegativeFloat, checked
 from upper.engine import Engine
-from upper.newton.factors import FactoredHeads
-from upper.newton.full_heads import FullHeads
+from upper.newton.full_heads import FullStart
 from upper.newton.inner_solve import RIDGE, Elimination, LinearFit, NormalEquations
-from upper.newton.low_rank_heads import LowRankHeads
-from upper.newton.span_heads import SpanHeads, SpanStart
 
-__all__ = ["Iterate", "gauss_newton", "next_damping"]
+__all__ = ["Iterate", "Start", "gauss_newton", "next_damping"]
 
 _FIRST_DAMPING = 1e-2  # from 1e-4 to 1e-1 it makes no difference
 _INNER_STEPS = 60
@@ -27,6 +23,20 @@ _DOUBLE_BELOW = 2e-5
 # above, and other runs fall faster. It goes on in float64 with the precise ridge: 1e-6 hides heads a hundredth apart.
 _SLOW_BELOW, _SLOW_TRIALS, _SLOW_RATIO = 1e-2, 8, 0.5
 _PRECISE_RIDGE = 1e-13
+
+
+@runtime_checkable
+class Start(Protocol):
+    """Where to start, in a parametrisation of the heads: FullStart, FactoredHeads or SpanStart."""
+
+    @property
+    def array(self) -> Any:
+        """One of its arrays, which says of what library they are."""
+
+    def parametrise(
+        self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
+    ) -> tuple[Callable[[Engine], Any], Any]:
+        """What makes the heads on an engine, and the parameters to start from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +66,7 @@ class Iterate:
 def gauss_newton(
     x: Shaped[Any, "n k d"],
     y: Shaped[Any, "n k d"],
-    start: Shaped[Any, "m d d"] | FactoredHeads | SpanStart,
+    start: Shaped[Any, "m d d"] | Start,
     *,
     inner_dtype: Any = None,
     tolerance: NonNegativeFloat = 0.0,
@@ -111,8 +121,8 @@ def gauss_newton(
     ----------
     Variable projection: Golub and Pereyra, SIAM J. Numer. Anal. 10 (1973), in Kaufman's approximation (BIT 15, 1975).
     """
-    given = {FactoredHeads: "a", SpanStart: "basis"}.get(type(start))
-    engine = Engine.of(x, y, start if given is None else getattr(start, given), low=inner_dtype)
+    start = start if isinstance(start, Start) else FullStart(start)
+    engine = Engine.of(x, y, start.array, low=inner_dtype)
     run = _Run(engine, engine.detach(x), engine.detach(y), start, rng)
     damping, passes = _FIRST_DAMPING, 1
     here = run.begin(damping)
@@ -193,27 +203,9 @@ class _Run:
     _equations: Any = None
     _read: Any = None
 
-    def __init__(
-        self, engine: Engine, x: Any, y: Any, start: Any | FactoredHeads, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, engine: Engine, x: Any, y: Any, start: Start, rng: np.random.Generator) -> None:
         self._y = y
-        make: Callable[[Engine], Any]
-        if isinstance(start, FactoredHeads):
-            start = start.map(engine.detach).map(lambda one: engine.cast(one, engine.double)).balanced()
-            make = partial(
-                LowRankHeads, x=x, rng=rng, heads=start.heads, rank=start.rank, w_rank=start.w_rank
-            )
-            self._start = start.side_by_side()
-        elif isinstance(start, SpanStart):
-            coordinates = engine.cast(engine.detach(start.coordinates), engine.double)
-            make = partial(SpanHeads, x=x, rng=rng, heads=len(coordinates), basis=engine.detach(start.basis))
-            self._start = engine.xp.matrix_transpose(coordinates)
-        else:
-            m, d, _ = start.shape
-            xp, theta = engine.xp, engine.cast(engine.detach(start), engine.double)
-            make = partial(FullHeads, x=x, rng=rng, heads=m)
-            self._start = xp.reshape(xp.permute_dims(theta, (1, 0, 2)), (d, m * d))
-        self._make = make
+        self._make, self._start = start.parametrise(engine, x, rng)
         self._last: tuple[_Point, Iterate] | None = None
         self._set_up(engine, RIDGE)
 

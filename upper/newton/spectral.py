@@ -10,7 +10,7 @@ from attention.inputs import Rng
 from attention.memory import require_memory
 from attention.validation import PositiveInt, checked, random_generator
 from upper.linear import linear_part
-from upper.newton.span_fit import fit_in_span
+from upper.newton.span import fit_in_span
 
 __all__ = ["CrossMoment", "cross_moment", "spectral_start"]
 

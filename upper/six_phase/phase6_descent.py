@@ -10,7 +10,7 @@ from attention import AttentionLayer, ExampleOracle, Outcome
 from upper.floor import counting_floor, unknowns
 from upper.newton.loop import Iterate, gauss_newton
 from upper.newton.runs import Runner, SplitExamples, draw_split
-from upper.newton.span_fit import fit_in_span
+from upper.newton.span import fit_in_span
 from upper.newton.stopping import judge
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.phase5_span import AttentionSpan

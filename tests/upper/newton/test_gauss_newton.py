@@ -18,8 +18,8 @@ from attention import (
 from attention.metrics import relative_error
 from upper import Newton, counting_floor, gauss_newton
 from upper.engine import Engine
-from upper.newton.factors import FactoredHeads, random_factors
 from upper.newton.inner_solve import Elimination
+from upper.newton.low_rank import FactoredHeads, random_factors
 
 
 def _problem(m, k, d, seed=0, times=4):
@@ -285,7 +285,9 @@ def test_factors_of_full_rank_end_where_matrices_do():
 def test_ranks_of_theta_and_w_may_differ(w_rank):
     layer = make_low_rank_layer(heads=2, dim=8, rank=5, w_rank=w_rank, rng=0)
     x = BooleanInputs(3, 8).sample(200, rng=1)
-    last = _end(x, layer(x), random_factors(heads=2, dim=8, rank=5, w_rank=w_rank, rng=2))
+    start = random_factors(heads=2, dim=8, rank=w_rank, rng=2)
+    thin = random_factors(heads=2, dim=8, rank=5, rng=3)
+    last = _end(x, layer(x), FactoredHeads(thin.a, thin.b, start.v, start.o))
     assert _error(last, layer, 3) < 1e-9
     assert np.all(np.linalg.matrix_rank(last.w, tol=1e-6) == w_rank)
 

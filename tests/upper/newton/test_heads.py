@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs
 from upper.engine import Engine
-from upper.newton.factors import FactoredHeads
 from upper.newton.full_heads import FullHeads
 from upper.newton.inner_solve import NormalEquations
-from upper.newton.low_rank_heads import LowRankHeads
-from upper.newton.span_heads import SpanHeads
+from upper.newton.low_rank import FactoredHeads, LowRankHeads
+from upper.newton.span import SpanHeads
 
 KINDS = ("full", "low rank", "full-rank values", "span")
 SHAPES = {

@@ -1,17 +1,21 @@
-"""The heads within a span of matrices that fit best: Theta_i = sum_j C_ij B_j, by Gauss-Newton from a few simplices."""
+"""Heads within a span of matrices, Theta_i = sum_j C_ij B_j: the coordinates C that fit best, from a few simplices."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
+from upper.engine import Engine
+from upper.newton.full_heads import FullHeads
 from upper.newton.loop import Iterate, gauss_newton
-from upper.newton.span_heads import SpanStart
 
-__all__ = ["SpanFit", "fit_in_span"]
+__all__ = ["SpanFit", "SpanHeads", "SpanStart", "fit_in_span"]
 
 _EXPLAINED = 0.01  # a residual below this ends the search
 _ITERATES = 60
@@ -99,6 +103,96 @@ def fit_in_span(
             break
     best = min(ends, key=attrgetter("residual"))
     return SpanFit(best.theta, best.w, best.residual, tuple(end.residual for end in ends), passes)
+
+
+@dataclass(frozen=True, eq=False)
+class SpanStart:
+    """Where to start within a span.
+
+    Parameters
+    ----------
+    basis : array (p, d, d)
+        The B_j, orthogonal and of equal norm.
+    coordinates : array (m, p)
+        C.
+    """
+
+    basis: Shaped[Any, "p d d"]
+    coordinates: Shaped[Any, "m p"]
+
+    @property
+    def array(self) -> Any:
+        """One of the arrays."""
+        return self.basis
+
+    def parametrise(
+        self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
+    ) -> tuple[Callable[[Engine], "SpanHeads"], Shaped[Any, "p m"]]:
+        """What makes the heads on an engine, and the parameters to start from."""
+        coordinates = engine.cast(engine.detach(self.coordinates), engine.double)
+        make = partial(SpanHeads, x=x, rng=rng, heads=len(coordinates), basis=engine.detach(self.basis))
+        return make, engine.xp.matrix_transpose(coordinates)
+
+
+class SpanHeads(FullHeads):
+    """The heads Theta_i = sum_j C_ij B_j on one set of tokens; parameters and directions are C^T, (p, m).
+
+    Parameters
+    ----------
+    engine, x, heads, rng
+        As for `FullHeads`.
+    basis : array (p, d, d)
+        The B_j, orthogonal and of equal norm.
+
+    m p unknowns in place of m d^2; a pass costs O(m p d^2) more than one of `FullHeads`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        x: Shaped[Any, "n k d"],
+        heads: int,
+        rng: np.random.Generator,
+        basis: Shaped[Any, "p d d"],
+    ) -> None:
+        super().__init__(engine, x, heads, rng)
+        self._basis = engine.xp.reshape(engine.cast(basis, engine.double), (basis.shape[0], -1))
+        self._square = engine.norm(self._basis) ** 2 / basis.shape[0]
+
+    def reads(self, parameters: Shaped[Any, "p m"]) -> Shaped[Any, "rows reads"]:
+        """What the heads read at the coordinates."""
+        return super().reads(self._stacked(parameters))
+
+    def times(self, direction: Shaped[Any, "p m"]) -> Shaped[Any, "rows d"]:
+        """How the outputs change along a direction of the coordinates."""
+        return super().times(self._stacked(self.engine.cast(direction, self.engine.double)))
+
+    def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "p m"]:
+        """The derivative of <F, R> with respect to the coordinates."""
+        engine, xp, d = self.engine, self.engine.xp, self.x.shape[2]
+        gradient = engine.cast(super().transpose_times(residual), engine.double)
+        apart = xp.permute_dims(xp.reshape(gradient, (d, self.heads, d)), (0, 2, 1))
+        return engine.matmul(self._basis, xp.reshape(apart, (d * d, self.heads)))
+
+    def damping(self, damping: float) -> Callable[[Any], Any]:
+        """The damping of the matrices that a direction moves."""
+        return super().damping(damping * self._square)
+
+    def preconditioner(self, damping: float) -> Callable[[Any], Any]:
+        """That of the matrices, in coordinates."""
+        inverse = self._inverse_coupling(damping) * (1 / self._square)
+        return lambda r: self.engine.matmul(r, inverse)
+
+    def matrices(
+        self, parameters: Shaped[Any, "p m"], linear: Shaped[Any, "reads d"]
+    ) -> tuple[Shaped[Any, "m d d"], Shaped[Any, "m d d"]]:
+        """The Theta_i and W_i."""
+        return super().matrices(self._stacked(parameters), linear)
+
+    def _stacked(self, parameters: Any) -> Any:
+        xp, d = self.engine.xp, self.x.shape[2]
+        each = self.engine.matmul(xp.matrix_transpose(parameters), self._basis)
+        return xp.reshape(xp.permute_dims(xp.reshape(each, (-1, d, d)), (1, 0, 2)), (d, -1))
 
 
 def _end(
