@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
@@ -17,9 +16,6 @@ from attention.validation import checked
 __all__ = ["Engine", "EngineName", "choose_engine", "has_bfloat16"]
 
 EngineName = Literal["auto", "numpy", "torch"]
-
-# below so many multiplications a product, torch's batched product of float32 leaves BLAS for a plain loop
-_TINY_PRODUCT = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +114,7 @@ class Engine:
     def matmul(self, a: Any, b: Any, out: Any = None) -> Any:
         """A @ b of equally many axes, in the memory of `out` when there is some."""
         if self.kind == "torch":
-            return self._torch_product(a, b, out)
+            return self.xp.matmul(a, b, out=out)
         if self.kind == "numpy":
             return np.matmul(a, b, out=out)
         return self.xp.matmul(a, b)
@@ -195,18 +191,6 @@ class Engine:
             return lower + np.tril(lower, -1).T
         return self.cast(self.xp.linalg.inv(self.cast(matrix, self.double)), matrix.dtype)
 
-    def _torch_product(self, a: Any, b: Any, out: Any) -> Any:
-        torch = self.xp
-        if a.ndim == 2:
-            return torch.mm(a, b, out=out)
-        inner, columns = b.shape[1:]
-        if inner < columns and a.shape[1] * inner * columns < _TINY_PRODUCT and a.dtype != self.low:
-            result = torch.mul(a[:, :, :1], b[:, :1, :], out=out)
-            for one in range(1, inner):
-                result.addcmul_(a[:, :, one : one + 1], b[:, one : one + 1, :])
-            return result
-        return torch.bmm(a, b, out=out)
-
 
 @checked
 def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engine:
@@ -271,13 +255,4 @@ def has_bfloat16(device: str) -> bool:
     if device != "cpu" or not torch.backends.mkldnn.is_available():
         return False
     asks = [getattr(torch.cpu, ask, None) for ask in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
-    known = [bool(ask()) for ask in asks if ask is not None]
-    return any(known) or _cpu_flags() & {"avx512_bf16", "amx_bf16"} != set()
-
-
-def _cpu_flags() -> set[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return set()
-    return next((set(line.split(":")[1].split()) for line in lines if line.startswith("flags")), set())
+    return any(ask() for ask in asks if ask is not None)
