@@ -12,10 +12,13 @@ from attention.evaluation import EXACT_ERROR
 from upper.floor import counting_floor, unknowns
 from upper.newton.loop import Iterate
 from upper.newton.runs import Runner, SplitExamples, cost_of_each_head
+from upper.newton.spectral import cross_moment
 from upper.newton.stopping import at_noise_level, fitted_share, no_worse
 
 __all__ = ["HeadCount", "count_heads", "most_heads"]
 
+# Singular values of the cross-moments to look at.
+_DIRECTIONS = 16
 # Sizes are compared at this relative residual; the last digits say nothing about the number of heads.
 _COARSE = 1e-3
 # Held-out examples may have so many times the residual of those fitted: a student far too large overfits at first.
@@ -67,11 +70,12 @@ def count_heads(
     runner: Runner,
     draw: Callable[[int, SplitExamples | None], SplitExamples],
     *,
-    guess: Callable[[SplitExamples], tuple[int, dict[str, float]]],
+    guess: int | None,
     most: int,
     starts: int,
     work: int,
     tell: Callable[[str, SplitExamples, Iterate | None, dict[str, Any]], None],
+    rng: np.random.Generator,
 ) -> HeadCount:
     """Fit students of several sizes until neither more nor fewer heads would do.
 
@@ -81,8 +85,8 @@ def count_heads(
         How to fit.
     draw : callable
         Maps a number of heads and the examples drawn before to the examples to try it with.
-    guess : callable
-        The number of heads to begin with, from the examples for one head, and what to record of it.
+    guess : int or None
+        The number of heads to begin with; None takes it from the cross-moments of the examples for one head.
     most : int
         The most heads to try.
     starts : int
@@ -91,6 +95,8 @@ def count_heads(
         Budget in passes for all students together; a trial once begun is finished.
     tell : callable
         Called with the name of a step, the examples, the student's iterate (or None) and its measures.
+    rng : Generator
+        For the cross-moments.
 
     Notes
     -----
@@ -108,7 +114,7 @@ def count_heads(
     Growing tries O(log(most)) sizes, or O(most) where starts agree; dropping and adding try O(most).
     """
     search = _Search(runner, draw, most, min(starts, _STARTS), work, tell, examples=draw(1, None))
-    heads, measures = guess(search.examples)
+    heads, measures = _guess(search.examples, rng) if guess is None else (guess, {})
     heads = max(1, min(heads, most))
     tell("Spectrum of the cross-moments", search.examples, None, {"heads": heads, **measures})
     if not np.any(search.examples.y):
@@ -120,6 +126,14 @@ def count_heads(
         search.prune_superfluous(found)
         found = search.smallest_of_the_best()
     return search.result(found)
+
+
+def _guess(examples: SplitExamples, rng: np.random.Generator) -> tuple[int, dict[str, float]]:
+    d = examples.x.shape[2]
+    if 1 in examples.x.shape[1:] or not np.any(examples.y):
+        return 1, {}  # no two tokens, or directions, to compare, or nothing to explain
+    moment = cross_moment(examples.x, examples.y, directions=min(_DIRECTIONS, d * d), rng=rng)
+    return moment.head_count(), {f"value_{i}": float(value) for i, value in enumerate(moment.values, 1)}
 
 
 def most_heads(k: int, d: int, budget: int | None) -> int:

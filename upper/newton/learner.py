@@ -29,15 +29,13 @@ from upper.newton.head_count import HeadCount, count_heads, most_heads
 from upper.newton.loop import Iterate, gauss_newton
 from upper.newton.low_rank import FactoredHeads, random_factors
 from upper.newton.runs import Runner, SplitExamples, draw_split
-from upper.newton.spectral import cross_moment, spectral_start
+from upper.newton.spectral import spectral_start
 from upper.newton.stopping import LOW_RANK_PATIENCE, PATIENCE, fitted_share, judge, noise_level
 
 __all__ = ["Newton"]
 
 # From so many multiplications a pass on, torch's bfloat16 is faster than NumPy, once it is imported.
 _WORTH_TORCH = 1 << 23
-# Singular values of the cross-moments to look at.
-_DIRECTIONS = 16
 # What starts need, in counting floors: all unknowns of the matrices at once, and factors of low rank.
 _FLOORS, _LOW_RANK_FLOORS = 4, 8
 # The start that is the spectral one after another has failed: random ones fail with many heads on many tokens.
@@ -199,11 +197,12 @@ class Newton:
             found = count_heads(
                 runner,
                 draw,
-                guess=lambda examples: self._guess(examples, random),
+                guess=None if isinstance(self.start, str) else self.start.heads,
                 most=most_heads(oracle.k, oracle.d, budget),
                 starts=self.starts,
                 work=self.work,
                 tell=tell,
+                rng=random,
             )
         else:
             found = self._fixed(self.m, runner, draw(self.m, None), tell)
@@ -326,16 +325,6 @@ class Newton:
     def _unknowns(self, heads: int, examples: SplitExamples) -> int:
         _, k, d = examples.x.shape
         return unknowns(heads=heads, tokens=k, dim=d, rank=self.rank)
-
-    def _guess(self, examples: SplitExamples, rng: np.random.Generator) -> tuple[int, dict[str, float]]:
-        if isinstance(self.start, AttentionLayer):
-            return self.start.heads, {}
-        if 1 in examples.x.shape[1:] or not np.any(examples.y):
-            return 1, {}  # no two tokens, or directions, to compare, or nothing to explain
-        directions = min(_DIRECTIONS, examples.x.shape[2] ** 2)
-        moment = cross_moment(examples.x, examples.y, directions=directions, rng=rng)
-        values = {f"value_{number}": float(value) for number, value in enumerate(moment.values, 1)}
-        return moment.head_count(), values
 
     def _engine(self, heads: int, shape: tuple[int, ...]) -> Engine:
         if self.engine == "numpy" and self.device not in (None, "cpu"):

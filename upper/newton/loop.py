@@ -107,15 +107,15 @@ def gauss_newton(
     lambda starts at 1e-2 and follows `next_damping`. W follows each trial by one correction with the ridge
     max(1e-6, 1e-3 lambda) times the mean diagonal of G. Residuals are float32, and float64 once c < 2e-5.
 
-    At low rank Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V (at s = d the V
+    At low rank Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V (at r = d the V
     stay). Factors are balanced at the start and whenever norms of columns that belong together differ fourfold.
 
     A run that loses less than half in eight trials below c = 1e-2 goes on in float64 throughout, with 1e-13 for the
     ridge of 1e-6: heads at a relative distance e show in G by e^2 and in J^T J by e^4.
 
-    An inner step costs two passes of O(n k m d (d + 2 k)), or O(n k m (r + s) (d + k)) at low rank, and two products
+    An inner step costs two passes of O(n k m d (d + 2 k)), or O(n k m r (d + k)) at low rank, and two products
     with Z. Memory beyond the examples, in numbers of 4 bytes (8 in float64): at most 6 n k m (d + 3 k) + 16 n k d +
-    160 m d^2 + 8 (m d)^2, at low rank n k m (15 (r + s) + 9 k) + 16 n k d + 240 m (2 r + s) d + 8 (m (r + s))^2.
+    160 m d^2 + 8 (m d)^2, at low rank n k m (30 r + 9 k) + 16 n k d + 720 m r d + 32 (m r)^2.
 
     References
     ----------

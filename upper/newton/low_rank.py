@@ -31,17 +31,15 @@ class FactoredHeads:
 
     Parameters
     ----------
-    a, b : array (m, d, r)
-        What queries and keys are read with; r is at most d.
-    v : array (m, d, s)
-        What values are read with; in a transformer s is r.
-    o : array (m, s, d)
+    a, b, v : array (m, d, r)
+        What queries, keys and values are read with; r is at most d.
+    o : array (m, r, d)
         What the values are written with.
 
     Notes
     -----
     A_i -> A_i G, B_i -> B_i G^-T and V_i -> V_i H, O_i -> H^-1 O_i change no head, which leaves 2 d r - r^2 unknowns in
-    every Theta_i and 2 d s - s^2 in every W_i.
+    every Theta_i and W_i.
 
     Examples
     --------
@@ -54,8 +52,8 @@ class FactoredHeads:
 
     a: Shaped[Any, "m d r"]
     b: Shaped[Any, "m d r"]
-    v: Shaped[Any, "m d s"]
-    o: Shaped[Any, "m s d"]
+    v: Shaped[Any, "m d r"]
+    o: Shaped[Any, "m r d"]
 
     @property
     def array(self) -> Any:
@@ -67,7 +65,7 @@ class FactoredHeads:
     ) -> tuple[Callable[[Engine], "LowRankHeads"], Shaped[Any, "d columns"]]:
         """What makes the heads on an engine, and the parameters to start from."""
         heads = self.map(engine.detach).map(lambda one: engine.cast(one, engine.double)).balanced()
-        make = partial(LowRankHeads, x=x, rng=rng, heads=self.heads, rank=self.rank, w_rank=self.w_rank)
+        make = partial(LowRankHeads, x=x, rng=rng, heads=self.heads, rank=self.rank)
         return make, heads.side_by_side()
 
     @classmethod
@@ -78,8 +76,8 @@ class FactoredHeads:
 
         Examples
         --------
-        >>> from attention import make_low_rank_layer
-        >>> layer = make_low_rank_layer(heads=2, dim=8, rank=3, w_rank=3, rng=0)
+        >>> from attention import make_lorank_layer
+        >>> layer = make_lorank_layer(heads=2, dim=8, rank=3, rank=3, rng=0)
         >>> bool(np.allclose(FactoredHeads.of(layer, 3).layer().theta, layer.theta))
         True
         """
@@ -103,20 +101,15 @@ class FactoredHeads:
 
     @property
     def rank(self) -> int:
-        """The rank r of the Theta_i."""
+        """The rank r."""
         return int(self.a.shape[2])
-
-    @property
-    def w_rank(self) -> int:
-        """The rank s of the W_i."""
-        return int(self.v.shape[2])
 
     def map(self, convert: Callable[[Any], Any]) -> "FactoredHeads":
         """The same heads with `convert` applied to every factor, for example ``torch.from_numpy``."""
         return FactoredHeads(*(convert(one) for one in (self.a, self.b, self.v, self.o)))
 
     def side_by_side(self) -> Shaped[Any, "d columns"]:
-        """[A | B | V], the factors of all heads side by side, (d, 2 m r + m s)."""
+        """[A | B | V], the factors of all heads side by side, (d, 3 m r)."""
         xp = namespace(self.a)
         return xp.concat(
             [xp.reshape(xp.permute_dims(one, (1, 0, 2)), (self.dim, -1)) for one in (self.a, self.b, self.v)],
@@ -165,7 +158,7 @@ def random_factors(
 
 
 class LowRankHeads:
-    """The heads A_i B_i^T with the values X V_i on one set of tokens; parameters are [A | B | V], (d, 2 m r + m s).
+    """The heads A_i B_i^T with the values X V_i on one set of tokens; parameters are [A | B | V], (d, 3 m r).
 
     Parameters
     ----------
@@ -173,17 +166,16 @@ class LowRankHeads:
         Where to compute. Products with the derivative are in its low precision.
     x : array (n, k, d)
         Tokens, in any precision.
-    heads, rank, w_rank : int
-        The numbers m of heads, r of columns of A_i and B_i, and s of columns of V_i. At s = d the V stay as they are,
-        since O alone makes every W then; directions end with those of B.
+    heads, rank : int
+        The numbers m and r. At r = d the V stay as they are, since O alone makes every W; directions end with B's.
     rng : Generator
         For the probe that estimates the coupling of heads.
 
     Notes
     -----
     dF = sum_i [dP_i (X V_i) + P_i (X dV_i)] O_i with dP_i = P_i * (S_i - rowsum(P_i * S_i)) and
-    S_i = (X dA_i)(X B_i)^T + (X A_i)(X dB_i)^T. A pass costs O(n k m (r + s) (d + k)), and no product is of d by d a
-    head. Each lies in the memory of the pass before. They hold n k m (10 r + 10 s + 4 k) numbers, and n k d.
+    S_i = (X dA_i)(X B_i)^T + (X A_i)(X dB_i)^T. A pass costs O(n k m r (d + k)), and lies in the memory of the pass
+    before: n k m (20 r + 4 k) numbers, and n k d.
 
     For isotropic tokens the squared change of the outputs is about sum_ij C_ij <dTheta_i, dTheta_j>, C the m x m
     coupling of heads (from random changes of all logits), or sum_ij E_ij <dW_i, dW_j>, E_ij = sum of p_i . p_j over all
@@ -209,25 +201,24 @@ class LowRankHeads:
         x: Shaped[Any, "n k d"],
         heads: int,
         rank: int,
-        w_rank: int,
         rng: np.random.Generator,
     ) -> None:
         n, k, d = x.shape
         low = engine.low
         self.engine, self.x, self.heads, self.rng = engine, x, heads, rng
-        self.columns = heads * w_rank
-        self._rank, self._w_rank, self._values_move = rank, w_rank, w_rank < d
+        self.columns = heads * rank
+        self._rank, self._values_move = rank, rank < d
         self.go_to(engine.single)
         shared = low == engine.single
         self._low = self._tokens if shared else engine.xp.reshape(engine.cast(x, low), (n * k, d))
         self._low_keys = _Layout(engine, n, k, heads, rank, parts=2, dtype=low)
-        self._low_values = _Layout(engine, n, k, heads, w_rank, parts=1, dtype=low)
+        self._low_values = _Layout(engine, n, k, heads, rank, parts=1, dtype=low)
         self._apart = engine.empty((2, n * heads, k, rank), low)
-        self._values = engine.empty((n * heads, k, w_rank), low)
+        self._values = engine.empty((n * heads, k, rank), low)
         self._low_pattern, self._change = (engine.empty((n * heads, k, k), low) for _ in range(2))
         self._sums = engine.empty((n * heads * k, k), low)
-        self._low_mixed, self._moved = (engine.empty((n * heads, k, w_rank), low) for _ in range(2))
-        self._low_read = engine.empty((n * k, heads * w_rank), low)
+        self._low_mixed, self._moved = (engine.empty((n * heads, k, rank), low) for _ in range(2))
+        self._low_read = engine.empty((n * k, heads * rank), low)
         self._ones = engine.xp.ones((k, k), dtype=low, device=engine.device)
         self._output = engine.empty((n * k, d), low)
         self._o: Any = None
@@ -237,18 +228,18 @@ class LowRankHeads:
     def go_to(self, dtype: Any) -> None:
         """Read in another precision from now on."""
         engine, (n, k, d) = self.engine, self.x.shape
-        m, r, s = self.heads, self._rank, self._w_rank
+        m, r = self.heads, self._rank
         self._tokens = self._keys = self._projected = None
         self._logits = self._mixed = self._read = self._last = None
         self._tokens = engine.xp.reshape(engine.cast(self.x, dtype), (n * k, d))
         self._keys = _Layout(engine, n, k, m, r, parts=2, dtype=dtype)
-        self._projected = _Layout(engine, n, k, m, s, parts=1, dtype=dtype)
+        self._projected = _Layout(engine, n, k, m, r, parts=1, dtype=dtype)
         self._logits = engine.empty((n * m, k, k), dtype)
-        self._mixed = engine.empty((n * m, k, s), dtype)
-        self._read = engine.empty((n * k, m * s), dtype)
+        self._mixed = engine.empty((n * m, k, r), dtype)
+        self._read = engine.empty((n * k, m * r), dtype)
 
     def reads(self, parameters: Shaped[Any, "d columns"]) -> Shaped[Any, "rows reads"]:
-        """What the heads read at `parameters`, Z = [P_1 X V_1 ... P_m X V_m], (n k, m s)."""
+        """What the heads read at `parameters`, Z = [P_1 X V_1 ... P_m X V_m], (n k, m r)."""
         engine, xp = self.engine, self.engine.xp
         factors, cut = engine.cast(parameters, self._tokens.dtype), self._keys.columns
         apart = self._keys.through(self._tokens, factors[:, :cut])
@@ -354,7 +345,7 @@ class LowRankHeads:
         return self.engine.xp.concat(parts, axis=1)
 
     def _couple(self, factors: np.ndarray, o: np.ndarray) -> None:
-        engine, xp, m, r, s = self.engine, self.engine.xp, self.heads, self._rank, self._w_rank
+        engine, xp, m, r = self.engine, self.engine.xp, self.heads, self._rank
         n, k, d = self.x.shape
         few = min(n, _PROBE_EXAMPLES)
 
@@ -364,7 +355,7 @@ class LowRankHeads:
 
         pattern, values = of_few(self._low_pattern), of_few(self._values)
         written = engine.matmul(
-            xp.reshape(values, (m, few * k, s)), engine.cast(xp.reshape(self._o, (m, s, d)), engine.single)
+            xp.reshape(values, (m, few * k, r)), engine.cast(xp.reshape(self._o, (m, r, d)), engine.single)
         )
         logits = engine.put(self.rng.standard_normal((few, k, k)), engine.single)
         flat = change_each_head(pattern, logits, xp.reshape(written, (m, few, k, d)), xp)
@@ -374,14 +365,14 @@ class LowRankHeads:
         )
         cut = m * r
         a, b, o = (one.astype(np.float64) for one in (factors[:, :cut], factors[:, cut : 2 * cut], o))
-        forms = [(by_logits, b.T @ b, r), (by_logits, a.T @ a, r), (by_values, o @ o.T, s)]
+        forms = [(by_logits, b.T @ b), (by_logits, a.T @ a), (by_values, o @ o.T)]
         self._blocks, self._damped = [], []
-        for coupling, gram, size in forms if self._values_move else forms[:2]:
-            self._blocks.append(np.kron(coupling, np.ones((size, size))) * gram)
-            floor = _LEAST_WEIGHT * (np.trace(gram) / (m * size) or 1.0)
+        for coupling, gram in forms if self._values_move else forms[:2]:
+            self._blocks.append(np.kron(coupling, np.ones((r, r))) * gram)
+            floor = _LEAST_WEIGHT * (np.trace(gram) / (m * r) or 1.0)
             mean = np.trace(coupling) / m or 1.0
-            within = np.kron(np.eye(m), np.ones((size, size))) * gram
-            self._damped.append(mean * (within + floor * np.eye(m * size)))
+            within = np.kron(np.eye(m), np.ones((r, r))) * gram
+            self._damped.append(mean * (within + floor * np.eye(m * r)))
 
 
 class _Layout:

@@ -281,17 +281,6 @@ def test_factors_of_full_rank_end_where_matrices_do():
     np.testing.assert_allclose(ours.w, full.w, atol=5e-3)
 
 
-@pytest.mark.parametrize("w_rank", [3, 8])
-def test_ranks_of_theta_and_w_may_differ(w_rank):
-    layer = make_low_rank_layer(heads=2, dim=8, rank=5, w_rank=w_rank, rng=0)
-    x = BooleanInputs(3, 8).sample(200, rng=1)
-    start = random_factors(heads=2, dim=8, rank=w_rank, rng=2)
-    thin = random_factors(heads=2, dim=8, rank=5, rng=3)
-    last = _end(x, layer(x), FactoredHeads(thin.a, thin.b, start.v, start.o))
-    assert _error(last, layer, 3) < 1e-9
-    assert np.all(np.linalg.matrix_rank(last.w, tol=1e-6) == w_rank)
-
-
 def test_a_higher_rank_than_the_targets_is_enough():
     layer, x, y, _ = _low_rank(2, 3, 12, 3, floors=20)
     assert _error(_end(x, y, random_factors(heads=2, dim=12, rank=5, rng=2)), layer, 3) < 1e-9

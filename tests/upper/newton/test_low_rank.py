@@ -12,32 +12,30 @@ SIZES = {
     "m": st.integers(1, 4),
     "d": st.integers(1, 7),
     "r": st.integers(1, 7),
-    "s": st.integers(1, 7),
     "seed": st.integers(0, 2**32 - 1),
 }
 
 
-def _heads(m, d, r, s, seed):
+def _heads(m, d, r, seed):
     rng = np.random.default_rng(seed)
-    r, s = min(r, d), min(s, d)
-    a, b = rng.standard_normal((2, m, d, r))
-    return FactoredHeads(a=a, b=b, v=rng.standard_normal((m, d, s)), o=rng.standard_normal((m, s, d)))
+    r = min(r, d)
+    return FactoredHeads(*rng.standard_normal((3, m, d, r)), o=rng.standard_normal((m, r, d)))
 
 
 @given(**SIZES)
 @settings(max_examples=30, deadline=None)
-def test_the_layer_is_the_products_of_the_factors(m, d, r, s, seed):
-    heads = _heads(m, d, r, s, seed)
+def test_the_layer_is_the_products_of_the_factors(m, d, r, seed):
+    heads = _heads(m, d, r, seed)
     layer = heads.layer()
     np.testing.assert_allclose(layer.theta, np.einsum("idr,ier->ide", heads.a, heads.b), atol=1e-12)
     np.testing.assert_allclose(layer.w, np.einsum("ids,ise->ide", heads.v, heads.o), atol=1e-12)
-    assert (heads.heads, heads.dim, heads.rank, heads.w_rank) == (m, d, min(r, d), min(s, d))
+    assert (heads.heads, heads.dim, heads.rank) == (m, d, min(r, d))
 
 
 @given(**SIZES)
 @settings(max_examples=30, deadline=None)
-def test_balancing_changes_the_factors_and_not_the_heads(m, d, r, s, seed):
-    heads = _heads(m, d, r, s, seed)
+def test_balancing_changes_the_factors_and_not_the_heads(m, d, r, seed):
+    heads = _heads(m, d, r, seed)
     balanced = heads.balanced()
     for name in ("theta", "w"):
         one, other = (getattr(each.layer(), name) for each in (heads, balanced))
@@ -52,9 +50,9 @@ def test_balancing_changes_the_factors_and_not_the_heads(m, d, r, s, seed):
 
 @given(**SIZES)
 @settings(max_examples=30, deadline=None)
-def test_factors_of_a_layer_of_that_rank_are_the_layer(m, d, r, s, seed):
-    layer = _heads(m, d, min(r, s), min(r, s), seed).layer()
-    heads = FactoredHeads.of(layer, min(r, s, d))
+def test_factors_of_a_layer_of_that_rank_are_the_layer(m, d, r, seed):
+    layer = _heads(m, d, r, seed).layer()
+    heads = FactoredHeads.of(layer, min(r, d))
     np.testing.assert_allclose(heads.layer().theta, layer.theta, atol=1e-10)
     np.testing.assert_allclose(heads.layer().w, layer.w, atol=1e-10)
 

@@ -113,7 +113,7 @@ def test_the_scale_of_the_labels_changes_nothing(scale):
     assert errors["w_error"] < 1e-11
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_one_coordinate_on_signs_leaves_theta_open_and_ends(seed):
     # the two tokens are equal or opposite, so that heads coincide on the probe
     fit, errors = _learn(make_nice_layer(heads=2, dim=1, rng=seed), BooleanInputs(2, 1), Newton(2), seed)

@@ -16,7 +16,7 @@ from attention import (
 )
 from attention.testing import check_learner
 from upper import Newton, counting_floor
-from upper.newton import learner
+from upper.newton import head_count
 from upper.newton.runs import cost_of_each_head
 from upper.products import read_tokens
 
@@ -43,7 +43,7 @@ def _guess(monkeypatch, heads):
         def head_count(self):
             return heads
 
-    monkeypatch.setattr(learner, "cross_moment", lambda *_, **__: Spectrum())
+    monkeypatch.setattr(head_count, "cross_moment", lambda *_, **__: Spectrum())
 
 
 @pytest.mark.parametrize(
