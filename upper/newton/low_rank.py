@@ -76,8 +76,8 @@ class FactoredHeads:
 
         Examples
         --------
-        >>> from attention import make_lorank_layer
-        >>> layer = make_lorank_layer(heads=2, dim=8, rank=3, rank=3, rng=0)
+        >>> from attention import make_low_rank_layer
+        >>> layer = make_low_rank_layer(heads=2, dim=8, rank=3, w_rank=3, rng=0)
         >>> bool(np.allclose(FactoredHeads.of(layer, 3).layer().theta, layer.theta))
         True
         """
