@@ -20,7 +20,7 @@ from upper import (
     SixPhase,
     TunedAdam,
 )
-from upper.engine import Engine, choose_engine
+from upper.engine import choose_engine
 from upper.linear_attention.learner import LinearAttentionLearner
 
 __all__ = ["asked_settings", "engine_used", "on_engine", "placed", "require_engine", "require_known_engine"]
@@ -41,9 +41,9 @@ def engine_used(learner: Learner, target: Target) -> str:
 
     Notes
     -----
-    Newton's own choice depends on the size of the problem, on whether torch is installed, and on the hardware; where
-    it is to find the number of heads, what it says is that for the true one. Finding out imports torch where it will
-    be used.
+    What Newton's engine "auto" is depends on the size of the problem, on whether torch is installed, and on the
+    hardware; where it is to find the number of heads, it is that for the true one. Finding out imports torch where it
+    will be used.
 
     Examples
     --------
@@ -53,18 +53,12 @@ def engine_used(learner: Learner, target: Target) -> str:
     """
     if isinstance(learner, Newton):
         heads = target.layer.heads if learner.m == "auto" else learner.m
-        return _words(learner.engine_for(heads, target.inputs.k, target.layer.dim))
+        return str(learner.engine_for(heads, target.inputs.k, target.layer.dim))
     if isinstance(learner, Adam):
         return f"torch {learner.device} {learner.dtype}"
     if isinstance(learner, TunedAdam):
         return f"torch {learner.device} {'/'.join(learner.dtypes)}"
     return "numpy" if isinstance(learner, _OF_NUMPY) else ""
-
-
-def _words(engine: Engine) -> str:
-    if engine.kind != "torch":
-        return engine.name
-    return f"{engine.name} {engine.device} {str(engine.low).removeprefix('torch.')}"
 
 
 def asked_settings(engine: str | None = None, device: str | None = None) -> dict[str, str]:

@@ -141,6 +141,8 @@ class Step:
         The number of the phase, for a learner that has phases.
     round : int or None
         The round within which the phase ran, where it runs more than once.
+    engine : str
+        What computed it, as "numpy" or "torch cuda:0 bfloat16", for a learner that has a choice; else empty.
     layer : AttentionLayer or None
         The layer as it was then, where there is one: in what `progress` is called with, and not in a trace, which
         would hold them all.
@@ -152,6 +154,7 @@ class Step:
     measures: Mapping[str, float] = field(default_factory=dict)
     phase: int | None = None
     round: int | None = None
+    engine: str = ""
     layer: AttentionLayer | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -162,6 +165,7 @@ class Step:
             "seconds": self.seconds,
             "measures": dict(self.measures),
             **({} if self.phase is None else {"phase": self.phase, "round": self.round}),
+            **({"engine": self.engine} if self.engine else {}),
         }
 
 
@@ -377,18 +381,19 @@ class Recorder:
         against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
         phase: int | None = None,
         round: int | None = None,
+        engine: str = "",
         **measures: float | int,
     ) -> None:
         """Record a step with its own `measures` and, where ground truth is given, the errors against it.
 
-        `against` gives a phase's own error measures when called with the target; `phase` and `round` are the step's.
+        `against` gives a phase's own error measures when called with the target; the others are those of `Step`.
         """
         examples, seconds, began = self.examples, self.seconds, time.perf_counter()
         if self._truth is not None:
             own = {} if against is None else dict(against(self._truth.layer))
             measures = {**measures, **own, **self._truth.measure(predict=predict, layer=layer)}
         measured = {key: float(value) for key, value in measures.items()}
-        step = Step(name, examples, seconds, measured, phase, round)
+        step = Step(name, examples, seconds, measured, phase, round, engine)
         self._trace.append(step)
         if self._progress is not None:
             self._progress(replace(step, layer=layer))

@@ -16,9 +16,12 @@ from rich.console import Console
 from rich.table import Table
 
 from attention import AttentionLayer, BooleanInputs, check_conditions, relative_error
+from attention._arrays import to_numpy
 from attention.transformer_shaped import make_transformer_shaped_layer
-from upper import Iterate, choose_engine, counting_floor, gauss_newton, random_factors
+from upper import choose_engine, counting_floor, gauss_newton
 from upper.engine import Engine, EngineName
+from upper.newton.loop import Iterate
+from upper.newton.low_rank import random_factors
 
 __all__ = ["ERRORS", "run_transformer_shaped"]
 
@@ -127,7 +130,7 @@ def _run(
     reached: dict[str, dict[str, float]] = {}
     spent, began, error = 0.0, time.perf_counter(), 1.0
     for number, iterate in enumerate(iterates):
-        theta, w = case.engine.get(iterate.theta), case.engine.get(iterate.w)  # waits for the device
+        theta, w = to_numpy(iterate.theta), to_numpy(iterate.w)  # waits for the device
         spent += time.perf_counter() - began
         error = relative_error(AttentionLayer(theta, w)(case.x_test), case.y_test)
         tell(

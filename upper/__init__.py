@@ -10,23 +10,17 @@ from upper.baselines import (
     OneGradientStep,
     TunedAdam,
 )
-from upper.engine import Engine, choose_engine
+from upper.engine import choose_engine
 from upper.floor import counting_floor
 from upper.linear_attention.learner import LinearAttentionLearner
-from upper.newton import FactoredHeads, Iterate, Newton, gauss_newton, random_factors
+from upper.newton import Newton, gauss_newton
 from upper.six_phase import SixPhase
-from upper.spectral import CrossMoment, cross_moment, spectral_start
-from upper.stacked import read_tokens, stack_projections
 
 __all__ = [
     "LBFGS",
     "SGD",
     "Adam",
-    "CrossMoment",
-    "Engine",
-    "FactoredHeads",
     "FrozenAttention",
-    "Iterate",
     "KnownPart",
     "LinearAttentionLearner",
     "LinearBaseline",
@@ -36,10 +30,5 @@ __all__ = [
     "TunedAdam",
     "choose_engine",
     "counting_floor",
-    "cross_moment",
     "gauss_newton",
-    "random_factors",
-    "read_tokens",
-    "spectral_start",
-    "stack_projections",
 ]

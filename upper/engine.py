@@ -1,9 +1,8 @@
-"""Where the heavy products run: the library of arrays, the device, the precisions, and what each does best in place."""
+"""The engine of the heavy products: the library of arrays, the device, the precisions, and what each does in place."""
 
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
@@ -11,14 +10,12 @@ import array_api_compat
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import is_numpy, namespace, shown, to_numpy
+from attention._arrays import is_numpy, namespace
+from attention.validation import checked
 
 __all__ = ["Engine", "EngineName", "choose_engine", "has_bfloat16"]
 
 EngineName = Literal["auto", "numpy", "torch"]
-
-# below so many multiplications a product, torch's batched product of float32 leaves BLAS for a plain loop
-_TINY_PRODUCT = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +33,12 @@ class Engine:
     low : dtype
         For products that are needed to a per cent.
     single, double : dtype
-        For residuals and vectors, float32 unless a descent creeps, and float64.
+        For residuals and vectors, float32 unless a run stalls, and float64.
 
     Notes
     -----
-    Everything is the array API, but for products and exponentials into memory that is there already, which it has no
-    words for, and for the inverse of a positive matrix: NumPy (with SciPy) and torch use their own, any other library
-    the standard's functions.
+    NumPy (with SciPy) and torch multiply and exponentiate into existing memory and invert positive matrices by their
+    own functions; any other library by those of the array API.
     """
 
     xp: ModuleType
@@ -77,6 +73,14 @@ class Engine:
             low = xp.bfloat16 if kind == "torch" and has_bfloat16(str(device)) else xp.float32
         return cls(xp=xp, kind=kind, device=device, low=low, single=xp.float32, double=xp.float64)
 
+    def __str__(self) -> str:
+        """The name, for torch with the device and the low precision, as in "torch cpu bfloat16"."""
+        return (
+            self.name
+            if self.kind != "torch"
+            else f"torch {self.device} {str(self.low).removeprefix('torch.')}"
+        )
+
     @property
     def name(self) -> str:
         """The library, as in "numpy" or "torch"."""
@@ -94,10 +98,6 @@ class Engine:
         """The array's values without the record torch keeps to differentiate them; they share their memory."""
         return array.detach() if self.kind == "torch" else array
 
-    def get(self, array: Any) -> np.ndarray:
-        """An array of this engine as a NumPy array."""
-        return to_numpy(array)
-
     def cast(self, array: Any, dtype: Any, out: Any = None) -> Any:
         """`array` in another precision, in the memory of `out` when there is some."""
         if out is None:
@@ -114,7 +114,7 @@ class Engine:
     def matmul(self, a: Any, b: Any, out: Any = None) -> Any:
         """A @ b of equally many axes, in the memory of `out` when there is some."""
         if self.kind == "torch":
-            return self._torch_product(a, b, out)
+            return self.xp.matmul(a, b, out=out)
         if self.kind == "numpy":
             return np.matmul(a, b, out=out)
         return self.xp.matmul(a, b)
@@ -161,32 +161,13 @@ class Engine:
             return float(np.linalg.norm(array))
         return float(self.xp.linalg.vector_norm(array))
 
-    def gram(self, a: Shaped[Any, "rows p"]) -> Shaped[Any, "p p"]:
-        """The symmetric product a^T a.
-
-        Notes
-        -----
-        NumPy sees that it is symmetric and does half the work; for torch the half is taken in blocks.
-        """
-        if self.kind != "torch" or a.shape[1] < 128:
-            return self.matmul(self.xp.matrix_transpose(a), a)
-        result = self.empty((a.shape[1], a.shape[1]), a.dtype)
-        step = max(64, a.shape[1] // 8)
-        for first in range(0, a.shape[1], step):
-            block = slice(first, first + step)
-            result[block, first:] = self.matmul(a[:, block].T, a[:, first:])
-            last = first + step
-            result[last:, block] = result[block, last:].T
-        return result
-
     def inverse_of_positive(self, matrix: Shaped[Any, "p p"]) -> Shaped[Any, "p p"]:
         """The inverse of a symmetric positive matrix.
 
         Notes
         -----
-        By Cholesky factors, O(p^3), in the matrix's precision; where its rounding has left it not positive, in float64
-        with as much added to the diagonal as rounding can have taken. NumPy has no such inverse, so SciPy's
-        LAPACK is called. Libraries of which only the array API is known use its general inverse, in float64.
+        By Cholesky factors, O(p^3), in the matrix's precision; if rounding has left it not positive, in float64 with as
+        much added to the diagonal as rounding can have taken. Other libraries use a general inverse in float64.
         """
         if self.kind == "torch":
             factor, info = self.xp.linalg.cholesky_ex(matrix)
@@ -210,19 +191,8 @@ class Engine:
             return lower + np.tril(lower, -1).T
         return self.cast(self.xp.linalg.inv(self.cast(matrix, self.double)), matrix.dtype)
 
-    def _torch_product(self, a: Any, b: Any, out: Any) -> Any:
-        torch = self.xp
-        if a.ndim == 2:
-            return torch.mm(a, b, out=out)
-        inner, columns = b.shape[1:]
-        if inner < columns and a.shape[1] * inner * columns < _TINY_PRODUCT and a.dtype != self.low:
-            result = torch.mul(a[:, :, :1], b[:, :1, :], out=out)
-            for one in range(1, inner):
-                result.addcmul_(a[:, :, one : one + 1], b[:, one : one + 1, :])
-            return result
-        return torch.bmm(a, b, out=out)
 
-
+@checked
 def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engine:
     """The engine to move NumPy examples to.
 
@@ -236,24 +206,20 @@ def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engin
     Raises
     ------
     ValueError
-        If the name is unknown, a device is asked of NumPy, or the device is not there.
+        If a device is asked of NumPy, or the device is not there.
     ImportError
         If torch is asked for and not installed.
 
     Notes
     -----
-    Products that need a per cent only are in bfloat16 where the hardware multiplies it: on CPUs with AVX512-BF16 or AMX
-    and on CUDA devices of capability 8 or more. They are in float32 elsewhere. Only choosing torch imports it.
+    Torch's low precision is bfloat16 where the hardware multiplies it (CPUs with AVX512-BF16 or AMX, CUDA devices of
+    capability 8 or more), else float32. Only choosing torch imports it.
 
     Examples
     --------
     >>> choose_engine("numpy").name
     'numpy'
     """
-    if not isinstance(name, str) or name not in ("auto", "numpy", "torch"):
-        raise ValueError(f"engine is {name!r}: 'auto', 'numpy' or 'torch' is needed.")
-    if device is not None and not isinstance(device, str) and type(device).__module__ != "torch":
-        raise ValueError(f"device is {shown(device)}: the name of one is needed, such as 'cpu' or 'cuda'.")
     installed = find_spec("torch") is not None
     if not installed and (name == "torch" or (name == "auto" and device not in (None, "cpu"))):
         raise ImportError(
@@ -289,13 +255,4 @@ def has_bfloat16(device: str) -> bool:
     if device != "cpu" or not torch.backends.mkldnn.is_available():
         return False
     asks = [getattr(torch.cpu, ask, None) for ask in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
-    known = [bool(ask()) for ask in asks if ask is not None]
-    return any(known) or _cpu_flags() & {"avx512_bf16", "amx_bf16"} != set()
-
-
-def _cpu_flags() -> set[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return set()
-    return next((set(line.split(":")[1].split()) for line in lines if line.startswith("flags")), set())
+    return any(ask() for ask in asks if ask is not None)

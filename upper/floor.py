@@ -1,14 +1,15 @@
-"""The counting floor: fewer examples than unknowns can never determine a layer."""
+"""The counting floor: with fewer equations than unknowns, examples cannot determine a layer."""
 
-from attention.validation import count
+from attention.validation import PositiveInt, checked
 
-__all__ = ["counting_floor", "matrix_unknowns"]
+__all__ = ["counting_floor", "unknowns"]
 
 
-def counting_floor(*, heads: int, tokens: int, dim: int, rank: int | None = None) -> int:
+@checked
+def counting_floor(
+    *, heads: PositiveInt, tokens: PositiveInt, dim: PositiveInt, rank: PositiveInt | None = None
+) -> int:
     """The number of examples below which m heads cannot be determined, max(u / (k (k - 1)), 2 m u / (k d)).
-
-    Here u is the number of unknowns of one matrix: d^2, or 2 d r - r^2 at rank r.
 
     Parameters
     ----------
@@ -24,16 +25,10 @@ def counting_floor(*, heads: int, tokens: int, dim: int, rank: int | None = None
 
     Notes
     -----
-    Each row of an output gives k - 1 numbers per head about its Theta (the contrasts of its pattern), so
-    k (k - 1) an example against u unknowns; an example's k d numbers stand against all 2 m u unknowns. One token
-    (k = 1) has no pattern to learn, only the sum of the W, and the number is a unit only.
-
-    A matrix of rank r has two factors of d r entries, of which an invertible r x r matrix changes nothing:
-    u = 2 d r - r^2 unknowns, d^2 at r = d. This is for a learner that is told the rank; one that is not has d^2.
-
-    References
-    ----------
-    Derived here, by counting equations; a unit of measurement, not a theorem about learners.
+    u is the number of unknowns of one matrix: 2 d r - r^2 at rank r (two factors, up to an invertible r x r matrix),
+    d^2 at r = d. Each row of an output gives k - 1 numbers per head about its Theta, the contrasts of its pattern, and
+    an example k d numbers in all against 2 m u unknowns. One token has no pattern to learn: there the number is a unit
+    only. Counting equations proves nothing about learners.
 
     Examples
     --------
@@ -42,15 +37,20 @@ def counting_floor(*, heads: int, tokens: int, dim: int, rank: int | None = None
     >>> counting_floor(heads=4, tokens=4, dim=32, rank=4), counting_floor(heads=4, tokens=4, dim=32, rank=32)
     (20, 86)
     """
-    m, k, d = count("heads", heads), count("tokens", tokens), count("dim", dim)
-    r = d if rank is None else count("rank", rank)
-    if r > d:
-        raise ValueError(f"rank is {r}: at most the dimension, {d}, is allowed.")
-    unknowns = matrix_unknowns(d, r)
-    for_w = -(-2 * m * unknowns // (k * d))
-    return for_w if k == 1 else max(-(-unknowns // (k * (k - 1))), for_w)
+    each = _of_matrix(dim, rank)
+    for_w = -(-2 * heads * each // (tokens * dim))
+    return for_w if tokens == 1 else max(-(-each // (tokens * (tokens - 1))), for_w)
 
 
-def matrix_unknowns(dim: int, rank: int) -> int:
-    """How many numbers a d x d matrix of rank r has to be told by: 2 d r - r^2, d^2 at r = d."""
-    return 2 * dim * rank - rank * rank
+def unknowns(*, heads: int, tokens: int, dim: int, rank: int | None = None) -> int:
+    """How many numbers a fit determines, 2 m u; with one token only the sum of the W_i, of rank min(d, m r)."""
+    if tokens == 1:
+        return _of_matrix(dim, min(dim, heads * (dim if rank is None else rank)))
+    return 2 * heads * _of_matrix(dim, rank)
+
+
+def _of_matrix(dim: int, rank: int | None) -> int:
+    r = dim if rank is None else rank
+    if r > dim:
+        raise ValueError(f"rank is {r}: at most the dimension, {dim}, is allowed.")
+    return 2 * dim * r - r * r

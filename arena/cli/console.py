@@ -36,7 +36,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothin
 EngineOption = Annotated[
     str | None,
     typer.Option(
-        help="What Newton computes with: numpy, torch, or auto, which takes torch for large problems."
+        help="What Newton computes with: numpy (the default), torch, or auto: torch for large problems."
     ),
 ]
 DeviceOption = Annotated[

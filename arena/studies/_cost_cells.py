@@ -12,8 +12,9 @@ from arena.studies.study import Parameters
 from attention import BooleanInputs, ExampleOracle, Fit, GaussianInputs, Learner, make_nice_layer
 from attention.inputs import Rng
 from paper_checks import Scale
-from upper import Newton, counting_floor, spectral_start
+from upper import Newton, counting_floor
 from upper.linear_attention import LinearAttention, LinearAttentionLearner, make_linear_attention
+from upper.newton.spectral import spectral_start
 from upper.six_phase import SixPhase
 
 __all__ = ["CHECKED", "FITTED", "cost_cells", "measure_cost"]

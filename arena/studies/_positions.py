@@ -17,7 +17,7 @@ from attention import (
 )
 from upper import Newton
 from upper.floor import counting_floor
-from upper.newton.span_fit import fit_in_span
+from upper.newton.span import fit_in_span
 from upper.six_phase import (
     PhaseFailedError,
     attention_span,

@@ -54,14 +54,14 @@ def test_the_engine_used_is_named(nice, monkeypatch):
     assert engine_used(KnownPart(), nice) == ""
     assert engine_used(Adam(1), nice) == "torch cpu float32"
     assert engine_used(TunedAdam(1, dtypes=("float32", "float64")), nice) == "torch cpu float32/float64"
-    assert engine_used(Newton(1), nice) == "numpy"  # too small to be worth more
+    assert engine_used(Newton(1, engine="auto"), nice) == "numpy"  # too small to be worth more
     assert engine_used(Newton(1, engine="torch"), nice) in ("torch cpu float32", "torch cpu bfloat16")
     large = nice_target(heads=8, tokens=8, dim=64, seed=1)
     # on a CPU that multiplies bfloat16 torch is worth it, and on no other
     for has, used in ((True, "torch cpu bfloat16"), (False, "numpy")):
         monkeypatch.setattr(engines, "has_bfloat16", lambda device, has=has: has)
-        assert engine_used(Newton(8), large) == used
-    assert engine_used(Newton(8, engine="numpy"), large) == "numpy"
+        assert engine_used(Newton(8, engine="auto"), large) == used
+    assert engine_used(Newton(8), large) == "numpy"
 
 
 def test_the_words_of_the_command_line_reach_every_learner_that_has_a_choice(nice):

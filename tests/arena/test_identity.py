@@ -206,7 +206,7 @@ def test_what_a_target_is_called_does_not_count(target):
 def test_every_hyper_parameter_counts(key_of, name):
     base = Newton(m=2)
     value = getattr(base, name)
-    words = {"start": "spectral", "engine": "numpy", "device": "cpu"}
+    words = {"start": "spectral", "engine": "torch", "device": "cpu"}
     other = words[name] if name in words else 7 if value is None else value * 2 + 1
     try:
         changed = dataclasses.replace(base, **{name: other})

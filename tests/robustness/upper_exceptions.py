@@ -3,9 +3,6 @@
 __all__ = ["EXCEPTIONS"]
 
 EXCEPTIONS = {
-    "upper.CrossMoment": "a record that cross_moment makes",
-    "upper.Engine": "what choose_engine makes",
-    "upper.Iterate": "a record that gauss_newton makes",
     "upper.linear_attention.POPULATIONS": "a constant",
     "upper.linear_attention.SOFTMAX_KINDS": "a constant",
     "upper.linear_attention.Certificate": "a record that certify makes",

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from fuzzing import Given, Sizes, Subject, anything, array, assert_finite, choice, made, real, seed, whole
+from fuzzing import Given, Subject, anything, assert_finite, choice, made, real, whole
 from upper_makers import (
     EXAMPLES,
     OPTIONAL,
@@ -13,7 +13,6 @@ from upper_makers import (
     Y,
     agrees,
     done,
-    is_orthonormal,
     numbers,
     only,
     softmax_attention,
@@ -21,6 +20,8 @@ from upper_makers import (
 
 import upper
 import upper.baselines
+from upper.newton.low_rank import random_factors
+from upper.products import read_tokens
 
 __all__ = ["PART_SUBJECTS"]
 
@@ -28,22 +29,13 @@ GENERATOR = anything(Given("<generator>", lambda: np.random.default_rng(0)))
 
 
 def iterates(make):
-    """The first two iterates of a descent."""
+    """The first two iterates of a run."""
 
     def call(**arguments):
         found = make(**arguments)
         return [iterate for iterate, _ in zip(found, range(2), strict=False)]
 
     return call
-
-
-def factors(size: Sizes):
-    m, d = size.m, size.d
-    r = min(2, d)
-    return {
-        name: array(shape)
-        for name, shape in {"a": (m, d, r), "b": (m, d, r), "v": (m, d, r), "o": (m, r, d)}.items()
-    }
 
 
 def floor_is_right(result, arguments):
@@ -53,81 +45,6 @@ def floor_is_right(result, arguments):
     if max(m, k, d) < 2**20:
         assert result == max(from_rows, math.ceil(2 * m * unknowns / (k * d)))
     assert result >= 1
-
-
-def heads_are_products(result, arguments):
-    m, d, r = numbers(arguments["a"]).shape
-    assert (result.heads, result.dim, result.rank) == (m, d, r)
-    found = result.layer()
-    for name, left, right in (("theta", "a", "b"), ("w", "v", "o")):
-        one, other = numbers(getattr(result, left)), numbers(getattr(result, right))
-        other = other.swapaxes(-1, -2) if right == "b" else other
-        # the type of the factors tells how many digits there are
-        product = np.matmul(one, other)
-        size = np.matmul(np.abs(one), np.abs(other))
-        agrees(getattr(found, name), product, size=size, rtol=1e-5, what=name)
-
-
-def factors_are_drawn(result, arguments):
-    m, d, r = (int(arguments[name]) for name in ("heads", "dim", "rank"))
-    assert result.a.shape == result.b.shape == (m, d, r)
-    assert result.v.shape[:2] == (m, d)
-    assert result.o.shape == (m, result.v.shape[2], d)
-    assert_finite((result.a, result.b, result.v, result.o))
-    assert not np.any(result.o)
-    if result.v.shape[2] == d:
-        assert np.array_equal(result.v, np.broadcast_to(np.eye(d), result.v.shape))
-
-
-def patterns_and_reads(result, arguments):
-    pattern, read = result
-    x, theta = numbers(arguments["x"]), numbers(arguments["theta"])
-    (n, k, d), m = x.shape, len(theta)
-    assert tuple(pattern.shape) == (n, k, m, k)
-    found = numbers(pattern)
-    assert (found >= 0).all()
-    agrees(pattern, found, what="patterns")
-    np.testing.assert_allclose(found.astype(float).sum(axis=-1), 1, atol=3e-2)
-    # what is read are means of tokens under these very patterns
-    agrees(
-        read,
-        np.einsum("namb,nbd->namd", found, x).reshape(n * k, m * d),
-        size=np.abs(x).max() * np.ones(1),
-        what="reads",
-    )
-
-
-def patterns_of_moderate_logits(result, arguments):
-    patterns_and_reads(result, arguments)
-    x, theta = numbers(arguments["x"]), numbers(arguments["theta"])
-    if result[0].dtype.itemsize < 8 or max(np.abs(x).max(), np.abs(theta).max()) > 1e3:
-        return
-    logits = np.einsum("nad,mde,nbe->namb", x, theta, x)
-    wanted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    # an error of a logit is a relative error of its weight
-    rounding = 1e-13 * (1 + float(np.abs(logits).max()))
-    agrees(result[0], wanted / wanted.sum(axis=-1, keepdims=True), rtol=max(rounding, 1e-12), what="patterns")
-
-
-def stacked(result, arguments):
-    w = numbers(arguments["w"])
-    found = numbers(result)
-    assert found.shape == (w.shape[0] * w.shape[1], w.shape[2])
-    assert np.array_equal(found, w.reshape(found.shape), equal_nan=True)
-
-
-def moments_are_singular_triples(result, arguments):
-    assert_finite(result)
-    assert (np.diff(result.values) <= 1e-6 * result.values[0]).all()
-    assert (result.values >= 0).all()
-    is_orthonormal(result.theta, "theta", 1e-4)
-    is_orthonormal(result.w, "w", 1e-4)
-    assert len(result.values) == len(result.theta) == len(result.w) == int(arguments["directions"])
-
-
-def heads_to_start_from(result, arguments):
-    assert_finite(result)
-    assert result.shape == (int(arguments["m"]), 3, 3)
 
 
 def residual(x, y, theta, w):
@@ -167,7 +84,7 @@ def regression_has_no_slope(result, arguments):
     x, y, theta = (numbers(arguments[name]) for name in ("x", "y", "theta"))
     ridges = np.atleast_1d(np.asarray(arguments["ridges"], float))
     assert result.shape == (len(ridges), *theta.shape)
-    _, read = upper.read_tokens(x.astype(float), theta.astype(float))
+    _, read = read_tokens(x.astype(float), theta.astype(float))
     read = numbers(read)
     gram = read.T @ read
     mean = np.trace(gram) / len(gram)
@@ -228,40 +145,6 @@ PART_SUBJECTS = [
         right=engine_is_chosen,
         words=("engine",),
     ),
-    Subject("upper.FactoredHeads", upper.FactoredHeads, factors, right=heads_are_products),
-    Subject(
-        "upper.random_factors",
-        upper.random_factors,
-        {"heads": whole(), "dim": whole(3, 5), "rank": whole(1, 3), "w_rank": whole(1, 3), "rng": seed()},
-        right=factors_are_drawn,
-    ),
-    Subject(
-        "upper.read_tokens",
-        upper.read_tokens,
-        lambda size: {"x": array((size.n, size.k, size.d)), "theta": array((size.m, size.d, size.d))},
-        right=patterns_of_moderate_logits,
-        words=("logits",),
-    ),
-    Subject(
-        "upper.stack_projections",
-        upper.stack_projections,
-        lambda size: {"w": array((size.m, size.d, size.d))},
-        right=stacked,
-    ),
-    Subject(
-        "upper.cross_moment",
-        upper.cross_moment,
-        {"x": X, "y": Y, "directions": whole(1, 4), "rng": seed()},
-        right=moments_are_singular_triples,
-        words=("tokens", "labels"),
-    ),
-    Subject(
-        "upper.spectral_start",
-        upper.spectral_start,
-        {"x": X, "y": Y, "m": whole(1, 2), "rng": seed()},
-        right=heads_to_start_from,
-        words=("tokens", "labels"),
-    ),
     Subject(
         "upper.gauss_newton",
         iterates(upper.gauss_newton),
@@ -281,7 +164,7 @@ PART_SUBJECTS = [
         {
             "x": X,
             "y": Y,
-            "start": made(lambda: upper.random_factors(heads=1, dim=3, rank=1, rng=0), "<factors>"),
+            "start": made(lambda: random_factors(heads=1, dim=3, rank=1, rng=0), "<factors>"),
             "tolerance": real(0.0, 1e-3),
             "rng": GENERATOR,
         },

@@ -16,9 +16,10 @@ from attention import (
     make_nice_layer,
 )
 from attention.testing import check_learner
-from upper import LBFGS, SGD, FrozenAttention, OneGradientStep, read_tokens
+from upper import LBFGS, SGD, FrozenAttention, OneGradientStep
 from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient, stack_heads
 from upper.baselines.frozen_attention import regress_projections
+from upper.products import read_tokens
 from upper.six_phase import estimate_projection_sum
 
 

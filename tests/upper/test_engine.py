@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from attention import BooleanInputs, ExampleOracle, make_nice_layer
+from attention._arrays import to_numpy
 from upper import Newton
 from upper import engine as engines
 from upper.engine import Engine, choose_engine
@@ -25,7 +26,7 @@ def test_there_and_back_in_every_library(library):
     array.flags.writeable = False
     there = engine.put(array)
     assert type(there).__module__.split(".")[0] == library
-    np.testing.assert_array_equal(engine.get(there), array)
+    np.testing.assert_array_equal(to_numpy(there), array)
     assert engine.put(array, engine.single).dtype == engine.single
 
 
@@ -38,20 +39,9 @@ def test_products_are_products_into_memory_or_not(library, shapes):
     memory = engine.empty(expected.shape, engine.single)
     for out in (None, memory):
         found = engine.matmul(engine.put(a), engine.put(b), out=out)
-        np.testing.assert_allclose(engine.get(found), expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(to_numpy(found), expected, rtol=1e-4, atol=1e-5)
     if memory is not None:
-        np.testing.assert_allclose(engine.get(memory), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("p", [3, 130, 200])
-def test_gram_and_its_inverse(library, p):
-    engine, rng = _engine(library), np.random.default_rng(p)
-    a = rng.standard_normal((3 * p, p)).astype(np.float32)
-    gram = engine.gram(engine.put(a))
-    np.testing.assert_allclose(engine.get(gram), a.astype(np.float64).T @ a, rtol=1e-4, atol=1e-3 * p)
-    product = engine.get(gram) @ engine.get(engine.inverse_of_positive(gram))
-    np.testing.assert_allclose(product, np.eye(p), atol=1e-3)
+        np.testing.assert_allclose(to_numpy(memory), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -60,7 +50,7 @@ def test_a_gram_matrix_that_float32_finds_indefinite_is_inverted_in_float64(libr
     matrix = np.ones((2, 2), dtype=np.float32)
     matrix[1, 1] += 2.0**-22  # positive by less than the rounding of a longer sum
     scaled = np.kron(matrix, np.ones((1, 1), dtype=np.float32))
-    inverse = engine.get(engine.inverse_of_positive(engine.put(scaled)))
+    inverse = to_numpy(engine.inverse_of_positive(engine.put(scaled)))
     assert np.all(np.isfinite(inverse))
     assert inverse[0, 0] > 0
 
@@ -73,7 +63,7 @@ def test_a_gram_matrix_of_two_equal_columns_has_a_finite_inverse(library, dtype,
     a = np.ones((4, 2), dtype) if columns == "ones" else np.random.default_rng(0).standard_normal((9, 4))
     a = a.astype(dtype)
     a[:, -1] = a[:, -2]
-    inverse = engine.get(engine.inverse_of_positive(engine.put(a.T @ a)))
+    inverse = to_numpy(engine.inverse_of_positive(engine.put(a.T @ a)))
     assert inverse.dtype == dtype
     assert np.all(np.isfinite(inverse))
     assert np.all(np.diagonal(inverse) > 0)
@@ -85,9 +75,9 @@ def test_small_operations(library):
     array = np.array([[-1.0, 2.0], [0.5, -3.0]])
     assert engine.dot(engine.put(array), engine.put(array)) == pytest.approx(14.25)
     assert engine.norm(engine.put(array)) == pytest.approx(np.sqrt(14.25))
-    np.testing.assert_allclose(engine.get(engine.exp(engine.put(array.copy()))), np.exp(array))
+    np.testing.assert_allclose(to_numpy(engine.exp(engine.put(array.copy()))), np.exp(array))
     least = engine.at_least(engine.put(array.copy()), -0.75)
-    np.testing.assert_array_equal(engine.get(least), np.maximum(array, -0.75))
+    np.testing.assert_array_equal(to_numpy(least), np.maximum(array, -0.75))
     assert engine.cast(engine.put(array), engine.single).dtype == engine.single
 
 
@@ -130,7 +120,7 @@ def test_bfloat16_only_where_the_hardware_multiplies_it(monkeypatch):
 @pytest.mark.bad_input
 def test_wrong_engines_and_devices():
     pytest.importorskip("torch", reason="torch is not installed")
-    with pytest.raises(ValueError, match="'auto', 'numpy' or 'torch'"):
+    with pytest.raises(ValueError, match="'auto' or 'numpy' or 'torch'"):
         choose_engine("jax")
     with pytest.raises(ValueError, match="NumPy computes on the CPU"):
         choose_engine("numpy", "cuda")
@@ -144,7 +134,7 @@ def test_a_learner_refuses_a_device_without_numbers_before_any_example_is_drawn(
     pytest.importorskip("torch", reason="torch is not installed")
     oracle = ExampleOracle(make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(3, 6), rng=1)
     with pytest.raises(ValueError, match="device is 'meta', which torch cannot use here"):
-        Newton(2, device="meta").fit(oracle, rng=1)
+        Newton(2, engine="torch", device="meta").fit(oracle, rng=1)
     assert oracle.drawn == 0
 
 

@@ -22,7 +22,7 @@ from attention.learning import Progress
 from attention.memory import require_memory
 from attention.validation import NonNegativeInt, PositiveInt, checked, random_generator
 from upper._squared_error import apart
-from upper.stacked import read_tokens
+from upper.products import read_tokens
 
 __all__ = ["FrozenAttention", "regress_projections"]
 

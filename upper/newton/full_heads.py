@@ -1,18 +1,37 @@
 """Heads with free attention matrices: what they read, the derivative in all Theta_i, and a preconditioner for it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from jaxtyping import Shaped
 
+from attention._arrays import to_numpy
 from upper.engine import Engine
-from upper.softmax import change_each_head, softmax_derivative, softmax_in_place
+from upper.products import change_each_head, softmax_derivative, softmax_in_place
 
-__all__ = ["FullHeads"]
+__all__ = ["FullHeads", "FullStart"]
 
-# A probe for the coupling of heads needs few examples: it only has to be right within a factor.
+# Examples of the probe for the coupling of heads, which only has to be right within a factor.
 _PROBE_EXAMPLES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class FullStart:
+    """The matrices Theta_i, (m, d, d), to start from."""
+
+    array: Shaped[Any, "m d d"]
+
+    def parametrise(
+        self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
+    ) -> tuple[Callable[[Engine], "FullHeads"], Shaped[Any, "d columns"]]:
+        """What makes the heads on an engine, and the parameters to start from."""
+        (m, d, _), xp = self.array.shape, engine.xp
+        theta = engine.cast(engine.detach(self.array), engine.double)
+        stacked = xp.reshape(xp.permute_dims(theta, (1, 0, 2)), (d, m * d))
+        return partial(FullHeads, x=x, rng=rng, heads=m), stacked
 
 
 class FullHeads:
@@ -33,17 +52,13 @@ class FullHeads:
     -----
     dF_a = sum_i [P_i * (S_i - rowsum(P_i * S_i))]_a X W_i with S_i = X dTheta_i X^T. A pass, forward or with the
     derivative or its transpose, is one product of (n k, d) by (d, m d) and two batched ones, O(n k m d (d + 2 k)). Each
-    lies in the memory of the pass before. They hold n k m (3 d + 4 k) numbers, and n k d.
+    lies in the memory of the pass before: n k m (3 d + 4 k) numbers, and n k d.
 
-    Tokens are isotropic, so the outputs change by about sum_ij C_ij <dTheta_i, dTheta_j>. C_ij = <J_i V, J_j V> / |V|^2
-    comes from one random probe V. The preconditioner is (C + lambda tr(C)/m)^-1 on the heads.
-
-    References
-    ----------
-    Derived here.
+    For isotropic tokens the squared change of the outputs is about sum_ij C_ij <dTheta_i, dTheta_j>, where
+    C_ij = <J_i V, J_j V> / |V|^2 comes from one random probe V.
     """
 
-    # in the precision of reads, set up anew for another, when their memory goes first
+    # in the precision of reads; their memory goes before that of another precision is taken
     _tokens: Any = None
     _wide: Any = None
     _logits: Any = None
@@ -55,7 +70,7 @@ class FullHeads:
         self.engine, self.x, self.heads, self.rng = engine, x, heads, rng
         self.columns = heads * d
         self.go_to(engine.single)
-        self._low = engine.cast(x, low)
+        self._low = self._tokens if low == engine.single else engine.cast(x, low)
         self._ones = engine.xp.ones((k, k), dtype=low, device=engine.device)
         self._output = engine.empty((n, k, d), low)
         self._low_wide = engine.empty((n * k, heads * d), low)
@@ -191,5 +206,5 @@ class FullHeads:
         flat = change_each_head(
             engine.cast(pattern, engine.single), logits, engine.cast(values, engine.single), xp
         )
-        gram = engine.get(engine.matmul(flat, xp.matrix_transpose(flat)))
+        gram = to_numpy(engine.matmul(flat, xp.matrix_transpose(flat)))
         self._coupling = gram.astype(np.float64) * (n / few)

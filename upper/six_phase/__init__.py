@@ -12,7 +12,7 @@ once more. `six_phase_queries` counts phases 1 to 5 as statistical queries, and 
 oracle that answers such.
 """
 
-from upper.newton.span_fit import fit_in_span
+from upper.newton.span import fit_in_span
 from upper.six_phase.agreement_law import AgreementLaw, disagreement, measure_agreement
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.convex_body import ConvexBody, SpectralGap, spectral_gap

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Float
 
-from upper.stacked import read_tokens
+from upper.products import read_tokens
 
 __all__ = ["TupleRegression"]
 

@@ -7,13 +7,13 @@ from operator import attrgetter
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Outcome
-from upper.descents import Descents, SplitExamples, draw_split
-from upper.floor import counting_floor
-from upper.newton.gauss_newton import Iterate, gauss_newton
-from upper.newton.span_fit import fit_in_span
+from upper.floor import counting_floor, unknowns
+from upper.newton.loop import Iterate, gauss_newton
+from upper.newton.runs import Runner, SplitExamples, draw_split
+from upper.newton.span import fit_in_span
+from upper.newton.stopping import judge
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.phase5_span import AttentionSpan
-from upper.verdict import judge, unknowns
 
 __all__ = ["Descended", "descend_in_span"]
 
@@ -84,13 +84,13 @@ def descend_in_span(
         measures = {"residual": iterate.residual, "damping": iterate.damping, "passes": last}
         tell(f"Newton polish{where}, iterate {place}", measures, layer=split.layer(iterate))
 
-    descents = Descents(
+    runner = Runner(
         # each step aims at rounding error, whatever residual is asked for: the last digits cost few passes
         iterates=lambda x, y, theta, _: gauss_newton(x, y, theta, rng=rng),
         start=start,
         tolerance=tolerance,
     )
-    ends = descents.several(
+    ends = runner.several(
         split,
         m,
         unknowns=unknowns(heads=m, tokens=k, dim=d),

@@ -6,14 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs
-from upper import FactoredHeads
 from upper.engine import Engine
 from upper.newton.full_heads import FullHeads
-from upper.newton.low_rank_heads import LowRankHeads
-from upper.newton.normal_equations import NormalEquations
-from upper.newton.span_heads import SpanHeads
+from upper.newton.inner_solve import NormalEquations
+from upper.newton.low_rank import FactoredHeads, LowRankHeads
+from upper.newton.span import SpanHeads
 
-KINDS = ("full", "low rank", "full-rank values", "span")
+KINDS = ("full", "low rank", "full-rank factors", "span")
 SHAPES = {
     "kind": st.sampled_from(KINDS),
     "m": st.integers(1, 3),
@@ -39,11 +38,10 @@ def _setting(kind, m, k, d, rng, *, convert=np.asarray, low=np.float64, n=5, sca
         heads = SpanHeads(engine, convert(x), m, rng, convert(basis))
         parameters, moving = rng.standard_normal((len(basis), m)), m
     else:
-        s = d if kind == "full-rank values" else r
-        heads = LowRankHeads(engine, convert(x), m, r, s, rng)
-        a, b = rng.standard_normal((2, m, d, r))
-        factors = FactoredHeads(a, b, rng.standard_normal((m, d, s)), np.zeros((m, s, d)))
-        parameters, moving = factors.side_by_side(), m * (2 * r + (s < d) * s)
+        r = d if kind == "full-rank factors" else r
+        heads = LowRankHeads(engine, convert(x), m, r, rng)
+        factors = FactoredHeads(*rng.standard_normal((3, m, d, r)), np.zeros((m, r, d)))
+        parameters, moving = factors.side_by_side(), m * (2 * r + (r < d) * r)
     heads.go_to(engine.double)
     parameters = scale * parameters
     return heads, convert(parameters), convert(rng.standard_normal((heads.columns, d))), moving

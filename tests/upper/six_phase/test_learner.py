@@ -27,7 +27,7 @@ from attention.testing import check_learner
 from upper._squared_error import squared_error_gradient, stack_heads
 from upper.engine import Engine
 from upper.newton.full_heads import FullHeads
-from upper.newton.gauss_newton import gauss_newton
+from upper.newton.loop import gauss_newton
 from upper.six_phase import (
     AttentionSpan,
     PhaseFailedError,
@@ -169,13 +169,13 @@ def test_paper_mode_reaches_no_module_with_a_gradient_or_a_newton_step():
         for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(name)))):
             if isinstance(node, ast.ImportFrom):
                 todo.append(node.module)
-    assert {"upper.six_phase.phase6_net", "upper.six_phase.convex_body", "upper.stacked"} < seen
+    assert {"upper.six_phase.phase6_net", "upper.six_phase.convex_body", "upper.products"} < seen
     assert not [name for name in seen if name.startswith(("upper.newton", "upper.baselines", "upper.linear"))]
     assert not seen & {f"upper.six_phase.{name}" for name in ("phase6_descent", "learner")}
 
 
 # the phases and what they share; every other file of `upper` differentiates a layer or serves what does
-PAPER_MODE = {"stacked.py"} | {
+PAPER_MODE = {"products.py"} | {
     f"six_phase/{name}.py"
     for name in [
         *PAPER,

@@ -1,18 +1,23 @@
-"""Heads of low rank: what they read, the derivative in their factors, and a preconditioner for it."""
+"""Heads of low rank, Theta_i = A_i B_i^T and W_i = V_i O_i, as in transformers: factors, and the derivative in them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from jaxtyping import Shaped
 
+from attention import AttentionLayer
+from attention._arrays import namespace, to_numpy
+from attention.inputs import Rng
+from attention.validation import PositiveInt, checked, random_generator
 from upper.engine import Engine
-from upper.newton.factors import FactoredHeads
-from upper.softmax import change_each_head, softmax_derivative, softmax_in_place
+from upper.products import change_each_head, softmax_derivative, softmax_in_place
 
-__all__ = ["LowRankHeads"]
+__all__ = ["FactoredHeads", "LowRankHeads", "random_factors"]
 
-# A probe for the coupling of heads needs few examples: it only has to be right within a factor.
+# Examples of the probe for the coupling of heads, which only has to be right within a factor.
 _PROBE_EXAMPLES = 128
 # The damping of a direction that a factor does not see, of that of the average direction.
 _LEAST_WEIGHT = 1e-2
@@ -20,8 +25,140 @@ _LEAST_WEIGHT = 1e-2
 _UNBALANCED = 4.0
 
 
+@dataclass(frozen=True, eq=False)
+class FactoredHeads:
+    """The heads Theta_i = A_i B_i^T and W_i = V_i O_i.
+
+    Parameters
+    ----------
+    a, b, v : array (m, d, r)
+        What queries, keys and values are read with; r is at most d.
+    o : array (m, r, d)
+        What the values are written with.
+
+    Notes
+    -----
+    A_i -> A_i G, B_i -> B_i G^-T and V_i -> V_i H, O_i -> H^-1 O_i change no head, which leaves 2 d r - r^2 unknowns in
+    every Theta_i and W_i.
+
+    Examples
+    --------
+    >>> heads = random_factors(heads=2, dim=8, rank=3, rng=0)
+    >>> heads.heads, heads.dim, heads.rank
+    (2, 8, 3)
+    >>> heads.layer()
+    AttentionLayer(heads=2, dim=8, dtype=float64)
+    """
+
+    a: Shaped[Any, "m d r"]
+    b: Shaped[Any, "m d r"]
+    v: Shaped[Any, "m d r"]
+    o: Shaped[Any, "m r d"]
+
+    @property
+    def array(self) -> Any:
+        """One of the arrays."""
+        return self.a
+
+    def parametrise(
+        self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
+    ) -> tuple[Callable[[Engine], "LowRankHeads"], Shaped[Any, "d columns"]]:
+        """What makes the heads on an engine, and the parameters to start from."""
+        heads = self.map(engine.detach).map(lambda one: engine.cast(one, engine.double)).balanced()
+        make = partial(LowRankHeads, x=x, rng=rng, heads=self.heads, rank=self.rank)
+        return make, heads.side_by_side()
+
+    @classmethod
+    def of(cls, layer: AttentionLayer, rank: int) -> "FactoredHeads":
+        """The balanced factors of a layer, each Theta_i and W_i replaced by the nearest matrix of the rank.
+
+        By truncated singular value decompositions, O(m d^3), in NumPy and float64.
+
+        Examples
+        --------
+        >>> from attention import make_low_rank_layer
+        >>> layer = make_low_rank_layer(heads=2, dim=8, rank=3, w_rank=3, rng=0)
+        >>> bool(np.allclose(FactoredHeads.of(layer, 3).layer().theta, layer.theta))
+        True
+        """
+        _require_rank(rank, layer.dim)
+        (a, b), (v, o) = (
+            _nearest(to_numpy(matrices).astype(np.float64), rank) for matrices in (layer.theta, layer.w)
+        )
+        scale = np.linalg.norm(v, axis=1, keepdims=True)
+        unit = np.where(scale > 0, scale, 1.0)
+        return cls(a=a, b=b, v=v / unit, o=np.swapaxes(o * scale, 1, 2))
+
+    @property
+    def heads(self) -> int:
+        """The number m of heads."""
+        return int(self.a.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """The number d of coordinates of a token."""
+        return int(self.a.shape[1])
+
+    @property
+    def rank(self) -> int:
+        """The rank r."""
+        return int(self.a.shape[2])
+
+    def map(self, convert: Callable[[Any], Any]) -> "FactoredHeads":
+        """The same heads with `convert` applied to every factor, for example ``torch.from_numpy``."""
+        return FactoredHeads(*(convert(one) for one in (self.a, self.b, self.v, self.o)))
+
+    def side_by_side(self) -> Shaped[Any, "d columns"]:
+        """[A | B | V], the factors of all heads side by side, (d, 3 m r)."""
+        xp = namespace(self.a)
+        return xp.concat(
+            [xp.reshape(xp.permute_dims(one, (1, 0, 2)), (self.dim, -1)) for one in (self.a, self.b, self.v)],
+            axis=1,
+        )
+
+    def layer(self) -> AttentionLayer:
+        """The layer of these heads, of the same array library."""
+        xp = namespace(self.a)
+        return AttentionLayer(
+            theta=xp.matmul(self.a, xp.matrix_transpose(self.b)), w=xp.matmul(self.v, self.o)
+        )
+
+    def balanced(self) -> "FactoredHeads":
+        """The same heads with A^T A = B^T B diagonal and V^T V the identity, in O(m d r^2)."""
+        xp = namespace(self.a)
+        q_a, r_a = xp.linalg.qr(self.a)
+        q_b, r_b = xp.linalg.qr(self.b)
+        left, values, right = xp.linalg.svd(xp.matmul(r_a, xp.matrix_transpose(r_b)), full_matrices=False)
+        root = xp.sqrt(values)[:, None, :]
+        q_v, r_v = xp.linalg.qr(self.v)
+        return FactoredHeads(
+            a=xp.matmul(q_a, left) * root,
+            b=xp.matmul(q_b, xp.matrix_transpose(right)) * root,
+            v=q_v,
+            o=xp.matmul(r_v, self.o),
+        )
+
+
+@checked
+def random_factors(
+    *, heads: PositiveInt, dim: PositiveInt, rank: PositiveInt, rng: Rng = None
+) -> FactoredHeads:
+    """Draw heads of a rank of at most `dim` to start from: in expectation |Theta_i| is 1, V_i near an isometry; O is 0.
+
+    Entries of A and B are N(0, 1/(d sqrt(r))), so that those of Theta have variance 1/d^2; entries of V are N(0, 1/d),
+    and at rank d every V_i is the identity.
+    """
+    _require_rank(rank, dim)
+    rng = random_generator(rng)
+    a, b = rng.standard_normal((2, heads, dim, rank)) * (dim**-0.5 * rank**-0.25)
+    v = rng.standard_normal((heads, dim, rank)) / np.sqrt(dim)
+    if rank == dim:  # nothing to choose: any basis reads the same
+        v = np.broadcast_to(np.eye(dim), v.shape).copy()
+    return FactoredHeads(a=a, b=b, v=v, o=np.zeros((heads, rank, dim)))
+
+
 class LowRankHeads:
-    """The heads A_i B_i^T with the values X V_i on one set of tokens; parameters are [A | B | V], (d, 2 m r + m s).
+    """The heads A_i B_i^T with the values X V_i on one set of tokens; parameters are [A | B | V], (d, 3 m r).
 
     Parameters
     ----------
@@ -29,34 +166,30 @@ class LowRankHeads:
         Where to compute. Products with the derivative are in its low precision.
     x : array (n, k, d)
         Tokens, in any precision.
-    heads, rank, w_rank : int
-        The numbers m of heads, r of columns of A_i and B_i, and s of columns of V_i. At s = d the V stay as they are,
-        since O alone makes every W then; directions end with those of B.
+    heads, rank : int
+        The numbers m and r. At r = d the V stay as they are, since O alone makes every W; directions end with B's.
     rng : Generator
         For the probe that estimates the coupling of heads.
 
     Notes
     -----
     dF = sum_i [dP_i (X V_i) + P_i (X dV_i)] O_i with dP_i = P_i * (S_i - rowsum(P_i * S_i)) and
-    S_i = (X dA_i)(X B_i)^T + (X A_i)(X dB_i)^T. A pass costs O(n k m (r + s) (d + k)), and no product is of d by d a
-    head. Each lies in the memory of the pass before. They hold n k m (10 r + 10 s + 4 k) numbers, and n k d.
+    S_i = (X dA_i)(X B_i)^T + (X A_i)(X dB_i)^T. A pass costs O(n k m r (d + k)), and lies in the memory of the pass
+    before: n k m (20 r + 4 k) numbers, and n k d.
 
-    Tokens are isotropic, so the outputs change by about sum_ij C_ij <dTheta_i, dTheta_j> for a change of the attention
-    matrices alone, C the m x m coupling of heads (from random changes of all logits), and by about
-    sum_ij E_ij <dW_i, dW_j> for one of the projections alone, E_ij = sum of p_i . p_j over all rows of patterns. With
-    dTheta_i = dA_i B_i^T + A_i dB_i^T and dW_i = dV_i O_i these are the quadratic forms of matrices of size m r
-    that act on the columns of [dA_1 .. dA_m] (C_ij B_i^T B_j), on those of dB (C_ij A_i^T A_j) and of dV
-    (E_ij O_i O_j^T). The preconditioner is the inverse of the three (what couples A, B and V is left out), and the
-    damping the same with the diagonals of C and E replaced by their means and nothing off them: it damps the change of
-    Theta_i and W_i, not that of the factors, so that small singular values are not held back.
+    For isotropic tokens the squared change of the outputs is about sum_ij C_ij <dTheta_i, dTheta_j>, C the m x m
+    coupling of heads (from random changes of all logits), or sum_ij E_ij <dW_i, dW_j>, E_ij = sum of p_i . p_j over all
+    rows of patterns. As forms in the columns of dA, dB and dV these are C_ij B_i^T B_j, C_ij A_i^T A_j and
+    E_ij O_i O_j^T. The preconditioner inverts the three; the damping has the same with C and E replaced by the means of
+    their diagonals times the identity. It damps the change of Theta_i and W_i, not that of the factors, so that small
+    singular values are not held back.
 
     References
     ----------
-    Derived here; a damping that follows the factors is the ScaledGD of Tong, Ma and Chi, J. Mach. Learn. Res. 22
-    (2021).
+    A damping that follows the factors is the ScaledGD of Tong, Ma and Chi, J. Mach. Learn. Res. 22 (2021).
     """
 
-    # in the precision of reads, set up anew for another, when their memory goes first
+    # in the precision of reads; their memory goes before that of another precision is taken
     _tokens: Any = None
     _keys: Any = None
     _projected: Any = None
@@ -68,24 +201,24 @@ class LowRankHeads:
         x: Shaped[Any, "n k d"],
         heads: int,
         rank: int,
-        w_rank: int,
         rng: np.random.Generator,
     ) -> None:
         n, k, d = x.shape
         low = engine.low
         self.engine, self.x, self.heads, self.rng = engine, x, heads, rng
-        self.columns = heads * w_rank
-        self._rank, self._w_rank, self._values_move = rank, w_rank, w_rank < d
+        self.columns = heads * rank
+        self._rank, self._values_move = rank, rank < d
         self.go_to(engine.single)
-        self._low = engine.xp.reshape(engine.cast(x, low), (n * k, d))
+        shared = low == engine.single
+        self._low = self._tokens if shared else engine.xp.reshape(engine.cast(x, low), (n * k, d))
         self._low_keys = _Layout(engine, n, k, heads, rank, parts=2, dtype=low)
-        self._low_values = _Layout(engine, n, k, heads, w_rank, parts=1, dtype=low)
+        self._low_values = _Layout(engine, n, k, heads, rank, parts=1, dtype=low)
         self._apart = engine.empty((2, n * heads, k, rank), low)
-        self._values = engine.empty((n * heads, k, w_rank), low)
+        self._values = engine.empty((n * heads, k, rank), low)
         self._low_pattern, self._change = (engine.empty((n * heads, k, k), low) for _ in range(2))
         self._sums = engine.empty((n * heads * k, k), low)
-        self._low_mixed, self._moved = (engine.empty((n * heads, k, w_rank), low) for _ in range(2))
-        self._low_read = engine.empty((n * k, heads * w_rank), low)
+        self._low_mixed, self._moved = (engine.empty((n * heads, k, rank), low) for _ in range(2))
+        self._low_read = engine.empty((n * k, heads * rank), low)
         self._ones = engine.xp.ones((k, k), dtype=low, device=engine.device)
         self._output = engine.empty((n * k, d), low)
         self._o: Any = None
@@ -95,18 +228,18 @@ class LowRankHeads:
     def go_to(self, dtype: Any) -> None:
         """Read in another precision from now on."""
         engine, (n, k, d) = self.engine, self.x.shape
-        m, r, s = self.heads, self._rank, self._w_rank
+        m, r = self.heads, self._rank
         self._tokens = self._keys = self._projected = None
         self._logits = self._mixed = self._read = self._last = None
         self._tokens = engine.xp.reshape(engine.cast(self.x, dtype), (n * k, d))
         self._keys = _Layout(engine, n, k, m, r, parts=2, dtype=dtype)
-        self._projected = _Layout(engine, n, k, m, s, parts=1, dtype=dtype)
+        self._projected = _Layout(engine, n, k, m, r, parts=1, dtype=dtype)
         self._logits = engine.empty((n * m, k, k), dtype)
-        self._mixed = engine.empty((n * m, k, s), dtype)
-        self._read = engine.empty((n * k, m * s), dtype)
+        self._mixed = engine.empty((n * m, k, r), dtype)
+        self._read = engine.empty((n * k, m * r), dtype)
 
     def reads(self, parameters: Shaped[Any, "d columns"]) -> Shaped[Any, "rows reads"]:
-        """What the heads read at `parameters`, Z = [P_1 X V_1 ... P_m X V_m], (n k, m s)."""
+        """What the heads read at `parameters`, Z = [P_1 X V_1 ... P_m X V_m], (n k, m r)."""
         engine, xp = self.engine, self.engine.xp
         factors, cut = engine.cast(parameters, self._tokens.dtype), self._keys.columns
         apart = self._keys.through(self._tokens, factors[:, :cut])
@@ -125,7 +258,7 @@ class LowRankHeads:
         self._values = engine.cast(values, low, out=self._values)
         self._o = engine.cast(linear, low)
         self._last = None
-        self._couple(engine.get(parameters), engine.get(linear))
+        self._couple(to_numpy(parameters), to_numpy(linear))
 
     def times(self, direction: Shaped[Any, "d columns"]) -> Shaped[Any, "rows d"]:
         """J (dA, dB, dV): how the outputs change along `direction`, (n k, d)."""
@@ -212,7 +345,7 @@ class LowRankHeads:
         return self.engine.xp.concat(parts, axis=1)
 
     def _couple(self, factors: np.ndarray, o: np.ndarray) -> None:
-        engine, xp, m, r, s = self.engine, self.engine.xp, self.heads, self._rank, self._w_rank
+        engine, xp, m, r = self.engine, self.engine.xp, self.heads, self._rank
         n, k, d = self.x.shape
         few = min(n, _PROBE_EXAMPLES)
 
@@ -222,24 +355,24 @@ class LowRankHeads:
 
         pattern, values = of_few(self._low_pattern), of_few(self._values)
         written = engine.matmul(
-            xp.reshape(values, (m, few * k, s)), engine.cast(xp.reshape(self._o, (m, s, d)), engine.single)
+            xp.reshape(values, (m, few * k, r)), engine.cast(xp.reshape(self._o, (m, r, d)), engine.single)
         )
         logits = engine.put(self.rng.standard_normal((few, k, k)), engine.single)
         flat = change_each_head(pattern, logits, xp.reshape(written, (m, few, k, d)), xp)
         by_logits, by_values = (
-            engine.get(engine.matmul(one, xp.matrix_transpose(one))).astype(np.float64) * (n / few)
+            to_numpy(engine.matmul(one, xp.matrix_transpose(one))).astype(np.float64) * (n / few)
             for one in (flat, xp.reshape(pattern, (m, -1)))
         )
         cut = m * r
         a, b, o = (one.astype(np.float64) for one in (factors[:, :cut], factors[:, cut : 2 * cut], o))
-        forms = [(by_logits, b.T @ b, r), (by_logits, a.T @ a, r), (by_values, o @ o.T, s)]
+        forms = [(by_logits, b.T @ b), (by_logits, a.T @ a), (by_values, o @ o.T)]
         self._blocks, self._damped = [], []
-        for coupling, gram, size in forms if self._values_move else forms[:2]:
-            self._blocks.append(np.kron(coupling, np.ones((size, size))) * gram)
-            floor = _LEAST_WEIGHT * (np.trace(gram) / (m * size) or 1.0)
+        for coupling, gram in forms if self._values_move else forms[:2]:
+            self._blocks.append(np.kron(coupling, np.ones((r, r))) * gram)
+            floor = _LEAST_WEIGHT * (np.trace(gram) / (m * r) or 1.0)
             mean = np.trace(coupling) / m or 1.0
-            within = np.kron(np.eye(m), np.ones((size, size))) * gram
-            self._damped.append(mean * (within + floor * np.eye(m * size)))
+            within = np.kron(np.eye(m), np.ones((r, r))) * gram
+            self._damped.append(mean * (within + floor * np.eye(m * r)))
 
 
 class _Layout:
@@ -282,3 +415,14 @@ class _Layout:
             part = None if self._apart is None else xp.reshape(self._apart[i, ...], tuple(right.shape))
             parts.append(engine.matmul(left, right, out=part))
         return engine.matmul(xp.matrix_transpose(flat), self.together(parts, self._wide))
+
+
+def _require_rank(rank: int, dim: int) -> None:
+    if not 1 <= rank <= dim:
+        raise ValueError(f"The rank is {rank}: from 1 to the dimension, {dim}, is needed.")
+
+
+def _nearest(matrices: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    left, values, right = np.linalg.svd(matrices, full_matrices=False)
+    root = np.sqrt(values[:, None, :rank])
+    return left[:, :, :rank] * root, np.swapaxes(right, 1, 2)[:, :, :rank] * root

@@ -1,14 +1,17 @@
-"""Label noise: descents stop at its level and say so, with the error of least squares and no bias of their own."""
+"""Label noise: runs stop at its level and say so, with the error of least squares and no bias of their own."""
 
 import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_nice_layer
 from attention.evaluation import HeldOut
-from upper import Engine, Iterate, Newton, counting_floor, gauss_newton
+from upper import Newton, counting_floor, gauss_newton
+from upper.engine import Engine
+from upper.floor import unknowns
 from upper.newton.full_heads import FullHeads
-from upper.stacked import read_tokens
-from upper.verdict import fitted_share, judge, last_iterate, no_worse, noise_level, same_residual, unknowns
+from upper.newton.loop import Iterate
+from upper.newton.stopping import fitted_share, judge, last_iterate, no_worse, noise_level, same_residual
+from upper.products import read_tokens
 
 _DRAWS = 6
 
@@ -81,7 +84,7 @@ def test_excess_error_is_the_covariance_of_least_squares_with_few_examples(m, k,
 
 
 @pytest.mark.parametrize("relative", [0.01, pytest.param(0.5, marks=pytest.mark.slow)])
-def test_a_descent_ends_promptly_at_the_level_of_the_noise(relative):
+def test_a_run_ends_promptly_at_the_level_of_the_noise(relative):
     m, k, d = 4, 4, 16
     _, _, (x, y), _ = _noisy(m, k, d, floors=8, relative=relative, seed=3)
     fit = _fit(x, y, m, 3)
@@ -169,7 +172,7 @@ def test_the_steps_to_come_are_extrapolated():
     assert to_come < 0.01 * 0.2 * 1.01 < 2 * to_come
 
 
-def test_without_a_share_a_descent_goes_on_until_it_stalls():
+def test_without_a_share_a_run_goes_on_until_it_stalls():
     squared = 1 + 0.5 ** np.arange(30)
     end = last_iterate(_run(np.sqrt(squared)), tolerance=0.0, work=99, tell=lambda *_: None)
     assert end.passes == 10

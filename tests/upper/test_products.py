@@ -1,4 +1,4 @@
-"""The stacked layout: the same layer on every array library."""
+"""Products of all heads at once: the same layer on every array library."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention import BooleanInputs, make_nice_layer
-from upper import read_tokens, stack_projections
+from upper.products import read_tokens
 
 SHAPES = {
     "m": st.integers(1, 4),
@@ -27,7 +27,7 @@ def test_reads_times_projections_are_the_layer(m, k, d, seed):
     layer, x, _ = _setting(m, k, d, seed)
     pattern, read = read_tokens(x, layer.theta)
     np.testing.assert_allclose(
-        (read @ stack_projections(layer.w)).reshape(x.shape), layer(x), atol=1e-12, rtol=1e-12
+        (read @ layer.w.reshape(m * d, d)).reshape(x.shape), layer(x), atol=1e-12, rtol=1e-12
     )
     np.testing.assert_allclose(np.moveaxis(pattern, 2, 1), layer.patterns(x), atol=1e-13)
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import upper.spectral
 from attention import (
     AttentionLayer,
     BooleanInputs,
@@ -13,9 +12,9 @@ from attention import (
     make_nice_layer,
 )
 from upper import Newton, counting_floor
-from upper._starts import a_start
-from upper.descents import SplitExamples
-from upper.spectral import CrossMoment, cross_moment, spectral_start
+from upper.newton import spectral
+from upper.newton.runs import SplitExamples
+from upper.newton.spectral import cross_moment, spectral_start
 
 
 def _examples(m, k, d, n, seed=0, sigma=2.0):
@@ -142,10 +141,10 @@ def test_a_start_for_every_shape(m, k, d):
     assert np.array_equal(theta, spectral_start(x, y, m, rng=0))
 
 
-def start_of(start, number, seed=0, **settings):
+def start_of(start, number, seed=0, m=3):
     _, x, y = _examples(3, 3, 8, 500)
     examples = SplitExamples(x, y, x[:0], y[:0], 1.0)
-    return a_start(start, examples, 3, number, rank=None, rng=np.random.default_rng(seed), **settings)
+    return Newton(m, start=start)._start(examples, 3, number, np.random.default_rng(seed))
 
 
 def share_within(theta, span):
@@ -160,14 +159,14 @@ def test_of_newtons_starts_one_is_spectral():
     # of a random start sqrt(3/64) is
     others = [("spectral", 2), ("random", 1), ("random", 3)]
     assert all(share_within(start_of(*one, seed=3), asked) < 0.5 for one in others)
-    assert share_within(start_of("random", 2, seed=2, then_spectral=False), asked) < 0.5
+    assert share_within(start_of("random", 2, seed=2, m="auto"), asked) < 0.5
 
 
 def test_a_spectral_start_that_does_not_fit_is_refused_where_asked_for_and_else_random(monkeypatch):
     def refuse(*_, **__):
         raise NotEnoughMemoryError("A start does not fit.")
 
-    monkeypatch.setattr(upper.spectral, "require_memory", refuse)
+    monkeypatch.setattr(spectral, "require_memory", refuse)
     with pytest.raises(NotEnoughMemoryError):
         start_of("spectral", 1)
     drawn = np.random.default_rng(5).standard_normal((3, 8, 8)) / 8
@@ -187,5 +186,3 @@ def test_bad_input_is_named():
         cross_moment(x, y * np.nan, directions=3)
     with pytest.raises(ValueError, match="m is 0"):
         spectral_start(x, y, 0)
-    with pytest.raises(ValueError, match="at least 3 directions"):
-        CrossMoment(values=np.ones(2), theta=np.zeros((2, 3, 3)), w=np.zeros((2, 3, 3))).head_count()

@@ -15,8 +15,9 @@ from attention import (
     relative_error,
 )
 from attention.evaluation import verdict
-from upper import Iterate, Newton
-from upper.descents import Descents, SplitExamples, draw_split
+from upper import Newton
+from upper.newton.loop import Iterate
+from upper.newton.runs import Runner, SplitExamples, draw_split
 
 INPUTS = BooleanInputs(k=4, d=16)
 
@@ -197,14 +198,14 @@ def test_starts_that_agree_are_at_no_floor_while_held_out_examples_are_not():
         while True:
             yield Iterate(zero, one, residual=0.3, damping=0.0, passes=1)
 
-    descents = Descents(iterates=iterates, start=lambda *_: zero, tolerance=1e-14)
+    runner = Runner(iterates=iterates, start=lambda *_: zero, tolerance=1e-14)
     run = {"unknowns": 18, "starts": 4, "work": 10**6, "tell": lambda *_: None}
-    ends = descents.several(examples, 1, **run)
+    ends = runner.several(examples, 1, **run)
     assert len(ends.iterates) == 4
     assert not ends.at_floor
 
 
-def creeping(share_a_step, rest):
+def slow(share_a_step, rest):
     """Iterates that lose this share a step of what is above the rest, from where they are resumed."""
 
     def iterates(x, y, start, tolerance):
@@ -226,13 +227,13 @@ def test_starts_that_agree_are_at_no_floor_while_the_best_goes_on(step, rest, st
     # held-out examples say little where there are few: at W = 0 they have the residual 1
     x = BooleanInputs(2, 3).sample(30, rng=0)
     examples = SplitExamples(x[:28], x[:28], x[28:], x[28:], 1.0)
-    descents = Descents(
-        iterates=creeping(step, rest),
+    runner = Runner(
+        iterates=slow(step, rest),
         start=lambda *_: np.full((1, 3, 3), 0.9),
         tolerance=1e-14,
         resume=lambda end: end.theta,
     )
-    ends = descents.several(examples, 1, unknowns=18, starts=9, work=10**6, tell=lambda *_: None)
+    ends = runner.several(examples, 1, unknowns=18, starts=9, work=10**6, tell=lambda *_: None)
     assert (len(ends.iterates), ends.at_floor) == (starts, floor)
     # what goes on does so to its end, and the starts after it have the patience for it
     assert floor or ends.best.residual < 1e-10

@@ -1,4 +1,4 @@
-"""Heads a hundredth apart: a descent that creeps goes on in double precision, and ends exact."""
+"""Heads a hundredth apart: a run that stalls goes on in double precision, and ends exact."""
 
 import numpy as np
 import pytest

@@ -6,8 +6,7 @@ import pytest
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_low_rank_layer
 from attention.testing import check_learner
 from upper import Newton, counting_floor
-from upper._starts import a_start
-from upper.descents import draw_split
+from upper.newton.runs import draw_split
 
 M, K, D, R = 2, 3, 16, 2
 
@@ -83,8 +82,8 @@ def test_it_starts_where_it_is_told_to(layer, start):
 
 def test_the_spectral_start_reads_other_values_with_every_head(layer):
     examples = draw_split(ExampleOracle(layer, BooleanInputs(k=K, d=D), rng=1), 600, least=1)
-    start = a_start("spectral", examples, M, 1, rank=R, rng=np.random.default_rng(2))
-    assert (start.heads, start.rank, start.w_rank) == (M, R, R)
+    start = Newton(M, rank=R, start="spectral")._start(examples, M, 1, np.random.default_rng(2))
+    assert (start.heads, start.rank, start.v.shape[2]) == (M, R, R)
     one, other = (np.linalg.qr(v)[0] for v in start.v)
     assert np.linalg.norm(one.T @ other, 2) < 0.95  # heads that begin alike would have to come apart first
 
@@ -98,9 +97,9 @@ def test_contract():
 
 @pytest.mark.bad_input
 def test_what_does_not_go_together_is_a_sentence(layer):
-    with pytest.raises(ValueError, match="give their number, or no rank"):
+    with pytest.raises(ValueError, match="with a rank a number of heads is needed"):
         Newton("auto", rank=2)
     with pytest.raises(ValueError, match="rank is 0"):
         Newton(2, rank=0)
-    with pytest.raises(ValueError, match="at most the dimension, 16"):
+    with pytest.raises(ValueError, match="rank is 17: at most the dimension, 16"):
         Newton(2, rank=17).fit(ExampleOracle(layer, BooleanInputs(k=K, d=D), rng=0))

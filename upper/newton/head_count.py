@@ -2,42 +2,41 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from attention import AttentionLayer
 from attention.evaluation import EXACT_ERROR
-from upper.descents import Descents, SplitExamples
-from upper.newton.gauss_newton import Iterate
-from upper.verdict import at_noise_level, fitted_share, no_worse, unknowns
-from upper.weak_heads import cost_of_each_head
+from upper.floor import counting_floor, unknowns
+from upper.newton.loop import Iterate
+from upper.newton.runs import Runner, SplitExamples, cost_of_each_head
+from upper.newton.spectral import cross_moment
+from upper.newton.stopping import at_noise_level, fitted_share, no_worse
 
-__all__ = ["HeadCount", "count_heads"]
+__all__ = ["HeadCount", "count_heads", "most_heads"]
 
-# Sizes are compared at this relative residual: below it the last digits say nothing about the number of heads, and a
-# student with heads to spare is slow to reach them.
+# Singular values of the cross-moments to look at.
+_DIRECTIONS = 16
+# Sizes are compared at this relative residual; the last digits say nothing about the number of heads.
 _COARSE = 1e-3
 # Held-out examples may have so many times the residual of those fitted: a student far too large overfits at first.
 _HELD_OUT = 50
-# A number of heads has so many starts to fail from: a larger number makes up for local minima.
+# Starts for a number of heads: a larger number makes up for local minima.
 _STARTS = 2
-# More heads that explain no more, in a row, before growing ends.
+# Numbers of heads that explain no more, in a row, before growing ends.
 _MISSES = 2
 _GROWTH = 1.5
-# What a head must take off the squared residual to count, in units of what as many unknowns take off white noise. A
-# head with nothing to explain takes 2 to 2.8 units, as it chooses its Theta, and heads of nice layers from 4.5 up in
-# students far too small to 1000 (measured at four times the counting floor, with noise of 10 to 40 per cent).
+# What a head must take off the squared residual to count, in units of what as many unknowns take off white noise: one
+# with nothing to explain takes 2 to 2.8, heads of nice layers take 4.5 to 1000 (four floors, noise 10 to 40 per cent).
 _UNITS = 3.5
 # A head that takes less than this share off the squared labels may be no head at all.
 _DEAD = 1e-10
-# A head that takes more is not even tried without.
+# A head that takes more units than this is not tried without.
 _CERTAIN = 20.0
-# Of one noise, students of several sizes make estimates nearer than this; those that overfit a target too hard for
-# them do not.
+# Students of several sizes estimate one noise within this ratio; those that overfit a target too hard for them do not.
 _SAME_NOISE = 0.7
-
-Tell = Callable[..., None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +51,8 @@ class HeadCount:
         The student with so many heads, with one of zeros where there are none.
     examples : SplitExamples
         All examples drawn.
-    passes : int
-        Passes over the examples, of all students together.
-    starts : int
-        Starts of all students together.
+    passes, starts : int
+        Passes over the examples, and starts, of all students together.
     at_floor : bool
         Whether it is at the level of the noise: held-out examples have the residual of those fitted, and another start
         ended there too, or a larger student that sees as much noise does no better.
@@ -70,25 +67,26 @@ class HeadCount:
 
 
 def count_heads(
-    descents: Descents,
+    runner: Runner,
     draw: Callable[[int, SplitExamples | None], SplitExamples],
     *,
-    guess: Callable[[SplitExamples], tuple[int, dict[str, float]]],
+    guess: int | None,
     most: int,
     starts: int,
     work: int,
-    tell: Tell,
+    tell: Callable[[str, SplitExamples, Iterate | None, dict[str, Any]], None],
+    rng: np.random.Generator,
 ) -> HeadCount:
     """Fit students of several sizes until neither more nor fewer heads would do.
 
     Parameters
     ----------
-    descents : Descents
+    runner : Runner
         How to fit.
     draw : callable
         Maps a number of heads and the examples drawn before to the examples to try it with.
-    guess : callable
-        The number of heads to begin with, from the examples for one head, and what to record of it.
+    guess : int or None
+        The number of heads to begin with; None takes it from the cross-moments of the examples for one head.
     most : int
         The most heads to try.
     starts : int
@@ -97,46 +95,26 @@ def count_heads(
         Budget in passes for all students together; a trial once begun is finished.
     tell : callable
         Called with the name of a step, the examples, the student's iterate (or None) and its measures.
-
-    Returns
-    -------
-    HeadCount
-        The number, its student, and what finding it took.
-
-    Raises
-    ------
-    ValueError
-        If `draw` finds the examples malformed or too few.
+    rng : Generator
+        For the cross-moments.
 
     Notes
     -----
-    The guess is only where to begin. What counts is what heads take off the squared residual, in units of what white
-    noise loses to as many unknowns, s^2 2 d^2 / (N k d) with s^2 = residual^2 / (1 - p / (N k d)): a head that takes
-    less than 3.5 of them is spare (see `cost_of_each_head`).
+    A head is superfluous if it takes less off the squared residual than 3.5 times what white noise loses to as many
+    unknowns, s^2 2 d^2 / (N k d) with s^2 = residual^2 / (1 - p / (N k d)); see `cost_of_each_head`.
 
-    A student too small ends far above zero from every start, without a spare head, and is followed by one half as
-    large again (one head more where two starts agree at what looks like noise). Growing ends when a student explains
-    fitted and held-out examples to 1e-3, or has spare heads, or when two larger ones in a row were no better. Then
-    heads are dropped and the others fitted again from where they are: those that are spare, then the cheapest, while
-    the squared errors of held-out rows are, in pairs, no larger by two standard errors; in a student that explains
-    everything the cheapest, while the rest still does. Under noise the answer is the smallest number of heads, zero
-    among them, that explains held-out rows no worse, in that sense, than the best does.
+    A student that ends far above zero from every start, without a superfluous head, is followed by one half as large
+    again (by one head more where two starts agree). Growing ends when a student explains fitted and held-out examples
+    to 1e-3, has superfluous heads, or two larger ones in a row were no better. Then superfluous heads are dropped, and
+    the weakest, while the paired squared errors of held-out rows grow by less than two standard errors (while the rest
+    explains everything, in a student that does). Under noise the answer is the smallest number of heads that
+    explains held-out rows no worse than the best does. A student that explains everything is fitted to the last digit;
+    if it is not exact on held-out examples, heads are added one at a time while they count.
 
-    A student that explains everything to 1e-3 is then fitted to the last digit. If it is not exact on held-out
-    examples, the labels have noise below 1e-3, or a head matters less than that, and heads are added, one at a time,
-    while they count. The units are measured, not proved.
-
-    A student of m heads takes a descent, in passes of O(n k m d (d + 2 k)), and the costs of its heads,
-    O(n k (m d)^2 + (m d)^3). Growing tries O(log(most)) sizes, or O(most) where starts agree; dropping and adding try
-    O(most).
-
-    References
-    ----------
-    Derived here.
+    Growing tries O(log(most)) sizes, or O(most) where starts agree; dropping and adding try O(most).
     """
-    search = _Search(descents, draw, most, starts, work, tell)
-    search.examples = draw(1, None)
-    heads, measures = guess(search.examples)
+    search = _Search(runner, draw, most, min(starts, _STARTS), work, tell, examples=draw(1, None))
+    heads, measures = _guess(search.examples, rng) if guess is None else (guess, {})
     heads = max(1, min(heads, most))
     tell("Spectrum of the cross-moments", search.examples, None, {"heads": heads, **measures})
     if not np.any(search.examples.y):
@@ -145,9 +123,28 @@ def count_heads(
     if search.explains(found, search.coarse):
         found = search.drop_dead(search.add_to(search.polish(search.prune_while_explained(found))))
     else:
-        search.prune_spare(found)
+        search.prune_superfluous(found)
         found = search.smallest_of_the_best()
     return search.result(found)
+
+
+def _guess(examples: SplitExamples, rng: np.random.Generator) -> tuple[int, dict[str, float]]:
+    d = examples.x.shape[2]
+    if 1 in examples.x.shape[1:] or not np.any(examples.y):
+        return 1, {}  # no two tokens, or directions, to compare, or nothing to explain
+    moment = cross_moment(examples.x, examples.y, directions=min(_DIRECTIONS, d * d), rng=rng)
+    return moment.head_count(), {f"value_{i}": float(value) for i, value in enumerate(moment.values, 1)}
+
+
+def most_heads(k: int, d: int, budget: int | None) -> int:
+    """The most heads for which the budget has the counting floor, and two equations an unknown; at most 2 d."""
+    most = 2 * d
+    while budget is not None and most > 1:
+        enough = 2 * unknowns(heads=most, tokens=k, dim=d) <= budget * k * d
+        if enough and counting_floor(heads=most, tokens=k, dim=d) < budget:
+            break
+        most -= 1
+    return most
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,26 +155,33 @@ class _Student:
     end: Iterate
     agreed: bool = False
 
+    @property
+    def layer(self) -> AttentionLayer:
+        return AttentionLayer(theta=self.end.theta, w=self.end.w)
 
+
+@dataclass
 class _Search:
     """The students tried, and the examples they were tried on."""
 
+    runner: Runner
+    draw: Callable[[int, SplitExamples | None], SplitExamples]
+    most: int
+    starts: int
+    work: int
+    tell: Callable[[str, SplitExamples, Iterate | None, dict[str, Any]], None]
     examples: SplitExamples
+    tried: list[_Student] = field(default_factory=list)
+    passes: int = 0
+    begun: int = 0
 
-    def __init__(
-        self,
-        descents: Descents,
-        draw: Callable[[int, SplitExamples | None], SplitExamples],
-        most: int,
-        starts: int,
-        work: int,
-        tell: Tell,
-    ) -> None:
-        self._descents, self._draw, self._tell = descents, draw, tell
-        self._most, self._starts, self._work = most, min(starts, _STARTS), work
-        self._tried: list[_Student] = []
-        self._passes = self._begun = 0
-        self.coarse = max(_COARSE, descents.tolerance)
+    @property
+    def coarse(self) -> float:
+        return max(_COARSE, self.runner.tolerance)
+
+    @property
+    def last_digit(self) -> float:
+        return max(EXACT_ERROR, self.runner.tolerance)
 
     def explains(self, student: _Student, tolerance: float) -> bool:
         """Whether it explains the examples fitted and, up to what that costs, those held out."""
@@ -195,34 +199,34 @@ class _Search:
             other.heads > found.heads
             and no_worse(self._errors(found), self._errors(other))
             and self._variance(other) > _SAME_NOISE * self._variance(found)
-            for other in self._tried
+            for other in self.tried
         )
         return HeadCount(
             heads=found.heads,
             best=found.end,
             examples=self.examples,
-            passes=self._passes,
-            starts=self._begun,
+            passes=self.passes,
+            starts=self.begun,
             at_floor=noisy and (found.agreed or beaten),
         )
 
     def grow(self, heads: int) -> _Student:
-        """Students from random starts, larger and larger, until one explains everything or has heads to spare."""
+        """Students from random starts, larger and larger, until one explains everything or has superfluous heads."""
         best, misses = self.nothing(), 0
         while True:
-            self.examples = self._draw(heads, self.examples)
+            self.examples = self.draw(heads, self.examples)
             student = self._fit(heads)
             counts = self._counts(student, best)
             best, misses = (student, 0) if counts else (best, misses + 1)
-            ended = misses >= _MISSES or heads >= self._most or self._passes >= self._work
-            if ended or self.explains(student, self.coarse) or len(self._spare(student)):
+            ended = misses >= _MISSES or heads >= self.most or self.passes >= self.work
+            if ended or self.explains(student, self.coarse) or len(self._superfluous(student)):
                 return student
-            heads = min(self._most, heads + 1 if student.agreed else math.ceil(_GROWTH * heads))
+            heads = min(self.most, heads + 1 if student.agreed else math.ceil(_GROWTH * heads))
 
     def prune_while_explained(self, student: _Student) -> _Student:
-        """The cheapest head dropped, and again, while the rest explains everything."""
-        while student.heads > 1 and self._passes < self._work:
-            if any(other.heads == student.heads - 1 and not self._near(other) for other in self._tried):
+        """The weakest head dropped, and again, while the rest explains everything."""
+        while student.heads > 1 and self.passes < self.work:
+            if any(other.heads == student.heads - 1 and not self._near(other) for other in self.tried):
                 break  # so many failed from several starts
             fewer = self._drop(student, self._by_cost(student)[:1])
             if not self.explains(fewer, self.coarse):
@@ -233,44 +237,44 @@ class _Search:
     def polish(self, student: _Student) -> _Student:
         """The same heads, fitted to the last digit."""
         name = f"{_heads(student.heads)}, to the last digit"
-        return self._again(student.heads, student.end.theta, name, self._descents.tolerance)
+        return self._again(student.heads, student.end.theta, name, self.runner.tolerance)
 
     def add_to(self, student: _Student) -> _Student:
         """A head more, from where the others are, and again, while it takes more off the residual than off noise."""
-        self._tried = [student]
-        while not self.explains(student, max(EXACT_ERROR, self._descents.tolerance)):
-            if student.heads >= self._most or self._passes >= self._work:
+        self.tried = [student]
+        while not self.explains(student, self.last_digit):
+            if student.heads >= self.most or self.passes >= self.work:
                 break
             heads, name = student.heads + 1, f"A head more, {student.heads + 1}"
-            self.examples = self._draw(heads, self.examples)
-            left = self.examples.y - _layer(student)(self.examples.x)
-            added = self._descents.start(replace(self.examples, y=left), 1, 0)
+            self.examples = self.draw(heads, self.examples)
+            left = self.examples.y - student.layer(self.examples.x)
+            added = self.runner.start(replace(self.examples, y=left), 1, 0)
             theta = np.concatenate([student.end.theta, added])
-            more = self._again(heads, theta, name, self._descents.tolerance)
-            if not self._counts(more, student) or len(self._spare(more)):
+            more = self._again(heads, theta, name, self.runner.tolerance)
+            if not self._counts(more, student) or len(self._superfluous(more)):
                 break
             student = more
         return self.smallest_of_the_best()
 
     def drop_dead(self, student: _Student) -> _Student:
         """Heads that give next to nothing dropped one after another, while the rest is as exact as all were."""
-        goal = max(EXACT_ERROR, self._descents.tolerance)
-        while student.heads > 1 and self.explains(student, goal) and self._passes < self._work:
+        goal = self.last_digit
+        while student.heads > 1 and self.explains(student, goal) and self.passes < self.work:
             if float(self._costs(student).min()) > _DEAD:
                 break
             left = student.heads - 1
             theta = np.delete(student.end.theta, self._by_cost(student)[:1], axis=0)
             name = f"Pruned to {_heads(left)}, to the last digit"
-            fewer = self._again(left, theta, name, self._descents.tolerance)
+            fewer = self._again(left, theta, name, self.runner.tolerance)
             if not self.explains(fewer, goal):
                 break
             student = fewer
         return student
 
-    def prune_spare(self, student: _Student) -> None:
-        """Spare heads dropped, or the cheapest, while held-out examples are explained no worse."""
+    def prune_superfluous(self, student: _Student) -> None:
+        """Superfluous heads dropped, or the weakest, while held-out examples are explained no worse."""
         drop = self._to_drop(student)
-        while len(drop) and self._passes < self._work:
+        while len(drop) and self.passes < self.work:
             fewer = self._drop(student, drop)
             if no_worse(self._errors(fewer), self._errors(student)):
                 student, drop = fewer, self._to_drop(fewer)
@@ -281,7 +285,7 @@ class _Search:
 
     def smallest_of_the_best(self) -> _Student:
         """The smallest of those tried that explains held-out examples as well as any."""
-        tried = [self.nothing(), *self._tried]
+        tried = [self.nothing(), *self.tried]
         best = self._errors(min(tried, key=self._mean_error))
         fitting = [student for student in tried if no_worse(self._errors(student), best)]
         fewest = min(student.heads for student in fitting)
@@ -298,56 +302,55 @@ class _Search:
     def _by_cost(self, student: _Student) -> np.ndarray:
         return np.argsort(self._costs(student))
 
-    def _spare(self, student: _Student) -> np.ndarray:
-        """The heads that take off no more than one with nothing to explain, the cheapest first."""
+    def _superfluous(self, student: _Student) -> np.ndarray:
+        """The heads that take off no more than one with nothing to explain, the weakest first."""
         order = self._by_cost(student)
         return order[self._costs(student)[order] <= _UNITS * self._unit(student)]
 
     def _to_drop(self, student: _Student) -> np.ndarray:
         if student.heads == 0:
             return np.empty(0, dtype=int)
-        spare, cheapest = self._spare(student), self._by_cost(student)[:1]
-        may = self._costs(student)[cheapest] <= _CERTAIN * self._unit(student)
-        return spare if len(spare) else cheapest[may]
+        superfluous, weakest = self._superfluous(student), self._by_cost(student)[:1]
+        may = self._costs(student)[weakest] <= _CERTAIN * self._unit(student)
+        return superfluous if len(superfluous) else weakest[may]
 
     def _fit(self, heads: int) -> _Student:
         def tell(start: int, number: int, iterate: Iterate) -> None:
-            self._tell(f"{_heads(heads)}, start {start}, iterate {number}", self.examples, iterate, {})
+            self.tell(f"{_heads(heads)}, start {start}, iterate {number}", self.examples, iterate, {})
 
-        ends = replace(self._descents, tolerance=self.coarse, held_out_too=False).several(
+        ends = replace(self.runner, tolerance=self.coarse, held_out_too=False).several(
             self.examples,
             heads,
             unknowns=self._unknowns(heads),
-            starts=self._starts,
-            work=self._work - self._passes,
+            starts=self.starts,
+            work=self.work - self.passes,
             tell=tell,
         )
-        self._begun += len(ends.iterates)
-        return self._told(_heads(heads), _Student(heads, ends.best, ends.at_floor), ends.passes)
+        self.begun += len(ends.iterates)
+        return self._record(_heads(heads), _Student(heads, ends.best, ends.at_floor), ends.passes)
 
     def _drop(self, student: _Student, heads: np.ndarray) -> _Student:
         left = student.heads - len(heads)
         if left == 0:
-            return self._told("Pruned to no head", self.nothing(), 0)
+            return self._record("Pruned to no head", self.nothing(), 0)
         theta = np.delete(student.end.theta, heads, axis=0)
         return self._again(left, theta, f"Pruned to {_heads(left)}", self.coarse)
 
     def _again(self, heads: int, theta: np.ndarray, name: str, tolerance: float) -> _Student:
-        last = tolerance <= self._descents.tolerance
-        end = replace(self._descents, tolerance=tolerance, held_out_too=last).one(
+        last = tolerance <= self.runner.tolerance
+        end = replace(self.runner, tolerance=tolerance, held_out_too=last).one(
             self.examples,
             theta,
             unknowns=self._unknowns(heads),
-            work=max(1, self._work - self._passes),
-            tell=lambda number, iterate: None,
+            work=max(1, self.work - self.passes),
         )
-        return self._told(name, _Student(heads, end), end.passes)
+        return self._record(name, _Student(heads, end), end.passes)
 
-    def _told(self, name: str, student: _Student, passes: int) -> _Student:
-        self._passes += passes
-        self._tried.append(student)
+    def _record(self, name: str, student: _Student, passes: int) -> _Student:
+        self.passes += passes
+        self.tried.append(student)
         measures = {"heads": student.heads, "held_out_error": self._held_out_error(student)}
-        self._tell(name, self.examples, student.end, measures | {"total_passes": self._passes})
+        self.tell(name, self.examples, student.end, measures | {"total_passes": self.passes})
         return student
 
     def _held_out_error(self, student: _Student) -> float:
@@ -359,7 +362,7 @@ class _Search:
         return float(self._errors(student).mean())
 
     def _errors(self, student: _Student) -> np.ndarray:
-        return ((_layer(student)(self.examples.x_held) - self.examples.y_held) ** 2).sum(axis=2).reshape(-1)
+        return ((student.layer(self.examples.x_held) - self.examples.y_held) ** 2).sum(axis=2).reshape(-1)
 
     def _costs(self, student: _Student) -> np.ndarray:
         costs = cost_of_each_head(self.examples.x, student.end.theta, student.end.w)
@@ -380,10 +383,6 @@ class _Search:
 
     def _share(self, heads: int) -> float:
         return fitted_share(self._unknowns(heads), self.examples.x)
-
-
-def _layer(student: _Student) -> AttentionLayer:
-    return AttentionLayer(theta=student.end.theta, w=student.end.w)
 
 
 def _heads(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The spectral start: heads from the cross-moments of tokens and labels, before any descent."""
+"""The spectral start: heads from the cross-moments of tokens and labels, before any run."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from jaxtyping import Float, Shaped
 from attention._arrays import shown
 from attention.inputs import Rng
 from attention.memory import require_memory
-from attention.validation import count, random_generator, require_finite, require_shape
+from attention.validation import PositiveInt, checked, random_generator
 from upper.linear import linear_part
-from upper.newton.span_fit import fit_in_span
+from upper.newton.span import fit_in_span
 
 __all__ = ["CrossMoment", "cross_moment", "spectral_start"]
 
@@ -22,8 +22,8 @@ _LEAST_REST = 1e-6
 _FEW_PAIRS = 16
 # A gap of the spectrum counts if it is wider than so many mean gaps of the last values, and than this.
 _LAST, _WIDER, _WIDEST_OF_NOISE = 6, 5.0, 0.08
-_SPARE = 8  # directions beyond m, for the iteration to settle
-# |Theta_i|_F of the first trial, about that of a random start; the descent in the span finds the scale.
+_EXTRA = 8  # directions beyond m, for the iteration to settle
+# |Theta_i|_F of the first trial, about that of a random start; the fit in the span finds the scale.
 _START_NORM = 0.7
 _LARGEST = 1e9  # of a token: three of them are multiplied, and float32 ends at 3e38
 _START_PASSES = 200
@@ -51,36 +51,19 @@ class CrossMoment:
     w: Float[np.ndarray, "p d d"]
 
     def head_count(self) -> int:
-        """An estimate of the number of heads: how many values come before the last gap that is no noise.
+        """An estimate of the number of heads: how many of at least three values come before the last clear gap.
 
         Returns
         -------
         int
-            At most p - 2, and 0 if the labels are linear in the tokens. Heads with the same attention matrix count as
-            one.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer than three values.
+            At most p - 2, and 0 if the labels are linear in the tokens. Heads with one attention matrix count as one.
 
         Notes
         -----
-        The values of the heads stand before a bulk that noise and higher moments fill evenly. A gap is ln of a value
-        over the next. Counted are the values before the last gap that exceeds five times the mean gap of the last six
-        values and .08, or before the widest gap of all, whichever are more. So p should exceed the heads expected by
-        eight.
-
-        Measured, not proved, on nice layers of 11 shapes (m from 1 to 12, d = 16 or 32), two of each for each of
-        sigma = .5, 2 and 16: right on 54 of 66 at four times the counting floor, half of the others at d = 16, and
-        on 65 of 66 at 16 times. With heads whose |Theta_i| and |W_i| differ threefold, in opposite order, on 7 of 22
-        at four times, seeing too few, 18 of 22 at 16 times, and 18 of 18 at 64 times. The spectrum with permuted labels
-        is a worse measure at four times: its largest value is up to 1.4 times the last one of the heads.
+        A gap is ln of a value over the next; it is clear above .08 and five times the mean of the last five. Without a
+        clear gap the widest decides. p should exceed the heads expected by eight. On nice layers of 11 shapes it was
+        right on 54 of 66 at four counting floors and on 65 of 66 at 16; heads of unequal size need more examples.
         """
-        if len(self.values) < 3:
-            raise ValueError(
-                f"There are {len(self.values)} singular values: a gap in the spectrum needs at least 3 directions."
-            )
         if self.values[-1] <= 0:
             return int(np.count_nonzero(self.values))
         gaps = -np.diff(np.log(self.values))
@@ -91,8 +74,13 @@ class CrossMoment:
         return 1 + max(last, int(np.argmax(gaps)))
 
 
+@checked
 def cross_moment(
-    x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"], *, directions: int, rng: Rng = None
+    x: Float[np.ndarray, "n k d"],
+    y: Float[np.ndarray, "n k d"],
+    *,
+    directions: PositiveInt,
+    rng: Rng = None,
 ) -> CrossMoment:
     """The leading singular triples of T = sum over a, b != a of (x_a ⊗ x_b) (x_b ⊗ y_a)^T, centred.
 
@@ -103,48 +91,37 @@ def cross_moment(
     directions : int
         How many singular triples p, at most d^2; the last few are less accurate than the others.
     rng : optional
-        Anything `numpy.random.default_rng` accepts (SPEC 7).
+        Anything `numpy.random.default_rng` accepts.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit, entries are not finite, tokens are so large or small that float32 does not hold the
-        products of three, there is one token only, or `directions` is out of range.
+        If the shapes do not fit, there is one token only, `directions` is out of range, or tokens are so large or small
+        that float32 does not hold the products of three.
 
     Notes
     -----
-    To first order in the logits, y_a = sum_i sum_b p_ab x_b W_i changes with x_a Theta_i x_b by
-    (x_b - mean of the tokens) W_i / k, so that T is about a multiple of sum_i vec(Theta_i) vec(W_i)^T, of rank m. That
-    it stays so for large logits is measured: up to sigma = 16 on nice layers.
+    To first order in the logits, y_a changes with x_a Theta_i x_b by (x_b - mean of the tokens) W_i / k, so that T is
+    about a multiple of sum_i vec(Theta_i) vec(W_i)^T, of rank m; measured, that holds up to sigma = 16 on nice layers.
 
-    Centred: x_a ⊗ x_b is taken across its mean over b, for an equal shift of all logits of a row changes nothing. With
-    many pairs of tokens, N k (k - 1) > 16 d^2, the sum and the mean are over b != a. With fewer, and for k = 2, they
-    are over all b: the contrast with the token itself adds equations, and a bias. And y is what least squares leaves
-    after each row's own token and the mean token. Without that step the stray singular values are larger: .59 of the
-    largest against .18 at m = k = 4, d = 32 from 20 000 examples, and the error of the span is .39 against .15.
+    x_a ⊗ x_b is taken across its mean over b, as an equal shift of all logits of a row changes nothing. The sums are
+    over b != a, or over all b for k = 2 and where N k (k - 1) <= 16 d^2. y is what least squares leaves after each
+    row's own token and the mean token; without that step stray singular values are three times larger.
 
-    T is d^2 x d^2 and never formed: randomised subspace iteration on p directions, each product with T or its transpose
-    in O(N k d (d + k) p) by large products in float32, until the values have settled, 8 to 30 times both. Memory is
-    O(p d^2) beyond the examples, a copy of x and y in float32, and while the linear part is taken off its features, of
-    twice the size of x, in float64.
+    T is d^2 x d^2 and never formed: randomised subspace iteration on p directions takes 8 to 30 products with T and its
+    transpose, each in O(N k d (d + k) p), in float32. Memory is O(p d^2), and three times the size of x and y.
 
     References
     ----------
-    The iteration is Halko, Martinsson and Tropp, SIAM Review 53 (2011); the operator is derived here.
+    The iteration is Halko, Martinsson and Tropp, SIAM Review 53 (2011).
     """
-    require_shape("x", x, ("n", "k", "d"))
-    require_shape("y", y, x.shape)
-    require_finite("x", x)
-    require_finite("y", y)
     _, k, d = x.shape
+    p = directions
     if k < 2:
-        raise ValueError(
-            "x has one token an example: cross-moments compare tokens, so at least 2 are needed."
-        )
-    p = count("directions", directions)
+        raise ValueError("x has one token an example: at least 2 are needed to compare.")
     if p > d * d:
-        raise ValueError(f"directions is {p}: at most d^2 = {d * d} are there.")
-    largest = float(np.abs(np.asarray(x, dtype=np.float64)).max())
+        raise ValueError(f"directions is {p}: at most d^2 = {d * d} is needed.")
+    largest = float(np.abs(x).max())
     if largest and not 1 / _LARGEST <= largest <= _LARGEST:
         raise ValueError(
             f"x has entries of up to {largest:.3g}: their products are taken in float32, so tokens from "
@@ -164,10 +141,11 @@ def cross_moment(
     return CrossMoment(values=values, theta=np.tensordot(turn.T, theta, 1), w=right.reshape(p, d, d))
 
 
+@checked
 def spectral_start(
-    x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"], m: int, *, rng: Rng = None
+    x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"], m: PositiveInt, *, rng: Rng = None
 ) -> Float[np.ndarray, "m d d"]:
-    """Attention matrices to start a descent from, within the span that the cross-moments show.
+    """Attention matrices to start a run from, within the span that the cross-moments show.
 
     Parameters
     ----------
@@ -176,37 +154,24 @@ def spectral_start(
     m : int
         Heads.
     rng : optional
-        Anything `numpy.random.default_rng` accepts (SPEC 7).
+        Anything `numpy.random.default_rng` accepts.
 
     Returns
     -------
     array (m, d, d)
-        Where variable projection within the span ended. Random, N(0, 1/d^2), where there is no span: one token, more
-        heads than d^2, or labels that are linear in the tokens.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit, or m is below 1.
+        Random, N(0, 1/d^2), where there is no span: one token, more heads than d^2, or labels that are linear in the
+        tokens.
 
     Notes
     -----
     T of `cross_moment` applied to the coefficient of the mean token, which estimates sum_i W_i, is about the sum of the
-    heads: the centre of the simplex they form in the span (its direction there was right to a cosine of .98 to 1 on
-    nice layers, four times the counting floor). The start is a simplex around it, randomly turned, and the descent is
-    `upper.newton.span_fit.fit_in_span`, for at most 200 passes over at most 4 m d / k + 64 of the
-    examples. All turns tried ended at the same residual there, so there is one start.
+    heads: the centre of the simplex they form in the span. The start is what `fit_in_span` finds from one simplex
+    around it, turned at random, in at most 200 passes over at most 4 m d / k + 64 of the examples.
 
-    `cross_moment` takes 16 to 60 products of O(N k d (d + k) (m + 8)), linear in the examples. The descent does not
-    grow with them: at most 200 passes of O((m d + k) (m d)^2).
-
-    References
-    ----------
-    Derived here.
+    `cross_moment` takes 16 to 60 products of O(N k d (d + k) (m + 8)), linear in the examples. The fit in the span does
+    not grow with them: at most 200 passes of O((m d + k) (m d)^2).
     """
-    require_shape("x", x, ("n", "k", "d"))
-    require_shape("y", y, x.shape)
-    m, (_, k, d) = count("m", m), x.shape
+    _, k, d = x.shape
     few = 4 * m * d // k + 64
     require_memory(
         f"A spectral start of m = {shown(m)} heads in {d} dimensions",
@@ -217,7 +182,7 @@ def spectral_start(
     rng = random_generator(rng)
     if k == 1 or m > d * d:
         return rng.standard_normal((m, d, d)) / d
-    moment = cross_moment(x, y, directions=min(m + _SPARE, d * d), rng=rng)
+    moment = cross_moment(x, y, directions=min(m + _EXTRA, d * d), rng=rng)
     if moment.values[0] == 0:
         return rng.standard_normal((m, d, d)) / d
     along = np.tensordot(moment.w[:m], linear_part(x, y)[0].mean, 2)

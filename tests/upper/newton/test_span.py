@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer, parameter_errors
-from upper.newton.span_fit import _simplex, fit_in_span
+from upper.newton.span import _simplex, fit_in_span
 
 
 def true_span(layer):
@@ -74,7 +74,7 @@ def test_the_labels_may_be_in_any_unit(unit):
 def test_wrong_shapes_are_sentences():
     layer = make_nice_layer(heads=2, dim=6, rng=0)
     x = BooleanInputs(k=3, d=6).sample(40, rng=1)
-    with pytest.raises(ValueError, match="y has shape"):
+    with pytest.raises(ValueError, match="y is an array of shape"):
         fit_in_span(x, layer(x)[:-1], true_span(layer))
     with pytest.raises(ValueError, match="starts is 0"):
         fit_in_span(x, layer(x), true_span(layer), starts=0)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import upper.spectral
 from attention import (
     AttentionLayer,
     BooleanInputs,
@@ -16,8 +15,10 @@ from attention import (
     make_nice_layer,
 )
 from attention.testing import check_learner
-from upper import Newton, counting_floor, read_tokens
-from upper.head_count import cost_of_each_head
+from upper import Newton, counting_floor
+from upper.newton import head_count
+from upper.newton.runs import cost_of_each_head
+from upper.products import read_tokens
 
 
 def _find(layer, inputs, *, noise=0.0, seed=0, **settings):
@@ -42,7 +43,7 @@ def _guess(monkeypatch, heads):
         def head_count(self):
             return heads
 
-    monkeypatch.setattr(upper.spectral, "cross_moment", lambda *_, **__: Spectrum())
+    monkeypatch.setattr(head_count, "cross_moment", lambda *_, **__: Spectrum())
 
 
 @pytest.mark.parametrize(
@@ -280,5 +281,5 @@ def test_contract():
 
 @pytest.mark.bad_input
 def test_another_word_than_auto():
-    with pytest.raises(ValueError, match="a number of heads, or 'auto', is needed"):
+    with pytest.raises(ValueError, match="m is 'many': a whole number"):
         Newton("many")

@@ -1,4 +1,4 @@
-"""Descents from one start after another on the same examples, until one is exact or several end in one minimum."""
+"""Runs from one start after another on the same examples, until one is exact or several end in one minimum."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -13,8 +13,8 @@ from jaxtyping import Float
 from attention import AttentionLayer, ExampleOracle, draw_examples
 from attention._arrays import to_numpy
 from attention.evaluation import EXACT_ERROR, HeldOut, which_held_out
-from upper.newton.gauss_newton import Iterate
-from upper.verdict import (
+from upper.newton.loop import Iterate
+from upper.newton.stopping import (
     PATIENCE,
     Patience,
     at_noise_level,
@@ -22,17 +22,18 @@ from upper.verdict import (
     last_iterate,
     same_residual,
 )
+from upper.products import read_tokens
 
-__all__ = ["Descents", "Ends", "SplitExamples", "draw_split"]
+__all__ = ["Ends", "Runner", "SplitExamples", "cost_of_each_head", "draw_split"]
 
 # So many starts at one residual are taken for a floor. Two may share a local minimum: 1 of 16 did at six coordinates.
 _AGREEING = 3
-# Before a floor is declared a few more iterates of the best descent must take less than this off: where there are many
-# heads all descents are slow at first, and alike. If they take more, descents go on with more patience.
+# At a floor a few more iterates of the best run take less than this off. Runs with many heads are all slow at first,
+# and alike; then they go on with more patience.
 _FEW, _NO_LOWER = 5, 0.98
 _MORE_PATIENCE = Patience(20, 0.98)
-
-Tell = Callable[[int, int, Iterate], None]
+# The share of the residual below which a redrawn head counts: another minimum at the level of the noise has less.
+_BETTER = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +47,9 @@ class SplitExamples:
     x_held, y_held : array (h, k, d)
         Held out.
     unit : float
-        What the labels were divided by, the largest of them: residuals are relative, and W scales with the labels, so
-        that in units their squares stay within the floats.
+        What the labels were divided by, the largest of them, so that their squares stay within the floats.
     scale : float
-        What the tokens were divided by, their root mean square: logits scale with its square, and starts are random
-        of one size.
+        What the tokens were divided by, their root mean square, so that starts are random of one size.
     """
 
     x: Float[np.ndarray, "n k d"]
@@ -91,16 +90,7 @@ def draw_split(
 ) -> SplitExamples:
     """Examples drawn until there are `n`, a twentieth of those new held out, and no fewer than `least` to fit.
 
-    Parameters
-    ----------
-    oracle : ExampleOracle
-        Where they come from.
-    n : int
-        How many there are to be with those before; nothing is drawn when they are there.
-    least : int
-        How many of them are needed to fit.
-    before : SplitExamples, optional
-        Examples drawn before: they keep their place, and their units.
+    Examples drawn `before` keep their place and their units; nothing is drawn where they are enough.
 
     Raises
     ------
@@ -132,7 +122,7 @@ def _root_mean_square(x: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """Where the descents from several starts ended.
+    """Where the runs from several starts ended.
 
     Attributes
     ----------
@@ -141,8 +131,8 @@ class Ends:
     passes : int
         Passes over the examples, of all starts together.
     at_floor : bool
-        Whether the three best (of two starts both) ended at the same residual, and held-out examples have it too: no
-        start does better, as the labels are noisy at that level, or the student is too small.
+        Whether the three best (of two starts both) ended at the same residual, and held-out examples have it too: the
+        labels are noisy at that level, or the student is too small.
     """
 
     iterates: tuple[Iterate, ...]
@@ -156,24 +146,25 @@ class Ends:
 
 
 @dataclass(frozen=True, eq=False)
-class Descents:
-    """How to descend.
+class Runner:
+    """How to run from starts.
 
     Parameters
     ----------
     iterates : callable
-        Maps x, y, a start and the tolerance to the iterates of a descent from it, in whatever arrays it likes.
+        Maps x, y, a start and the tolerance to the iterates of a run from it, of any array library.
     start : callable
-        Maps the examples, the number of heads and the number of the start, from 1, to a start for `iterates`.
+        Maps examples, a number of heads and the number of the start, from 1, to a start for `iterates`; number 0 is for
+        heads that are added to others.
     tolerance : float
         Relative residual at which to stop.
     patience : Patience
-        When a descent counts as stalled.
+        When a run counts as stalled.
     held_out_too : bool
-        Whether a descent at the tolerance goes on until held-out examples are there too.
+        Whether a run at the tolerance goes on until held-out examples are there too.
     resume : callable, optional
         Maps an iterate to a start there. With it, starts that agree are a floor only if the best of them has come to
-        rest; if it has not, it goes on from there, and the starts after it are given more patience, too.
+        rest; otherwise it goes on, and the starts after it are given more patience, too.
     """
 
     iterates: Callable[[Any, Any, Any, float], Iterator[Iterate]]
@@ -190,9 +181,9 @@ class Descents:
         *,
         unknowns: int,
         work: int,
-        tell: Callable[[int, Iterate], None],
+        tell: Callable[[int, Iterate], None] = lambda number, iterate: None,
     ) -> Iterate:
-        """The end of the descent from one start (see `upper.verdict.last_iterate`).
+        """The end of the run from one start, with NumPy's arrays (see `upper.newton.stopping.last_iterate`).
 
         Parameters
         ----------
@@ -206,20 +197,6 @@ class Descents:
             Budget in passes; a trial once begun is finished.
         tell : callable
             Called with the number of the iterate, from 0, and the iterate.
-
-        Returns
-        -------
-        Iterate
-            The last one, with NumPy's arrays.
-
-        Raises
-        ------
-        ValueError
-            If `iterates` finds the examples or the start malformed.
-
-        Notes
-        -----
-        At most `work` passes and a trial, each of O(n k m d (d + 2 k)) with matrices as heads.
         """
         end = last_iterate(
             self.iterates(examples.x, examples.y, start, self.tolerance),
@@ -233,34 +210,28 @@ class Descents:
         return replace(end, theta=to_numpy(end.theta), w=to_numpy(end.w))
 
     def several(
-        self, examples: SplitExamples, heads: int, *, unknowns: int, starts: int, work: int, tell: Tell
+        self,
+        examples: SplitExamples,
+        heads: int,
+        *,
+        unknowns: int,
+        starts: int,
+        work: int,
+        tell: Callable[[int, int, Iterate], None],
     ) -> Ends:
-        """The ends of descents from at most `starts` starts: fewer once one is exact, three agree, or work is spent.
+        """The ends of runs from at most `starts` starts: fewer once one is exact, three agree, or work is spent.
 
-        Parameters
-        ----------
-        examples : SplitExamples
-            All starts share them.
-        heads : int
-            Heads of the student.
-        unknowns : int
-            How many numbers a fit determines.
-        starts : int
-            At most so many.
-        work : int
-            Budget in passes; a trial once begun is finished.
-        tell : callable
-            Called with the number of the start, that of the iterate, and the iterate.
+        `tell` is called with the number of the start, that of the iterate, and the iterate; the others are as in `one`.
         """
         share = fitted_share(unknowns, examples.x)
         ends: list[Iterate] = []
-        spent, at_floor, descents = 0, False, self
+        spent, at_floor, runner = 0, False, self
         several = max(2, min(starts, _AGREEING))
         while len(ends) < starts and spent < work and not at_floor:
             number = len(ends) + 1
             told = partial(tell, number)
             start = self.start(examples, heads, number)
-            ends.append(descents.one(examples, start, unknowns=unknowns, work=work - spent, tell=told))
+            ends.append(runner.one(examples, start, unknowns=unknowns, work=work - spent, tell=told))
             spent += ends[-1].passes
             ends.sort(key=attrgetter("residual"))
             if self._exact(ends[0], examples):
@@ -268,17 +239,47 @@ class Descents:
             at_floor = same_residual(ends, share=share, several=several) and at_noise_level(
                 ends[0], examples.held_out, share=share
             )
-            if at_floor and self.resume is not None and descents is self and spent < work:
+            if at_floor and self.resume is not None and runner is self and spent < work:
                 resumed = self.resume(ends[0])
                 passes, rests = self._rests(examples, resumed, ends[0].residual)
                 spent += passes
                 if not rests and spent < work:
-                    descents, at_floor = replace(self, patience=_MORE_PATIENCE), False
-                    ends[0] = descents.one(examples, resumed, unknowns=unknowns, work=work - spent, tell=told)
+                    runner, at_floor = replace(self, patience=_MORE_PATIENCE), False
+                    ends[0] = runner.one(examples, resumed, unknowns=unknowns, work=work - spent, tell=told)
                     spent += ends[0].passes
                     if self._exact(ends[0], examples):
                         break
         return Ends(tuple(ends), spent, at_floor)
+
+    def redraw_weakest(
+        self,
+        examples: SplitExamples,
+        ends: Ends,
+        *,
+        unknowns: int,
+        work: int,
+        tell: Callable[[int, Iterate], None],
+    ) -> Ends:
+        """The ends, after the weakest head began anew on what the others leave, while it helps; starts are matrices.
+
+        Random starts all fit the strong heads first, so that at a head a thousand times weaker their residuals agree as
+        at the level of noise. `work` includes the passes of `ends`. At most m runs.
+        """
+        share = fitted_share(unknowns, examples.x)
+        for _ in range(len(ends.best.theta) if len(ends.best.theta) > 1 else 0):
+            if not ends.at_floor or ends.passes >= work:
+                break
+            theta, w = ends.best.theta, ends.best.w
+            others = np.arange(len(theta)) != np.argmin(cost_of_each_head(examples.x, theta, w))
+            left = examples.y - AttentionLayer(theta=theta[others], w=w[others])(examples.x)
+            start = np.concatenate([theta[others], self.start(replace(examples, y=left), 1, 0)])
+            again = self.one(examples, start, unknowns=unknowns, work=work - ends.passes, tell=tell)
+            passes = ends.passes + again.passes
+            if again.residual > _BETTER * ends.best.residual:
+                return replace(ends, passes=passes)
+            still = at_noise_level(again, examples.held_out, share=share)
+            ends = Ends((again, *ends.iterates), passes, still)
+        return ends
 
     def _rests(self, examples: SplitExamples, start: Any, residual: float) -> tuple[int, bool]:
         """The passes of a few iterates from there, and whether they leave the residual about where it was."""
@@ -299,3 +300,22 @@ class Descents:
             return True
         layer = AttentionLayer(theta=to_numpy(iterate.theta), w=to_numpy(iterate.w))
         return examples.held_out.error(layer) <= max(self.tolerance, EXACT_ERROR)
+
+
+def cost_of_each_head(
+    x: Float[np.ndarray, "n k d"], theta: Float[np.ndarray, "m d d"], w: Float[np.ndarray, "m d d"]
+) -> Float[np.ndarray, " m"]:
+    """By how much the squared residual grows when a head is dropped and the other projections are refitted.
+
+    `x` are the examples fitted, and the projections `w` a least-squares fit. With Z = [P_1 X ... P_m X] and
+    H = (Z^T Z)^-1 it is tr(W_i^T (H_ii)^-1 W_i), the Wald statistic of linear regression: zero for W_i = 0 and for
+    Theta_i = Theta_j. O(n k (m d)^2 + (m d)^3).
+    """
+    m, d, _ = theta.shape
+    _, read = read_tokens(x, theta)
+    gram = read.T @ read
+    # equal heads make it singular; with this ridge the cost of either is then zero up to rounding
+    ridge = 1e-12 * np.trace(gram) / len(gram) or 1.0
+    blocks = np.linalg.inv(gram + ridge * np.eye(len(gram))).reshape(m, d, m, d)
+    each = np.stack([blocks[i, :, i, :] for i in range(m)])
+    return np.einsum("iab,iab->i", w, np.linalg.solve(each, w))

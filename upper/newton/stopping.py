@@ -1,4 +1,4 @@
-"""When a descent has ended, and whether it ended at the level of the noise."""
+"""When one run of Gauss-Newton stops, and what the residuals where runs ended say."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +10,7 @@ from jaxtyping import Float
 
 from attention import AttentionLayer, Outcome
 from attention.evaluation import EXACT_ERROR, HeldOut
-from upper.floor import matrix_unknowns
-from upper.newton.gauss_newton import Iterate
+from upper.newton.loop import Iterate
 
 __all__ = [
     "LOW_RANK_PATIENCE",
@@ -24,32 +23,31 @@ __all__ = [
     "no_worse",
     "noise_level",
     "same_residual",
-    "unknowns",
 ]
 
-# Of what fitting takes off the squared residual under noise: what a descent may leave undone, and by how much two of
-# them may differ that ended in one minimum.
+# Of what fitting takes off the squared residual under noise: what a run may leave undone, and by how much two runs into
+# one minimum may differ.
 _UNDONE, _APART = 0.01, 0.1
 # A fall of the squared residual that is not yet near a minimum.
 _LONG_STEP = 0.5
-# Above a share of one half, as below two equations an unknown, nothing about noise can be told from the residual.
+# With fewer than two equations an unknown the residual says nothing about noise.
 _MOST_SHARE = 0.5
-# Two descents at the same residual, to a per cent, where the noise would have them nearer.
+# Squared residuals of runs into one minimum differ by no more than this, where noise is so large that more would pass.
 _SAME_SQUARED = 0.02
-# The spread of squared errors on few held-out examples.
+# The spread of errors on few held-out examples.
 _HELD_OUT_RATIO = 1.2
-# Below this residual no local minimum of a nice layer was seen. What is left there is noise, such as the rounding of
-# inputs to float32, which is larger on some examples than on others.
+# No local minimum of a nice layer was seen below this residual: what is left there is noise, such as inputs rounded to
+# float32, which is larger on some examples than on others.
 _LOW, _LOW_HELD_OUT_RATIO, _LOW_SAME_SQUARED = 1e-4, 3.0, 0.5
-# In standard errors of a paired difference.
-_SIGNIFICANT = 2.0
+_SIGNIFICANT = 2.0  # standard errors of a paired difference
+_ROUNDING = 1e-13  # below this residual the last digits are rounding
 
 
 @dataclass(frozen=True)
 class Patience:
-    """When to give a start up: the residual is not below `ratio` of itself after so many `iterates`.
+    """When to give a run up: the residual is not below `ratio` of itself after so many `iterates`.
 
-    A descent counts as converged after so many `steps` one after another that each say so.
+    A run counts as converged after so many `steps` one after another that each say so.
     """
 
     iterates: int
@@ -58,43 +56,11 @@ class Patience:
 
 
 PATIENCE = Patience(10, 0.7)
-"""On nice targets the worst ratio seen is 1e-9; where damped steps creep, below 1e-2, 40 iterates are awaited."""
+"""For matrices: the worst ratio seen in a run that ended exact on nice targets is 1e-9."""
 LOW_RANK_PATIENCE = Patience(20, 0.98, steps=8)
-"""Where factors are learned: the worst ratio in a descent that ended exact, of those to 40 targets, was .967.
-
-Saddles between plateaus slow such a descent down as a minimum would, but for fewer steps."""
-
-
-# No local minimum of a nice layer was seen as low as that, but steps creep there where heads are nearly equal, or where
-# hardly a row of a pattern is not saturated.
-_ROUNDING = 1e-13
-_CREEP_BELOW, _CREEP_PATIENCE = 1e-2, Patience(40, 0.9)
-
-
-def unknowns(*, heads: int, tokens: int, dim: int, rank: int | None = None) -> int:
-    """How many numbers a fit determines: 2 m u, where u is d^2, or 2 d r - r^2 at rank r.
-
-    With one token only the sum of the projections counts, of rank min(d, m r).
-    """
-    r = dim if rank is None else rank
-    if tokens == 1:
-        return matrix_unknowns(dim, min(dim, heads * r))
-    return 2 * heads * matrix_unknowns(dim, r)
-
-
-def fitted_share(count: int, x: Float[np.ndarray, "n k d"]) -> float:
-    """Unknowns over equations, p / (n k d): the share of white noise that a fit of p unknowns takes up; at most 1/2."""
-    return min(count / x.size, _MOST_SHARE)
-
-
-def noise_level(residual: float, y: Float[np.ndarray, "n k d"], share: float) -> float:
-    """The standard deviation of the noise on an entry of a label, from the relative residual at the minimum.
-
-    Notes
-    -----
-    |Y - F(X)|^2 has expectation s^2 (n k d - p) there, to leading order in s.
-    """
-    return residual * float(np.linalg.norm(y)) / math.sqrt(y.size * (1 - share))
+"""For factors: the worst ratio seen in a run that ended exact, of those to 40 targets, is .967."""
+# Below 1e-2 steps are slow where heads are nearly equal, or where hardly a row of a pattern is not saturated.
+_SLOW_BELOW, _SLOW_PATIENCE = 1e-2, Patience(40, 0.9)
 
 
 def last_iterate(
@@ -107,7 +73,7 @@ def last_iterate(
     patience: Patience = PATIENCE,
     reached: Callable[[Iterate], bool] = lambda iterate: True,
 ) -> Iterate:
-    """The first iterate at the tolerance, at the end of the work, at which the descent has stalled or has converged.
+    """The first iterate at the tolerance, at the end of the work, or at which the run has stalled or converged.
 
     Parameters
     ----------
@@ -120,19 +86,18 @@ def last_iterate(
     tell : callable
         Called with the number of each iterate and the iterate.
     share : float
-        Unknowns over equations, of `fitted_share`; 0 to go on until the descent stalls.
+        Unknowns over equations, of `fitted_share`; 0 to go on until the run stalls.
     patience : Patience
-        When a descent counts as stalled.
+        When a run counts as stalled.
     reached : callable
         Asked of an iterate at the tolerance: whether that is enough to stop.
 
     Notes
     -----
-    At a minimum under noise, fitting has taken the `share` p / N off the squared residual, and that is the excess error
-    of a perfect fit relative to the noise. A descent has converged when steps to come would take off less than a
-    hundredth of that. Two steps tell: near a minimum the falls of the squared residual shrink by a ratio q a step, so
-    that with the last one f the steps to come are worth f q / (1 - q). One short step after one that took off more
-    than half says nothing yet. Derived here.
+    At a minimum under noise, fitting has taken the `share` p / N off the squared residual, which is the excess error
+    of a perfect fit relative to the noise. A run has converged when steps to come would take off less than a hundredth
+    of that: near a minimum the falls of the squared residual shrink by a ratio q a step, so that after the fall f the
+    steps to come are worth f q / (1 - q). One short step after one that took off more than half says nothing yet.
     """
     history: list[float] = []
     falls: list[float] = []
@@ -156,18 +121,8 @@ def judge(
 ) -> tuple[Outcome, float]:
     """What the best iterate amounts to on held-out examples, and its relative error there.
 
-    Parameters
-    ----------
-    best : Iterate
-        The best of all starts.
-    held_out : HeldOut
-        Examples that were not fitted.
-    tolerance : float
-        The residual that was asked for.
-    spent_all : bool
-        Whether the work was spent.
-    at_floor : bool
-        Whether other starts ended at the same residual.
+    `tolerance` is the residual asked for, `spent_all` whether the work was spent, and `at_floor` whether other starts
+    ended at the same residual.
     """
     ended = Outcome.WORK_SPENT if spent_all else Outcome.LOCAL_MINIMUM
     return held_out.verdict(
@@ -179,17 +134,10 @@ def judge(
 
 
 def same_residual(ends: Sequence[Iterate], *, share: float = 0.2, several: int = 2) -> bool:
-    """Whether the best of several starts ended at the same residual, as descents into one minimum do.
+    """Whether the `several` best ends have one residual, as runs into one minimum do.
 
-    Parameters
-    ----------
-    ends : sequence of Iterate
-        Where the starts ended.
-    share : float
-        Unknowns over equations, of `fitted_share`. Their squared residuals may differ by a tenth of it, and by two
-        hundredths at most; by a half below 1e-4, where there are no local minima to tell apart.
-    several : int
-        How many of the best must agree.
+    Their squared residuals may differ by a tenth of `share` (of `fitted_share`), and by two hundredths at most; by a
+    half below 1e-4, where there are no local minima to tell apart.
     """
     best = sorted(end.residual for end in ends)
     if len(best) < several:
@@ -201,23 +149,25 @@ def same_residual(ends: Sequence[Iterate], *, share: float = 0.2, several: int =
 def at_noise_level(end: Iterate, held_out: HeldOut, *, share: float = 0.15) -> bool:
     """Whether held-out examples have the residual of the fitted ones, up to what fitting them takes off it.
 
-    Parameters
-    ----------
-    end : Iterate
-        Where a descent ended.
-    held_out : HeldOut
-        Examples that were not fitted.
-    share : float
-        Unknowns over equations, of `fitted_share`.
-
-    Notes
-    -----
-    Of noise of variance 1 the fit leaves 1 - share on its own examples and 1 + excess on others; the excess is the
+    Of noise of variance 1 a fit leaves 1 - `share` on its own examples and 1 + excess on others; the excess is the
     share with many examples, and was measured up to 3.3 of it at four times the counting floor.
     """
     ratio = _HELD_OUT_RATIO if end.residual > _LOW else _LOW_HELD_OUT_RATIO
     error = held_out.error(AttentionLayer(theta=end.theta, w=end.w))
     return error < ratio * math.sqrt((1 + 4 * share) / (1 - share)) * end.residual
+
+
+def fitted_share(count: int, x: Float[np.ndarray, "n k d"]) -> float:
+    """Unknowns over equations, p / (n k d): the share of white noise that a fit of p unknowns takes up; at most 1/2."""
+    return min(count / x.size, _MOST_SHARE)
+
+
+def noise_level(residual: float, y: Float[np.ndarray, "n k d"], share: float) -> float:
+    """The standard deviation of the noise on an entry of a label, from the relative residual at the minimum.
+
+    |Y - F(X)|^2 has expectation s^2 (n k d - p) there, to leading order in s.
+    """
+    return residual * float(np.linalg.norm(y)) / math.sqrt(y.size * (1 - share))
 
 
 def no_worse(errors: Float[np.ndarray, " rows"], than: Float[np.ndarray, " rows"]) -> bool:
@@ -240,12 +190,12 @@ def no_worse(errors: Float[np.ndarray, " rows"], than: Float[np.ndarray, " rows"
 
 def _stalled(history: list[float], patience: Patience) -> bool:
     now = history[-1]
-    # only rounding is left to lose there; above it, heads to spare make a descent creep to its last digits
+    # extra heads make a run slow down to its last digits, where only rounding is left to lose
     rounding = 2 if now < _ROUNDING else 10
     if now < EXACT_ERROR and len(history) > 10 and now >= 0.9 * history[-1 - rounding]:
         return True
-    if now < _CREEP_BELOW:
-        patience = _CREEP_PATIENCE
+    if now < _SLOW_BELOW:
+        patience = _SLOW_PATIENCE
     if len(history) <= patience.iterates:
         return False
     return now > patience.ratio * history[-1 - patience.iterates]

@@ -1,0 +1,225 @@
+"""Heads within a span of matrices, Theta_i = sum_j C_ij B_j: the coordinates C that fit best, from a few simplices."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from attention.inputs import Rng
+from attention.validation import PositiveInt, checked, random_generator
+from upper.engine import Engine
+from upper.newton.full_heads import FullHeads
+from upper.newton.loop import Iterate, gauss_newton
+
+__all__ = ["SpanFit", "SpanHeads", "SpanStart", "fit_in_span"]
+
+_EXPLAINED = 0.01  # a residual below this ends the search
+_ITERATES = 60
+_TOLERANCE = 1e-14
+# a start that is stuck: the residual is above this share of what it was so many iterates ago
+_STALL_ITERATES, _STALL_RATIO = 10, 0.98
+
+
+@dataclass(frozen=True, eq=False)
+class SpanFit:
+    """The attention matrices within the span that fit best.
+
+    Attributes
+    ----------
+    theta, w : array (m, d, d)
+        Attention matrices in the span, and their projections by least squares.
+    residual : float
+        |Y - F(X)| / |Y| on the examples fitted.
+    residuals : tuple of float
+        The same of every start.
+    passes : int
+        Passes over the examples, of all starts.
+    """
+
+    theta: Float[np.ndarray, "m d d"]
+    w: Float[np.ndarray, "m d d"]
+    residual: float
+    residuals: tuple[float, ...]
+    passes: int
+
+
+@checked
+def fit_in_span(
+    x: Float[np.ndarray, "n k d"],
+    y: Float[np.ndarray, "n k d"],
+    basis: Float[np.ndarray, "m d d"],
+    *,
+    starts: PositiveInt = 4,
+    work: PositiveInt | None = None,
+    rng: Rng = None,
+) -> SpanFit:
+    """Minimise |Y - F(X)| over Theta_i = sum_j C_ij B_j, the W_i by least squares.
+
+    Parameters
+    ----------
+    x, y : array (n, k, d)
+        Examples, more than 2 m d / k.
+    basis : array (m, d, d)
+        The B_j, orthogonal and of equal norm; the last points to the expected centre of the heads.
+    starts : int
+        At most so many; the first that explains all but a hundredth ends the search.
+    work : int, optional
+        Budget in passes over the examples, shared by all starts; a step once begun is finished.
+    rng : optional
+        Anything `numpy.random.default_rng` accepts.
+
+    Returns
+    -------
+    SpanFit
+        The end of the best start.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or logits overflow at the start.
+
+    Notes
+    -----
+    A start is a regular simplex around the centre, turned at random: there orthogonal heads of equal norm are. Heads of
+    a start have at least the norm of a random start of `upper.Newton`, as the ridge would hide nearly equal ones. With
+    more than two heads local minima occur. A pass costs O(n k m d (d + 2 k) + m^2 d^2).
+    """
+    rng = random_generator(rng)
+    # of a start's heads, on tokens of root mean square 1
+    size = float(np.linalg.norm(basis)) * float(np.mean(x**2))
+    if 0 < size < 1:
+        basis = basis / size
+    ends: list[Iterate] = []
+    passes = 0
+    while len(ends) < starts and (work is None or passes < work or not ends):
+        start = SpanStart(basis, _simplex(len(basis), rng))
+        ends.append(_end(x, y, start, None if work is None else work - passes, rng))
+        passes += ends[-1].passes
+        if ends[-1].residual < _EXPLAINED:
+            break
+    best = min(ends, key=attrgetter("residual"))
+    return SpanFit(best.theta, best.w, best.residual, tuple(end.residual for end in ends), passes)
+
+
+@dataclass(frozen=True, eq=False)
+class SpanStart:
+    """Where to start within a span.
+
+    Parameters
+    ----------
+    basis : array (p, d, d)
+        The B_j, orthogonal and of equal norm.
+    coordinates : array (m, p)
+        C.
+    """
+
+    basis: Shaped[Any, "p d d"]
+    coordinates: Shaped[Any, "m p"]
+
+    @property
+    def array(self) -> Any:
+        """One of the arrays."""
+        return self.basis
+
+    def parametrise(
+        self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
+    ) -> tuple[Callable[[Engine], "SpanHeads"], Shaped[Any, "p m"]]:
+        """What makes the heads on an engine, and the parameters to start from."""
+        coordinates = engine.cast(engine.detach(self.coordinates), engine.double)
+        make = partial(SpanHeads, x=x, rng=rng, heads=len(coordinates), basis=engine.detach(self.basis))
+        return make, engine.xp.matrix_transpose(coordinates)
+
+
+class SpanHeads(FullHeads):
+    """The heads Theta_i = sum_j C_ij B_j on one set of tokens; parameters and directions are C^T, (p, m).
+
+    Parameters
+    ----------
+    engine, x, heads, rng
+        As for `FullHeads`.
+    basis : array (p, d, d)
+        The B_j, orthogonal and of equal norm.
+
+    m p unknowns in place of m d^2; a pass costs O(m p d^2) more than one of `FullHeads`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        x: Shaped[Any, "n k d"],
+        heads: int,
+        rng: np.random.Generator,
+        basis: Shaped[Any, "p d d"],
+    ) -> None:
+        super().__init__(engine, x, heads, rng)
+        self._basis = engine.xp.reshape(engine.cast(basis, engine.double), (basis.shape[0], -1))
+        self._square = engine.norm(self._basis) ** 2 / basis.shape[0]
+
+    def reads(self, parameters: Shaped[Any, "p m"]) -> Shaped[Any, "rows reads"]:
+        """What the heads read at the coordinates."""
+        return super().reads(self._stacked(parameters))
+
+    def times(self, direction: Shaped[Any, "p m"]) -> Shaped[Any, "rows d"]:
+        """How the outputs change along a direction of the coordinates."""
+        return super().times(self._stacked(self.engine.cast(direction, self.engine.double)))
+
+    def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "p m"]:
+        """The derivative of <F, R> with respect to the coordinates."""
+        engine, xp, d = self.engine, self.engine.xp, self.x.shape[2]
+        gradient = engine.cast(super().transpose_times(residual), engine.double)
+        apart = xp.permute_dims(xp.reshape(gradient, (d, self.heads, d)), (0, 2, 1))
+        return engine.matmul(self._basis, xp.reshape(apart, (d * d, self.heads)))
+
+    def damping(self, damping: float) -> Callable[[Any], Any]:
+        """The damping of the matrices that a direction moves."""
+        return super().damping(damping * self._square)
+
+    def preconditioner(self, damping: float) -> Callable[[Any], Any]:
+        """That of the matrices, in coordinates."""
+        inverse = self._inverse_coupling(damping) * (1 / self._square)
+        return lambda r: self.engine.matmul(r, inverse)
+
+    def matrices(
+        self, parameters: Shaped[Any, "p m"], linear: Shaped[Any, "reads d"]
+    ) -> tuple[Shaped[Any, "m d d"], Shaped[Any, "m d d"]]:
+        """The Theta_i and W_i."""
+        return super().matrices(self._stacked(parameters), linear)
+
+    def _stacked(self, parameters: Any) -> Any:
+        xp, d = self.engine.xp, self.x.shape[2]
+        each = self.engine.matmul(xp.matrix_transpose(parameters), self._basis)
+        return xp.reshape(xp.permute_dims(xp.reshape(each, (-1, d, d)), (1, 0, 2)), (d, -1))
+
+
+def _end(
+    x: np.ndarray, y: np.ndarray, start: SpanStart, work: int | None, rng: np.random.Generator
+) -> Iterate:
+    residuals: list[float] = []
+    for iterate in gauss_newton(x, y, start, tolerance=_TOLERANCE, rng=rng):
+        residuals.append(iterate.residual)
+        stalled = (
+            len(residuals) > _STALL_ITERATES
+            and iterate.residual > _STALL_RATIO * residuals[-1 - _STALL_ITERATES]
+        )
+        spent = len(residuals) >= _ITERATES or (work is not None and iterate.passes >= work)
+        if iterate.residual < _TOLERANCE or stalled or spent:
+            return iterate
+    raise AssertionError("gauss_newton never ends by itself")
+
+
+def _simplex(m: int, rng: np.random.Generator) -> Float[np.ndarray, "m m"]:
+    """Corners of a regular simplex of m points around the centre, turned at random, in span coordinates."""
+    if m == 1:
+        return np.ones((1, 1))
+    from scipy.stats import ortho_group
+
+    centred = np.eye(m) - 1 / m
+    # coordinates of the corners within the hyperplane they span
+    flat = np.linalg.svd(centred)[0][:, : m - 1] * np.sqrt(m)
+    turn = ortho_group.rvs(m - 1, random_state=rng) if m > 2 else np.ones((1, 1))
+    scale = np.sqrt(m - 1) / np.linalg.norm(flat, axis=1).max()
+    return np.concatenate([scale * flat @ turn, np.ones((m, 1))], axis=1)
