@@ -8,7 +8,6 @@ import upper.linear_attention as linear
 
 __all__ = [
     "a_file_that_is_read",
-    "a_lower_bound",
     "a_model_of_sizes",
     "a_rank",
     "all_of_the_tensor",
@@ -25,10 +24,7 @@ __all__ = [
     "prefixes_are_right",
     "rank_of_the_moment",
     "softmax_features_are_right",
-    "softmax_number",
-    "spectrum_is_right",
     "tensor_is_right",
-    "the_dimension",
     "the_model_stored",
 ]
 
@@ -158,15 +154,6 @@ def a_rank(result, arguments):
     assert low <= result <= high or not values[0]
 
 
-def a_lower_bound(result, arguments):
-    shape = numbers(arguments["tensor"]).shape
-    assert 0 <= result <= shape[1]
-    if not np.any(numbers(arguments["tensor"])):
-        assert result == 0
-    elif not tail_of_zero(arguments["tensor"]):
-        assert result >= 1
-
-
 def tail_of_zero(tensor):
     """Whether nothing of the tensor is symmetric, so that no head is needed."""
     scaled, _ = unfolding(tensor)
@@ -189,10 +176,6 @@ def all_of_the_tensor(result, arguments):
 
 def dimension(arguments):
     return int(arguments["d"]) + (arguments.get("tokens") == "boolean-constant")
-
-
-def the_dimension(result, arguments):
-    assert result == dimension(arguments)
 
 
 def moment_is_exact(result, arguments):
@@ -221,29 +204,12 @@ def moment_is_exact(result, arguments):
         np.testing.assert_allclose(np.trace(result), wanted, rtol=1e-9)
 
 
-def spectrum_is_right(result, arguments):
-    values, multiplicities = zip(*result, strict=True)
-    d, n = int(arguments["d"]), int(arguments["n"])
-    assert sum(multiplicities) == linear.feature_count(d)
-    assert list(values) == sorted(values)
-    np.testing.assert_allclose(values[0], 2 * (n - 1), atol=1e-6 * values[-1])
-    if d <= 5:
-        found = np.linalg.eigvalsh(linear.population_moment("gaussian", d, n))
-        np.testing.assert_allclose(found, np.repeat(values, multiplicities), atol=1e-9 * found[-1])
-
-
 def rank_of_the_moment(result, arguments):
     d, n = int(arguments["d"]), int(arguments["n"])
     if d <= 3:
         moment = linear.population_moment(arguments["tokens"], d, n)
         values = np.linalg.eigvalsh(moment)
         assert result == np.sum(values > 1e-9 * values[-1])
-
-
-def softmax_number(result, arguments):
-    d, kind = int(arguments["d"]), arguments["kind"]
-    cubics = 0 if kind == "tokens" else d * d * (d + 1) // 2
-    assert result == cubics + {"plain": 0, "aug": d, "cent": 2 * d, "tokens": 2 * d}[kind]
 
 
 def softmax_features_are_right(result, arguments):

@@ -1,27 +1,34 @@
 """From a learned tensor to as few heads as possible: rank minimisation over the part that does not act."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from attention._arrays import to_numpy
 from attention.inputs import Rng
-from attention.validation import count, random_generator, require_flag
-from upper.linear_attention.head_bound import (
-    TOLERANCE,
-    checked_tensor,
-    checked_tolerance,
-    fewest_heads_bound,
-    unfolded,
-    unit_symmetric,
-)
+from attention.validation import PositiveInt, Real, checked, random_generator
 from upper.linear_attention.head_search import HeadSearch, Tried, alternating, symmetrised
 from upper.linear_attention.least_squares import FeatureRegression
 from upper.linear_attention.model import LinearAttention, zero_heads
 
-__all__ = ["HeadsFound", "alternate", "fit_heads", "heads_of_tensor"]
+__all__ = [
+    "HeadsFound",
+    "alternate",
+    "fewest_heads_bound",
+    "fit_heads",
+    "heads_of_tensor",
+    "symmetric_rank",
+]
+
+Tensor = Float[np.ndarray, "p d d d"]
+# a share of the tensor's norm: the zero model is within 1 of every tensor
+Tolerance = Annotated[float, Real(above=0, below=1)]
+
+_TOLERANCE = 1e-7  # relative distance of tensors that counts as none
+_ROUNDING = 1e-14  # a symmetric part below this share of its tensor has cancelled
+_PROBES = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +75,7 @@ class HeadsFound:
     def __str__(self) -> str:
         if self.heads == 0:
             return "No head is needed: the tensor does not act."
-        usual = self.tolerance == TOLERANCE
+        usual = self.tolerance == _TOLERANCE
         number = f"{self.heads} head{'s' * (self.heads != 1)}"
         within = "" if usual or not self.exact else f" within {self.tolerance:.1e} of the coefficients"
         so_near = "" if usual else " for that"
@@ -86,12 +93,13 @@ class HeadsFound:
         return f"{found}: {needed}; with {self.heads - 1} the search left {fewer:.1e}; fewest only as far as searched."
 
 
+@checked
 def fit_heads(
     regression: Any,
     *,
-    heads: int | None = None,
-    tolerance: float = TOLERANCE,
-    restarts: int = 20,
+    heads: PositiveInt | None = None,
+    tolerance: Tolerance = _TOLERANCE,
+    restarts: PositiveInt = 20,
     rng: Rng = 0,
 ) -> HeadsFound:
     """As few heads as can be found for a learned tensor.
@@ -103,9 +111,8 @@ def fit_heads(
     heads : int, optional
         Fit exactly so many instead of the fewest (min(p d, d^2) if that is less).
     tolerance : float
-        Relative tail |sym M - S| / |S| that counts as a representation, below 1. For a regression on noisy outputs give
-        about its relative error, a few times it to be safe: below the error of the coefficients noise is fitted, and
-        the number of heads becomes that of a generic tensor.
+        Relative tail |sym M - S| / |S| that counts as a representation. For noisy labels give a few times the relative
+        error of the coefficients: below it noise is fitted, with as many heads as a generic tensor has.
     restarts : int
         Starts of Levenberg-Marquardt before a number of heads is given up.
     rng : SPEC 7 generator or seed
@@ -147,9 +154,7 @@ def fit_heads(
         )
     average = bool(getattr(regression, "average", False))
     problem = _Problem.of(tensor() if callable(tensor) else tensor)
-    tolerance = checked_tolerance(tolerance)
-    restarts = count("restarts", restarts)
-    number = None if heads is None else min(count("heads", heads), problem.most)
+    number = None if heads is None else min(heads, problem.most)
     if not problem.norm:
         return HeadsFound(problem.zero_model(average), 0.0, tolerance, 0, "cancellation", True, ())
     draw = random_generator(rng)
@@ -166,8 +171,9 @@ def fit_heads(
     return HeadsFound(model, tail, tolerance, bound, strategy, tail <= tolerance, tails)
 
 
+@checked
 def alternate(
-    tensor: Float[np.ndarray, "p d d d"], heads: int, *, tolerance: float = TOLERANCE, rng: Rng = None
+    tensor: Tensor, heads: PositiveInt, *, tolerance: Tolerance = _TOLERANCE, rng: Rng = None
 ) -> tuple[LinearAttention, float]:
     """Heads by alternating alone: truncate the unfolding to rank H, put the symmetric part back; 400 times at most.
 
@@ -200,7 +206,6 @@ def alternate(
     Linear convergence where it converges; it may stall at a positive tail although H heads exist.
     O((p d)^3 + p d^3 H) a step.
     """
-    heads, tolerance = count("heads", heads), checked_tolerance(tolerance)
     problem = _Problem.of(tensor)
     if not problem.norm:
         return problem.zero_model(False), 0.0
@@ -209,7 +214,8 @@ def alternate(
     return problem.model(tried, False), tried.tail
 
 
-def heads_of_tensor(tensor: Float[np.ndarray, "p d d d"], *, average: bool = False) -> LinearAttention:
+@checked
+def heads_of_tensor(tensor: Tensor, *, average: bool = False) -> LinearAttention:
     """A model for a tensor as it stands, antisymmetric part and all: its singular value decomposition.
 
     Parameters
@@ -242,15 +248,110 @@ def heads_of_tensor(tensor: Float[np.ndarray, "p d d d"], *, average: bool = Fal
     >>> again.heads, bool(np.allclose(again.tensor(), model.tensor()))
     (2, True)
     """
-    require_flag("average", average)
-    tensor = checked_tensor(tensor)
     scale = float(np.max(np.abs(tensor)))
     outputs, d = tensor.shape[:2]
-    left, values, right = np.linalg.svd(unfolded(tensor / (scale or 1.0)), full_matrices=False)
+    left, values, right = np.linalg.svd(_unfolded(tensor / (scale or 1.0)), full_matrices=False)
     number = max(1, int(np.sum(values > len(right) * np.finfo(float).eps * values[0])))
     root = np.sqrt(values[:number]) * np.sqrt(scale)
     v = (left[:, :number] * root).T.reshape(-1, outputs, d)
     return LinearAttention(v, (root[:, None] * right[:number]).reshape(-1, d, d), average)
+
+
+@checked
+def fewest_heads_bound(
+    tensor: Tensor, *, tolerance: Annotated[float, Real(least=0, below=1)] = _TOLERANCE, rng: Rng = 0
+) -> int:
+    """A number of heads below which no real model comes within a tolerance of the tensor.
+
+    Parameters
+    ----------
+    tensor : array (p, d, d, d)
+        M_abce; its symmetric part S is used.
+    tolerance : float
+        Relative distance |sym M - S| / |S| that a model is allowed, below 1.
+    rng : SPEC 7 generator or seed
+        Of the directions; whatever they are, the bound holds.
+
+    Returns
+    -------
+    int
+        d at most, and 0 for a tensor that does not act.
+
+    Raises
+    ------
+    ValueError
+        If the shape is no (p, d, d, d), an entry is not finite, or the tolerance is 1 or more.
+
+    Notes
+    -----
+    Proved (up to rounding), for unit vectors g, u, f:
+
+    * sum_bc S_abce g_b g_c = sum_h (V_h g)_a (Q_h^T g)_e has rank H at most, and a model within the tolerance
+      moves this p x d matrix by at most tolerance |S|. So H singular values suffice to that distance.
+    * sum_ae S_abce u_a f_e is the symmetric part of sum_h (V_h^T u)(Q_h f)^T, and each term has at most one positive
+      and one negative eigenvalue. So the positive ones beyond the first H are below that distance, and the negative
+      ones too. It says more than the first where p < d.
+
+    The greatest over 64 random directions. It cannot exceed d: for more heads minimality stays unproved here.
+    O(64 (p d^3 + d^3)).
+
+    Examples
+    --------
+    >>> from upper.linear_attention.model import make_linear_attention
+    >>> fewest_heads_bound(make_linear_attention(heads=3, dim=4, rng=0).tensor())
+    3
+    """
+    unit, norm = _unit_symmetric(tensor)
+    if not norm:
+        return 0
+    allowed = max(tolerance, 1e-12)
+    outputs, d = unit.shape[:2]
+    draw = random_generator(rng)
+    g, u, f = (_directions(draw, size) for size in (d, outputs, d))
+    contracted = np.einsum("zb,abce,zc->zae", g, unit, g, optimize=True)
+    singular = np.linalg.svd(contracted, compute_uv=False)
+    eigenvalues = np.linalg.eigvalsh(np.einsum("za,abce,ze->zbc", u, unit, f, optimize=True))
+    positive = np.maximum(eigenvalues[:, ::-1], 0)
+    negative = np.maximum(-eigenvalues, 0)
+    return max(1, *(_needed(values, allowed) for values in (singular, positive, negative)))
+
+
+@checked
+def symmetric_rank(
+    tensor: Tensor, *, tolerance: Annotated[float, Real(least=0, below=1)] = _TOLERANCE
+) -> int:
+    """The rank of the unfolding (a b), (c e) of the symmetrised tensor: what plain SVD would take for the heads.
+
+    Parameters
+    ----------
+    tensor : array (p, d, d, d)
+        M_abce.
+    tolerance : float
+        Singular values below this share of the largest count as zero; itself below 1.
+
+    Returns
+    -------
+    int
+        d^2 for one generic head with p = d already: no measure of the number of heads.
+
+    Raises
+    ------
+    ValueError
+        If the shape is no (p, d, d, d), an entry is not finite, or the tolerance is 1 or more.
+
+    Notes
+    -----
+    O(p^2 d^4).
+
+    Examples
+    --------
+    >>> from upper.linear_attention.model import make_linear_attention
+    >>> symmetric_rank(make_linear_attention(heads=1, dim=4, rng=0).tensor())
+    16
+    """
+    unit, norm = _unit_symmetric(tensor)
+    values = np.linalg.svd(_unfolded(unit), compute_uv=False)
+    return int(np.sum(values > tolerance * values[0])) if norm else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +365,7 @@ class _Problem:
 
     @classmethod
     def of(cls, tensor: Any) -> "_Problem":
-        square, norm = unit_symmetric(tensor)
+        square, norm = _unit_symmetric(tensor)
         swapped = square.shape[0] > square.shape[1]
         turned = np.ascontiguousarray(square.transpose(3, 2, 1, 0)) if swapped else square
         return cls(square, turned, norm, swapped)
@@ -297,3 +398,32 @@ class _Problem:
 
     def zero_model(self, average: bool) -> LinearAttention:
         return LinearAttention(*zero_heads(1, *self.square.shape[:2]), average)
+
+
+@checked
+def _unit_symmetric(tensor: Tensor) -> tuple[np.ndarray, float]:
+    """The symmetric part at unit Frobenius norm, and its norm: 0 where it cancels to rounding."""
+    largest = float(np.max(np.abs(tensor)))
+    if not largest:
+        return tensor, 0.0
+    symmetric = symmetrised(tensor / largest)  # neither overflows nor underflows when squared
+    norm = float(np.linalg.norm(symmetric))
+    if norm <= _ROUNDING * float(np.linalg.norm(tensor / largest)):
+        return np.zeros_like(tensor), 0.0
+    return symmetric / norm, norm * largest
+
+
+def _unfolded(tensor: Tensor) -> Float[np.ndarray, "pd dd"]:
+    """The matrix (a b), (c e) of a tensor M_abce."""
+    return tensor.reshape(tensor.shape[0] * tensor.shape[1], -1)
+
+
+def _directions(rng: np.random.Generator, size: int) -> np.ndarray:
+    draw = rng.standard_normal((_PROBES, size))
+    return draw / np.linalg.norm(draw, axis=1, keepdims=True)
+
+
+def _needed(values: np.ndarray, allowed: float) -> int:
+    """The most, over the rows, of the leading values without which the rest has a norm above `allowed`."""
+    rest = np.sqrt(np.cumsum(values[:, ::-1] ** 2, axis=1))
+    return int(np.max(np.sum(rest > allowed, axis=1)))

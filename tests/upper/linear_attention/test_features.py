@@ -124,14 +124,14 @@ def test_torch_in_is_torch_out():
 @pytest.mark.bad_input
 class TestWrongInput:
     def test_shapes_of_heads_must_fit(self):
-        with pytest.raises(ValueError, match=r"q has shape \(2, 3, 3\): \(1, 3, 3\) is needed"):
+        with pytest.raises(ValueError, match=r"q is an array of shape \(2, 3, 3\), where H is 1"):
             LinearAttention(np.ones((1, 2, 3)), np.ones((2, 3, 3)))
         with pytest.raises(ValueError, match="NaN"):
             LinearAttention(np.full((1, 2, 3), np.nan), np.ones((1, 3, 3)))
 
     def test_tokens_must_have_the_models_dimension(self):
         model = make_linear_attention(heads=1, dim=3, rng=0)
-        with pytest.raises(ValueError, match=r"\(\.\.\., number, 3\) is needed"):
+        with pytest.raises(ValueError, match=r"\(\.\.\., n, 3\) is needed"):
             model(np.ones((2, 4, 5)))
         with pytest.raises(ValueError, match="a token a row"):
             cubic_features(np.ones(3))
@@ -141,7 +141,7 @@ class TestWrongInput:
             tensor_from_features(np.ones((7, 1)), 2)
         with pytest.raises(ValueError, match="is needed"):
             features_from_tensor(np.ones((1, 2, 2, 3)))
-        with pytest.raises(ValueError, match="dimensions: the same"):
+        with pytest.raises(ValueError, match="where d is 2"):
             cubic_kernel(np.ones((1, 2, 2)), np.ones((1, 2, 3)))
 
     def test_products_that_overflow_are_refused(self):
@@ -150,7 +150,7 @@ class TestWrongInput:
             x = np.ones((2, 3, 2))
             x[0, -1, 0] = bad
             for call in (cubic_features, prefix_features, model):
-                with pytest.raises(ValueError, match="overflow"):
+                with pytest.raises(ValueError, match=r"overflow|NaN"):
                     call(x)
 
     def test_queries_of_another_dimension(self):

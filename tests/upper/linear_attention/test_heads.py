@@ -6,8 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upper.linear_attention.features import features_from_tensor
-from upper.linear_attention.head_bound import fewest_heads_bound, symmetric_rank
-from upper.linear_attention.heads import alternate, fit_heads, heads_of_tensor
+from upper.linear_attention.heads import (
+    alternate,
+    fewest_heads_bound,
+    fit_heads,
+    heads_of_tensor,
+    symmetric_rank,
+)
 from upper.linear_attention.model import LinearAttention, make_linear_attention
 
 
@@ -273,7 +278,7 @@ def test_a_tolerance_that_the_zero_model_is_within_is_refused(tolerance):
         lambda: symmetric_rank(tensor, tolerance=tolerance),
         lambda: alternate(tensor, 1, tolerance=tolerance),
     ):
-        with pytest.raises(ValueError, match="below 1, as the zero model"):
+        with pytest.raises(ValueError, match=r"tolerance is .*below 1"):
             call()
 
 
@@ -288,11 +293,11 @@ def test_the_same_seed_gives_the_same_heads():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: fit_heads(np.zeros((2, 3, 3))), r"has shape \(2, 3, 3\): \(p, d, d, d\) is needed"),
-        (lambda: fit_heads(np.zeros((2, 3, 3, 4))), r"\(2, 3, 3, 3\) is needed"),
-        (lambda: fit_heads(np.full((2, 2, 2, 2), np.nan)), "holds NaN"),
+        (lambda: fit_heads(np.zeros((2, 3, 3))), r"shape \(2, 3, 3\): .*\(p, d, d, d\) is needed"),
+        (lambda: fit_heads(np.zeros((2, 3, 3, 4))), r"where d is 3"),
+        (lambda: fit_heads(np.full((2, 2, 2, 2), np.nan)), "with NaN"),
         (lambda: fit_heads(np.full((2, 2, 2, 2), np.inf)), "infinite"),
-        (lambda: fit_heads("tensor"), "Expected an array"),
+        (lambda: fit_heads("tensor"), "tensor"),
         (lambda: fit_heads(np.ones((2, 2, 2, 2)), heads=0), "heads is 0"),
         (lambda: fit_heads(np.ones((2, 2, 2, 2)), tolerance=0), "tolerance is 0"),
         (lambda: fit_heads(np.ones((2, 2, 2, 2)), restarts=0), "restarts is 0"),

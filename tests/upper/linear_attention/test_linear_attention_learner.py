@@ -19,13 +19,13 @@ from attention.testing import check_learner
 from upper import LinearBaseline
 from upper.linear_attention import feature_count, make_linear_attention
 from upper.linear_attention import learner as module
+from upper.linear_attention.features import softmax_feature_count, softmax_features
 from upper.linear_attention.learner import (
     LinearAttentionLearner,
     LinearAttentionPredictor,
     _IndependentQueries,
 )
 from upper.linear_attention.regression import regress_features
-from upper.linear_attention.softmax_features import softmax_feature_count, softmax_features
 
 KINDS = ("plain", "aug", "cent")
 
@@ -255,7 +255,7 @@ def test_what_does_not_fit_the_memory_is_refused_before_any_example_is_drawn():
 
 
 def test_twenty_four_dimensions_fit():
-    module.require_memory(softmax_feature_count("cent", 24))
+    module.require_feature_memory(softmax_feature_count("cent", 24))
 
 
 def test_many_examples_are_drawn_in_blocks_and_only_their_moments_kept(monkeypatch):
@@ -338,7 +338,7 @@ def test_it_says_what_it_is():
 @pytest.mark.bad_input
 def test_bad_parameters_are_sentences():
     for changes, said in (
-        ({"features": "tokens"}, "plain, aug or cent"),
+        ({"features": "tokens"}, "'plain' or 'aug' or 'cent'"),
         ({"examples": -1}, "examples is -1"),
         ({"least_norm": "yes"}, "True or False"),
     ):

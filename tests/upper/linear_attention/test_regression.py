@@ -14,11 +14,10 @@ from upper.linear_attention import (
     make_linear_attention,
     prefix_features,
     regress,
-    regress_features,
     regress_moments,
 )
-from upper.linear_attention.moments import require_memory
-from upper.linear_attention.regression import regress_blocks
+from upper.linear_attention.least_squares import require_feature_memory
+from upper.linear_attention.regression import regress_blocks, regress_features
 
 
 def examples(d, n_examples, *, heads=2, tokens=6, outputs=None, seed=0, boolean=False):
@@ -269,17 +268,17 @@ class TestWrongInput:
     def test_entries_that_are_not_finite(self, where, value):
         _, x, y = examples(2, 20)
         (x if where == "x" else y)[3, 0] = value
-        with pytest.raises(ValueError, match=f"{where} holds NaN or infinite"):
+        with pytest.raises(ValueError, match=f"{where} is an array with NaN or infinite"):
             regress(x, y)
 
     def test_memory_is_asked_before_any_work(self):
         # 200000 examples would take minutes: the refusal looks at shapes alone
-        x = np.broadcast_to(np.nan, (200_000, 2, 40))
+        x = np.broadcast_to(1.0, (200_000, 2, 40))
         with pytest.raises(ValueError, match=r"32800 features.*8\.\d+ GiB, and 2 GiB are allowed"):
-            regress(x, np.broadcast_to(np.nan, (200_000, 1)))
+            regress(x, np.broadcast_to(1.0, (200_000, 1)))
         with pytest.raises(ValueError, match="GiB are allowed"):
             FeatureMoments(feature_count(40), 1)
-        require_memory(feature_count(24))
+        require_feature_memory(feature_count(24))
 
     def test_coefficients_beyond_the_numbers(self):
         _, x, y = examples(2, 20)
@@ -289,10 +288,9 @@ class TestWrongInput:
 
     def test_arrays_of_other_kinds(self):
         _, x, y = examples(2, 20)
-        with pytest.raises(ValueError, match="real numbers are needed"):
+        with pytest.raises(ValueError, match="x is an array of complex128"):
             regress(x + 1j, y)
-        with pytest.raises(ValueError, match=r"Expected an array .*got list"):
-            regress(x.tolist(), y)
+        np.testing.assert_array_equal(regress(x.tolist(), y).tensor, regress(x, y).tensor)
         moments = FeatureMoments(6, 2)
         moments.add(x, y)
         with pytest.raises(ValueError, match="mixed"):
@@ -304,7 +302,7 @@ class TestWrongInput:
         x[:, :, 1] = x[:, :, 0] + 1e-4 * x[:, :, 1]
         with pytest.raises(ValueError, match='use the method "svd"'):
             regress(x, y, method="cholesky")
-        with pytest.raises(ValueError, match="The method is 'lu'"):
+        with pytest.raises(ValueError, match="method is 'lu'"):
             regress(x, y, method="lu")
 
     def test_tokens_of_another_dimension(self):

@@ -5,9 +5,9 @@ import pytest
 
 from attention import AttentionLayer, BooleanInputs
 from paper_checks.linear_attention.softmax import SoftmaxRow, softmax_rows
-from upper.linear_attention.features import cubic_features
-from upper.linear_attention.softmax_features import (
+from upper.linear_attention.features import (
     SOFTMAX_KINDS,
+    cubic_features,
     softmax_feature_count,
     softmax_features,
 )
