@@ -30,10 +30,8 @@ class GradientFit:
         The trained model.
     curve : tuple of Step
         The relative error on the examples, a hundred times in the course of the training and at its end.
-    steps : int
-        Steps made.
-    seconds : float
-        Wall-clock seconds of them.
+    steps, seconds : int, float
+        Steps made, and their wall-clock seconds.
     """
 
     model: LinearAttention
@@ -77,18 +75,11 @@ def train_linear_attention(
     rng : optional
         Anything `numpy.random.default_rng` accepts (SPEC 7).
 
-    Returns
-    -------
-    GradientFit
-        The model and how the error fell.
-
     Raises
     ------
-    ValueError
-        If a shape or a parameter is out of range, an entry is not finite, all tokens or all labels are zero, or the
-        parameters leave the finite numbers.
-    ImportError
-        Without PyTorch (the extra ``torch``).
+    ValueError, ImportError
+        If a shape or a parameter is out of range, all tokens or all labels are zero, or the parameters leave the finite
+        numbers; without PyTorch (the extra ``torch``).
 
     Notes
     -----

@@ -95,18 +95,16 @@ class Certificate:
             f"The data span {self.rank} of {self.features} directions, the domain {self.domain_rank}, "
             f"both together {self.joint_rank}: deficit {self.deficit}."
         ]
-        if self.identified_everywhere:
-            lines.append(
-                "Every empirical risk minimiser agrees on all inputs of every length: the smallest eigenvalue of the "
-                f"data's moment is {self.smallest_eigenvalue:.3g}."
-            )
-        elif self.identified:
-            lines.append("Every empirical risk minimiser agrees on the domain.")
         if self.identified:
-            lines.append(
-                f"Two models' mean squared distance on the domain is at most {self.factor:.3g} times that on the data, "
-                "and that is attained."
+            where = (
+                "all inputs of every length: the smallest eigenvalue of the data's moment is "
+                f"{self.smallest_eigenvalue:.3g}"
             )
+            lines += [
+                f"Every empirical risk minimiser agrees on {where if self.identified_everywhere else 'the domain'}.",
+                f"Two models' mean squared distance on the domain is at most {self.factor:.3g} times that on the "
+                "data, and that is attained.",
+            ]
         else:
             lines.append(
                 "Two empirical risk minimisers differ on the domain. Rank is sufficient, and not necessary, when "
@@ -147,7 +145,7 @@ def feature_moment(
 
     Notes
     -----
-    Block by block: O(N D^2) in D^2 numbers.
+    O(N D^2), in D^2 numbers.
 
     Examples
     --------
@@ -290,19 +288,17 @@ def another_minimiser(
     Returns
     -------
     CubicRegression
-        With other coefficients and, but for rounding, the same errors on the examples; what it says of the fit is
-        that of the regression given.
+        With other coefficients and, but for rounding, the same errors on the examples.
 
     Raises
     ------
     ValueError
-        If there is no such direction: the minimiser is the only one, on the domain or at all. Also if the features'
-        numbers differ.
+        If there is no such direction: the minimiser is the only one. Also if the features' numbers differ.
 
     Notes
     -----
-    Directions are uniform on the sphere, independent for the outputs, and what is added to each output's coefficients
-    has the root mean square of their norms (1 if all of them are zero). O(D p (D - rank)).
+    Directions are uniform on the sphere, independent for the outputs; what is added to each output's coefficients has
+    the root mean square of their norms (1 if all of them are zero). O(D p (D - rank)).
 
     Examples
     --------

@@ -42,12 +42,7 @@ _NEW = 1e-9  # share of a row's squared length that must be new; of small whole 
 
 @checked
 def feature_count(d: PositiveInt) -> int:
-    """D = d^2 (d + 1) / 2, the number of cubic features of tokens in d dimensions.
-
-    Raises
-    ------
-    ValueError
-        If `d` is below 1.
+    """D = d^2 (d + 1) / 2, the number of cubic features of tokens in d dimensions; a ValueError for d below 1.
 
     Examples
     --------
@@ -117,42 +112,21 @@ def cubic_features(
 
 
 @checked
-def prefix_features(x: Shaped[Any, "... n d"], *, average: bool = False) -> Shaped[Any, "... n features"]:
-    """The features of every prefix of a sequence: position t is the query and G is that of the tokens up to t.
+def prefix_features(x: Shaped[Any, "... n d"]) -> Shaped[Any, "... n features"]:
+    """The features (..., n, D) of every prefix: position t is the query and G is that of the tokens up to t.
 
-    Parameters
-    ----------
-    x : array (..., n, d)
-        Sequences of tokens, one a row.
-    average : bool
-        Whether G is the mean over the tokens so far.
-
-    Returns
-    -------
-    array (..., n, D)
-        In the array type of `x`: a sequence gives a row a position.
-
-    Raises
-    ------
-    ValueError
-        If `x` has fewer than two axes, or products overflow.
-
-    Notes
-    -----
-    O(n d^3) a sequence.
+    Arguments and errors as for `cubic_features`, of which a sequence gives a row a position. O(n d^3) a sequence.
     """
     x = as_tokens(x)
     xp = namespace(x)
-    n, d = x.shape[-2:]
-    _require_room(x, n)
+    d = x.shape[-1]
+    _require_room(x, x.shape[-2])
     rows, columns = (xp.asarray(index) for index in pairs_of(d))
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         products = xp.take(x, rows, axis=-1) * xp.take(x, columns, axis=-1)
         products = products * xp.asarray(_weights(d), dtype=x.dtype)
         cumulated = xp.cumulative_sum if hasattr(xp, "cumulative_sum") else xp.cumsum
         gram = cumulated(products, axis=-2)
-        if average:
-            gram = gram / xp.reshape(xp.arange(1, n + 1, dtype=x.dtype), (n, 1))
     return _outer(gram, x)
 
 
@@ -162,26 +136,8 @@ def cubic_kernel(
 ) -> Float[np.ndarray, "N M"]:
     """Inner products of cubic features without the features: |Z^T Z'|_F^2 (z . z').
 
-    Parameters
-    ----------
-    x, other : array (N, n, d), (M, l, d)
-        Tokens, one a row; the lengths n and l may differ.
-    average : bool
-        Whether G is the mean over the tokens.
-
-    Returns
-    -------
-    array (N, M)
-        The kernel.
-
-    Raises
-    ------
-    ValueError
-        If the tokens have different dimensions, a shape is wrong, or products overflow.
-
-    Notes
-    -----
-    O(N M d^2 + (N n + M l) d^2).
+    Of tokens (N, n, d) and (M, l, d), whose lengths n and l may differ, the kernel (N, M). A ValueError if the
+    dimensions differ or products overflow. O(N M d^2 + (N n + M l) d^2).
     """
     one, another = (pair_products(array, average=average) for array in (x, other))
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
@@ -195,28 +151,9 @@ def cubic_kernel(
 def tensor_from_features(
     coefficients: Float[np.ndarray, "D p"], d: PositiveInt
 ) -> Float[np.ndarray, "p d d d"]:
-    """The tensor M_abce, symmetric in b and c, of a linear function of the features.
+    """The tensor M_abce (p, d, d, d), symmetric in b and c, of coefficients (D, p) on the features.
 
-    Parameters
-    ----------
-    coefficients : array (D, p)
-        One column an output.
-    d : int
-        Dimension of the tokens.
-
-    Returns
-    -------
-    array (p, d, d, d)
-        M, of the same norm as the coefficients.
-
-    Raises
-    ------
-    ValueError
-        If there are not D = d^2 (d + 1)/2 rows.
-
-    Notes
-    -----
-    O(p d^3).
+    It has the same norm. A ValueError if there are not D = d^2 (d + 1)/2 rows. O(p d^3).
     """
     if len(coefficients) != feature_count(d):
         raise ValueError(
@@ -237,12 +174,8 @@ def tensor_from_features(
 def features_from_tensor(tensor: Float[np.ndarray, "p d d d"]) -> Float[np.ndarray, "D p"]:
     """The coefficients (D, p) on the features of a tensor M (p, d, d, d).
 
-    Only what is symmetric in b and c acts: exactly zero for models that are zero as functions. O(p d^3).
-
-    Raises
-    ------
-    ValueError
-        If the shape is no (p, d, d, d).
+    Only what is symmetric in b and c acts: exactly zero for models that are zero as functions. A ValueError for another
+    shape. O(p d^3).
     """
     outputs, d = tensor.shape[:2]
     rows, columns = pairs_of(d)
@@ -253,11 +186,6 @@ def features_from_tensor(tensor: Float[np.ndarray, "p d d d"]) -> Float[np.ndarr
 @checked
 def softmax_feature_count(kind: SoftmaxKind, d: PositiveInt) -> int:
     """The number of features of a set of `softmax_features`: the cubic ones, and d for the query and for the row mean.
-
-    Raises
-    ------
-    ValueError
-        If the set is not known or `d` is below 1.
 
     Examples
     --------
@@ -336,29 +264,11 @@ def softmax_features(
 def first_independent(
     x: Float[np.ndarray, "N n d"], *, rank: PositiveInt | None = None
 ) -> Int[np.ndarray, " kept"]:
-    """Indices of the examples that add to the rank of the features of those before them.
+    """Increasing indices of the examples that add to the rank of the features of those before them.
 
-    Parameters
-    ----------
-    x : array (N, n, d)
-        Sequences of tokens, one a row, the last one the query.
-    rank : int, optional
-        Stop when this rank is reached.
-
-    Returns
-    -------
-    array (r,)
-        Increasing indices, as many as the rank, or `rank` of them if that is less.
-
-    Raises
-    ------
-    ValueError
-        If `x` is no (N, n, d), or `rank` is below 1.
-
-    Notes
-    -----
-    On exact labels least squares of least norm is the same on these examples as on all. By the Cholesky factor of the
-    kernel, built row by row: O(N^2 d^2 + N r^2). Features that are nearly dependent count as dependent.
+    Of tokens (N, n, d); with `rank` no more than that many. On exact labels least squares of least norm is the same on
+    these examples as on all. By the Cholesky factor of the kernel, built row by row: O(N^2 d^2 + N r^2). Features that
+    are nearly dependent count as dependent.
 
     Examples
     --------

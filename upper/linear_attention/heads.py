@@ -75,22 +75,19 @@ class HeadsFound:
     def __str__(self) -> str:
         if self.heads == 0:
             return "No head is needed: the tensor does not act."
-        usual = self.tolerance == _TOLERANCE
-        number = f"{self.heads} head{'s' * (self.heads != 1)}"
-        within = "" if usual or not self.exact else f" within {self.tolerance:.1e} of the coefficients"
-        so_near = "" if usual else " for that"
-        needed = (
-            f"at least {self.lower_bound} {'is' if self.lower_bound == 1 else 'are'} needed{so_near} (proved)"
+        found = (
+            f"{self.heads} head{'s' * (self.heads != 1)} by {self.strategy}, relative error {self.tail:.1e}"
         )
-        found = f"{number}{within} by {self.strategy}, relative error {self.tail:.1e}"
-        if not self.exact:
-            return f"{found}: above the tolerance of {self.tolerance:.1e}; {needed}, and no representation was found."
+        usual = self.exact and self.tolerance == _TOLERANCE
+        within = "" if usual else f" within {self.tolerance:.1e} of the coefficients"
         if self.minimal:
-            return f"{found}: the fewest possible{so_near} (proved)."
+            return f"{found}: the fewest possible{within} (proved)."
+        needed = f"at least {self.lower_bound} needed{within} (proved)"
+        if not self.exact:
+            return f"{found}: {needed}; no representation was found."
         fewer = dict(self.tried).get(self.heads - 1)
-        if fewer is None:
-            return f"{found}: {needed}; fewer than {self.heads} were not tried."
-        return f"{found}: {needed}; with {self.heads - 1} the search left {fewer:.1e}; fewest only as far as searched."
+        searched = "were not tried" if fewer is None else f"left {fewer:.1e}, as far as searched"
+        return f"{found}: {needed}; {self.heads - 1} {searched}."
 
 
 @checked
@@ -121,23 +118,20 @@ def fit_heads(
     Returns
     -------
     HeadsFound
-        The model, its tail, the proved lower bound, and what was tried. If `heads` did not suffice it is the
-        best found, with ``exact`` false.
+        If `heads` did not suffice it is the best found, with ``exact`` false.
 
     Raises
     ------
     ValueError
-        If the shape is no (p, d, d, d), an entry is not finite, or a number is out of range: the tolerance is below 1.
+        If the shape is no (p, d, d, d), an entry is not finite, or a number is out of range.
 
     Notes
     -----
-    Two strategies at each number of heads: alternating from a random antisymmetric part, finished by
-    Levenberg-Marquardt; then Levenberg-Marquardt from reweighted starts. From the proved lower bound the number
-    rises by 1, 1, 2, 4, ... with three starts each, is bisected, and then falls by one as long as `restarts` starts
-    find a representation. Below min(p d, d^2), where an SVD suffices, that a number was given up proves nothing:
-    ``minimal`` says whether the lower bound proves it. Heads are identified up to GL_H at best.
-
-    A start costs some twenty steps of O((H p d)^3) where p <= d; beyond H min(p, d) d = 4096 only alternating is tried.
+    At each number of heads: alternating from a random antisymmetric part, finished by Levenberg-Marquardt; then
+    Levenberg-Marquardt from reweighted starts. From the proved lower bound the number rises by 1, 1, 2, 4, ... with
+    three starts each, is bisected, and then falls by one as long as `restarts` starts find a representation. That a
+    number was given up proves nothing; ``minimal`` says whether the lower bound does. A start costs some twenty steps
+    of O((H p d)^3) where p <= d; beyond H min(p, d) d = 4096 only alternating is tried.
 
     Examples
     --------
@@ -177,34 +171,9 @@ def alternate(
 ) -> tuple[LinearAttention, float]:
     """Heads by alternating alone: truncate the unfolding to rank H, put the symmetric part back; 400 times at most.
 
-    Parameters
-    ----------
-    tensor : array (p, d, d, d)
-        M_abce; only its symmetric part in b and c is used, and the antisymmetric one floats.
-    heads : int
-        H.
-    tolerance : float
-        Tail to stop at, below 1.
-    rng : SPEC 7 generator or seed
-        Of the antisymmetric part at the start.
-
-    Returns
-    -------
-    LinearAttention
-        The model after the last step, of min(p d, d^2) heads if that is less, which suffice; one zero head for a tensor
-        that does not act.
-    float
-        Its tail |sym M - S| / |S|; 0 for a tensor that does not act.
-
-    Raises
-    ------
-    ValueError
-        If the shape is no (p, d, d, d), an entry is not finite, or a number is out of range: the tolerance is below 1.
-
-    Notes
-    -----
-    Linear convergence where it converges; it may stall at a positive tail although H heads exist.
-    O((p d)^3 + p d^3 H) a step.
+    Arguments and errors as for `fit_heads`. The model has min(p d, d^2) heads if that is less, which suffice; with it
+    comes its tail |sym M - S| / |S|. Linear convergence where it converges; it may stall at a positive tail although H
+    heads exist. O((p d)^3 + p d^3 H) a step.
     """
     problem = _Problem.of(tensor)
     if not problem.norm:
@@ -236,10 +205,6 @@ def heads_of_tensor(tensor: Tensor, *, average: bool = False) -> LinearAttention
     ValueError
         If the shape is no (p, d, d, d), or an entry is not finite.
 
-    Notes
-    -----
-    O(p^2 d^4).
-
     Examples
     --------
     >>> from upper.linear_attention.model import make_linear_attention
@@ -263,27 +228,7 @@ def fewest_heads_bound(
 ) -> int:
     """A number of heads below which no real model comes within a tolerance of the tensor.
 
-    Parameters
-    ----------
-    tensor : array (p, d, d, d)
-        M_abce; its symmetric part S is used.
-    tolerance : float
-        Relative distance |sym M - S| / |S| that a model is allowed, below 1.
-    rng : SPEC 7 generator or seed
-        Of the directions; whatever they are, the bound holds.
-
-    Returns
-    -------
-    int
-        d at most, and 0 for a tensor that does not act.
-
-    Raises
-    ------
-    ValueError
-        If the shape is no (p, d, d, d), an entry is not finite, or the tolerance is 1 or more.
-
-    Notes
-    -----
+    A model is within the tolerance of the symmetric part S of the tensor M_abce if |sym M - S| <= tolerance |S|.
     Proved (up to rounding), for unit vectors g, u, f:
 
     * sum_bc S_abce g_b g_c = sum_h (V_h g)_a (Q_h^T g)_e has rank H at most, and a model within the tolerance
@@ -292,8 +237,8 @@ def fewest_heads_bound(
       and one negative eigenvalue. So the positive ones beyond the first H are below that distance, and the negative
       ones too. It says more than the first where p < d.
 
-    The greatest over 64 random directions. It cannot exceed d: for more heads minimality stays unproved here.
-    O(64 (p d^3 + d^3)).
+    The greatest over 64 random directions; whatever they are, the bound holds. It is d at most, and 0 for a tensor that
+    does not act. O(64 (p d^3 + d^3)).
 
     Examples
     --------
@@ -317,31 +262,11 @@ def fewest_heads_bound(
 
 
 @checked
-def symmetric_rank(
-    tensor: Tensor, *, tolerance: Annotated[float, Real(least=0, below=1)] = _TOLERANCE
-) -> int:
-    """The rank of the unfolding (a b), (c e) of the symmetrised tensor: what plain SVD would take for the heads.
+def symmetric_rank(tensor: Tensor) -> int:
+    """The rank of the unfolding (a b), (c e) of the symmetrised tensor (p, d, d, d).
 
-    Parameters
-    ----------
-    tensor : array (p, d, d, d)
-        M_abce.
-    tolerance : float
-        Singular values below this share of the largest count as zero; itself below 1.
-
-    Returns
-    -------
-    int
-        d^2 for one generic head with p = d already: no measure of the number of heads.
-
-    Raises
-    ------
-    ValueError
-        If the shape is no (p, d, d, d), an entry is not finite, or the tolerance is 1 or more.
-
-    Notes
-    -----
-    O(p^2 d^4).
+    It is d^2 for one generic head with p = d already: no measure of the number of heads. Singular values below 1e-7 of
+    the largest count as zero. A ValueError for another shape or entries that are not finite. O(p^2 d^4).
 
     Examples
     --------
@@ -351,7 +276,7 @@ def symmetric_rank(
     """
     unit, norm = _unit_symmetric(tensor)
     values = np.linalg.svd(_unfolded(unit), compute_uv=False)
-    return int(np.sum(values > tolerance * values[0])) if norm else 0
+    return int(np.sum(values > _TOLERANCE * values[0])) if norm else 0
 
 
 @dataclass(frozen=True, eq=False)

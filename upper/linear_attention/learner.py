@@ -75,18 +75,6 @@ class LinearAttentionPredictor:
         """M_abce on G_bc z_e, symmetric in b and c: what heads are taken from. G is the centred one for "cent"."""
         return tensor_from_features(self.coefficients[: feature_count(self.dim)], self.dim)
 
-    @property
-    def own(self) -> Float[np.ndarray, "d d"]:
-        """The matrix that the query itself is multiplied by, zero but for "cent"."""
-        d = self.dim
-        return self.coefficients[-2 * d : -d] if self.features == "cent" else np.zeros((d, d))
-
-    @property
-    def mean(self) -> Float[np.ndarray, "d d"]:
-        """The matrix that the row mean is multiplied by, zero for "plain"."""
-        d = self.dim
-        return self.coefficients[-d:] if self.features != "plain" else np.zeros((d, d))
-
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The predicted labels, in the array type of `x`; whole numbers count as their floats."""
         x = as_tokens(x, self.dim)
@@ -154,7 +142,7 @@ class LinearAttentionLearner:
     least_norm: bool = False
 
     def minimum_examples(self, k: int, d: int) -> int:
-        """As many equations as features, min(k, d) an example, and one to hold out; two examples for the least norm."""
+        """As many equations as features, min(k, d) an example, and one to hold out; 2 for the least norm."""
         return 2 if self.least_norm else -(-softmax_feature_count(self.features, d) // min(k, d)) + 1
 
     def fit(
@@ -165,14 +153,7 @@ class LinearAttentionLearner:
         truth: GroundTruth | None = None,
         progress: Progress | None = None,
     ) -> Fit:
-        """Regress the labels of every row on the features; `rng` is not needed.
-
-        Raises
-        ------
-        ValueError
-            If the budget is below `minimum_examples`, the features do not fit the memory, or the oracle's examples are
-            malformed.
-        """
+        """Regress the labels of every row on the features; `rng` is not needed. Errors as above."""
         recorder = Recorder(oracle, truth=truth, progress=progress)
         k, d = oracle.k, oracle.d
         features = softmax_feature_count(self.features, d)

@@ -60,22 +60,15 @@ class FeatureMoments:
 
     Attributes
     ----------
-    count : int
-        Rows added.
-    cross : array (D, p)
-        The sum of phi y^T.
-    squares : float
-        The sum of |y|^2.
-    dim : int or None
-        Dimension of the tokens, where all rows are cubic features of tokens.
-    average : bool
-        Whether G is their mean there.
+    count, cross, squares : int, array (D, p), float
+        Rows added, and the sums of phi y^T and of |y|^2.
+    dim, average : int or None, bool
+        Dimension of the tokens, where all rows are cubic features of tokens, and whether G is their mean there.
 
     Raises
     ------
     ValueError
-        If the matrix does not fit 2 GiB, before any work; on adding, if the shapes do not fit together, or an entry is
-        not finite.
+        If the matrix does not fit 2 GiB; on adding, if the shapes do not fit together, or an entry is not finite.
 
     Notes
     -----
@@ -117,13 +110,11 @@ class FeatureMoments:
             self._add(cubic_features(x[part], average=average), y[part])
 
     @checked
-    def add_sequences(
-        self, x: Shaped[np.ndarray, "N n d"], y: Shaped[np.ndarray, "N n p"], *, average: bool = False
-    ) -> None:
+    def add_sequences(self, x: Shaped[np.ndarray, "N n d"], y: Shaped[np.ndarray, "N n p"]) -> None:
         """Add sequences with a label at every position: that of the prefix which ends there, and a row each."""
-        self._of_tokens(x, y, average)
+        self._of_tokens(x, y, average=False)
         for part in blocks(len(x), self.features * x.shape[1]):
-            phi = prefix_features(x[part], average=average)
+            phi = prefix_features(x[part])
             self._add(phi.reshape(-1, self.features), y[part].reshape(-1, self.outputs))
 
     @checked
@@ -343,10 +334,9 @@ def _least_norm(matrix: np.ndarray, side: np.ndarray, share: float) -> tuple[np.
 def _by_pivots(stream: Stream, gram: np.ndarray, cross: np.ndarray) -> tuple[np.ndarray, int, float] | None:
     """Coefficients of least norm, rank and condition from a basis of dependent features; None without a clear rank.
 
-    The features of the first r pivots of the Cholesky factor L are a basis of all; the coefficients on them are exact.
-    The least norm is that of their projection on the row space, which L spans, or off the null space,
-    [-L11^-T L21^T; 1], whichever is smaller. O(D^3/3 + D min(r, D - r)^2). Higham, Accuracy and Stability of Numerical
-    Algorithms, Section 10.3, for the factorisation.
+    The features of the first r pivots of the Cholesky factor L are a basis (Higham, Accuracy and Stability of Numerical
+    Algorithms, Section 10.3); the coefficients on them are exact, and their projection on the row space, which L spans,
+    or off the null space, [-L11^-T L21^T; 1], has the least norm. O(D^3/3 + D min(r, D - r)^2).
     """
     largest = float(np.diagonal(gram).max(initial=0.0))
     if largest < _UNDERFLOW:

@@ -96,13 +96,7 @@ class LinearAttention:
     def at_queries(
         self, x: Shaped[Any, "*batch n d"], queries: Shaped[Any, "*batch r d"]
     ) -> Shaped[Any, "*batch r p"]:
-        """The outputs (..., r, p) at given queries (..., r, d) instead of the last token; `x` itself for all rows.
-
-        Raises
-        ------
-        ValueError
-            If the tokens have another dimension than the model, or products overflow.
-        """
+        """The outputs (..., r, p) at given queries (..., r, d), `x` itself for all rows, instead of the last token."""
         xp = namespace(x, queries)
         x, queries = as_tokens(x, self.dim), as_tokens(queries, self.dim)
         # what is of another library goes over by NumPy, which all read
@@ -157,16 +151,6 @@ def make_linear_attention(
     rng : SPEC 7 generator or seed
         Where randomness comes from.
 
-    Returns
-    -------
-    LinearAttention
-        In float64, NumPy.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1.
-
     Examples
     --------
     >>> make_linear_attention(heads=2, dim=4, rng=0)
@@ -196,10 +180,8 @@ def save_linear_attention(
 
     Raises
     ------
-    ValueError
-        If it is no such model, or `made` has no JSON form.
-    OSError
-        If the file cannot be written.
+    ValueError, OSError
+        If it is no such model or `made` has no JSON form; if the file cannot be written.
     """
     tensors = {"v": to_numpy(model.v), "q": to_numpy(model.q)}
     write_tensors(path, _KIND, tensors, {"average": model.average, "made": dict(made or {})})

@@ -41,7 +41,7 @@ def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D 
     Returns
     -------
     array (D, D)
-        The moment, in the order of `cubic_features`; D is `feature_count` of the tokens' dimension.
+        In the order of `cubic_features`.
 
     Raises
     ------

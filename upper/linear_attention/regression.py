@@ -111,12 +111,10 @@ def regress(
 
     Notes
     -----
-    One matrix serves all outputs. O(N D^2 + D^3), D = d^2 (d + 1)/2, in D^2 numbers; by the kernel
-    O(N^2 (N + d^2)) in N^2. At N = D the condition is that of a square random matrix and its square is out of
-    reach of normal equations, hence the singular values; with more than 3000 features a complete orthogonal
-    factorisation takes their place. Coordinates whose sizes differ by more than 64 are brought to equal units, and the
-    least norm is in those given; with fewer examples than features one unit is taken for all. A correction solves the
-    same equations for the residual.
+    O(N D^2 + D^3), D = d^2 (d + 1)/2, in D^2 numbers whatever p; by the kernel O(N^2 (N + d^2)) in N^2. Near N = D
+    normal equations are too badly conditioned, hence the singular values; with more than 3000 features a complete
+    orthogonal factorisation takes their place. Coordinates whose sizes differ by more than 64 are brought to equal
+    units, and the least norm is in those given; with fewer examples than features one unit is taken for all.
 
     References
     ----------
@@ -183,30 +181,11 @@ def regress_blocks(stream: Stream, moments: FeatureMoments) -> FeatureRegression
 def regress_moments(moments: FeatureMoments) -> FeatureRegression:
     """Least squares from gathered moments alone, of least norm where several are best.
 
-    Parameters
-    ----------
-    moments : FeatureMoments
-        Sums of products; they stay as they are.
-
-    Returns
-    -------
-    FeatureRegression, or CubicRegression where all rows are of tokens
-        The residual is from the moments too, and means nothing below 1e-6.
-
-    Raises
-    ------
-    ValueError
-        If no rows were added.
-
-    Notes
-    -----
-    By Cholesky factors of the D x D matrix, or where that is nearly singular by its singular values, O(D^3): those
-    above 1e-13 of the largest count, which is 3e-7 in singular values of the features. Without the examples there is
-    nothing to correct the solution with: expect errors of the condition of the features, squared, times 1e-16.
-
-    References
-    ----------
-    Yau et al., arXiv 2410.10101, Algorithm 1.
+    It is a CubicRegression where all rows are of tokens. The residual is from the moments too, and means nothing below
+    1e-6. By Cholesky factors of the D x D matrix, or where that is nearly singular by its singular values, O(D^3):
+    those above 1e-13 of the largest count, which is 3e-7 in singular values of the features. Without the examples there
+    is nothing to correct the solution with: expect errors of the condition of the features, squared, times 1e-16. A
+    ValueError if no rows were added. Yau et al., arXiv 2410.10101, Algorithm 1.
     """
     if moments.count == 0:
         raise ValueError("No rows were added to the moments: add examples first.")

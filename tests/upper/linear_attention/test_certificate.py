@@ -181,28 +181,6 @@ def test_full_rank_determines_the_function_on_every_length():
         assert _error(learned, target, rng.standard_normal((50, n, 3))) < 1e-9
 
 
-def test_boolean_examples_transfer_to_every_length_and_twenty_gaussian_ones_to_everything():
-    """Five dimensions: rank 55 of 75, and the 20 that are missing need as many examples."""
-    rng = np.random.default_rng(5)
-    target = make_linear_attention(heads=3, dim=5, rng=6)
-    x, gaussian = _signs(rng, 400, 4, 5), rng.standard_normal((300, 4, 5))
-    certificate = certify(x, gaussian)
-    assert (certificate.rank, certificate.deficit) == (exact_rank("boolean", 5, 4), 20) == (55, 20)
-    learned = regress(x, target(x))
-    for n in (1, 2, 4, 7, 20):
-        inputs = _signs(rng, 200, n, 5)
-        assert certify(x, inputs).identified
-        assert _error(learned, target, inputs) < 1e-13
-    assert _error(learned, target, gaussian) > 0.1
-    for more, complete in ((19, False), (20, True)):
-        both = np.concatenate([x, rng.standard_normal((more, 4, 5))])
-        learned = regress(both, target(both))
-        assert learned.rank == 55 + more
-        assert certify(both, gaussian).identified is complete
-        error = _error(learned, target, gaussian)
-        assert error < 1e-11 if complete else error > 1e-3
-
-
 def test_the_moment_of_tokens_features_and_gathered_sums_is_the_same():
     rng = np.random.default_rng(8)
     x = rng.standard_normal((40, 3, 3))

@@ -35,16 +35,6 @@ def _antisymmetric_pair():
     return LinearAttention(v, q)
 
 
-def test_the_symmetrised_rank_of_four_planted_heads_in_dimension_eight_is_64_and_four_heads_are_returned():
-    truth = make_linear_attention(heads=4, dim=8, rng=0)
-    assert symmetric_rank(truth.tensor()) == 64
-    found = fit_heads(_symmetric(truth.tensor()))
-    assert found.heads == found.lower_bound == 4
-    assert found.minimal
-    x = np.random.default_rng(1).standard_normal((200, 10, 8))
-    assert np.linalg.norm(found.model(x) - truth(x)) < 1e-12 * np.linalg.norm(truth(x))
-
-
 @pytest.mark.parametrize(
     ("d", "heads"), [(3, 1), (3, 2), (3, 3), (4, 2), (4, 3), (4, 4), (5, 4), (5, 5), (6, 6), (8, 8)]
 )
@@ -253,19 +243,18 @@ def test_what_is_proved_and_what_is_only_searched_is_told_apart():
     assert "fewest possible (proved)" in str(fit_heads(_planted(3, 2, 0)))
     text = str(fit_heads(_planted(4, 5, 0), restarts=2))
     assert "5 heads" in text
-    assert "at least 4 are needed (proved)" in text
-    assert "only as far as searched" in text
+    assert "at least 4 needed (proved)" in text
+    assert "as far as searched" in text
     given = str(fit_heads(_planted(4, 2, 0), heads=4))
     assert "searched" not in given
-    assert given.endswith("at least 2 are needed (proved); fewer than 4 were not tried.")
+    assert given.endswith("at least 2 needed (proved); 3 were not tried.")
 
 
 def test_what_is_proved_is_proved_at_the_tolerance_that_is_named():
     noise = np.random.default_rng(1).standard_normal((4, 4, 4, 4))
     tensor = _planted(4, 2, 0) + 1e-3 * noise / np.linalg.norm(noise)
     text = str(fit_heads(tensor, tolerance=0.12, restarts=2))
-    assert "within 1.2e-01 of the coefficients" in text
-    assert text.endswith("for that (proved).") or "needed for that (proved)" in text
+    assert "within 1.2e-01 of the coefficients (proved)" in text
     assert "within" not in str(fit_heads(_planted(3, 2, 0)))
 
 
@@ -275,7 +264,6 @@ def test_a_tolerance_that_the_zero_model_is_within_is_refused(tolerance):
     for call in (
         lambda: fit_heads(tensor, tolerance=tolerance),
         lambda: fewest_heads_bound(tensor, tolerance=tolerance),
-        lambda: symmetric_rank(tensor, tolerance=tolerance),
         lambda: alternate(tensor, 1, tolerance=tolerance),
     ):
         with pytest.raises(ValueError, match=r"tolerance is .*below 1"):

@@ -46,20 +46,6 @@ def test_twice_as_many_examples_as_features_determine_the_tensor(method, d, head
     assert error(learned, model, tokens=23) < 1e-12
 
 
-@pytest.mark.parametrize("heads", [1, 8])
-def test_threshold_is_exactly_the_number_of_features_whatever_the_number_of_heads(heads):
-    """Acceptance figure 3 at d = 8: 287 examples leave a hundredth, 288 none, and 1152 less."""
-    d, d_features = 8, 288
-    assert feature_count(d) == d_features
-    errors = {}
-    for n in (d_features - 1, d_features, 4 * d_features):
-        model, x, y = examples(d, n, heads=heads, tokens=10)
-        errors[n] = error(regress(x, y, least_norm=True), model, tokens=10)
-    assert errors[287] > 1e-2
-    assert errors[288] < 1e-11
-    assert errors[1152] < 1e-13
-
-
 @settings(max_examples=15, deadline=None)
 @given(d=st.integers(1, 4), rows=st.integers(1, 60), seed=st.integers(0, 99))
 def test_every_method_finds_the_solution_of_least_norm(d, rows, seed):

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from paper_checks.linear_attention.turing import learned_universal_rows, universal_rows
+from paper_checks.linear_attention.turing import learned_universal_rows
 from upper.linear_attention.features import cubic_kernel
 from upper.linear_attention.tasks import Configurations, TapeLayout, TuringMachine, UniversalLayout
 
@@ -33,13 +33,6 @@ def test_one_model_runs_every_machine_with_one_state_and_two_symbols():
         found = layout.simulate(model, [machine] * len(starts.tapes), starts, 8)
         assert found.rounding == 0
         assert found.configurations.agreement(machine.run(starts, 8)) == 1
-
-
-def test_thousand_steps_of_random_machines_are_exact_in_whole_numbers():
-    for row in universal_rows([(2, 2, 4)], machines=2, steps=1000, rng=np.random.default_rng(0)):
-        assert (row.accuracy, row.rounding, row.heads, row.dim) == (1, 0, 16, 42)
-    (row,) = universal_rows([(3, 3, 6)], machines=2, steps=60, rng=np.random.default_rng(0))
-    assert (row.accuracy, row.rounding) == (1, 0)
 
 
 def test_what_is_run_is_the_table_in_the_context():

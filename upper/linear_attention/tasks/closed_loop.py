@@ -34,9 +34,8 @@ class ClosedLoop:
 
     Notes
     -----
-    Of the history only its Gram matrix acts, and an appended token changes it by one outer product. So a step costs
-    O(m d^2 + H (d^2 + p d)) by heads and O(m d^2 + p d^3) by coefficients, however long the history is. Whole numbers
-    stay exact while every sum is below 2^53.
+    Of the history only its Gram matrix acts: a step costs O(m d^2 + H (d^2 + p d)) by heads and O(m d^2 + p d^3) by
+    coefficients, however long the history is. Whole numbers stay exact while every sum is below 2^53.
 
     Examples
     --------

@@ -17,6 +17,7 @@ of least norm from short contexts mostly fails on whole histories, where entries
 constant.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,7 +30,7 @@ from upper.linear_attention.model import LinearAttention, zero_heads, zeros
 from upper.linear_attention.tasks.closed_loop import ClosedLoop, Model, nearest_one_hot, one_hot
 from upper.linear_attention.tasks.machines import Configurations, Size, TuringMachine
 
-__all__ = ["Simulation", "TapeLayout"]
+__all__ = ["Simulation", "TapeLayout", "run_closed_loop"]
 
 _MOST_CONFIGURATIONS = 100_000
 
@@ -194,47 +195,14 @@ class TapeLayout:
     ) -> Simulation:
         """Run a model in a closed loop, rounding its outputs to the nearest token at each step.
 
-        Parameters
-        ----------
-        model : LinearAttention or FeatureRegression
-            From tokens of the layout to tokens.
-        start : Configurations
-            Of R runs.
-        steps : int
-            Steps T.
-        keep : bool
-            Whether the tokens are appended to the history, as the constructed model allows; otherwise the tape is
-            written out again after each step: what was learned from `step_examples` needs ``keep=False``.
-
-        Returns
-        -------
-        Simulation
-            The configurations, read off the tokens.
-
-        Raises
-        ------
-        ValueError
-            If the model or the configurations are not of the layout's size.
-
-        Notes
-        -----
-        O(R T (H d^2)) by heads, O(R T (P d^2 + d^4)) by coefficients, however long the history is.
+        With `keep` the tokens are appended to the history, as the constructed model allows; otherwise the tape is
+        written out again after each step, as what was learned from `step_examples` needs. A ValueError if the model or
+        the configurations are not of this size. O(R T (H d^2)) by heads, O(R T (P d^2 + d^4)) by coefficients, however
+        long the history is.
         """
-        loop = ClosedLoop(model, self.contexts(start))
-        at, cells = start, one_hot(start.tapes, self.symbols)
-        found, rounding = [], 0.0
-        for _ in range(steps):
-            outputs = loop.outputs()
-            tokens = self.nearest_tokens(outputs)
-            rounding = max(rounding, float(np.max(np.abs(outputs - tokens))))
-            cells, at = self.written(cells, tokens)
-            found.append(at)
-            if keep:
-                loop.append(tokens[:, None])
-            else:
-                cells = one_hot(at.tapes, self.symbols)
-                loop.replace(self.contexts(at))
-        return Simulation(Configurations.along_steps(found), rounding)
+        return run_closed_loop(
+            model, self, start, steps, contexts=self.contexts, nearest=(self.nearest_tokens,), keep=keep
+        )
 
     def delta_tokens(self, before: Configurations, after: Configurations) -> Float[np.ndarray, "... d"]:
         """The tokens [(e_w - e_x) | e_p | e_p'⊗e_s'] of steps, from the configurations before and after each."""
@@ -284,3 +252,36 @@ class TapeLayout:
     def _places(self, at: Configurations) -> np.ndarray:
         """The vectors e_p⊗e_s."""
         return one_hot(at.positions * self.states + at.states, self.positions * self.states)
+
+
+def run_closed_loop(
+    model: Model,
+    tape: TapeLayout,
+    start: Configurations,
+    steps: int,
+    *,
+    contexts: Callable[[Configurations], np.ndarray],
+    nearest: Sequence[Callable[[np.ndarray], np.ndarray]],
+    keep: bool,
+) -> Simulation:
+    """Steps of a machine of one or more steps of attention, each with its `nearest` tokens; the last one writes."""
+    loop = ClosedLoop(model, contexts(start))
+    at, cells = start, one_hot(start.tapes, tape.symbols)
+    found, rounding = [], 0.0
+    for step in range(len(nearest) * steps):
+        outputs = loop.outputs()
+        tokens = nearest[step % len(nearest)](outputs)
+        rounding = max(rounding, float(np.max(np.abs(outputs - tokens))))
+        writes = (step + 1) % len(nearest) == 0
+        if writes:
+            cells, at = tape.written(cells, tokens[:, : tape.dim])
+            found.append(at)
+        if keep:
+            loop.append(tokens[:, None])
+        else:
+            cells = one_hot(at.tapes, tape.symbols)
+            context = contexts(at)
+            if not writes:
+                context[:, -1] = tokens
+            loop.replace(context)
+    return Simulation(Configurations.along_steps(found), rounding)

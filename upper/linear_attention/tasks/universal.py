@@ -29,9 +29,9 @@ from jaxtyping import Float
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 from upper.linear_attention.model import LinearAttention, zero_heads, zeros
-from upper.linear_attention.tasks.closed_loop import ClosedLoop, Model, nearest_one_hot, one_hot
+from upper.linear_attention.tasks.closed_loop import Model, nearest_one_hot, one_hot
 from upper.linear_attention.tasks.machines import MOVES, Configurations, Size, TuringMachine
-from upper.linear_attention.tasks.turing import Simulation, TapeLayout
+from upper.linear_attention.tasks.turing import Simulation, TapeLayout, run_closed_loop
 
 __all__ = ["UniversalLayout"]
 
@@ -215,27 +215,23 @@ class UniversalLayout:
         attention. Without `keep` the tape is written out again after each step, as in `examples`.
         O(R T H d^2) by heads, O(R T (d^3 + d^4)) by coefficients.
         """
-        tape = self.tape
-        loop = ClosedLoop(model, self.contexts(machines, start))
-        at, cells = start, one_hot(start.tapes, self.symbols)
-        found, rounding = [], 0.0
-        for step in range(2 * steps):
-            outputs = loop.outputs()
+
+        def scratch(outputs: np.ndarray) -> np.ndarray:
             tokens = np.zeros_like(outputs)
-            reading = step % 2 == 0
-            if reading:
-                tokens[:, self.scratch_block] = nearest_one_hot(outputs[:, self.scratch_block])
-            else:
-                tokens[:, : tape.dim] = tape.nearest_tokens(outputs[:, : tape.dim])
-                cells, at = tape.written(cells, tokens[:, : tape.dim])
-                found.append(at)
-            rounding = max(rounding, float(np.max(np.abs(outputs - tokens))))
-            if keep:
-                loop.append(tokens[:, None])
-            else:
-                cells = one_hot(at.tapes, self.symbols)
-                context = self.contexts(machines, at)
-                if reading:
-                    context[:, -1] = tokens
-                loop.replace(context)
-        return Simulation(Configurations.along_steps(found), rounding)
+            tokens[:, self.scratch_block] = nearest_one_hot(outputs[:, self.scratch_block])
+            return tokens
+
+        def delta(outputs: np.ndarray) -> np.ndarray:
+            tokens = np.zeros_like(outputs)
+            tokens[:, : self.tape.dim] = self.tape.nearest_tokens(outputs[:, : self.tape.dim])
+            return tokens
+
+        return run_closed_loop(
+            model,
+            self.tape,
+            start,
+            steps,
+            contexts=lambda at: self.contexts(machines, at),
+            nearest=(scratch, delta),
+            keep=keep,
+        )
