@@ -147,9 +147,8 @@ def a_rank(result, arguments):
     p, d = tensor.shape[:2]
     symmetric = np.asarray((tensor + tensor.swapaxes(1, 2)) / 2, float)
     values = np.linalg.svd(symmetric.reshape(p * d, d * d), compute_uv=False)
-    tolerance = float(1e-7)
     # a value within rounding of the cut may fall on either side
-    most = values[0] * tolerance if values.size else 0.0
+    most = 1e-7 * values[0] if values.size else 0.0
     low, high = np.sum(values > 1.01 * most + 1e-12), np.sum(values > 0.99 * most - 1e-12)
     assert low <= result <= high or not values[0]
 

@@ -124,7 +124,7 @@ def feature_moment(
     *,
     average: bool = False,
 ) -> Float[np.ndarray, "D D"]:
-    """The moment Lambda = mean phi phi^T of cubic features on examples.
+    """The moment Lambda (D, D), the mean of phi phi^T of cubic features on examples.
 
     Parameters
     ----------
@@ -133,19 +133,10 @@ def feature_moment(
     average : bool
         Whether G is the mean over the tokens; for tokens only.
 
-    Returns
-    -------
-    array (D, D)
-        The mean.
-
     Raises
     ------
     ValueError
         If the shape is another one, an entry is not finite, there are no examples, or the matrix does not fit 2 GiB.
-
-    Notes
-    -----
-    O(N D^2), in D^2 numbers.
 
     Examples
     --------
@@ -185,11 +176,6 @@ def certify(
         Lambda_X, the same on the inputs one cares about: exact, or on so many that they span what the domain does.
     tolerance : float
         Eigenvalues of at most that share of the largest are taken for zero.
-
-    Returns
-    -------
-    Certificate
-        Ranks, deficit, factor, and the directions that the data do not see.
 
     Raises
     ------
@@ -284,11 +270,6 @@ def another_minimiser(
         Whether to take a direction among those that show on the domain, instead of any that the data do not see.
     rng : SPEC 7 generator or seed
         Where randomness comes from.
-
-    Returns
-    -------
-    CubicRegression
-        With other coefficients and, but for rounding, the same errors on the examples.
 
     Raises
     ------

@@ -79,8 +79,8 @@ def cubic_features(
 
     Notes
     -----
-    w_bc = sqrt 2 off the diagonal, so that the least norm on phi is the least norm on all d^3 coefficients.
-    O(n d^2 + d^3) a sequence.
+    w_bc = sqrt 2 off the diagonal, so that the least norm on phi is that on all d^3 coefficients. O(n d^2 + d^3) a
+    sequence.
 
     References
     ----------
@@ -227,11 +227,7 @@ def softmax_features(
     Notes
     -----
     To first order in Theta softmax attention is the row mean plus x_q^T Theta times the centred Gram matrix over k:
-    "cent" errs in second order only. O(k d^2 + q d^3) for q queries.
-
-    References
-    ----------
-    Derived here. "plain" is the paper's, the others are not.
+    "cent" errs in second order only. "plain" is the paper's, the others are not. O(k d^2 + q d^3) for q queries.
 
     Examples
     --------

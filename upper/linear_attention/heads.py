@@ -185,25 +185,10 @@ def alternate(
 
 @checked
 def heads_of_tensor(tensor: Tensor, *, average: bool = False) -> LinearAttention:
-    """A model for a tensor as it stands, antisymmetric part and all: its singular value decomposition.
+    """A model for a tensor (p, d, d, d) as it stands, antisymmetric part and all: its singular value decomposition.
 
-    Parameters
-    ----------
-    tensor : array (p, d, d, d)
-        M_abce; not symmetrised here.
-    average : bool
-        Whether the model's G is the mean over the tokens.
-
-    Returns
-    -------
-    LinearAttention
-        As many heads as singular values above rounding, V_h and Q_h orthogonal as vectors, |V_h| = |Q_h|, largest
-        first.
-
-    Raises
-    ------
-    ValueError
-        If the shape is no (p, d, d, d), or an entry is not finite.
+    As many heads as singular values above rounding, V_h and Q_h orthogonal as vectors, |V_h| = |Q_h|, largest first. A
+    ValueError for another shape, or entries that are not finite. O(p^2 d^4).
 
     Examples
     --------

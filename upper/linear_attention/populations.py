@@ -25,7 +25,7 @@ _Monomial = Callable[[Sequence[np.ndarray]], np.ndarray]
 
 @checked
 def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D D"]:
-    """The exact moment Lambda = E phi phi^T of n independent tokens of one distribution, the last one the query.
+    """The exact moment Lambda (D, D), E phi phi^T of n independent tokens of one distribution, the last one the query.
 
     Parameters
     ----------
@@ -37,11 +37,6 @@ def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D 
         Dimension of the tokens, without the constant.
     n : int
         Number of tokens, with the query.
-
-    Returns
-    -------
-    array (D, D)
-        In the order of `cubic_features`.
 
     Raises
     ------
@@ -87,25 +82,8 @@ def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D 
 def exact_rank(tokens: Tokens, d: Size, n: Size) -> int:
     """The rank of `population_moment`: at least so many examples identify the function on these tokens.
 
-    Parameters
-    ----------
-    tokens : str
-        Distribution of the tokens, as in `population_moment`.
-    d, n : int
-        Dimension, without the constant, and number of tokens, with the query.
+    Arguments and errors as there; for more than one length or for data that are no product it is no answer.
 
-    Returns
-    -------
-    int
-        The rank; for more than one length or for data that are no product it is no answer.
-
-    Raises
-    ------
-    ValueError
-        If the distribution is unknown or a number is below 1.
-
-    Notes
-    -----
     A tensor is in the null space exactly if t(G, z) vanishes for every input, and for n >= 2 then t(x x^T, z) does
     not depend on the other token x. Gaussian tokens leave t = 0. So does the sphere, where t(x x^T, z) could be u . z
     times |x|^2 but then t(G, z) = n d u . z. A constant coordinate is worth a sign: turning the signs of whole tokens

@@ -127,12 +127,7 @@ class AutomataInContext:
     Parameters
     ----------
     states, symbols : int
-        S and A; the tokens have d = S A + S entries.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1 or above 1000.
+        S and A, each from 1 to 1000; the tokens have d = S A + S entries.
 
     Examples
     --------

@@ -36,12 +36,7 @@ class KeyValueMemory:
         ``"plane"``: dk - 1 orthonormal keys, Haar in the space without the last coordinate.
         The key queried is uniform where nothing else is said.
     dk, dv : int
-        Dimensions of keys, at least 2, and of values.
-
-    Raises
-    ------
-    ValueError
-        If the distribution is unknown or a number is out of range.
+        Dimensions of keys, at least 2, and of values; 1000 at most.
 
     Examples
     --------

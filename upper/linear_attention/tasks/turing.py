@@ -59,12 +59,7 @@ class TapeLayout:
     Parameters
     ----------
     states, symbols, positions : int
-        S, A and P.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1 or above 1000.
+        S, A and P, each from 1 to 1000.
 
     Notes
     -----

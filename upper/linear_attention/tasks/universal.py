@@ -22,6 +22,7 @@ both u(0) > u(1) and u(0) < u(1).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise, starmap
 
 import numpy as np
 from jaxtyping import Float
@@ -44,12 +45,7 @@ class UniversalLayout:
     Parameters
     ----------
     states, symbols, positions : int
-        S, A and P.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1 or above 1000.
+        S, A and P, each from 1 to 1000.
 
     Examples
     --------
@@ -70,33 +66,16 @@ class UniversalLayout:
         return TapeLayout(states=self.states, symbols=self.symbols, positions=self.positions)
 
     @cached_property
-    def scratch_block(self) -> slice:
-        """Where position⊗state⊗symbol stands; the symbol is the fastest index."""
-        first = self.tape.dim
-        return slice(first, first + self.positions * self.states * self.symbols)
-
-    @cached_property
-    def row_block(self) -> slice:
-        """Where the rows (s, x) of the table stand; the symbol is the fast index."""
-        first = self.scratch_block.stop
-        return slice(first, first + self.states * self.symbols)
-
-    @cached_property
-    def written_block(self) -> slice:
-        """Where the symbol written stands."""
-        first = self.row_block.stop
-        return slice(first, first + self.symbols)
-
-    @cached_property
-    def go_block(self) -> slice:
-        """Where move⊗next state stands; the state is the fast index."""
-        first = self.written_block.stop
-        return slice(first, first + len(MOVES) * self.states)
+    def blocks(self) -> tuple[slice, ...]:
+        """Where position⊗state⊗symbol, rows (s, x), symbols written and move⊗next state stand, the last index fast."""
+        rows = self.states * self.symbols
+        sizes = (self.tape.dim, self.positions * rows, rows, self.symbols, len(MOVES) * self.states)
+        return tuple(starmap(slice, pairwise(accumulate(sizes))))
 
     @cached_property
     def dim(self) -> int:
         """The dimension d = A + P + P S + P S A + S A + A + 3 S of the tokens."""
-        return self.go_block.stop
+        return self.blocks[-1].stop
 
     @cached_property
     def rank(self) -> int:
@@ -139,11 +118,10 @@ class UniversalLayout:
             for name in ("write", "move", "next_state")
         )
         x = zeros(runs, rows + self.positions + 1, self.dim)
-        x[:, :rows, self.row_block] = np.eye(rows)
-        x[:, :rows, self.written_block] = one_hot(write, self.symbols)
-        x[:, :rows, self.go_block] = one_hot(
-            (move - MOVES[0]) * self.states + following, len(MOVES) * self.states
-        )
+        _, row_block, written_block, go_block = self.blocks
+        x[:, :rows, row_block] = np.eye(rows)
+        x[:, :rows, written_block] = one_hot(write, self.symbols)
+        x[:, :rows, go_block] = one_hot((move - MOVES[0]) * self.states + following, len(MOVES) * self.states)
         x[:, rows:, : self.tape.dim] = self.tape.contexts(at)
         if look_up:
             x[:, -1] = self.scratch_tokens(at)
@@ -154,14 +132,14 @@ class UniversalLayout:
         tokens = np.zeros((len(at.tapes), self.dim))
         places = at.positions * self.states + at.states
         size = self.positions * self.states * self.symbols
-        tokens[:, self.scratch_block] = one_hot(places * self.symbols + at.symbols_read, size)
+        tokens[:, self.blocks[0]] = one_hot(places * self.symbols + at.symbols_read, size)
         return tokens
 
     def model(self) -> LinearAttention:
         """One model for every machine of this size, in whole numbers: P S + P A heads, d inputs and outputs."""
         s_all, a_all, p_all, d = self.states, self.symbols, self.positions, self.dim
-        place, scratch, row = self.tape.place_block.start, self.scratch_block.start, self.row_block.start
-        written, go = self.written_block.start, self.go_block.start
+        place = self.tape.place_block.start
+        scratch, row, written, go = (block.start for block in self.blocks)
         v, q = zero_heads(p_all * (s_all + a_all), d, d)
         head = 0
         for p in range(p_all):
@@ -218,7 +196,7 @@ class UniversalLayout:
 
         def scratch(outputs: np.ndarray) -> np.ndarray:
             tokens = np.zeros_like(outputs)
-            tokens[:, self.scratch_block] = nearest_one_hot(outputs[:, self.scratch_block])
+            tokens[:, self.blocks[0]] = nearest_one_hot(outputs[:, self.blocks[0]])
             return tokens
 
         def delta(outputs: np.ndarray) -> np.ndarray:
