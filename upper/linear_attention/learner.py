@@ -11,8 +11,7 @@ from jaxtyping import Float, Shaped
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
 from attention.evaluation import ENOUGH_IN_SPAN, EXACT_ERROR, HELD_OUT_SHARE, HeldOut, orbits
 from attention.inputs import Rng
-from attention.learning import Progress, require_oracle
-from attention.memory import require_memory
+from attention.learning import Progress
 from attention.validation import NonNegativeInt, checked
 from upper.linear_attention.features import (
     as_tokens,
@@ -155,9 +154,12 @@ class LinearAttentionLearner:
     ) -> Fit:
         """Regress the labels of every row on the features; `rng` is not needed. Errors as above."""
         recorder = Recorder(oracle, truth=truth, progress=progress)
+        n = check_budget(self, oracle)
         k, d = oracle.k, oracle.d
         features = softmax_feature_count(self.features, d)
-        n = self._examples(oracle, features)
+        if n is None:
+            equations = -(-_EQUATIONS * features // min(k, d))
+            n = equations + max(_LEAST_HELD_OUT, -(-equations // (HELD_OUT_SHARE - 1)))
         held_out = max(1, min(_LEAST_HELD_OUT, n // 4), min(_MOST_HELD_OUT, n // HELD_OUT_SHARE))
         if not self.least_norm:
             held_out = min(held_out, n - self.minimum_examples(k, d) + 1)
@@ -165,9 +167,6 @@ class LinearAttentionLearner:
         few = rows < features  # and welcome
         # r rows of F features hold no more than a matrix of sqrt(r F)
         require_feature_memory(math.isqrt(rows * features) if few else features)
-        # beyond the held-out ones, examples are drawn in blocks, or all at once where they are few
-        held = n if few else held_out
-        require_memory(f"{n} examples of {k} tokens", 48 * held * k * d, advice="allow fewer examples")
 
         x_held, y_held = draw_examples(oracle, held_out)
         extra = max(3, _EXTRA * min(k, d))
@@ -206,24 +205,6 @@ class LinearAttentionLearner:
             rank=regression.rank,
         )
         return recorder.fit(outcome, predict=predict)
-
-    def _examples(self, oracle: ExampleOracle, features: int) -> int:
-        """How many examples to draw; too few are refused with both numbers."""
-        require_oracle(oracle)
-        k, d, least = oracle.k, oracle.d, self.minimum_examples(oracle.k, oracle.d)
-        given = [number for number in (self.examples, oracle.remaining) if number is not None]
-        if not self.least_norm and given and min(given) < least:
-            equations = max(0, min(given) - 1) * min(k, d)
-            raise ValueError(
-                f"There are {min(given)} examples of {k} tokens in {d} dimensions, {equations} equations with one "
-                f"example held out, and {features} features: the examples do not determine the fit. Give at least "
-                f"{least}, or ask for the solution of least norm (least_norm=True)."
-            )
-        budget = check_budget(self, oracle)
-        if budget is not None:
-            return budget
-        equations = -(-_EQUATIONS * features // min(k, d))
-        return equations + max(_LEAST_HELD_OUT, -(-equations // (HELD_OUT_SHARE - 1)))
 
 
 class _IndependentQueries:

@@ -236,9 +236,7 @@ def test_on_softmax_attention_more_features_do_better_and_all_with_the_mean_beat
 def test_few_examples_are_refused_before_any_is_drawn():
     _, oracle = _oracle(2, 4, 3)
     assert LinearAttentionLearner().minimum_examples(3, 4) == 15
-    with pytest.raises(
-        ValueError, match=r"14 examples of 3 tokens .* 39 equations .* 40 features.* at least 15"
-    ):
+    with pytest.raises(ValueError, match=r"14 examples of 3 tokens .* at least 15"):
         LinearAttentionLearner(examples=14).fit(oracle)
     assert oracle.drawn == 0
     assert LinearAttentionLearner(examples=16).fit(oracle).outcome is Outcome.EXACT
