@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from upper.linear_attention import (
-    LinearAttention,
     cubic_features,
     cubic_kernel,
     feature_count,
@@ -105,12 +104,6 @@ def test_torch_in_is_torch_out():
 
 @pytest.mark.bad_input
 class TestWrongInput:
-    def test_shapes_of_heads_must_fit(self):
-        with pytest.raises(ValueError, match=r"q is an array of shape \(2, 3, 3\), where H is 1"):
-            LinearAttention(np.ones((1, 2, 3)), np.ones((2, 3, 3)))
-        with pytest.raises(ValueError, match="NaN"):
-            LinearAttention(np.full((1, 2, 3), np.nan), np.ones((1, 3, 3)))
-
     def test_tokens_must_have_the_models_dimension(self):
         model = make_linear_attention(heads=1, dim=3, rng=0)
         with pytest.raises(ValueError, match=r"\(\.\.\., n, 3\) is needed"):

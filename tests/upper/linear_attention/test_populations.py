@@ -161,9 +161,3 @@ def test_what_is_no_population_is_refused():
         population_moment("gaussian", 3, 0)
     with pytest.raises(ValueError, match="GiB are allowed"):
         population_moment("boolean", 40, 3)
-
-
-@pytest.mark.bad_input
-def test_an_unknown_population_is_refused():
-    with pytest.raises(ValueError, match="tokens is 'uniform': 'gaussian' or 'sphere'"):
-        exact_rank("uniform", 3, 2)
