@@ -14,16 +14,15 @@ from attention.files import read_arrays
 from attention.validation import count, require_finite, require_shape
 from paper_checks.linear_attention import Curve, Plot
 from upper.linear_attention import (
-    POPULATIONS,
-    Certificate,
     certify,
     exact_rank,
     feature_count,
     feature_moment,
     population_moment,
-    token_dimension,
 )
-from upper.linear_attention.moments import require_memory
+from upper.linear_attention.certificate import Certificate
+from upper.linear_attention.least_squares import require_feature_memory
+from upper.linear_attention.populations import POPULATIONS, token_dimension
 
 __all__ = ["LinearCertified", "TokenSource", "certify_linear", "token_source"]
 
@@ -57,7 +56,7 @@ class TokenSource:
 
     def moment(self, *, average: bool = False) -> Float[np.ndarray, "D D"]:
         """The mean of phi phi^T, exact for a population; with `average` G is the mean over the tokens."""
-        require_memory(feature_count(self.dim))
+        require_feature_memory(feature_count(self.dim))
         if self.examples is not None:
             return feature_moment(self.examples, average=average)
         moment = population_moment(self.name, self.population_dim, self.tokens)  # type: ignore[arg-type]

@@ -16,10 +16,7 @@ from attention import relative_error
 from attention.validation import count, non_negative
 from paper_checks.linear_attention import Curve, Plot
 from upper.linear_attention import (
-    CubicRegression,
     FeatureMoments,
-    GradientFit,
-    HeadsFound,
     LinearAttention,
     feature_count,
     fit_heads,
@@ -27,6 +24,9 @@ from upper.linear_attention import (
     regress,
     train_linear_attention,
 )
+from upper.linear_attention.by_gradient import GradientFit
+from upper.linear_attention.heads import HeadsFound
+from upper.linear_attention.regression import CubicRegression
 
 __all__ = ["LinearLearned", "learn_linear"]
 

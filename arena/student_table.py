@@ -23,9 +23,9 @@ from upper import (
     OneGradientStep,
     TunedAdam,
 )
+from upper.linear_attention.features import softmax_feature_count
 from upper.linear_attention.learner import LinearAttentionLearner
-from upper.linear_attention.moments import require_memory
-from upper.linear_attention.softmax_features import softmax_feature_count
+from upper.linear_attention.least_squares import require_feature_memory
 from upper.six_phase import SixPhase
 
 __all__ = ["STUDENTS", "DoesNotApplyError", "Student"]
@@ -147,7 +147,7 @@ def _accept(target: Target, effort: Effort) -> float | None:
 def _linear_attention(target: Target, effort: Effort) -> Learner:
     # the best of the three sets on softmax targets
     try:
-        require_memory(softmax_feature_count("cent", target.layer.dim))
+        require_feature_memory(softmax_feature_count("cent", target.layer.dim))
     except ValueError as error:
         raise DoesNotApplyError(
             f"Regression on cubic features is for tokens of some two dozen dimensions at most. {error}"

@@ -29,14 +29,14 @@ from attention.files import read_array, write_whole
 from attention.validation import non_negative
 from paper_checks.linear_attention import EXPERIMENTS, Plot
 from upper.linear_attention import (
-    POPULATIONS,
     LinearAttention,
     feature_count,
     load_linear_attention,
     make_linear_attention,
     save_linear_attention,
 )
-from upper.linear_attention.moments import MEMORY, require_memory
+from upper.linear_attention.least_squares import MEMORY, require_feature_memory
+from upper.linear_attention.populations import POPULATIONS
 
 __all__ = ["linear_app"]
 
@@ -192,11 +192,11 @@ def linear_learn_command(
     else:
         rng = np.random.default_rng([seed, 0])
         if file is None:
-            require_memory(feature_count(8 if dim is None else dim))
+            require_feature_memory(feature_count(8 if dim is None else dim))
             _require_room("--heads, --outputs and --dim", (heads or 4) * (outputs or dim or 8) * (dim or 8))
         model = _model(file, dim, heads, outputs, average, rng)
         features = feature_count(model.dim)
-        require_memory(features)
+        require_feature_memory(features)
         number = model.heads
         _require_room("--examples and --tokens", (examples or 2 * features) * (tokens or 10) * model.dim)
         _require_room("--examples", (examples or 2 * features) * model.outputs)

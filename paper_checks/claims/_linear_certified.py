@@ -27,7 +27,6 @@ from upper.linear_attention import (
     LinearAttention,
     another_minimiser,
     certify,
-    certify_examples,
     feature_count,
     feature_moment,
     make_linear_attention,
@@ -95,7 +94,7 @@ def deficit_zero(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     "models that differ by a null tensor are run on both. Proof: a null direction of Lambda_D that Lambda_X sees.",
     constants={"deficit": 12},
     wrong=Fault(
-        "upper.linear_attention.certificate:certify_examples",
+        "upper.linear_attention.certificate:certify",
         lambda right: lambda x, domain: right(domain, x),
         "examples and domain exchanged",
     ),
@@ -118,7 +117,7 @@ def deficit_positive(constants: Constants, scale: Scale, rng: Generator) -> Sequ
         equal("deficit", rank(cubic(both)) - rank(cubic(signs)), constants["deficit"]),
         equal(
             "the library's",
-            certify_examples(signs.astype(float), others.astype(float)).deficit,
+            certify(signs.astype(float), others.astype(float)).deficit,
             constants["deficit"],
         ),
         equal("largest difference on all of the data", gap(*on_signs), 0),
@@ -137,7 +136,7 @@ def deficit_positive(constants: Constants, scale: Scale, rng: Generator) -> Sequ
     "the ranks give deficit 1, and two whole models are run on both.",
     constants={"deficit": 1, "inner_product": 1},
     wrong=Fault(
-        "upper.linear_attention.certificate:certify_examples",
+        "upper.linear_attention.certificate:certify",
         lambda right: lambda x, domain: right(x, x),
         "the examples for the domain",
     ),
@@ -157,7 +156,7 @@ def restricted_eigenvalue(constants: Constants, scale: Scale, rng: Generator) ->
         equal("deficit", joint - rank(cubic(x)), constants["deficit"]),
         equal(
             "the library's",
-            certify_examples(x.astype(float), domain.astype(float)).deficit,
+            certify(x.astype(float), domain.astype(float)).deficit,
             constants["deficit"],
         ),
         equal("both models on the example, both on the domain", values, [1, 1, 1, 1 + constants["deficit"]]),

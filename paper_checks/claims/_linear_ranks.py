@@ -179,7 +179,7 @@ def one_hot_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     basis=Basis.DERIVED,
     how="The exact moments by Isserlis' pairings in whole numbers; less the eigenvalue the matrix is positive "
     "semidefinite, of that nullity, by whole elimination; at d = 2 it is definite. The library's moment is the same, "
-    "rounded. For the sizes computed; the representation argument for all d is in `gaussian_spectrum`'s docstring.",
+    "rounded. For the sizes computed; the representation argument for all d is in `population_moment`'s docstring.",
     constants={"factor": 2, "less": 1, "at_4_5": 8},
     wrong=Fault(
         "upper.linear_attention.populations:population_moment",

@@ -11,10 +11,8 @@ from paper_checks.faults import Fault
 from paper_checks.linear_attention.turing import learned_turing_rows, turing_rows
 from upper.linear_attention.tasks import (
     Configurations,
+    TuringMachine,
     UniversalLayout,
-    random_machine,
-    simulate_universal,
-    universal_model,
 )
 
 
@@ -116,7 +114,7 @@ def universal_machine(constants: Constants, scale: Scale, rng: Generator) -> Seq
         layout = UniversalLayout(states=states, symbols=symbols, positions=cells)
         machines, start = layout.draw(6, rng=rng)
         shown = machines if constants["own_table"] else [*machines[1:], machines[0]]
-        found = simulate_universal(universal_model(layout), layout, shown, start, steps)
+        found = layout.simulate(layout.model(), shown, start, steps)
         wanted = Configurations.of_runs([one.run(start.part(run), steps) for run, one in enumerate(machines)])
         same = found.configurations.agreement(wanted)
         of = f"(S, A, P) = ({states}, {symbols}, {cells})"
@@ -129,7 +127,7 @@ def universal_machine(constants: Constants, scale: Scale, rng: Generator) -> Seq
 
 def _steps_right(states: int, symbols: int, cells: int, steps: int, erased: int, rng: Generator) -> int:
     """How many steps of a random machine the heads get right from the first on, all in whole numbers."""
-    machine = random_machine(states=states, symbols=symbols, rng=rng)
+    machine = TuringMachine.random(states=states, symbols=symbols, rng=rng)
     tape = [int(one) for one in rng.integers(symbols, size=cells)]
     position, state = int(rng.integers(cells)), int(rng.integers(states))
     place = symbols + cells  # where position and state stand

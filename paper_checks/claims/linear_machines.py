@@ -11,22 +11,9 @@ from paper_checks.claims._linear_softmax import softmax_baseline, softmax_featur
 from paper_checks.claims._linear_turing import turing_learned, turing_steps, universal_machine
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, close, equal
 from paper_checks.faults import Fault, returned
-from upper.linear_attention import CubicRegression, LinearAttention, regress
-from upper.linear_attention.tasks import (
-    TapeLayout,
-    all_configurations,
-    automata_in_context,
-    automaton_examples,
-    automaton_in_context_examples,
-    automaton_in_context_model,
-    automaton_in_context_rank,
-    first_independent,
-    key_value_examples,
-    key_value_rank,
-    random_automaton,
-    reader_examples,
-    reader_model,
-)
+from upper.linear_attention import LinearAttention, first_independent, regress
+from upper.linear_attention.regression import CubicRegression
+from upper.linear_attention.tasks import AutomataInContext, Automaton, KeyValueMemory, TapeLayout
 from upper.linear_attention.tasks.key_value import Keys
 
 __all__ = [
@@ -59,30 +46,30 @@ _SOURCE = "derived here, on a question of Yau et al., arXiv 2410.10101"
     kind=Kind.NUMERIC,
     basis=Basis.DERIVED,
     how="Numerical ranks by singular values of features of our own on the library's random examples, alone and "
-    "together with Haar ones; the derivation of each is in `key_value_rank`'s docstring, whose formula is compared. "
-    "Zipf keys are in linear-machines/zipf-keys.",
+    "together with Haar ones; the derivation of each is in `KeyValueMemory.rank`'s docstring, whose formula is "
+    "compared. Zipf keys are in linear-machines/zipf-keys.",
     constants={
         "ranks": {"haar": 92, "gaussian": 112, "fixed": 76, "two-keys": 108, "half-queried": 38, "plane": 55},
         "deficits": {"haar": 0, "gaussian": 0, "fixed": 16, "two-keys": 4, "half-queried": 54, "plane": 40},
     },
     wrong=Fault(
-        "upper.linear_attention.tasks.key_value:key_value_rank",
-        lambda right: lambda keys: right("gaussian"),
+        "upper.linear_attention.tasks.key_value:KeyValueMemory.rank",
+        lambda right: property(lambda self: right.fget(KeyValueMemory("gaussian"))),
         "the rank of Gaussian keys",
     ),
 )
 def key_value_ranks(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """The training sets are independent of the Haar examples."""
     number = 600 if scale is Scale.QUICK else 4000
-    domain = weighted(key_value_examples("haar", number, rng=rng)[0])
+    domain = weighted(KeyValueMemory("haar").examples(number, rng=rng)[0])
     comparisons = []
     for keys, wanted in constants["ranks"].items():
-        phi = weighted(key_value_examples(keys, number, rng=rng)[0])
+        phi = weighted(KeyValueMemory(keys).examples(number, rng=rng)[0])
         alone, both = (int(np.linalg.matrix_rank(one)) for one in (phi, np.concatenate([phi, domain])))
         comparisons += [
             equal(f"{keys}: rank", alone, wanted),
             equal(f"{keys}: deficit", both - alone, constants["deficits"][keys]),
-            equal(f"{keys}: the library's formula", key_value_rank(keys), alone),
+            equal(f"{keys}: the library's formula", KeyValueMemory(keys).rank, alone),
         ]
     return comparisons
 
@@ -105,7 +92,7 @@ def key_value_ranks(constants: Constants, scale: Scale, rng: Generator) -> Seque
         "margin": 0.04,
     },
     wrong=Fault(
-        "upper.linear_attention.tasks.key_value:key_value_examples",
+        "upper.linear_attention.tasks.key_value:KeyValueMemory.examples",
         returned(lambda found: (found[0], np.roll(found[1], 1, axis=0))),
         "the labels of other examples",
     ),
@@ -113,11 +100,11 @@ def key_value_ranks(constants: Constants, scale: Scale, rng: Generator) -> Seque
 def key_value_errors(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """An error is over the mean squared label."""
     number = 1000 if scale is Scale.QUICK else 4000
-    domain, wanted = key_value_examples("haar", number, rng=rng)
+    domain, wanted = KeyValueMemory("haar").examples(number, rng=rng)
     phi_domain = weighted(domain)
 
     def errors(keys: Keys) -> tuple[float, float]:
-        x, y = key_value_examples(keys, number, rng=rng)
+        x, y = KeyValueMemory(keys).examples(number, rng=rng)
         phi = weighted(x)
         _, values, right = np.linalg.svd(np.linalg.qr(phi, mode="r"))
         known = int((values > 1e-10 * values[0]).sum())
@@ -157,17 +144,17 @@ def key_value_errors(constants: Constants, scale: Scale, rng: Generator) -> Sequ
     "queries drawn. Features of two keys of a basis have disjoint supports.",
     constants={"of_a_key": 19, "haar": 92},
     wrong=Fault(
-        "upper.linear_attention.tasks.key_value:key_value_examples",
+        "upper.linear_attention.tasks.key_value:KeyValueMemory.examples",
         returned(lambda found: (found[0] * ([1] * 4 + [0] * 3), found[1])),
         "memories without values",
     ),
 )
 def zipf_keys(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
     """Several numbers of examples, so that few queries of a key occur."""
-    domain = weighted(key_value_examples("haar", 500, rng=rng)[0])
+    domain = weighted(KeyValueMemory("haar").examples(500, rng=rng)[0])
     comparisons = []
     for number in (150, 600) if scale is Scale.QUICK else (40, 150, 600, 1500, 4000):
-        x, _ = key_value_examples("zipf", number, rng=rng)
+        x, _ = KeyValueMemory("zipf").examples(number, rng=rng)
         counts = np.bincount(np.argmax(x[:, -1, :4], axis=1), minlength=4)
         phi = weighted(x)
         alone, both = (int(np.linalg.matrix_rank(one)) for one in (phi, np.concatenate([phi, domain])))
@@ -200,7 +187,7 @@ def rare_key(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Com
     left: list[float] = []
     exact: list[float] = []
     for _ in range(7 if scale is Scale.QUICK else 51):
-        x, y = key_value_examples("fixed", 500, rng=rng)
+        x, y = KeyValueMemory("fixed").examples(500, rng=rng)
         rare = np.flatnonzero(x[:, -1, 3] == 1)
         common, fresh = np.flatnonzero(x[:, -1, 3] == 0), rare[30:]
         for number, errors in (
@@ -227,8 +214,8 @@ def rare_key(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Com
     "product s_b x_c that no other pair's do.",
     constants={"of_a_pair": 1},
     wrong=Fault(
-        "upper.linear_attention.tasks.automata:automaton_examples",
-        lambda right: lambda automaton, pairs: right(automaton, pairs - pairs % automaton.symbols),
+        "upper.linear_attention.tasks.automata:Automaton.examples",
+        lambda right: lambda self, pairs: right(self, pairs - pairs % self.symbols),
         "every symbol read as the first",
     ),
 )
@@ -236,10 +223,10 @@ def fixed_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     """The automaton does not matter for the rank."""
     comparisons = []
     for states, symbols in ((3, 2), (5, 3)) if scale is Scale.QUICK else ((3, 2), (5, 3), (8, 4)):
-        automaton = random_automaton(states=states, symbols=symbols, rng=rng)
+        automaton = Automaton.random(states=states, symbols=symbols, rng=rng)
         for seen in (1, states, states * symbols):
             pairs = rng.permutation(states * symbols)[:seen]
-            x, _ = automaton_examples(automaton, np.concatenate([pairs, pairs[:1]]))
+            x, _ = automaton.examples(np.concatenate([pairs, pairs[:1]]))
             found = rank(cubic(x.astype(int)))
             comparisons.append(
                 equal(f"{seen} pairs, S = {states}, A = {symbols}", found, constants["of_a_pair"] * seen)
@@ -290,8 +277,8 @@ def fixed_runs(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     "is computed in whole numbers (for S = 2 that of all at once, too). S = 4 with its 65536 tables in both scales.",
     constants={"ranks": (20, 78, 200), "constant": 1},
     wrong=Fault(
-        "upper.linear_attention.tasks.automata:automaton_in_context_rank",
-        lambda right: lambda *, states, symbols: right(states=states, symbols=symbols) - states * symbols,
+        "upper.linear_attention.tasks.automata:AutomataInContext.rank",
+        lambda right: property(lambda self: right.fget(self) - self.pairs),
         "the rank without the constants",
     ),
 )
@@ -311,12 +298,10 @@ def context_rank(constants: Constants, scale: Scale, rng: Generator) -> Sequence
         comparisons += [
             equal(f"S = {states}: rank", asked * rank(rows), wanted),
             equal(f"S = {states}: formula", formula, wanted),
-            equal(
-                f"S = {states}: the library's", automaton_in_context_rank(states=states, symbols=2), wanted
-            ),
+            equal(f"S = {states}: the library's", AutomataInContext(states, 2).rank, wanted),
         ]
     tables = all_inputs(range(2), 1, 4)[:, 0].reshape(-1, 2, 2)
-    context = automata_in_context(tables, rng=rng).astype(int)
+    context = AutomataInContext(2, 2).contexts(tables, rng=rng).astype(int)
     query = np.zeros((4, 1, 6), dtype=int)
     query[:, 0, :4] = np.eye(4)
     x = np.concatenate([np.repeat(context, 4, axis=0), np.tile(query, (len(tables), 1, 1))], axis=1)
@@ -343,11 +328,11 @@ def context_runs(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     for states, number in constants["examples"].items():
         if states == 4 and scale is Scale.QUICK:
             continue
-        x, y = automaton_in_context_examples(states=states, symbols=2, number=number, rng=rng)
+        x, y = AutomataInContext(states, 2).examples(number, rng=rng)
         kept = first_independent(x)
         learned = regress(x[kept], y[kept], least_norm=True)
         few = regress(x[: number // 10], y[: number // 10], least_norm=True)
-        one = automaton_in_context_model(states=states, symbols=2)
+        one = AutomataInContext(states, 2).model()
         shares = [_context_share(model, states, rng) for model in (learned, few, one)]
         comparisons += [
             equal(f"S = {states}: rank", len(kept), constants["ranks"][states]),
@@ -370,7 +355,7 @@ def context_runs(constants: Constants, scale: Scale, rng: Generator) -> Sequence
     "numbers, and least norm from a random half of them, as far as its rank goes, tried on all.",
     constants={"rank": 40, "dim": 14, "rounding": 1e-13, "constant": 1},
     wrong=Fault(
-        "upper.linear_attention.tasks.turing:reader_model",
+        "upper.linear_attention.tasks.turing:TapeLayout.reader_model",
         returned(lambda model: LinearAttention(-np.asarray(model.v), model.q)),
         "the head's values of the opposite sign",
     ),
@@ -380,7 +365,7 @@ def tape_reader(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     comparisons = []
     for states, symbols, cells in ((2, 2, 4),) if scale is Scale.QUICK else ((2, 2, 4), (3, 2, 5)):
         layout = TapeLayout(states=states, symbols=symbols, positions=cells)
-        x, y = reader_examples(layout, all_configurations(layout))
+        x, y = layout.reader_examples(layout.every_configuration())
         wanted = cells * states * (constants["constant"] + cells * (symbols - 1))
         order = rng.permutation(len(x))
         some = order[: 3 * len(x) // 4]
@@ -390,7 +375,7 @@ def tape_reader(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
         of = f"S = {states}, A = {symbols}, P = {cells}"
         comparisons += [
             equal(f"rank, {of}", rank(cubic(x.astype(int))), wanted),
-            equal(f"largest difference of the constructed head, {of}", gap(reader_model(layout)(x), y), 0),
+            equal(f"largest difference of the constructed head, {of}", gap(layout.reader_model()(x), y), 0),
             equal(f"rank of three quarters, {of}", len(kept), wanted),
             at_most(f"error on all, {of}", error, constants["rounding"]),
         ]
@@ -405,10 +390,10 @@ def _shares(states: int, symbols: int, seen: int, draws: int, steps: int, rng: G
     """Shares of right steps of automata learned from some of their pairs, 50 strings each."""
     found, wanted = [], []
     for _ in range(draws):
-        automaton = random_automaton(states=states, symbols=symbols, rng=rng)
+        automaton = Automaton.random(states=states, symbols=symbols, rng=rng)
         pairs = rng.permutation(states * symbols)[:seen]
-        learned = regress(*automaton_examples(automaton, pairs), least_norm=True)
-        every, _ = automaton_examples(automaton, np.arange(states * symbols))
+        learned = regress(*automaton.examples(pairs), least_norm=True)
+        every, _ = automaton.examples(np.arange(states * symbols))
         found.append(np.argmax(learned(every), axis=1).reshape(states, symbols))
         wanted.append(automaton.transitions)
     return _agreement(np.stack(found), np.stack(wanted), 50, steps, rng)
@@ -432,7 +417,7 @@ def _agreement(
 def _context_share(model: LinearAttention | CubicRegression, states: int, rng: Generator) -> float:
     """The share of right steps on 20 fresh automata with two symbols, a string of 100 steps each."""
     tables = rng.integers(states, size=(20, states, 2))
-    context = automata_in_context(tables, rng=rng)
+    context = AutomataInContext(states, 2).contexts(tables, rng=rng)
     asked = states * 2
     query = np.zeros((asked, 1, asked + states))
     query[:, 0, :asked] = np.eye(asked)

@@ -9,20 +9,8 @@ from numpy.random import Generator
 
 from attention.metrics import relative_error
 from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
-from upper.linear_attention import regress
-from upper.linear_attention.tasks import (
-    TapeLayout,
-    automata_in_context,
-    automaton_examples,
-    automaton_in_context_examples,
-    automaton_in_context_rank,
-    first_independent,
-    random_automaton,
-    reader_examples,
-    reader_model,
-    run_automaton,
-    run_in_context,
-)
+from upper.linear_attention import first_independent, regress
+from upper.linear_attention.tasks import AutomataInContext, Automaton, TapeLayout
 
 __all__ = [
     "AutomatonRow",
@@ -258,12 +246,12 @@ def fixed_automaton_rows(
     for states, symbols, seen in cases:
         shares, ranks = [], []
         for _ in range(draws):
-            automaton = random_automaton(states=states, symbols=symbols, rng=rng)
-            x, y = automaton_examples(automaton, rng.permutation(states * symbols)[:seen])
+            automaton = Automaton.random(states=states, symbols=symbols, rng=rng)
+            x, y = automaton.examples(rng.permutation(states * symbols)[:seen])
             ranks.append(len(first_independent(x)))
             learned = regress(x, y, least_norm=True)
             start, words = rng.integers(states, size=strings), rng.integers(symbols, size=(strings, steps))
-            right = run_automaton(learned, automaton, start, words) == automaton.run(start, words)
+            right = automaton.run_model(learned, start, words) == automaton.run(start, words)
             shares.append(float(right.mean()))
         median = float(np.median(shares))
         rows.append(AutomatonRow(states, symbols, seen, max(ranks), median, min(shares), max(shares)))
@@ -276,16 +264,16 @@ def automaton_in_context_rows(
     """Learn to run automata given in the context, cases of (S, A, N), and run unseen ones in a closed loop."""
     rows = []
     for states, symbols, number in cases:
-        x, y = automaton_in_context_examples(states=states, symbols=symbols, number=number, rng=rng)
+        task = AutomataInContext(states, symbols)
+        x, y = task.examples(number, rng=rng)
         kept = first_independent(x)
         learned = regress(x[kept], y[kept], least_norm=True)
-        unseen = [random_automaton(states=states, symbols=symbols, rng=rng) for _ in range(automata)]
+        unseen = [Automaton.random(states=states, symbols=symbols, rng=rng) for _ in range(automata)]
         start, words = rng.integers(states, size=automata), rng.integers(symbols, size=(automata, steps))
         wanted = [one.run(start[i : i + 1], words[i : i + 1])[0] for i, one in enumerate(unseen)]
-        context = automata_in_context(np.stack([one.transitions for one in unseen]), rng=rng)
-        share = float(np.mean(run_in_context(learned, context, start, words) == wanted))
-        exact = automaton_in_context_rank(states=states, symbols=symbols)
-        rows.append(ContextRow(states, symbols, number, len(kept), exact, share))
+        context = task.contexts(np.stack([one.transitions for one in unseen]), rng=rng)
+        share = float(np.mean(task.run_model(learned, context, start, words) == wanted))
+        rows.append(ContextRow(states, symbols, number, len(kept), task.rank, share))
     return rows
 
 
@@ -297,11 +285,11 @@ def tape_reader_rows(
     for size in sizes:
         layout = TapeLayout(*size)
         number = enough(layout.rank)
-        x, y = reader_examples(layout, layout.draw(number, rng=rng))
+        x, y = layout.reader_examples(layout.draw(number, rng=rng))
         kept = first_independent(x)
         learned = regress(x[kept], y[kept], least_norm=True)
-        x, y = reader_examples(layout, layout.draw(fresh, rng=rng))
-        errors = [relative_error(model(x), y) for model in (reader_model(layout), learned)]
+        x, y = layout.reader_examples(layout.draw(fresh, rng=rng))
+        errors = [relative_error(model(x), y) for model in (layout.reader_model(), learned)]
         rows.append(TapeReaderRow(*size, layout.dim, number, len(kept), layout.rank, *errors))
     return rows
 

@@ -11,12 +11,12 @@ from numpy.random import Generator
 from attention.metrics import relative_error
 from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
 from upper.linear_attention import (
-    GradientFit,
     feature_count,
     make_linear_attention,
     regress,
     train_linear_attention,
 )
+from upper.linear_attention.by_gradient import GradientFit
 
 __all__ = ["Comparison", "compare_with_exact", "gradient_experiment"]
 

@@ -9,8 +9,8 @@ from numpy.random import Generator
 from attention.metrics import relative_error
 from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
 from upper.linear_attention import another_minimiser, certify, feature_moment, regress
-from upper.linear_attention.tasks import KEYS, key_value_examples, key_value_rank, rank_of_a_key
-from upper.linear_attention.tasks.key_value import Keys, basis_examples
+from upper.linear_attention.tasks import KEYS, KeyValueMemory
+from upper.linear_attention.tasks.key_value import Keys
 
 __all__ = ["KeyValueRow", "RareKeyRow", "key_value_experiment", "key_value_rows", "rare_key_rows"]
 
@@ -138,9 +138,9 @@ def key_value_experiment(*, seed: int = 0, quick: bool = False, progress: Report
             "(reference)": lambda row: _RARE_REFERENCE.get(row.queries),
         },
     )
-    needed = rank_of_a_key()
+    needed = KeyValueMemory("fixed").rank_of_a_key
     by_queries = {row.queries: row for row in rare}
-    domains = {name: key_value_rank(name) for name in ("gaussian", "haar", "fixed")}
+    domains = {name: KeyValueMemory(name).rank for name in ("gaussian", "haar", "fixed")}
     checks = (
         HeldFigure(
             "ranks on the domains: Gaussian keys, Haar keys, fixed basis",
@@ -221,11 +221,11 @@ def key_value_rows(
     The other minimisers move in any direction that the examples do not see, not in those alone that show on Haar keys:
     the least norm may be right by luck, as it is for the fixed basis, where they are not.
     """
-    x_haar, y_haar = key_value_examples("haar", examples, rng=rng)
+    x_haar, y_haar = KeyValueMemory("haar").examples(examples, rng=rng)
     domain = feature_moment(x_haar)
     rows = []
     for one in keys:
-        x, y = key_value_examples(one, examples, rng=rng)
+        x, y = KeyValueMemory(one).examples(examples, rng=rng)
         learned = regress(x, y, least_norm=True)
         certificate = certify(feature_moment(x), domain)
         errors = [
@@ -247,14 +247,14 @@ def rare_key_rows(
     its mean.
     """
     queries = list(queries)
-    most, dk, dv = max(queries), 4, 3
-    x, y = basis_examples(np.arange(examples - most) % (dk - 1), dk, dv, rng=rng)
-    x_rare, y_rare = basis_examples(np.full(most, dk - 1), dk, dv, rng=rng)
-    x_fresh, wanted = basis_examples(np.full(fresh, dk - 1), dk, dv, rng=rng)
+    most, memory = max(queries), KeyValueMemory("fixed")
+    x, y = memory.on_a_basis(np.arange(examples - most) % (memory.dk - 1), rng=rng)
+    x_rare, y_rare = memory.on_a_basis(np.full(most, memory.dk - 1), rng=rng)
+    x_fresh, wanted = memory.on_a_basis(np.full(fresh, memory.dk - 1), rng=rng)
     rows = []
     for number in queries:
         both = np.concatenate([x, x_rare[:number]]), np.concatenate([y, y_rare[:number]])
         learned = regress(*both, least_norm=True)
         error = relative_error(learned(x_fresh), wanted) ** 2
-        rows.append(RareKeyRow(number, learned.rank, key_value_rank("fixed"), error))
+        rows.append(RareKeyRow(number, learned.rank, memory.rank, error))
     return rows

@@ -9,13 +9,13 @@ from numpy.random import Generator
 from attention.metrics import relative_error
 from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
 from upper.linear_attention import (
-    CubicRegression,
     FeatureMoments,
     feature_count,
     make_linear_attention,
     regress,
     regress_moments,
 )
+from upper.linear_attention.regression import CubicRegression
 
 __all__ = [
     "NoiseRow",

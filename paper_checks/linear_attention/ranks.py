@@ -13,8 +13,8 @@ from upper.linear_attention import (
     make_linear_attention,
     population_moment,
     regress,
-    token_dimension,
 )
+from upper.linear_attention.populations import token_dimension
 
 __all__ = ["ranks_experiment"]
 

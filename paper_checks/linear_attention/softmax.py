@@ -10,9 +10,8 @@ from scipy import stats
 
 from attention.inputs import BooleanInputs
 from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
-from upper.linear_attention import FeatureMoments, regress_moments, softmax_feature_count, softmax_features
-from upper.linear_attention.features import blocks
-from upper.linear_attention.softmax_features import SoftmaxKind
+from upper.linear_attention import FeatureMoments, regress_moments, softmax_features
+from upper.linear_attention.features import SoftmaxKind, blocks, softmax_feature_count
 
 __all__ = ["SoftmaxRow", "softmax_experiment", "softmax_rows"]
 

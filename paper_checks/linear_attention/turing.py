@@ -8,24 +8,11 @@ from numpy.random import Generator
 
 from paper_checks.linear_attention.automata import enough
 from paper_checks.linear_attention.record import Curve, Experiment, HeldFigure, Plot, Report, Table
-from upper.linear_attention import FeatureRegression, prefix_features, regress, regress_features
-from upper.linear_attention.tasks import (
-    Configurations,
-    TapeLayout,
-    TuringMachine,
-    UniversalLayout,
-    all_configurations,
-    first_independent,
-    random_machine,
-    simulate,
-    simulate_universal,
-    step_examples,
-    turing_model,
-    universal_examples,
-    universal_model,
-)
+from upper.linear_attention import first_independent, prefix_features, regress
+from upper.linear_attention.least_squares import FeatureRegression
+from upper.linear_attention.regression import regress_features
+from upper.linear_attention.tasks import Configurations, TapeLayout, TuringMachine, UniversalLayout
 from upper.linear_attention.tasks.closed_loop import Model
-from upper.linear_attention.tasks.turing import delta_tokens
 
 __all__ = [
     "TuringRow",
@@ -280,8 +267,8 @@ def turing_rows(
     for size in sizes:
         results = []
         for _ in range(machines):
-            machine = random_machine(states=size[0], symbols=size[1], rng=rng)
-            results.append(_compared(turing_model(machine, size[2]), machine, size, runs, steps, True, rng))
+            machine = TuringMachine.random(states=size[0], symbols=size[1], rng=rng)
+            results.append(_compared(TapeLayout(*size).model(machine), machine, size, runs, steps, True, rng))
         rows.append(_turing_row(size, "constructed", None, steps, results))
     return rows
 
@@ -326,7 +313,7 @@ def learned_turing_rows(
     for size, rank in cases:
         results, ranks = [], []
         for _ in range(machines):
-            machine = random_machine(states=size[0], symbols=size[1], rng=rng)
+            machine = TuringMachine.random(states=size[0], symbols=size[1], rng=rng)
             learned = _learned(machine, TapeLayout(*size), rank, histories, rng)
             ranks.append(learned.rank)
             results.append(_compared(learned, machine, size, runs, steps, histories, rng))
@@ -339,7 +326,7 @@ def universal_rows(sizes: Sequence[Size], *, machines: int, steps: int, rng: Gen
     rows = []
     for size in sizes:
         layout = UniversalLayout(*size)
-        model = universal_model(layout)
+        model = layout.model()
         results = _compared_on_one(model, layout, machines, steps, True, rng)
         rows.append(
             UniversalRow(*size, layout.dim, "constructed", model.heads, None, None, steps, machines, *results)
@@ -357,7 +344,7 @@ def learned_universal_rows(
     rows = []
     for size, rank in cases:
         layout = UniversalLayout(*size)
-        x, y = universal_examples(layout, (3 * layout.rank + 1) // 2, rng=rng)
+        x, y = layout.examples((3 * layout.rank + 1) // 2, rng=rng)
         kept = first_independent(x, rank=rank)
         learned = regress(x[kept], y[kept], least_norm=True)
         results = _compared_on_one(learned, layout, machines, steps, False, rng)
@@ -373,7 +360,7 @@ def history_examples(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Every step of R runs with its whole history: features (R T, D) of the tokens so far, and the step's tokens."""
     layout = TapeLayout(machine.states, machine.symbols, start.tapes.shape[-1])
-    labels = delta_tokens(layout, machine.path(start, steps), machine.run(start, steps))
+    labels = layout.delta_tokens(machine.path(start, steps), machine.run(start, steps))
     x = np.concatenate([layout.contexts(start), labels[:, :-1]], axis=1)
     phi = np.concatenate([prefix_features(run)[layout.positions :] for run in x])
     return phi, labels.reshape(-1, layout.dim)
@@ -393,14 +380,14 @@ def _learned(
 ) -> FeatureRegression:
     if histories:
         few = layout.configurations <= _STARTS
-        start = all_configurations(layout) if few else layout.draw(_STARTS, rng=rng)
+        start = layout.every_configuration() if few else layout.draw(_STARTS, rng=rng)
         return learn_from_histories(*history_examples(machine, start, _STEPS))
     passed = machine.path(layout.draw(enough(layout.rank), rng=rng), _STEPS)
     # run by run, each configuration where it is met first
     whole = np.concatenate([passed.tapes, passed.positions[..., None], passed.states[..., None]], axis=-1)
     whole = whole.reshape(-1, whole.shape[-1])
     whole = whole[np.sort(np.unique(whole, axis=0, return_index=True)[1])]
-    x, y = step_examples(machine, Configurations(whole[:, :-2], whole[:, -2], whole[:, -1]))
+    x, y = layout.step_examples(machine, Configurations(whole[:, :-2], whole[:, -2], whole[:, -1]))
     kept = first_independent(x, rank=rank)
     return regress(x[kept], y[kept], least_norm=True)
 
@@ -411,7 +398,7 @@ def _compared(
     """Share of right steps and rounding on fresh runs."""
     layout = TapeLayout(*size)
     start = layout.draw(runs, rng=rng)
-    found = simulate(model, layout, start, steps, keep=keep)
+    found = layout.simulate(model, start, steps, keep=keep)
     return found.configurations.agreement(machine.run(start, steps)), found.rounding
 
 
@@ -420,7 +407,7 @@ def _compared_on_one(
 ) -> tuple[float, float]:
     """The same on fresh machines."""
     machines, start = layout.draw(number, rng=rng)
-    found = simulate_universal(model, layout, machines, start, steps, keep=keep)
+    found = layout.simulate(model, machines, start, steps, keep=keep)
     wanted = Configurations.of_runs([one.run(start.part(run), steps) for run, one in enumerate(machines)])
     return found.configurations.agreement(wanted), found.rounding
 

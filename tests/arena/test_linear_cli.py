@@ -210,7 +210,7 @@ def test_an_interruption_keeps_what_is_done(cli, tmp_path, monkeypatch):
         (("learn", "--dim", 64), "GiB are allowed"),
         (("learn", "--dim", 0), "--dim is 0"),
         (("learn", "--inputs", "cauchy"), "--inputs is 'cauchy'"),
-        (("learn", "--method", "lu"), "The method is 'lu'"),
+        (("learn", "--method", "lu"), "method is 'lu'"),
         (("learn", "--noise", "-1"), "--noise is -1"),
         (("learn", "--adam", "-1"), "--adam is -1"),
         (("learn", "--adam-heads", 2), "--adam-heads is for --adam"),

@@ -1,6 +1,6 @@
 """The values that options of the command line are tried with: numbers, texts, files and places."""
 
-from upper.linear_attention import POPULATIONS
+from upper.linear_attention.populations import POPULATIONS
 
 NUMBERS = ("1", "2", "3", "5")
 BAD_WHOLES = (

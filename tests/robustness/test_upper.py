@@ -9,7 +9,6 @@ from upper_linear_fits import LINEAR_FIT_SUBJECTS
 from upper_parts import PART_SUBJECTS
 from upper_phases import PHASE_SUBJECTS
 from upper_queries import QUERY_SUBJECTS
-from upper_task_runs import TASK_RUN_SUBJECTS
 from upper_tasks import TASK_SUBJECTS
 
 import upper
@@ -24,7 +23,6 @@ SUBJECTS = [
     *LINEAR_SUBJECTS,
     *LINEAR_FIT_SUBJECTS,
     *TASK_SUBJECTS,
-    *TASK_RUN_SUBJECTS,
     *PHASE_SUBJECTS,
     *QUERY_SUBJECTS,
 ]

@@ -14,14 +14,13 @@ __all__ = [
     "another_fits_as_well",
     "certificate_is_right",
     "certificate_of_examples_is_right",
-    "feature_regression_is_right",
     "fewest_heads_are_found",
     "moment_is_right",
     "moments_regression_is_right",
-    "predictions_are_right",
     "regression_is_right",
     "sums_are_empty",
     "the_model_is_found",
+    "they_span_all",
     "training_is_honest",
 ]
 
@@ -66,11 +65,6 @@ def moments_regression_is_right(result, arguments):
         fit_is_right(result, cubic(arguments["x"]), numbers(arguments["y"]), 1e-5)
 
 
-def feature_regression_is_right(result, arguments):
-    with np.errstate(all="ignore"):
-        fit_is_right(result, numbers(arguments["phi"]), numbers(arguments["y"]), 1e-6)
-
-
 def the_model_is_found(result, arguments):
     assert_finite(result.coefficients)
     np.testing.assert_allclose(result(TOKENS), LABELS, atol=1e-6)
@@ -81,14 +75,6 @@ def sums_are_empty(result, arguments):
     assert result.count == 0
     assert result.cross.shape == (features, outputs)
     assert not np.any(result.cross)
-
-
-def predictions_are_right(result, arguments):
-    x, tensor = numbers(arguments["x"]), numbers(arguments["own"].tensor)
-    z, gram = x[..., -1, :], np.einsum("...na,...nb->...ab", x, x)
-    wanted = np.einsum("abce,...bc,...e->...a", tensor, gram, z)
-    size = np.einsum("abce,...bc,...e->...a", np.abs(tensor), np.abs(gram), np.abs(z))
-    agrees(result, wanted, size=size)
 
 
 def another_fits_as_well(result, arguments):
@@ -143,10 +129,26 @@ def certificate_is_right(result, arguments):
 
 def certificate_of_examples_is_right(result, arguments):
     moments = []
-    for name in ("x_data", "x_domain"):
+    for name in ("data", "domain"):
         phi = cubic(arguments[name])
         moments.append(phi.T @ phi / len(phi))
     certificate_of(result, *moments)
+
+
+def they_span_all(result, arguments):
+    """Independent, and as many as the rank."""
+    x, rank = numbers(arguments["x"]), arguments["rank"]
+    assert (np.diff(result) > 0).all()
+    scaled = np.asarray(x / (np.abs(x).max() or 1), float)
+    # examples of very unequal sizes have no rank that singular values tell
+    sizes = np.sqrt((scaled**2).sum((1, 2)))
+    if sizes.min() > 1e-3 and sizes.max() < 1e3 * sizes.min():
+        phi = linear.cubic_features(scaled)
+        phi = phi[np.abs(phi).max(axis=1) > 1e-3]
+        if len(phi) == len(x):
+            whole_rank = np.linalg.matrix_rank(phi, tol=1e-7 * np.abs(phi).max())
+            assert len(result) == (whole_rank if rank is None else min(whole_rank, int(rank)))
+            assert np.linalg.matrix_rank(phi[result], tol=1e-9 * np.abs(phi).max()) == len(result)
 
 
 # ------------------------------------------------------------------------------------------- heads

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from fuzzing import Given, Sizes, Subject, anything, array, choice, made, real, seed, whole
+from fuzzing import Given, Sizes, Subject, anything, array, choice, made, seed, whole
 from upper_linear_laws import (
     a_file_that_is_read,
-    a_lower_bound,
     a_model_of_sizes,
     a_rank,
     all_of_the_tensor,
@@ -22,15 +21,14 @@ from upper_linear_laws import (
     prefixes_are_right,
     rank_of_the_moment,
     softmax_features_are_right,
-    softmax_number,
-    spectrum_is_right,
     tensor_is_right,
-    the_dimension,
     the_model_stored,
 )
 from upper_makers import only, with_bounded_work
 
 import upper.linear_attention as linear
+from upper.linear_attention.features import SOFTMAX_KINDS
+from upper.linear_attention.populations import POPULATIONS
 
 __all__ = ["LINEAR_SUBJECTS", "POPULATION", "cubic", "model", "store", "tensor_of"]
 
@@ -55,7 +53,7 @@ def tensor_of(size: Sizes):
     return array((size.m, size.d, size.d, size.d), torch=False)
 
 
-POPULATION = choice(*linear.POPULATIONS)
+POPULATION = choice(*POPULATIONS)
 
 
 LINEAR_SUBJECTS = with_bounded_work(
@@ -112,7 +110,7 @@ LINEAR_SUBJECTS = with_bounded_work(
         Subject(
             "upper.linear_attention.prefix_features",
             linear.prefix_features,
-            tokens,
+            lambda size: {"x": array((size.n, size.k, size.d))},
             right=prefixes_are_right,
             words=("tokens",),
         ),
@@ -141,26 +139,14 @@ LINEAR_SUBJECTS = with_bounded_work(
         Subject(
             "upper.linear_attention.symmetric_rank",
             linear.symmetric_rank,
-            lambda size: {"tensor": tensor_of(size), "tolerance": real(1e-9, 1e-6)},
+            lambda size: {"tensor": tensor_of(size)},
             right=a_rank,
-        ),
-        Subject(
-            "upper.linear_attention.fewest_heads_bound",
-            linear.fewest_heads_bound,
-            lambda size: {"tensor": tensor_of(size), "tolerance": real(1e-9, 1e-6), "rng": seed()},
-            right=a_lower_bound,
         ),
         Subject(
             "upper.linear_attention.heads_of_tensor",
             linear.heads_of_tensor,
             lambda size: {"tensor": tensor_of(size), "average": choice(False, True)},
             right=all_of_the_tensor,
-        ),
-        Subject(
-            "upper.linear_attention.gaussian_spectrum",
-            linear.gaussian_spectrum,
-            {"d": whole(3, 5), "n": whole(1, 3)},
-            right=spectrum_is_right,
         ),
         Subject(
             "upper.linear_attention.population_moment",
@@ -175,23 +161,11 @@ LINEAR_SUBJECTS = with_bounded_work(
             right=rank_of_the_moment,
         ),
         Subject(
-            "upper.linear_attention.token_dimension",
-            linear.token_dimension,
-            {"tokens": POPULATION, "d": whole(2, 3)},
-            right=the_dimension,
-        ),
-        Subject(
-            "upper.linear_attention.softmax_feature_count",
-            linear.softmax_feature_count,
-            {"kind": choice(*linear.SOFTMAX_KINDS), "d": whole()},
-            right=softmax_number,
-        ),
-        Subject(
             "upper.linear_attention.softmax_features",
             linear.softmax_features,
             lambda size: {
                 "x": array((size.n, size.k, size.d)),
-                "kind": choice(*linear.SOFTMAX_KINDS),
+                "kind": choice(*SOFTMAX_KINDS),
                 "every_row": choice(False, True),
             },
             right=softmax_features_are_right,

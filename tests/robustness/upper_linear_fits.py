@@ -9,18 +9,17 @@ from upper_fit_laws import (
     another_fits_as_well,
     certificate_is_right,
     certificate_of_examples_is_right,
-    feature_regression_is_right,
     fewest_heads_are_found,
     moment_is_right,
     moments_regression_is_right,
-    predictions_are_right,
     regression_is_right,
     sums_are_empty,
     the_model_is_found,
+    they_span_all,
     training_is_honest,
 )
 from upper_linear import tensor_of
-from upper_makers import OPTIONAL, given, only, with_bounded_work
+from upper_makers import OPTIONAL, given, with_bounded_work
 
 import upper.linear_attention as linear
 
@@ -96,25 +95,6 @@ LINEAR_FIT_SUBJECTS = with_bounded_work(
             words=("labels", "features", "rows"),
         ),
         Subject(
-            "upper.linear_attention.CubicRegression.call",
-            lambda own, x: own(x),
-            {"own": only(regression, "<regression>"), "x": array((4, 3, 2))},
-            right=predictions_are_right,
-            words=("tokens",),
-        ),
-        Subject(
-            "upper.linear_attention.regress_features",
-            linear.regress_features,
-            {
-                "phi": array((30, 6), torch=False),
-                "y": array((30, 2), torch=False),
-                "method": choice("auto", "cholesky", "svd", "kernel"),
-                "least_norm": choice(False, True),
-            },
-            right=feature_regression_is_right,
-            words=("labels", "features"),
-        ),
-        Subject(
             "upper.linear_attention.FeatureMoments",
             linear.FeatureMoments,
             {"features": whole(), "outputs": whole()},
@@ -148,21 +128,23 @@ LINEAR_FIT_SUBJECTS = with_bounded_work(
             words=("moment",),
         ),
         Subject(
-            "upper.linear_attention.certify_examples",
-            linear.certify_examples,
-            {
-                "x_data": LX,
-                "x_domain": LX,
-            },
+            "upper.linear_attention.certify.of tokens",
+            linear.certify,
+            {"data": LX, "domain": LX},
             right=certificate_of_examples_is_right,
-            words=("tokens",),
+        ),
+        Subject(
+            "upper.linear_attention.first_independent",
+            linear.first_independent,
+            {"x": array((6, 3, 2), torch=False), "rank": OPTIONAL},
+            right=they_span_all,
         ),
         Subject(
             "upper.linear_attention.another_minimiser",
             linear.another_minimiser,
             {
                 "regression": made(regression, "<regression>"),
-                "certificate": made(lambda: linear.certify_examples(TOKENS[:3], TOKENS), "<certificate>"),
+                "certificate": made(lambda: linear.certify(TOKENS[:3], TOKENS), "<certificate>"),
                 "on_domain": choice(True),
                 "rng": seed(),
             },

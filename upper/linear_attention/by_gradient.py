@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from attention.inputs import Rng
 from attention.learning import Step
-from attention.validation import count, non_negative, random_generator, require_array, require_flag
+from attention.validation import PositiveFloat, PositiveInt, checked, random_generator
 from upper.linear_attention.model import LinearAttention, make_linear_attention
 
 __all__ = ["GradientFit", "train_linear_attention"]
@@ -30,10 +30,8 @@ class GradientFit:
         The trained model.
     curve : tuple of Step
         The relative error on the examples, a hundred times in the course of the training and at its end.
-    steps : int
-        Steps made.
-    seconds : float
-        Wall-clock seconds of them.
+    steps, seconds : int, float
+        Steps made, and their wall-clock seconds.
     """
 
     model: LinearAttention
@@ -47,13 +45,14 @@ class GradientFit:
         return float(self.curve[-1].measures["relative_error"])
 
 
+@checked
 def train_linear_attention(
     x: Float[np.ndarray, "N n d"],
     y: Float[np.ndarray, "N p"],
     *,
-    heads: int,
-    steps: int = 3000,
-    learning_rate: float = 0.03,
+    heads: PositiveInt,
+    steps: PositiveInt = 3000,
+    learning_rate: PositiveFloat = 0.03,
     average: bool = False,
     rng: Rng = None,
 ) -> GradientFit:
@@ -76,35 +75,22 @@ def train_linear_attention(
     rng : optional
         Anything `numpy.random.default_rng` accepts (SPEC 7).
 
-    Returns
-    -------
-    GradientFit
-        The model and how the error fell.
-
     Raises
     ------
-    ValueError
-        If a shape or a parameter is out of range, an entry is not finite, all tokens or all labels are zero, or the
-        parameters leave the finite numbers.
-    ImportError
-        Without PyTorch (the extra ``torch``).
+    ValueError, ImportError
+        If a shape or a parameter is out of range, all tokens or all labels are zero, or the parameters leave the finite
+        numbers; without PyTorch (the extra ``torch``).
 
     Notes
     -----
-    In float64, on labels and Gram matrices in units of their own size. The Gram matrices are computed once, and the
-    gradient is in closed form: a step takes O(N H d (d + p)). No theorem. Measured: with the target's number of heads
-    or more it ends at rounding error like the exact learner, in about a hundred to a thousand times the seconds; with
-    fewer it does not.
+    In float64, on labels and Gram matrices in units of their own size; a step takes O(N H d (d + p)). No theorem:
+    measured, with the target's number of heads or more it ends at rounding error like the exact learner, in a hundred
+    to a thousand times the seconds; with fewer it does not.
 
     References
     ----------
     Kingma and Ba, arXiv 1412.6980; the settings are the best of few tried here.
     """
-    require_array("x", x, ("N", "n", "d"))
-    require_array("y", y, (len(x), "p"))
-    heads, steps = count("heads", heads), count("steps", steps)
-    require_flag("average", average)
-    learning_rate = non_negative("learning_rate", learning_rate, strictly=True)
     for name, array in (("x", x), ("y", y)):
         if not np.any(array):
             raise ValueError(
@@ -114,7 +100,6 @@ def train_linear_attention(
     began = time.perf_counter()
     start = make_linear_attention(heads=heads, dim=x.shape[2], outputs=y.shape[1], rng=random_generator(rng))
     # (N, d, d) and (N, d): all that a step needs of the sequences
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
         gram = np.matmul(x.transpose(0, 2, 1), x) / (x.shape[1] if average else 1)
     gram_unit = float(np.trace(gram, axis1=1, axis2=2).mean()) / x.shape[2]

@@ -1,34 +1,24 @@
 """Whether examples determine linear attention on a domain, and by how much errors may grow there."""
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.linalg import eigh
 
 from attention.inputs import Rng
-from attention.memory import require_memory as require_bytes
-from attention.validation import (
-    non_negative,
-    random_generator,
-    real_array,
-    require_array,
-    require_flag,
-    require_instance,
-    require_shape,
-)
+from attention.memory import require_memory
+from attention.validation import Real, checked, random_generator
 from upper.linear_attention.features import feature_count, tensor_from_features
-from upper.linear_attention.moments import FeatureMoments
-from upper.linear_attention.regression import CubicRegression, FeatureRegression
+from upper.linear_attention.least_squares import FeatureMoments
+from upper.linear_attention.regression import CubicRegression
 from upper.linear_attention.subspaces import in_own_units, largest_ratio, own_units, seen_by, spectrum
 
-__all__ = ["Certificate", "another_minimiser", "certify", "certify_examples", "feature_moment"]
+__all__ = ["Certificate", "another_minimiser", "certify", "feature_moment"]
 
 _BORDERLINE = 100.0  # a tolerance that much larger or smaller would give other ranks
 _MATRICES = 12  # of D x D numbers that `certify` holds at most, beside the two given
-
-Regression = TypeVar("Regression", bound=FeatureRegression)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,18 +95,16 @@ class Certificate:
             f"The data span {self.rank} of {self.features} directions, the domain {self.domain_rank}, "
             f"both together {self.joint_rank}: deficit {self.deficit}."
         ]
-        if self.identified_everywhere:
-            lines.append(
-                "Every empirical risk minimiser agrees on all inputs of every length: the smallest eigenvalue of the "
-                f"data's moment is {self.smallest_eigenvalue:.3g}."
-            )
-        elif self.identified:
-            lines.append("Every empirical risk minimiser agrees on the domain.")
         if self.identified:
-            lines.append(
-                f"Two models' mean squared distance on the domain is at most {self.factor:.3g} times that on the data, "
-                "and that is attained."
+            where = (
+                "all inputs of every length: the smallest eigenvalue of the data's moment is "
+                f"{self.smallest_eigenvalue:.3g}"
             )
+            lines += [
+                f"Every empirical risk minimiser agrees on {where if self.identified_everywhere else 'the domain'}.",
+                f"Two models' mean squared distance on the domain is at most {self.factor:.3g} times that on the "
+                "data, and that is attained.",
+            ]
         else:
             lines.append(
                 "Two empirical risk minimisers differ on the domain. Rank is sufficient, and not necessary, when "
@@ -130,10 +118,13 @@ class Certificate:
         return "\n".join(lines)
 
 
+@checked
 def feature_moment(
-    examples: Shaped[np.ndarray, "N *sizes"] | FeatureMoments, *, average: bool = False
+    examples: Shaped[np.ndarray, "N n d"] | Shaped[np.ndarray, "N D"] | FeatureMoments,
+    *,
+    average: bool = False,
 ) -> Float[np.ndarray, "D D"]:
-    """The moment Lambda = mean phi phi^T of cubic features on examples.
+    """The moment Lambda (D, D), the mean of phi phi^T of cubic features on examples.
 
     Parameters
     ----------
@@ -142,95 +133,71 @@ def feature_moment(
     average : bool
         Whether G is the mean over the tokens; for tokens only.
 
-    Returns
-    -------
-    array (D, D)
-        The mean.
-
     Raises
     ------
     ValueError
         If the shape is another one, an entry is not finite, there are no examples, or the matrix does not fit 2 GiB.
-
-    Notes
-    -----
-    Block by block: O(N D^2) in D^2 numbers.
 
     Examples
     --------
     >>> feature_moment(np.ones((5, 3, 1)))
     array([[9.]])
     """
-    require_flag("average", average)
     if isinstance(examples, FeatureMoments):
         if examples.count == 0:
             raise ValueError("No rows were added to the moments: add examples first.")
         return examples.gram() / examples.count
-    examples = real_array("examples", examples)
-    rows = len(examples) if examples.ndim else 0
+    rows = len(examples)
     if examples.ndim == 3:
-        require_shape("The tokens", examples, ("N", "n", "d"))
         moments = FeatureMoments(feature_count(examples.shape[-1]), 1)
         moments.add(examples, np.zeros((rows, 1)), average=average)
-    elif examples.ndim == 2:
-        require_shape("The features", examples, ("N", "D"))
+    else:
         moments = FeatureMoments(examples.shape[1], 1)
         moments.add_features(examples, np.zeros((rows, 1)))
-    else:
-        raise ValueError(
-            f"The examples have shape {examples.shape}: tokens (N, n, d) or features (N, D) are needed."
-        )
     moment = moments.gram()  # nobody else's
     moment /= rows
     return moment
 
 
+@checked
 def certify(
-    data: Float[np.ndarray, "D D"], domain: Float[np.ndarray, "D D"], *, tolerance: float = 1e-10
+    data: Float[np.ndarray, "D D"] | Shaped[np.ndarray, "N n d"],
+    domain: Float[np.ndarray, "D D"] | Shaped[np.ndarray, "M l d"],
+    *,
+    tolerance: Annotated[float, Real(above=0, below=1)] = 1e-10,
 ) -> Certificate:
-    """What examples determine on a domain, from the moments of the features on both.
+    """What examples determine on a domain, from the tokens of both or the moments of their features.
 
     Parameters
     ----------
-    data : array (D, D)
-        Lambda_D, the mean of phi phi^T on the examples.
-    domain : array (D, D)
+    data : array (D, D) or (N, n, d)
+        Lambda_D, the mean of phi phi^T on the examples; or their tokens.
+    domain : array (D, D) or (M, l, d)
         Lambda_X, the same on the inputs one cares about: exact, or on so many that they span what the domain does.
     tolerance : float
-        Eigenvalues of at most that share of the largest are taken for zero, above 0 and below 1.
-
-    Returns
-    -------
-    Certificate
-        Ranks, deficit, factor, and the directions that the data do not see.
+        Eigenvalues of at most that share of the largest are taken for zero.
 
     Raises
     ------
     ValueError
-        If the matrices are not square, of one size, finite, symmetric and positive semidefinite up to rounding, if the
+        If the matrices are not of one size, finite, symmetric and positive semidefinite up to rounding, if the
         tolerance is out of range, or, before any work, if the matrices do not fit into memory.
 
     Notes
     -----
-    The deficit rank(Lambda_D + Lambda_X) - rank(Lambda_D) is the rank of Lambda_X on the null space of Lambda_D, and is
-    computed so. The null directions are the differences of empirical risk minimisers, whatever the labels, and one
-    shows on the domain if Lambda_X does not vanish on it. At deficit 0 tau is the largest generalised eigenvalue of
-    (Lambda_X, Lambda_D) on the range of Lambda_D. Lambda_D alone, of full rank, determines the coefficients, and so the
-    function on inputs of every length. Lambda_D may be positive on the range of Lambda_X and the deficit still not 0:
-    that is no test.
+    The deficit rank(Lambda_D + Lambda_X) - rank(Lambda_D) is computed as the rank of Lambda_X on the null space of
+    Lambda_D, whose directions are the differences of empirical risk minimisers. At deficit 0 tau is the largest
+    generalised eigenvalue of (Lambda_X, Lambda_D) on the range of Lambda_D. That Lambda_D is positive on the range of
+    Lambda_X is no test.
 
-    Units do not matter, neither the scale of a matrix nor those of the tokens' coordinates, which may differ between
-    the data and the domain: each matrix is measured with every feature in units of its own root mean square there,
-    against the largest eigenvalue in these units, and features that are 0 throughout are left out. The null directions
-    go from the ones into the others. So a feature counts however small it is, and its entries must be right to
-    rounding relative to themselves, as means of products are; a matrix that was turned into another basis has
-    rounding errors where there should be zeros, and they would count as features seen.
+    Units do not matter, neither the scale of a matrix nor those of the tokens' coordinates: each matrix is measured
+    with every feature in units of its own root mean square there. So entries must be right to rounding relative to
+    themselves, as means of products are; a matrix that was turned into another basis has rounding errors that would
+    count as features seen.
 
-    Ranks are numerical. Rounding leaves eigenvalues of some 1e-15 of the largest where exact ones vanish; true ones
-    between that and the tolerance are directions that the examples see 1e5 times less than others, taken for unseen
-    here although enough digits would reveal them. `gap` and `margin` tell how clear the cut is. The rank is
-    sufficient, and not necessary, when fewer than d^2 heads are assumed. O(D^3) in at most 12 D^2 numbers beside the
-    two moments.
+    Ranks are numerical: eigenvalues between rounding, some 1e-15 of the largest, and the tolerance are taken for zero;
+    `gap` and `margin` tell how clear the cut is. The rank is sufficient, and not necessary, when fewer than d^2 heads
+    are assumed. O(D^3) in at most 12 D^2 numbers beside the two moments.
 
     Examples
     --------
@@ -243,25 +210,19 @@ def certify(
     >>> certify(signs, population_moment("gaussian", 4, 3)).deficit
     12
     """
-    tolerance = non_negative("The tolerance", tolerance, strictly=True)
-    if tolerance >= 1:
-        raise ValueError(
-            f"The tolerance is {tolerance}: a share of the largest eigenvalue below 1 is needed."
-        )
-    for name, moment in (("The data's moment", data), ("The domain's moment", domain)):
-        require_array(name, moment, ("D", "D"))
+    data, domain = (feature_moment(one) if one.ndim == 3 else one for one in (data, domain))
     features = len(data)
-    for name, moment in (("The data's moment", data), ("The domain's moment", domain)):
-        require_shape(name, moment, (features, features))
-    require_bytes(
+    if len(domain) != features:
+        raise ValueError(f"data has {features} features and domain {len(domain)}: the same number is needed.")
+    require_memory(
         f"A certificate for {features} features",
         8 * _MATRICES * features**2,
         advice="take tokens of fewer dimensions, or a subset of the features",
     )
-    units, domain_units = own_units("The data's moment", data), own_units("The domain's moment", domain)
+    units, domain_units = own_units("data", data), own_units("domain", domain)
     smallest = eigh(data, eigvals_only=True, subset_by_index=(0, 0), check_finite=False)[0]
-    domain_values, _ = spectrum("The domain's moment", in_own_units(domain, domain_units))
-    values, vectors = spectrum("The data's moment", in_own_units(data, units))
+    domain_values, _ = spectrum("domain", in_own_units(domain, domain_units))
+    values, vectors = spectrum("data", in_own_units(data, units))
     threshold = tolerance * float(values.max(initial=0.0))
     domain_threshold = tolerance * float(domain_values.max(initial=0.0))
     nullity = int(np.sum(values <= threshold))
@@ -293,61 +254,15 @@ def certify(
     )
 
 
-def certify_examples(
-    x_data: Shaped[np.ndarray, "N n d"],
-    x_domain: Shaped[np.ndarray, "M l d"],
-) -> Certificate:
-    """What examples determine on the inputs of another set, from the tokens of both.
-
-    Parameters
-    ----------
-    x_data : array (N, n, d)
-        The examples' tokens, one a row; labels do not matter.
-    x_domain : array (M, l, d)
-        Inputs one cares about, of any length l.
-
-    Returns
-    -------
-    Certificate
-        As `certify` gives it.
-
-    Raises
-    ------
-    ValueError
-        As `certify` does, and if the tokens are of different dimensions.
-
-    Notes
-    -----
-    O((N + M) D^2 + D^3).
-
-    Examples
-    --------
-    >>> x = np.random.default_rng(0).standard_normal((30, 4, 2))
-    >>> certify_examples(x[:4], x).deficit, certify_examples(x, x[:, :1]).identified_everywhere
-    (2, True)
-    """
-    for name, x in (("The examples' tokens", x_data), ("The domain's tokens", x_domain)):
-        require_array(name, x, ("N", "n", "d"))
-    if x_data.shape[-1] != x_domain.shape[-1]:
-        raise ValueError(
-            f"The examples' tokens have {x_data.shape[-1]} dimensions and the domain's {x_domain.shape[-1]}: the same "
-            "number is needed."
-        )
-    return certify(feature_moment(x_data), feature_moment(x_domain))
-
-
+@checked
 def another_minimiser(
-    regression: Regression,
-    certificate: Certificate,
-    *,
-    on_domain: bool = True,
-    rng: Rng = None,
-) -> Regression:
+    regression: CubicRegression, certificate: Certificate, *, on_domain: bool = True, rng: Rng = None
+) -> CubicRegression:
     """Another empirical risk minimiser: the regression, and a random direction that its examples do not see.
 
     Parameters
     ----------
-    regression : CubicRegression or FeatureRegression
+    regression : CubicRegression
         A minimiser on the certificate's data.
     certificate : Certificate
         Of the same data.
@@ -356,39 +271,31 @@ def another_minimiser(
     rng : SPEC 7 generator or seed
         Where randomness comes from.
 
-    Returns
-    -------
-    CubicRegression or FeatureRegression
-        With other coefficients and, but for rounding, the same errors on the examples; what it says of the fit is
-        that of the regression given.
-
     Raises
     ------
     ValueError
-        If there is no such direction: the minimiser is the only one, on the domain or at all. Also if the features'
-        numbers differ.
+        If there is no such direction: the minimiser is the only one. Also if the features' numbers differ.
 
     Notes
     -----
-    Directions are uniform on the sphere, independent for the outputs, and what is added to each output's coefficients
-    has the root mean square of their norms (1 if all of them are zero). O(D p (D - rank)).
+    Directions are uniform on the sphere, independent for the outputs; what is added to each output's coefficients has
+    the root mean square of their norms (1 if all of them are zero). O(D p (D - rank)).
 
     Examples
     --------
     >>> from upper.linear_attention.regression import regress
     >>> x = np.random.default_rng(0).standard_normal((30, 4, 2))
     >>> one = regress(x[:4], x[:4, -1], least_norm=True)
-    >>> two = another_minimiser(one, certify_examples(x[:4], x), rng=1)
+    >>> two = another_minimiser(one, certify(x[:4], x), rng=1)
     >>> bool(abs(two(x[:4]) - one(x[:4])).max() < 1e-12), bool(abs(two(x) - one(x)).max() > 0.1)
     (True, True)
     """
-    require_instance(
-        "regression", regression, FeatureRegression | CubicRegression, needed="what a regression gave back"
-    )
-    require_instance("certificate", certificate, Certificate, needed="what certify gave back")
-    require_flag("on_domain", on_domain)
     coefficients = regression.coefficients
-    require_shape("The regression's coefficients", coefficients, (certificate.features, "p"))
+    if len(coefficients) != certificate.features:
+        raise ValueError(
+            f"The regression has {len(coefficients)} features and the certificate {certificate.features}: the same "
+            "number is needed."
+        )
     basis = certificate.domain_directions if on_domain else certificate.null_basis
     if basis.shape[1] == 0:
         if certificate.null_basis.shape[1] == 0:
@@ -400,10 +307,8 @@ def another_minimiser(
     turns = basis.T @ random_generator(rng).standard_normal(coefficients.shape)
     size = float(np.linalg.norm(coefficients)) / np.sqrt(coefficients.shape[1]) or 1.0
     moved = coefficients + size * basis @ (turns / np.linalg.norm(turns, axis=0))
-    changes: dict[str, Any] = {"coefficients": moved}
-    if isinstance(regression, CubicRegression):
-        changes["tensor"] = tensor_from_features(moved, regression.dim)
-    return replace(regression, method="another", **changes)
+    tensor = tensor_from_features(moved, regression.dim)
+    return replace(regression, method="another", coefficients=moved, tensor=tensor)
 
 
 def _margin(spectrum: np.ndarray, threshold: float) -> float:

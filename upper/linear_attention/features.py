@@ -1,81 +1,61 @@
 """Cubic features: linear attention is linear regression in the entries of G times those of the query."""
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
+from scipy.linalg import solve_triangular
 
-from attention._arrays import as_floating, namespace, shown
-from attention.memory import require_memory as require_bytes
-from attention.validation import count, real_array, require_array, require_flag, require_shape
+from attention._arrays import as_floating, namespace
+from attention.memory import require_memory
+from attention.validation import PositiveInt, checked
 
 __all__ = [
+    "SOFTMAX_KINDS",
+    "SoftmaxKind",
+    "as_tokens",
     "blocks",
     "cubic_features",
     "cubic_kernel",
     "feature_count",
     "features_from_tensor",
-    "floating",
+    "first_independent",
     "pair_products",
     "pairs_of",
+    "predicted",
     "prefix_features",
     "require_no_overflow",
+    "softmax_feature_count",
+    "softmax_features",
     "tensor_from_features",
 ]
 
+SoftmaxKind = Literal["plain", "aug", "cent", "tokens"]
+SOFTMAX_KINDS: tuple[str, ...] = get_args(SoftmaxKind)
+"""The sets of features for softmax targets, from the paper's to the baseline without attention."""
+
 _AT_ONCE = 1 << 23  # numbers of a block of features, 64 MiB
+_NEW = 1e-9  # share of a row's squared length that must be new; of small whole numbers it is far more
 
 
-def feature_count(d: int) -> int:
-    """D = d^2 (d + 1) / 2, the number of cubic features of tokens in d dimensions.
-
-    Raises
-    ------
-    ValueError
-        If `d` is below 1.
+@checked
+def feature_count(d: PositiveInt) -> int:
+    """D = d^2 (d + 1) / 2, the number of cubic features of tokens in d dimensions; a ValueError for d below 1.
 
     Examples
     --------
     >>> [feature_count(d) for d in (2, 4, 8, 16, 24)]
     [6, 40, 288, 2176, 7200]
     """
-    d = count("d", d)
     return d * d * (d + 1) // 2
 
 
-def pairs_of(d: int) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
-    """The pairs b <= c of entries of a symmetric matrix, in the order of the features."""
-    return np.triu_indices(d)
-
-
-def pair_products(x: Shaped[Any, "*batch n d"], *, average: bool = False) -> Shaped[Any, "*batch pairs"]:
-    """The weighted entries w_bc G_bc of the Gram matrix, b <= c, with w_bb = 1 and w_bc = sqrt 2.
-
-    Their Euclidean norm is the Frobenius norm of G. O(n d^2) a sequence.
-    """
-    xp = _require_tokens(x, average)
-    x = floating(x)
-    d = x.shape[-1]
-    rows, columns = pairs_of(d)
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        gram = xp.matmul(xp.matrix_transpose(x), x)
-        if average:
-            gram = gram / x.shape[-2]
-        flat = xp.reshape(gram, (*gram.shape[:-2], d * d))
-        taken = xp.take(flat, xp.asarray(rows * d + columns), axis=-1)
-        products = taken * xp.asarray(_weights(d), dtype=x.dtype)
-    require_no_overflow(products, xp)
-    return products
-
-
+@checked
 def cubic_features(
-    x: Shaped[Any, "*batch n d"],
-    *,
-    queries: Shaped[Any, "*batch r d"] | None = None,
-    average: bool = False,
-) -> Shaped[Any, "*rows features"]:
+    x: Shaped[Any, "... n d"], *, queries: Shaped[Any, "... r d"] | None = None, average: bool = False
+) -> Shaped[Any, "... features"]:
     """The features phi_(bc),e = w_bc G_bc z_e, b <= c, of the last token z or of given queries.
 
     Parameters
@@ -99,8 +79,8 @@ def cubic_features(
 
     Notes
     -----
-    w_bc = sqrt 2 off the diagonal, so that the least norm on phi is the least norm on all d^3 coefficients.
-    O(n d^2 + d^3) a sequence.
+    w_bc = sqrt 2 off the diagonal, so that the least norm on phi is that on all d^3 coefficients. O(n d^2 + d^3) a
+    sequence.
 
     References
     ----------
@@ -111,139 +91,73 @@ def cubic_features(
     >>> cubic_features(np.array([[1.0, 0.0], [1.0, 2.0]])).round(3)
     array([2.   , 4.   , 2.828, 5.657, 4.   , 8.   ])
     """
-    xp = _require_tokens(x, average)
-    if queries is not None:
-        _require_queries(queries, x)
-        # of two types the wider one has the digits
-        x, queries = floating(x), floating(queries)
-        x, queries = (xp.astype(array, xp.result_type(x, queries), copy=False) for array in (x, queries))
-    _require_room(x, 1 if queries is None else queries.shape[-2])
-    pairs = pair_products(x, average=average)
+    x = as_tokens(x)
     if queries is None:
-        z = floating(x[..., -1, :])
+        pairs, z, rows = pair_products(x, average=average), x[..., -1, :], 1
     else:
-        pairs, z = pairs[..., None, :], floating(queries)
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        outer = pairs[..., :, None] * z[..., None, :]
-    require_no_overflow(outer, xp)
-    return xp.reshape(outer, (*outer.shape[:-2], outer.shape[-2] * outer.shape[-1]))
+        xp = namespace(x, queries)
+        given, wanted = tuple(queries.shape), (*x.shape[:-2], "r", x.shape[-1])
+        if len(given) != len(wanted) or (*given[:-2], given[-1]) != (*wanted[:-2], wanted[-1]):
+            raise ValueError(
+                f"The queries have shape {given}: ({', '.join(map(str, wanted))}) is needed, as the tokens have."
+            )
+        # of two types the wider one has the digits
+        x, z = (
+            xp.astype(one, xp.result_type(x, as_tokens(queries)), copy=False)
+            for one in (x, as_tokens(queries))
+        )
+        pairs, rows = pair_products(x, average=average)[..., None, :], given[-2]
+    _require_room(x, rows)
+    return _outer(pairs, z)
 
 
-def prefix_features(
-    x: Shaped[Any, "*batch n d"], *, average: bool = False
-) -> Shaped[Any, "*batch n features"]:
-    """The features of every prefix of a sequence: position t is the query and G is that of the tokens up to t.
+@checked
+def prefix_features(x: Shaped[Any, "... n d"]) -> Shaped[Any, "... n features"]:
+    """The features (..., n, D) of every prefix: position t is the query and G is that of the tokens up to t.
 
-    Parameters
-    ----------
-    x : array (..., n, d)
-        Sequences of tokens, one a row.
-    average : bool
-        Whether G is the mean over the tokens so far.
-
-    Returns
-    -------
-    array (..., n, D)
-        In the array type of `x`: a sequence gives a row a position.
-
-    Raises
-    ------
-    ValueError
-        If `x` has fewer than two axes, or products overflow.
-
-    Notes
-    -----
-    By cumulative sums of the products of tokens. O(n d^3) a sequence, as much as is returned.
+    Arguments and errors as for `cubic_features`, of which a sequence gives a row a position. O(n d^3) a sequence.
     """
-    xp = _require_tokens(x, average)
-    x = floating(x)
-    n, d = x.shape[-2:]
-    _require_room(x, n)
+    x = as_tokens(x)
+    xp = namespace(x)
+    d = x.shape[-1]
+    _require_room(x, x.shape[-2])
     rows, columns = (xp.asarray(index) for index in pairs_of(d))
-    weights = xp.asarray(_weights(d), dtype=x.dtype)
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        products = xp.take(x, rows, axis=-1) * xp.take(x, columns, axis=-1) * weights
+        products = xp.take(x, rows, axis=-1) * xp.take(x, columns, axis=-1)
+        products = products * xp.asarray(_weights(d), dtype=x.dtype)
         cumulated = xp.cumulative_sum if hasattr(xp, "cumulative_sum") else xp.cumsum
         gram = cumulated(products, axis=-2)
-        if average:
-            gram = gram / xp.reshape(xp.arange(1, n + 1, dtype=x.dtype), (n, 1))
-        outer = gram[..., :, None] * x[..., None, :]
-    require_no_overflow(outer, xp)
-    return xp.reshape(outer, (*outer.shape[:-2], feature_count(d)))
+    return _outer(gram, x)
 
 
+@checked
 def cubic_kernel(
     x: Shaped[np.ndarray, "N n d"], other: Shaped[np.ndarray, "M l d"], *, average: bool = False
 ) -> Float[np.ndarray, "N M"]:
     """Inner products of cubic features without the features: |Z^T Z'|_F^2 (z . z').
 
-    Parameters
-    ----------
-    x, other : array (N, n, d), (M, l, d)
-        Tokens, one a row; the lengths n and l may differ.
-    average : bool
-        Whether G is the mean over the tokens.
-
-    Returns
-    -------
-    array (N, M)
-        The kernel.
-
-    Raises
-    ------
-    ValueError
-        If the tokens have different dimensions, a shape is wrong, or products overflow.
-
-    Notes
-    -----
-    |Z^T Z'|_F^2 = <G, G'> is a product of d (d + 1)/2 numbers: O(N M d^2 + (N n + M l) d^2).
+    Of tokens (N, n, d) and (M, l, d), whose lengths n and l may differ, the kernel (N, M). A ValueError if the
+    dimensions differ or products overflow. O(N M d^2 + (N n + M l) d^2).
     """
-    for name, array in (("x", x), ("other", other)):
-        require_array(name, array, ("N", "n", "d"))
-    if x.shape[-1] != other.shape[-1]:
-        raise ValueError(
-            f"The tokens have {x.shape[-1]} and {other.shape[-1]} dimensions: the same is needed."
-        )
-    # whole numbers would wrap around, and of two types the wider one has the digits
-    x, other = floating(x), floating(other)
-    x, other = (array.astype(np.result_type(x, other), copy=False) for array in (x, other))
     one, another = (pair_products(array, average=average) for array in (x, other))
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         kernel = np.asarray((one @ another.T) * (x[:, -1] @ other[:, -1].T))
     if not np.isfinite(kernel).all():
-        raise ValueError(f"The kernel of x and other overflows in {kernel.dtype}: scale the tokens down.")
+        raise ValueError("The kernel of x and other overflows: scale the tokens down.")
     return kernel
 
 
-def tensor_from_features(coefficients: Float[np.ndarray, "D p"], d: int) -> Float[np.ndarray, "p d d d"]:
-    """The tensor M_abce, symmetric in b and c, of a linear function of the features.
+@checked
+def tensor_from_features(
+    coefficients: Float[np.ndarray, "D p"], d: PositiveInt
+) -> Float[np.ndarray, "p d d d"]:
+    """The tensor M_abce (p, d, d, d), symmetric in b and c, of coefficients (D, p) on the features.
 
-    Parameters
-    ----------
-    coefficients : array (D, p)
-        One column an output.
-    d : int
-        Dimension of the tokens.
-
-    Returns
-    -------
-    array (p, d, d, d)
-        M, of the same norm as the coefficients.
-
-    Raises
-    ------
-    ValueError
-        If there are not D = d^2 (d + 1)/2 rows.
-
-    Notes
-    -----
-    O(p d^3).
+    It has the same norm. A ValueError if there are not D = d^2 (d + 1)/2 rows. O(p d^3).
     """
-    d = count("d", d)
-    coefficients = real_array("coefficients", coefficients)
-    if coefficients.ndim != 2 or len(coefficients) != feature_count(d) or not coefficients.shape[1]:
+    if len(coefficients) != feature_count(d):
         raise ValueError(
-            f"coefficients has shape {coefficients.shape}: ({shown(feature_count(d))}, p) is needed, the number of "
+            f"coefficients has shape {coefficients.shape}: ({feature_count(d):.6g}, p) is needed, the number of "
             "features."
         )
     outputs = coefficients.shape[1]
@@ -256,40 +170,171 @@ def tensor_from_features(coefficients: Float[np.ndarray, "D p"], d: int) -> Floa
     return tensor
 
 
+@checked
 def features_from_tensor(tensor: Float[np.ndarray, "p d d d"]) -> Float[np.ndarray, "D p"]:
-    """The coefficients on the features of a tensor M, of which only what is symmetric in b and c acts.
+    """The coefficients (D, p) on the features of a tensor M (p, d, d, d).
 
-    Parameters
-    ----------
-    tensor : array (p, d, d, d)
-        M_abce, symmetric or not.
-
-    Returns
-    -------
-    array (D, p)
-        One column an output.
-
-    Raises
-    ------
-    ValueError
-        If the shape is no (p, d, d, d).
-
-    Notes
-    -----
-    O(p d^3). Exactly zero for models that are zero as functions.
+    Only what is symmetric in b and c acts: exactly zero for models that are zero as functions. A ValueError for another
+    shape. O(p d^3).
     """
-    tensor = real_array("The tensor", tensor, ("p", "d", "d", "d"))
     outputs, d = tensor.shape[:2]
-    require_shape("The tensor", tensor, (outputs, d, d, d))
     rows, columns = pairs_of(d)
     entries = (tensor[:, rows, columns] + tensor[:, columns, rows]) / 2 * _weights(d)[:, None]
     return np.ascontiguousarray(entries.transpose(1, 2, 0).reshape(feature_count(d), outputs))
 
 
-def floating(x: Any) -> Any:
-    """Tokens as they are if they are floats; whole numbers in double precision."""
+@checked
+def softmax_feature_count(kind: SoftmaxKind, d: PositiveInt) -> int:
+    """The number of features of a set of `softmax_features`: the cubic ones, and d for the query and for the row mean.
+
+    Examples
+    --------
+    >>> [softmax_feature_count(kind, 8) for kind in ("plain", "aug", "cent", "tokens")]
+    [288, 296, 304, 16]
+    """
+    cubic = 0 if kind == "tokens" else feature_count(d)
+    return cubic + {"plain": 0, "aug": 1, "cent": 2, "tokens": 2}[kind] * d
+
+
+@checked
+def softmax_features(
+    x: Shaped[Any, "... k d"], kind: SoftmaxKind, *, every_row: bool = True
+) -> Shaped[Any, "... features"]:
+    """Features of token matrices for softmax targets, of every row as the query or of the last one.
+
+    Parameters
+    ----------
+    x : array (..., k, d)
+        Token matrices.
+    kind : {"plain", "aug", "cent", "tokens"}
+        "plain": the cubic features of G = X^T X and the query x_q. "aug": those and the row mean. "cent": the cubic
+        features of the Gram matrix of the tokens less their mean, with x_q, and x_q and the row mean themselves.
+        "tokens": x_q and the row mean alone, no attention at all.
+    every_row : bool
+        Whether every row is a query in turn; otherwise the last one is.
+
+    Returns
+    -------
+    array (..., k, F), or (..., F) for the last row
+        In the array type of `x`, whole numbers as their floats; F = `softmax_feature_count`, the cubic ones come first,
+        then x_q, then the mean.
+
+    Raises
+    ------
+    ValueError
+        If the set is not known, `x` has fewer than two axes, or products overflow.
+
+    Notes
+    -----
+    To first order in Theta softmax attention is the row mean plus x_q^T Theta times the centred Gram matrix over k:
+    "cent" errs in second order only. "plain" is the paper's, the others are not. O(k d^2 + q d^3) for q queries.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 0.0], [1.0, 2.0]])
+    >>> softmax_features(x, "tokens")
+    array([[1., 0., 1., 1.],
+           [1., 2., 1., 1.]])
+    >>> softmax_features(x, "plain").shape, softmax_features(x, "cent", every_row=False).shape
+    ((2, 6), (10,))
+    """
+    x = as_tokens(x)
     xp = namespace(x)
+    queries = x if every_row else x[..., -1:, :]
+    with np.errstate(over="ignore", invalid="ignore"):  # refused in the next line
+        mean = xp.mean(x, axis=-2, keepdims=True)
+        centred = x - mean
+    require_no_overflow(centred, xp)
+    parts = []
+    if kind != "tokens":
+        parts.append(cubic_features(centred if kind == "cent" else x, queries=queries))
+    if kind in ("cent", "tokens"):
+        parts.append(queries)
+    if kind != "plain":
+        parts.append(xp.broadcast_to(mean, queries.shape))
+    features = parts[0] if len(parts) == 1 else xp.concat(parts, axis=-1)
+    return features if every_row else features[..., 0, :]
+
+
+@checked
+def first_independent(
+    x: Float[np.ndarray, "N n d"], *, rank: PositiveInt | None = None
+) -> Int[np.ndarray, " kept"]:
+    """Increasing indices of the examples that add to the rank of the features of those before them.
+
+    Of tokens (N, n, d); with `rank` no more than that many. On exact labels least squares of least norm is the same on
+    these examples as on all. By the Cholesky factor of the kernel, built row by row: O(N^2 d^2 + N r^2). Features that
+    are nearly dependent count as dependent.
+
+    Examples
+    --------
+    >>> first_independent(np.array([[[1.0, 0.0]], [[2.0, 0.0]], [[0.0, 1.0]]]))
+    array([0, 2])
+    """
+    most = min(len(x), rank or len(x))
+    x = x / (np.abs(x).max() or 1.0)  # so that products of six entries neither over- nor underflow
+    kernel = cubic_kernel(x, x)
+    factor = np.zeros((most, most))
+    kept: list[int] = []
+    for row in range(len(x)):
+        size = len(kept)
+        if size == most:
+            break
+        shared = np.zeros(0)
+        if kept:
+            shared = solve_triangular(factor[:size, :size], kernel[kept, row], lower=True, check_finite=False)
+        new = kernel[row, row] - shared @ shared
+        if new > _NEW * kernel[row, row]:
+            factor[size, :size], factor[size, size] = shared, np.sqrt(new)
+            kept.append(row)
+    return np.array(kept, dtype=np.int64)
+
+
+def pairs_of(d: int) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
+    """The pairs b <= c of entries of a symmetric matrix, in the order of the features."""
+    return np.triu_indices(d)
+
+
+def pair_products(x: Shaped[Any, "... n d"], *, average: bool = False) -> Shaped[Any, "... pairs"]:
+    """The weighted entries w_bc G_bc of the Gram matrix, b <= c, of the same norm as G: w_bb = 1 and w_bc = sqrt 2."""
+    xp = namespace(x)
+    d = x.shape[-1]
+    rows, columns = pairs_of(d)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        gram = xp.matmul(xp.matrix_transpose(x), x)
+        if average:
+            gram = gram / x.shape[-2]
+        flat = xp.reshape(gram, (*gram.shape[:-2], d * d))
+        taken = xp.take(flat, xp.asarray(rows * d + columns), axis=-1)
+        products = taken * xp.asarray(_weights(d), dtype=x.dtype)
+    require_no_overflow(products, xp)
+    return products
+
+
+def as_tokens(x: Any, d: int | None = None) -> Any:
+    """Tokens (..., n, d) in floating point, whole numbers in double precision; a ValueError for another shape."""
+    xp = namespace(x)
+    if x.ndim < 2 or 0 in x.shape[-2:] or x.shape[-1] != (d or x.shape[-1]):
+        raise ValueError(
+            f"The tokens have shape {tuple(x.shape)}: (..., n, {d or 'd'}) is needed, a token a row."
+        )
     return x if xp.isdtype(x.dtype, "real floating") else as_floating(x, xp.float64, xp)
+
+
+def predicted(features: Callable[[Any], Any], x: Any, coefficients: np.ndarray, rows: int = 1) -> Any:
+    """features(x) @ coefficients in blocks of sequences, in the array type of tokens x; `rows` rows a sequence."""
+    xp = namespace(x)
+    flat = xp.reshape(x, (-1, *x.shape[-2:]))
+    own = xp.asarray(coefficients, dtype=x.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        parts = [
+            xp.matmul(features(flat[part, ...]), own)
+            for part in blocks(flat.shape[0], rows * len(coefficients))
+        ]
+    lead = x.shape[:-2] + ((rows,) if rows > 1 else ())
+    together = xp.concat(parts) if parts else xp.zeros(0, dtype=x.dtype)
+    require_no_overflow(together, xp)
+    return xp.reshape(together, (*lead, coefficients.shape[1]))
 
 
 def blocks(rows: int, numbers_a_row: int) -> Iterator[slice]:
@@ -299,37 +344,27 @@ def blocks(rows: int, numbers_a_row: int) -> Iterator[slice]:
         yield slice(first, min(first + step, rows))
 
 
-def _require_tokens(x: Any, average: bool) -> Any:
-    """The namespace of tokens (..., n, d), one at least in a sequence."""
-    xp = namespace(x)
-    require_flag("average", average)
-    if x.ndim < 2 or 0 in x.shape[-2:]:
-        raise ValueError(f"The tokens have shape {tuple(x.shape)}: (..., n, d) is needed, a token a row.")
-    return xp
-
-
 def require_no_overflow(products: Any, xp: Any) -> None:
     """Raise where products of tokens are no finite numbers."""
     if not bool(xp.all(xp.isfinite(products))):
         raise ValueError(
-            f"Products of the tokens overflow in {products.dtype}, or the tokens hold NaN or infinite entries: finite "
-            "ones are needed. Scale the tokens down or use a wider type."
+            f"Products of the tokens overflow in {products.dtype}: scale the tokens down or use a wider type."
         )
 
 
-def _require_queries(queries: Any, x: Any) -> None:
-    namespace(x, queries)
-    given, wanted = tuple(queries.shape), (*x.shape[:-2], "r", x.shape[-1])
-    if len(given) != len(wanted) or (*given[:-2], *given[-1:]) != (*wanted[:-2], *wanted[-1:]):
-        raise ValueError(
-            f"The queries have shape {given}: ({', '.join(map(str, wanted))}) is needed, as the tokens have."
-        )
+def _outer(pairs: Any, z: Any) -> Any:
+    """The products of pairs (..., D / d) and queries (..., d), as features (..., D)."""
+    xp = namespace(pairs, z)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        outer = pairs[..., :, None] * z[..., None, :]
+    require_no_overflow(outer, xp)
+    return xp.reshape(outer, (*outer.shape[:-2], outer.shape[-2] * outer.shape[-1]))
 
 
 def _require_room(x: Any, queries: int) -> None:
     numbers = math.prod(x.shape[:-2]) * queries * feature_count(x.shape[-1])
-    require_bytes(
-        f"The features of an array of shape {tuple(x.shape)}", 8 * numbers, advice="give fewer at a time"
+    require_memory(
+        f"The features of tokens of shape {tuple(x.shape)}", 8 * numbers, advice="give fewer at a time"
     )
 
 

@@ -37,14 +37,7 @@ def symmetrised(tensor: Float[np.ndarray, "p d d e"]) -> Float[np.ndarray, "p d 
 class HeadSearch:
     """The best representation of each number of heads so far, and the order in which numbers are tried.
 
-    Parameters
-    ----------
-    tensor : array (p, d, d, e)
-        Symmetric in the middle indices, of unit norm.
-    tolerance : float
-        Relative distance that counts as a representation.
-    rng : numpy.random.Generator
-        Of the starts.
+    The tensor (p, d, d, e) is symmetric in the middle indices and of unit norm.
     """
 
     def __init__(self, tensor: np.ndarray, tolerance: float, rng: np.random.Generator) -> None:
@@ -113,12 +106,9 @@ def alternating(
 ) -> Tried:
     """Truncate T to rank H, put its symmetric part back, and so on, while the tolerance is in sight.
 
-    Notes
-    -----
-    The antisymmetric part floats, from a random start of 0.3 of the tensor's norm (measured on planted models: larger
-    starts fail more often). The truncation projects on the leading
-    eigenvectors of T T^T: O(p d (p d + d^2) H + (p d)^3) a step. It gives up where the tail, falling as it
-    did in the last 40 steps, would not reach the tolerance in those that are left.
+    The antisymmetric part floats, from a random start of 0.3 of the tensor's norm (larger starts fail more often). The
+    truncation projects on the leading eigenvectors of T T^T: O(p d (p d + d^2) H + (p d)^3) a step. It gives up where
+    the tail, falling as it did in the last 40 steps, would not reach the tolerance in those that are left.
     """
     outputs, d, _, queries = tensor.shape
     floating = 0.3 * _random_antisymmetric(tensor, rng)
@@ -146,18 +136,10 @@ def reweighted(
 ) -> Float[np.ndarray, "H p d"]:
     """Value matrices to start from: iteratively reweighted least squares for a low rank, from a random start.
 
-    Notes
-    -----
-    Over the antisymmetric part X, minimise tr((T T^T + eps)^-1 T T^T) at T = S + X with the weight of the step before:
-    descent on log det(T T^T + eps). eps follows the (H + 1)-th squared singular value down. The equations of X are
-    the same for every e, with p d (d - 1)/2 unknowns u: O(u^3 + u^2 e) a step.
-
-    On planted models a start of this kind leads Levenberg-Marquardt to zero far more often than a random one or one by
-    `alternating` does: measured 60% against 1% at (d, H) = (4, 6), 100% against a fifth at (4, 5).
-
-    References
-    ----------
-    Reweighting: Mohan and Fazel, JMLR 13 (2012) 3441. With a free antisymmetric part: derived.
+    Over the antisymmetric part X, minimise tr((T T^T + eps)^-1 T T^T) at T = S + X with the weight of the step before
+    (Mohan and Fazel, JMLR 13 (2012) 3441). eps follows the (H + 1)-th squared singular value down. The equations of X
+    are the same for every e, with p d (d - 1)/2 unknowns u: O(u^3 + u^2 e) a step. On planted models at (d, H) = (4, 6)
+    such a start leads Levenberg-Marquardt to zero in 60% of runs, one by `alternating` in 1%.
     """
     outputs, d, _, queries = tensor.shape
     rows, columns = np.triu_indices(d, 1)
@@ -195,17 +177,10 @@ def levenberg_marquardt(
 ) -> Tried:
     """Least squares on (V, Q) from given V: Q is solved for exactly, V moves by damped Gauss-Newton steps.
 
-    Notes
-    -----
-    The residual is bilinear. For fixed V the normal matrix of Q is the same for every e, H d x H d, so Q costs nothing;
-    the Schur complement left for V, (H p d) x (H p d), is that of the joint Jacobian: O((H p d)^2 H d e + (H p d)^3)
-    a step. V is kept orthonormal as H vectors of p d numbers, which takes GL_H, the gauge, out of the step; damping
-    takes what it leaves. It stops at rounding; below the tolerance where a step gains less than a thousandth; and
-    above it where six steps gain less than a fifth.
-
-    References
-    ----------
-    Variable projection with damping on the outer unknowns alone is classical; the Gram structure is derived.
+    Variable projection: for fixed V the normal matrix of Q is the same for every e, H d x H d; the Schur complement
+    left for V, (H p d) x (H p d), is that of the joint Jacobian: O((H p d)^2 H d e + (H p d)^3) a step. V is kept
+    orthonormal as H vectors of p d numbers, which takes the gauge GL_H out of the step. It stops at rounding; below the
+    tolerance where a step gains less than a thousandth; and above it where six steps gain less than a fifth.
     """
     state = _State.at(tensor, v)
     damping, growth = 1e-2, 2.0

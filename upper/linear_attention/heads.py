@@ -1,27 +1,34 @@
 """From a learned tensor to as few heads as possible: rank minimisation over the part that does not act."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from attention._arrays import to_numpy
 from attention.inputs import Rng
-from attention.validation import count, random_generator, require_flag
-from upper.linear_attention.head_bound import (
-    TOLERANCE,
-    checked_tensor,
-    checked_tolerance,
-    fewest_heads_bound,
-    unfolded,
-    unit_symmetric,
-)
+from attention.validation import PositiveInt, Real, checked, random_generator
 from upper.linear_attention.head_search import HeadSearch, Tried, alternating, symmetrised
 from upper.linear_attention.least_squares import FeatureRegression
 from upper.linear_attention.model import LinearAttention, zero_heads
 
-__all__ = ["HeadsFound", "alternate", "fit_heads", "heads_of_tensor"]
+__all__ = [
+    "HeadsFound",
+    "alternate",
+    "fewest_heads_bound",
+    "fit_heads",
+    "heads_of_tensor",
+    "symmetric_rank",
+]
+
+Tensor = Float[np.ndarray, "p d d d"]
+# a share of the tensor's norm: the zero model is within 1 of every tensor
+Tolerance = Annotated[float, Real(above=0, below=1)]
+
+_TOLERANCE = 1e-7  # relative distance of tensors that counts as none
+_ROUNDING = 1e-14  # a symmetric part below this share of its tensor has cancelled
+_PROBES = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,30 +75,28 @@ class HeadsFound:
     def __str__(self) -> str:
         if self.heads == 0:
             return "No head is needed: the tensor does not act."
-        usual = self.tolerance == TOLERANCE
-        number = f"{self.heads} head{'s' * (self.heads != 1)}"
-        within = "" if usual or not self.exact else f" within {self.tolerance:.1e} of the coefficients"
-        so_near = "" if usual else " for that"
-        needed = (
-            f"at least {self.lower_bound} {'is' if self.lower_bound == 1 else 'are'} needed{so_near} (proved)"
+        found = (
+            f"{self.heads} head{'s' * (self.heads != 1)} by {self.strategy}, relative error {self.tail:.1e}"
         )
-        found = f"{number}{within} by {self.strategy}, relative error {self.tail:.1e}"
-        if not self.exact:
-            return f"{found}: above the tolerance of {self.tolerance:.1e}; {needed}, and no representation was found."
+        usual = self.exact and self.tolerance == _TOLERANCE
+        within = "" if usual else f" within {self.tolerance:.1e} of the coefficients"
         if self.minimal:
-            return f"{found}: the fewest possible{so_near} (proved)."
+            return f"{found}: the fewest possible{within} (proved)."
+        needed = f"at least {self.lower_bound} needed{within} (proved)"
+        if not self.exact:
+            return f"{found}: {needed}; no representation was found."
         fewer = dict(self.tried).get(self.heads - 1)
-        if fewer is None:
-            return f"{found}: {needed}; fewer than {self.heads} were not tried."
-        return f"{found}: {needed}; with {self.heads - 1} the search left {fewer:.1e}; fewest only as far as searched."
+        searched = "were not tried" if fewer is None else f"left {fewer:.1e}, as far as searched"
+        return f"{found}: {needed}; {self.heads - 1} {searched}."
 
 
+@checked
 def fit_heads(
     regression: Any,
     *,
-    heads: int | None = None,
-    tolerance: float = TOLERANCE,
-    restarts: int = 20,
+    heads: PositiveInt | None = None,
+    tolerance: Tolerance = _TOLERANCE,
+    restarts: PositiveInt = 20,
     rng: Rng = 0,
 ) -> HeadsFound:
     """As few heads as can be found for a learned tensor.
@@ -103,9 +108,8 @@ def fit_heads(
     heads : int, optional
         Fit exactly so many instead of the fewest (min(p d, d^2) if that is less).
     tolerance : float
-        Relative tail |sym M - S| / |S| that counts as a representation, below 1. For a regression on noisy outputs give
-        about its relative error, a few times it to be safe: below the error of the coefficients noise is fitted, and
-        the number of heads becomes that of a generic tensor.
+        Relative tail |sym M - S| / |S| that counts as a representation. For noisy labels give a few times the relative
+        error of the coefficients: below it noise is fitted, with as many heads as a generic tensor has.
     restarts : int
         Starts of Levenberg-Marquardt before a number of heads is given up.
     rng : SPEC 7 generator or seed
@@ -114,23 +118,20 @@ def fit_heads(
     Returns
     -------
     HeadsFound
-        The model, its tail, the proved lower bound, and what was tried. If `heads` did not suffice it is the
-        best found, with ``exact`` false.
+        If `heads` did not suffice it is the best found, with ``exact`` false.
 
     Raises
     ------
     ValueError
-        If the shape is no (p, d, d, d), an entry is not finite, or a number is out of range: the tolerance is below 1.
+        If the shape is no (p, d, d, d), an entry is not finite, or a number is out of range.
 
     Notes
     -----
-    Two strategies at each number of heads: alternating from a random antisymmetric part, finished by
-    Levenberg-Marquardt; then Levenberg-Marquardt from reweighted starts. From the proved lower bound the number
-    rises by 1, 1, 2, 4, ... with three starts each, is bisected, and then falls by one as long as `restarts` starts
-    find a representation. Below min(p d, d^2), where an SVD suffices, that a number was given up proves nothing:
-    ``minimal`` says whether the lower bound proves it. Heads are identified up to GL_H at best.
-
-    A start costs some twenty steps of O((H p d)^3) where p <= d; beyond H min(p, d) d = 4096 only alternating is tried.
+    At each number of heads: alternating from a random antisymmetric part, finished by Levenberg-Marquardt; then
+    Levenberg-Marquardt from reweighted starts. From the proved lower bound the number rises by 1, 1, 2, 4, ... with
+    three starts each, is bisected, and then falls by one as long as `restarts` starts find a representation. That a
+    number was given up proves nothing; ``minimal`` says whether the lower bound does. A start costs some twenty steps
+    of O((H p d)^3) where p <= d; beyond H min(p, d) d = 4096 only alternating is tried.
 
     Examples
     --------
@@ -147,9 +148,7 @@ def fit_heads(
         )
     average = bool(getattr(regression, "average", False))
     problem = _Problem.of(tensor() if callable(tensor) else tensor)
-    tolerance = checked_tolerance(tolerance)
-    restarts = count("restarts", restarts)
-    number = None if heads is None else min(count("heads", heads), problem.most)
+    number = None if heads is None else min(heads, problem.most)
     if not problem.norm:
         return HeadsFound(problem.zero_model(average), 0.0, tolerance, 0, "cancellation", True, ())
     draw = random_generator(rng)
@@ -166,41 +165,16 @@ def fit_heads(
     return HeadsFound(model, tail, tolerance, bound, strategy, tail <= tolerance, tails)
 
 
+@checked
 def alternate(
-    tensor: Float[np.ndarray, "p d d d"], heads: int, *, tolerance: float = TOLERANCE, rng: Rng = None
+    tensor: Tensor, heads: PositiveInt, *, tolerance: Tolerance = _TOLERANCE, rng: Rng = None
 ) -> tuple[LinearAttention, float]:
     """Heads by alternating alone: truncate the unfolding to rank H, put the symmetric part back; 400 times at most.
 
-    Parameters
-    ----------
-    tensor : array (p, d, d, d)
-        M_abce; only its symmetric part in b and c is used, and the antisymmetric one floats.
-    heads : int
-        H.
-    tolerance : float
-        Tail to stop at, below 1.
-    rng : SPEC 7 generator or seed
-        Of the antisymmetric part at the start.
-
-    Returns
-    -------
-    LinearAttention
-        The model after the last step, of min(p d, d^2) heads if that is less, which suffice; one zero head for a tensor
-        that does not act.
-    float
-        Its tail |sym M - S| / |S|; 0 for a tensor that does not act.
-
-    Raises
-    ------
-    ValueError
-        If the shape is no (p, d, d, d), an entry is not finite, or a number is out of range: the tolerance is below 1.
-
-    Notes
-    -----
-    Linear convergence where it converges; it may stall at a positive tail although H heads exist.
-    O((p d)^3 + p d^3 H) a step.
+    Arguments and errors as for `fit_heads`. The model has min(p d, d^2) heads if that is less, which suffice; with it
+    comes its tail |sym M - S| / |S|. Linear convergence where it converges; it may stall at a positive tail although H
+    heads exist. O((p d)^3 + p d^3 H) a step.
     """
-    heads, tolerance = count("heads", heads), checked_tolerance(tolerance)
     problem = _Problem.of(tensor)
     if not problem.norm:
         return problem.zero_model(False), 0.0
@@ -209,30 +183,12 @@ def alternate(
     return problem.model(tried, False), tried.tail
 
 
-def heads_of_tensor(tensor: Float[np.ndarray, "p d d d"], *, average: bool = False) -> LinearAttention:
-    """A model for a tensor as it stands, antisymmetric part and all: its singular value decomposition.
+@checked
+def heads_of_tensor(tensor: Tensor, *, average: bool = False) -> LinearAttention:
+    """A model for a tensor (p, d, d, d) as it stands, antisymmetric part and all: its singular value decomposition.
 
-    Parameters
-    ----------
-    tensor : array (p, d, d, d)
-        M_abce; not symmetrised here.
-    average : bool
-        Whether the model's G is the mean over the tokens.
-
-    Returns
-    -------
-    LinearAttention
-        As many heads as singular values above rounding, V_h and Q_h orthogonal as vectors, |V_h| = |Q_h|, largest
-        first.
-
-    Raises
-    ------
-    ValueError
-        If the shape is no (p, d, d, d), or an entry is not finite.
-
-    Notes
-    -----
-    O(p^2 d^4).
+    As many heads as singular values above rounding, V_h and Q_h orthogonal as vectors, |V_h| = |Q_h|, largest first. A
+    ValueError for another shape, or entries that are not finite. O(p^2 d^4).
 
     Examples
     --------
@@ -242,15 +198,70 @@ def heads_of_tensor(tensor: Float[np.ndarray, "p d d d"], *, average: bool = Fal
     >>> again.heads, bool(np.allclose(again.tensor(), model.tensor()))
     (2, True)
     """
-    require_flag("average", average)
-    tensor = checked_tensor(tensor)
     scale = float(np.max(np.abs(tensor)))
     outputs, d = tensor.shape[:2]
-    left, values, right = np.linalg.svd(unfolded(tensor / (scale or 1.0)), full_matrices=False)
+    left, values, right = np.linalg.svd(_unfolded(tensor / (scale or 1.0)), full_matrices=False)
     number = max(1, int(np.sum(values > len(right) * np.finfo(float).eps * values[0])))
     root = np.sqrt(values[:number]) * np.sqrt(scale)
     v = (left[:, :number] * root).T.reshape(-1, outputs, d)
     return LinearAttention(v, (root[:, None] * right[:number]).reshape(-1, d, d), average)
+
+
+@checked
+def fewest_heads_bound(
+    tensor: Tensor, *, tolerance: Annotated[float, Real(least=0, below=1)] = _TOLERANCE, rng: Rng = 0
+) -> int:
+    """A number of heads below which no real model comes within a tolerance of the tensor.
+
+    A model is within the tolerance of the symmetric part S of the tensor M_abce if |sym M - S| <= tolerance |S|.
+    Proved (up to rounding), for unit vectors g, u, f:
+
+    * sum_bc S_abce g_b g_c = sum_h (V_h g)_a (Q_h^T g)_e has rank H at most, and a model within the tolerance
+      moves this p x d matrix by at most tolerance |S|. So H singular values suffice to that distance.
+    * sum_ae S_abce u_a f_e is the symmetric part of sum_h (V_h^T u)(Q_h f)^T, and each term has at most one positive
+      and one negative eigenvalue. So the positive ones beyond the first H are below that distance, and the negative
+      ones too. It says more than the first where p < d.
+
+    The greatest over 64 random directions; whatever they are, the bound holds. It is d at most, and 0 for a tensor that
+    does not act. O(64 (p d^3 + d^3)).
+
+    Examples
+    --------
+    >>> from upper.linear_attention.model import make_linear_attention
+    >>> fewest_heads_bound(make_linear_attention(heads=3, dim=4, rng=0).tensor())
+    3
+    """
+    unit, norm = _unit_symmetric(tensor)
+    if not norm:
+        return 0
+    allowed = max(tolerance, 1e-12)
+    outputs, d = unit.shape[:2]
+    draw = random_generator(rng)
+    g, u, f = (_directions(draw, size) for size in (d, outputs, d))
+    contracted = np.einsum("zb,abce,zc->zae", g, unit, g, optimize=True)
+    singular = np.linalg.svd(contracted, compute_uv=False)
+    eigenvalues = np.linalg.eigvalsh(np.einsum("za,abce,ze->zbc", u, unit, f, optimize=True))
+    positive = np.maximum(eigenvalues[:, ::-1], 0)
+    negative = np.maximum(-eigenvalues, 0)
+    return max(1, *(_needed(values, allowed) for values in (singular, positive, negative)))
+
+
+@checked
+def symmetric_rank(tensor: Tensor) -> int:
+    """The rank of the unfolding (a b), (c e) of the symmetrised tensor (p, d, d, d).
+
+    It is d^2 for one generic head with p = d already: no measure of the number of heads. Singular values below 1e-7 of
+    the largest count as zero. A ValueError for another shape or entries that are not finite. O(p^2 d^4).
+
+    Examples
+    --------
+    >>> from upper.linear_attention.model import make_linear_attention
+    >>> symmetric_rank(make_linear_attention(heads=1, dim=4, rng=0).tensor())
+    16
+    """
+    unit, norm = _unit_symmetric(tensor)
+    values = np.linalg.svd(_unfolded(unit), compute_uv=False)
+    return int(np.sum(values > _TOLERANCE * values[0])) if norm else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +275,7 @@ class _Problem:
 
     @classmethod
     def of(cls, tensor: Any) -> "_Problem":
-        square, norm = unit_symmetric(tensor)
+        square, norm = _unit_symmetric(tensor)
         swapped = square.shape[0] > square.shape[1]
         turned = np.ascontiguousarray(square.transpose(3, 2, 1, 0)) if swapped else square
         return cls(square, turned, norm, swapped)
@@ -297,3 +308,32 @@ class _Problem:
 
     def zero_model(self, average: bool) -> LinearAttention:
         return LinearAttention(*zero_heads(1, *self.square.shape[:2]), average)
+
+
+@checked
+def _unit_symmetric(tensor: Tensor) -> tuple[np.ndarray, float]:
+    """The symmetric part at unit Frobenius norm, and its norm: 0 where it cancels to rounding."""
+    largest = float(np.max(np.abs(tensor)))
+    if not largest:
+        return tensor, 0.0
+    symmetric = symmetrised(tensor / largest)  # neither overflows nor underflows when squared
+    norm = float(np.linalg.norm(symmetric))
+    if norm <= _ROUNDING * float(np.linalg.norm(tensor / largest)):
+        return np.zeros_like(tensor), 0.0
+    return symmetric / norm, norm * largest
+
+
+def _unfolded(tensor: Tensor) -> Float[np.ndarray, "pd dd"]:
+    """The matrix (a b), (c e) of a tensor M_abce."""
+    return tensor.reshape(tensor.shape[0] * tensor.shape[1], -1)
+
+
+def _directions(rng: np.random.Generator, size: int) -> np.ndarray:
+    draw = rng.standard_normal((_PROBES, size))
+    return draw / np.linalg.norm(draw, axis=1, keepdims=True)
+
+
+def _needed(values: np.ndarray, allowed: float) -> int:
+    """The most, over the rows, of the leading values without which the rest has a norm above `allowed`."""
+    rest = np.sqrt(np.cumsum(values[:, ::-1] ** 2, axis=1))
+    return int(np.max(np.sum(rest > allowed, axis=1)))

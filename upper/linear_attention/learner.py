@@ -3,34 +3,33 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
-from attention._arrays import namespace
 from attention.evaluation import ENOUGH_IN_SPAN, EXACT_ERROR, HELD_OUT_SHARE, HeldOut, orbits
 from attention.inputs import Rng
-from attention.learning import Progress, require_oracle
-from attention.memory import require_memory as require_bytes
-from attention.validation import count
+from attention.learning import Progress
+from attention.validation import NonNegativeInt, checked
 from upper.linear_attention.features import (
+    as_tokens,
     blocks,
     feature_count,
-    floating,
     pair_products,
-    require_no_overflow,
+    predicted,
+    softmax_feature_count,
+    softmax_features,
     tensor_from_features,
 )
-from upper.linear_attention.moments import FeatureMoments, require_memory
-from upper.linear_attention.regression import (
+from upper.linear_attention.least_squares import (
+    Block,
+    FeatureMoments,
     FeatureRegression,
-    regress_blocks,
-    regress_features,
-    regress_moments,
+    require_feature_memory,
 )
-from upper.linear_attention.softmax_features import softmax_feature_count, softmax_features
+from upper.linear_attention.regression import regress_blocks, regress_features, regress_moments
 
 __all__ = ["LinearAttentionLearner", "LinearAttentionPredictor"]
 
@@ -40,11 +39,9 @@ _KEPT = 1 << 25  # numbers of examples that are kept to correct the solution wit
 _DRAWN_AT_ONCE = 1 << 21
 _MOST_HELD_OUT = 4096
 _LEAST_HELD_OUT = 16  # unless that is more than a quarter
-_SPARE = 2  # examples' worth of queries beyond the rank, at which labels that fit are no accident
+_EXTRA = 2  # examples' worth of queries beyond the rank, at which labels that fit are no accident
 _DIGITS = 9  # of Gram matrices that count as equal; permuted tokens agree to sixteen
 _NEARLY_EXACT = 1e-6  # what is left of the precision of moments alone, and of badly conditioned features
-
-Block = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,42 +74,19 @@ class LinearAttentionPredictor:
         """M_abce on G_bc z_e, symmetric in b and c: what heads are taken from. G is the centred one for "cent"."""
         return tensor_from_features(self.coefficients[: feature_count(self.dim)], self.dim)
 
-    @property
-    def own(self) -> Float[np.ndarray, "d d"]:
-        """The matrix that the query itself is multiplied by, zero but for "cent"."""
-        d = self.dim
-        return self.coefficients[-2 * d : -d] if self.features == "cent" else np.zeros((d, d))
-
-    @property
-    def mean(self) -> Float[np.ndarray, "d d"]:
-        """The matrix that the row mean is multiplied by, zero for "plain"."""
-        d = self.dim
-        return self.coefficients[-d:] if self.features != "plain" else np.zeros((d, d))
-
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The predicted labels, in the array type of `x`; whole numbers count as their floats."""
-        xp = namespace(x)
-        if x.ndim < 2 or x.shape[-1] != self.dim:
-            raise ValueError(
-                f"The tokens have shape {tuple(x.shape)}: (..., k, {self.dim}) is needed, a token a row."
-            )
-        x = floating(x)
-        flat = xp.reshape(x, (-1, *x.shape[-2:]))
-        coefficients = xp.asarray(self.coefficients, dtype=x.dtype)
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            parts = [
-                xp.matmul(softmax_features(flat[part, ...], self.features), coefficients)
-                for part in blocks(flat.shape[0], x.shape[-2] * len(self.coefficients))
-            ]
-        together = xp.concat(parts) if parts else flat
-        require_no_overflow(together, xp)
-        return xp.reshape(together, x.shape)
+        x = as_tokens(x, self.dim)
+        return predicted(
+            lambda part: softmax_features(part, self.features), x, self.coefficients, rows=x.shape[-2]
+        )
 
     def __repr__(self) -> str:
         return f"<LinearAttentionPredictor: {self.features}, {self.regression}>"
 
 
 @dataclass(frozen=True)
+@checked
 class LinearAttentionLearner:
     """Linear attention learned exactly, by regression of the labels of every row on cubic features.
 
@@ -135,19 +109,16 @@ class LinearAttentionLearner:
 
     Notes
     -----
-    A polynomial-time learner: of d outputs and k queries an example, all share one matrix of F x F, F about d^3/2,
-    gathered in blocks. O(n k F^2 + F^3) time, F^2 numbers. On targets that are linear attention it is exact as soon as
-    the features of the examples have the rank that they have on the domain; min(k, d) rows of an example are
-    independent. On softmax attention it is the best predictor of its class and no more. Beyond 2^25 numbers examples
-    are not kept but only their moments, and the solution is not corrected with the residuals. Features dependent on
-    the examples, as on Boolean tokens, give the solution of least norm. r < F rows take O(r^2 F).
+    A polynomial-time learner: all outputs and queries share one matrix of F x F, F about d^3/2, gathered in blocks.
+    O(n k F^2 + F^3) time, F^2 numbers; r < F rows take O(r^2 F). On linear attention it is exact as soon as the
+    features of the examples have the rank that they have on the domain; min(k, d) rows of an example are independent.
+    On softmax attention it is the best predictor of its class. Dependent features, as on Boolean tokens, give the least
+    norm. Beyond 2^25 numbers only moments are kept, and the solution is not corrected with the residuals.
 
-    EXACT is said where fitted and held-out labels are reproduced to 1e-10 (PRECISION_FLOOR where they are to 1e-6) and
-    two examples' worth of rows, 2 min(k, d) and three at least, were not needed for it: copies of an example, in any
-    order of the tokens, count once. Then a target outside the class would have to obey as many linear relations by
-    accident, which is evidence and no proof. Where features are dependent, eight held-out inputs that no fitted one
-    gives by a symmetry are needed, too. Without it the outcome is UNCONFIRMED, however small the error is: at exactly
-    as many equations as features, and where there are hardly more inputs than that.
+    The outcome is EXACT where fitted and held-out labels are reproduced to 1e-10 (PRECISION_FLOOR: to 1e-6) and two
+    examples' worth of rows, 2 min(k, d) and three at least, were not needed for it; copies of an example, in any order
+    of the tokens, count once. Where features are dependent, eight held-out inputs that no fitted one gives by a
+    symmetry are needed, too. Otherwise it is UNCONFIRMED, however small the error is. This is evidence and no proof.
 
     References
     ----------
@@ -166,19 +137,11 @@ class LinearAttentionLearner:
     """
 
     features: _Features = "plain"
-    examples: int | None = None
+    examples: NonNegativeInt | None = None
     least_norm: bool = False
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.features, str) or self.features not in get_args(_Features):
-            raise ValueError(f"The features are {self.features!r}: plain, aug or cent is needed.")
-        if self.examples is not None:
-            object.__setattr__(self, "examples", count("examples", self.examples, least=0))
-        if not isinstance(self.least_norm, bool):
-            raise ValueError(f"least_norm is {self.least_norm!r}: True or False is needed.")
-
     def minimum_examples(self, k: int, d: int) -> int:
-        """As many equations as features, min(k, d) an example, and one to hold out; two examples for the least norm."""
+        """As many equations as features, min(k, d) an example, and one to hold out; 2 for the least norm."""
         return 2 if self.least_norm else -(-softmax_feature_count(self.features, d) // min(k, d)) + 1
 
     def fit(
@@ -189,32 +152,25 @@ class LinearAttentionLearner:
         truth: GroundTruth | None = None,
         progress: Progress | None = None,
     ) -> Fit:
-        """Regress the labels of every row on the features; `rng` is not needed.
-
-        Raises
-        ------
-        ValueError
-            If the budget is below `minimum_examples`, the features do not fit the memory, or the oracle's examples are
-            malformed.
-        """
+        """Regress the labels of every row on the features; `rng` is not needed. Errors as above."""
         recorder = Recorder(oracle, truth=truth, progress=progress)
+        n = check_budget(self, oracle)
         k, d = oracle.k, oracle.d
         features = softmax_feature_count(self.features, d)
-        n = self._examples(oracle, features)
+        if n is None:
+            equations = -(-_EQUATIONS * features // min(k, d))
+            n = equations + max(_LEAST_HELD_OUT, -(-equations // (HELD_OUT_SHARE - 1)))
         held_out = max(1, min(_LEAST_HELD_OUT, n // 4), min(_MOST_HELD_OUT, n // HELD_OUT_SHARE))
         if not self.least_norm:
             held_out = min(held_out, n - self.minimum_examples(k, d) + 1)
         rows = (n - held_out) * k
         few = rows < features  # and welcome
         # r rows of F features hold no more than a matrix of sqrt(r F)
-        require_memory(math.isqrt(rows * features) if few else features)
-        # beyond the held-out ones, examples are drawn in blocks, or all at once where they are few
-        held = n if few else held_out
-        require_bytes(f"{n} examples of {k} tokens", 48 * held * k * d, advice="allow fewer examples")
+        require_feature_memory(math.isqrt(rows * features) if few else features)
 
         x_held, y_held = draw_examples(oracle, held_out)
-        spare = max(3, _SPARE * min(k, d))
-        seen = _IndependentQueries(self.features, features + spare)
+        extra = max(3, _EXTRA * min(k, d))
+        seen = _IndependentQueries(self.features, features + extra)
         seen.add(x_held)
         new = set(orbits(x_held).tolist())
 
@@ -238,7 +194,7 @@ class LinearAttentionLearner:
             otherwise=Outcome.BEST_OF_CLASS,
             rounding=_NEARLY_EXACT if regression.method == "moments" else EXACT_ERROR,
             evidence=lambda: seen.count - regression.rank if spanned else 0,
-            enough=spare,
+            enough=extra,
         )
         recorder.step(
             "Cubic regression",
@@ -250,40 +206,13 @@ class LinearAttentionLearner:
         )
         return recorder.fit(outcome, predict=predict)
 
-    def _examples(self, oracle: ExampleOracle, features: int) -> int:
-        """How many examples to draw; too few are refused with both numbers."""
-        require_oracle(oracle)
-        k, d, least = oracle.k, oracle.d, self.minimum_examples(oracle.k, oracle.d)
-        given = [number for number in (self.examples, oracle.remaining) if number is not None]
-        if not self.least_norm and given and min(given) < least:
-            equations = max(0, min(given) - 1) * min(k, d)
-            raise ValueError(
-                f"There are {min(given)} examples of {k} tokens in {d} dimensions, {equations} equations with one "
-                f"example held out, and {features} features: the examples do not determine the fit. Give at least "
-                f"{least}, or ask for the solution of least norm (least_norm=True)."
-            )
-        budget = check_budget(self, oracle)
-        if budget is not None:
-            return budget
-        equations = -(-_EQUATIONS * features // min(k, d))
-        return equations + max(_LEAST_HELD_OUT, -(-equations // (HELD_OUT_SHARE - 1)))
-
 
 class _IndependentQueries:
     """Counts the linearly independent queries of every context, contexts that have the same features once.
 
-    A context is all that the rows of an example share in their features: the Gram matrix, and the row mean where that
-    is one. Tokens in another order give the same context, and so do tokens of the other sign. In one context the
-    features are linear in the query, so that only independent queries say something new; those of different contexts
-    count each. If coefficients that `rank` rows determine reproduce more rows than that, nothing made the others fit
-    but that the target is of the class.
-
-    Parameters
-    ----------
-    kind : {"plain", "aug", "cent"}
-        The set of features.
-    enough : int
-        Where counting may stop.
+    A context is what the rows of an example share in their features: the Gram matrix, and the row mean where that is
+    one; neither the order of the tokens nor their common sign changes it. In one context the features are linear in
+    the query, so that only independent queries say something new. Counting stops at `enough`.
     """
 
     def __init__(self, kind: _Features, enough: int) -> None:

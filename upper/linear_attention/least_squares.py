@@ -1,30 +1,42 @@
-"""Least squares in blocks of features: by normal equations, by singular values of a triangle, or by the kernel."""
+"""Least squares on blocks of features: sums of their products, and four ways to solve for the coefficients."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from scipy.linalg import cho_factor, cho_solve, lstsq, qr, solve_triangular, svd
+from scipy.linalg.blas import dgemm, dsyrk
 from scipy.linalg.lapack import dpocon, dpstrf, dtrcon
 
-from upper.linear_attention.moments import FeatureMoments
+from attention._arrays import shown
+from attention.memory import memory_text, require_memory
+from attention.validation import PositiveInt, checked
+from upper.linear_attention.features import blocks, cubic_features, feature_count, prefix_features
 
 __all__ = [
+    "MEMORY",
     "Block",
+    "FeatureMoments",
     "FeatureRegression",
     "Stream",
     "by_kernel",
     "by_moments",
     "by_normal_equations",
     "by_singular_values",
+    "require_feature_memory",
 ]
 
 Block = tuple[np.ndarray, np.ndarray]
 Stream = Callable[[], Iterable[Block]]
 """Gives the same blocks (phi, y) each time it is called."""
 
+MEMORY = 2 << 30
+"""The memory in bytes that a matrix of features by features may take, with what works on it: 2 GiB."""
+
+_WORKING = 3 << 26  # two blocks of features and their solver's own, bytes
+_COLUMNS = 256  # mirrored at a time
 _RCOND = 1e-10  # singular values of the features below this share of the largest count as zero
 _GRAM_RCOND = 1e-13  # the same of a Gram matrix, which knows them to 1e-16 of the largest
 _EXACT_ENOUGH = 1e-11  # reciprocal condition from which two corrections reach the precision of the arithmetic
@@ -35,7 +47,120 @@ _UNDERFLOW = 1e-250  # products of so small numbers have lost digits
 _PROBES = 4
 _UNSEEN = 3e-12  # what rounding may leave of directions that the features do not have
 
-Solve = Callable[[np.ndarray], np.ndarray]
+
+class FeatureMoments:
+    """Sums of phi phi^T and of phi y^T over examples, added block by block: all that normal equations need.
+
+    Parameters
+    ----------
+    features : int
+        D; `feature_count` of d for cubic features.
+    outputs : int
+        p; all share one matrix.
+
+    Attributes
+    ----------
+    count, cross, squares : int, array (D, p), float
+        Rows added, and the sums of phi y^T and of |y|^2.
+    dim, average : int or None, bool
+        Dimension of the tokens, where all rows are cubic features of tokens, and whether G is their mean there.
+
+    Raises
+    ------
+    ValueError
+        If the matrix does not fit 2 GiB; on adding, if the shapes do not fit together, or an entry is not finite.
+
+    Notes
+    -----
+    D^2 numbers; n rows cost O(n D^2).
+
+    References
+    ----------
+    Yau et al., arXiv 2410.10101, Algorithm 1; one matrix for all outputs and symmetric features are derived here.
+
+    Examples
+    --------
+    >>> moments = FeatureMoments(features=feature_count(2), outputs=1)
+    >>> moments.add(np.ones((3, 4, 2)), np.ones((3, 1)))
+    >>> moments.count, moments.gram().shape
+    (3, (6, 6))
+    """
+
+    @checked
+    def __init__(self, features: PositiveInt, outputs: PositiveInt) -> None:
+        self.features, self.outputs = features, outputs
+        require_feature_memory(features)
+        require_memory(f"A matrix of {features} features by {shown(outputs)} outputs", 8 * features * outputs)
+        # by columns, as BLAS adds to it in place; sums go to the lower half only
+        self._lower = np.zeros((features, features), order="F")
+        self.cross = np.zeros((features, outputs), order="F")
+        self.squares = 0.0
+        self.count = 0
+        self.dim: int | None = None
+        self.average = False
+        self._others = False
+
+    @checked
+    def add(
+        self, x: Shaped[np.ndarray, "N n d"], y: Shaped[np.ndarray, "N p"], *, average: bool = False
+    ) -> None:
+        """Add examples: sequences of n tokens whose last one is the query, and a label each."""
+        self._of_tokens(x, y, average)
+        for part in blocks(len(x), self.features):
+            self._add(cubic_features(x[part], average=average), y[part])
+
+    @checked
+    def add_sequences(self, x: Shaped[np.ndarray, "N n d"], y: Shaped[np.ndarray, "N n p"]) -> None:
+        """Add sequences with a label at every position: that of the prefix which ends there, and a row each."""
+        self._of_tokens(x, y, average=False)
+        for part in blocks(len(x), self.features * x.shape[1]):
+            phi = prefix_features(x[part])
+            self._add(phi.reshape(-1, self.features), y[part].reshape(-1, self.outputs))
+
+    @checked
+    def add_features(self, phi: Shaped[np.ndarray, "rows D"], y: Shaped[np.ndarray, "rows p"]) -> None:
+        """Add rows of features and their labels."""
+        if phi.shape[1] != self.features:
+            raise ValueError(f"phi has {phi.shape[1]} features: {self.features} are needed.")
+        self._require_outputs(y)
+        self._others, self.dim = True, None
+        self._add(phi, y)
+
+    def gram(self) -> Float[np.ndarray, "D D"]:
+        """The sum of phi phi^T, not a copy: what is added later changes it."""
+        lower = self._lower
+        for start in range(0, self.features, _COLUMNS):
+            stop = start + _COLUMNS
+            corner = np.tril(lower[start:stop, start:stop])
+            lower[start:stop, start:stop] = corner + np.tril(corner, -1).T
+            lower[start:stop, stop:] = lower[stop:, start:stop].T
+        return lower
+
+    def __repr__(self) -> str:
+        return f"<FeatureMoments: {self.count} rows of {self.features} features, {self.outputs} outputs>"
+
+    def _add(self, phi: np.ndarray, y: np.ndarray) -> None:
+        phi, y = np.ascontiguousarray(phi), np.ascontiguousarray(y)
+        self._lower = dsyrk(1.0, phi.T, beta=1.0, c=self._lower, lower=1, overwrite_c=1)
+        self.cross = dgemm(1.0, phi.T, y.T, trans_b=1, beta=1.0, c=self.cross, overwrite_c=1)
+        self.squares += float(np.vdot(y, y))
+        self.count += len(phi)
+
+    def _of_tokens(self, x: np.ndarray, y: np.ndarray, average: bool) -> None:
+        d = x.shape[-1]
+        if feature_count(d) != self.features:
+            raise ValueError(
+                f"The tokens have {d} dimensions, hence {feature_count(d)} features: {self.features} are needed."
+            )
+        self._require_outputs(y)
+        if self.count and not self._others and average != self.average:
+            raise ValueError("Sums and means over the tokens are mixed: give all rows the same average.")
+        self.average = average
+        self.dim = None if self._others else int(d)
+
+    def _require_outputs(self, y: np.ndarray) -> None:
+        if y.shape[-1] != self.outputs:
+            raise ValueError(f"y has {y.shape[-1]} outputs: {self.outputs} are needed.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,21 +208,9 @@ class FeatureRegression:
 def by_normal_equations(
     stream: Stream, moments: FeatureMoments, *, dependent: bool = True
 ) -> FeatureRegression | None:
-    """By Cholesky factors of the moments, corrected with the residuals of the examples.
+    """By Cholesky factors of the moments of a stream, corrected with its residuals; None where the rank is unclear.
 
-    Parameters
-    ----------
-    stream : callable
-        The blocks that the moments are of.
-    moments : FeatureMoments
-        Their sums.
-    dependent : bool
-        Whether dependent features are welcome, whose solution of least norm is taken.
-
-    Returns
-    -------
-    FeatureRegression or None
-        None where the matrix does not tell the rank.
+    Features that depend on one another give the solution of least norm, or None unless they are `dependent`.
     """
     gram, cross = moments.gram(), moments.cross
     factor, reciprocal = _cholesky(gram)
@@ -157,10 +270,7 @@ def by_singular_values(stream: Stream, features: int, units: np.ndarray | None =
 def by_kernel(
     stream: Stream, kernel: np.ndarray, y: np.ndarray, features: int, *, dependent: bool = True
 ) -> FeatureRegression | None:
-    """By the kernel (N, N): the labels as combinations of the examples' own features.
-
-    None where examples depend on one another, unless these are welcome.
-    """
+    """By the kernel (N, N) of the examples; None where they depend on one another, unless that is welcome."""
 
     def of_features(dual: np.ndarray) -> np.ndarray:
         found, first = np.zeros((features, dual.shape[1])), 0
@@ -183,6 +293,20 @@ def by_kernel(
         return None
     squares = float(np.vdot(y, y))
     return _regression(stream, found, rank, float(np.sqrt(condition)), len(y), squares, "kernel")
+
+
+@checked
+def require_feature_memory(features: PositiveInt) -> None:
+    """Refuse before any work, by a ValueError, a matrix of features by features that does not fit 2 GiB."""
+    needed = 8 * features**2 + _WORKING
+    number = shown(features)
+    if needed > MEMORY:
+        raise ValueError(
+            f"There are {number} features: a matrix of {number} x {number} and its working space take "
+            f"{memory_text(needed)}, and {memory_text(MEMORY)} are allowed. Take tokens of fewer dimensions, or, for "
+            "few examples, use the kernel."
+        )
+    require_memory(f"A matrix of {number} x {number}", needed, advice="take tokens of fewer dimensions")
 
 
 def _cholesky(matrix: np.ndarray) -> tuple[Any, float]:
@@ -210,10 +334,9 @@ def _least_norm(matrix: np.ndarray, side: np.ndarray, share: float) -> tuple[np.
 def _by_pivots(stream: Stream, gram: np.ndarray, cross: np.ndarray) -> tuple[np.ndarray, int, float] | None:
     """Coefficients of least norm, rank and condition from a basis of dependent features; None without a clear rank.
 
-    The features of the first r pivots of the Cholesky factor L are a basis of all; the coefficients on them are exact.
-    The least norm is that of their projection on the row space, which L spans, or off the null space,
-    [-L11^-T L21^T; 1], whichever is smaller. O(D^3/3 + D min(r, D - r)^2). Higham, Accuracy and Stability of Numerical
-    Algorithms, Section 10.3, for the factorisation.
+    The features of the first r pivots of the Cholesky factor L are a basis (Higham, Accuracy and Stability of Numerical
+    Algorithms, Section 10.3); the coefficients on them are exact, and their projection on the row space, which L spans,
+    or off the null space, [-L11^-T L21^T; 1], has the least norm. O(D^3/3 + D min(r, D - r)^2).
     """
     largest = float(np.diagonal(gram).max(initial=0.0))
     if largest < _UNDERFLOW:
@@ -261,7 +384,7 @@ def _on_span(span: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     return np.asarray(basis @ (basis.T @ vectors))
 
 
-def _corrected(stream: Stream, cross: np.ndarray, solve: Solve) -> np.ndarray:
+def _corrected(stream: Stream, cross: np.ndarray, solve: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """The solution of normal equations, and of the same equations for its residuals."""
     found = solve(cross)
     for _ in range(_CORRECTIONS):

@@ -1,22 +1,36 @@
-"""Multi-head linear attention: the model that cubic regression learns exactly."""
+"""Multi-head linear attention: the model that cubic regression learns exactly, and its file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from attention._arrays import as_floating, namespace, to_numpy
+from attention.errors import FileFormatError
+from attention.files import FilePath, read_tensors, write_tensors
 from attention.inputs import Rng
-from attention.memory import require_memory as require_bytes
-from attention.validation import count, random_generator, require_finite, require_flag, require_shape
-from upper.linear_attention.features import floating, require_no_overflow
+from attention.memory import require_memory
+from attention.validation import PositiveInt, checked, random_generator
+from upper.linear_attention.features import as_tokens, require_no_overflow
 
-__all__ = ["LinearAttention", "make_linear_attention", "zero_heads"]
+__all__ = [
+    "LinearAttention",
+    "load_linear_attention",
+    "make_linear_attention",
+    "save_linear_attention",
+    "zero_heads",
+    "zeros",
+]
+
+_KIND = "linear-attention"
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class LinearAttention:
     """The model y = sum_h V_h G Q_h z, with G = X^T X the tokens' Gram matrix and z the last token, the query.
 
@@ -56,13 +70,8 @@ class LinearAttention:
 
     def __post_init__(self) -> None:
         xp = namespace(self.v, self.q)
-        require_shape("v", self.v, ("H", "p", "d"))
-        heads, _, d = self.v.shape
-        require_shape("q", self.q, (heads, d, d))
-        require_flag("average", self.average)
         for name in ("v", "q"):
             object.__setattr__(self, name, as_floating(getattr(self, name), xp.float64, xp))
-            require_finite(name, getattr(self, name))
 
     @property
     def heads(self) -> int:
@@ -81,47 +90,15 @@ class LinearAttention:
 
     def __call__(self, x: Shaped[Any, "*batch n d"]) -> Shaped[Any, "*batch p"]:
         """The outputs at the last token, in the array type of `x`."""
-        namespace(x)
-        if x.ndim < 2 or x.shape[-2] < 1:
-            raise ValueError(
-                f"The tokens have shape {tuple(x.shape)}: (..., n, {self.dim}) is needed, a token a row."
-            )
+        x = as_tokens(x, self.dim)
         return self.at_queries(x, x[..., -1:, :])[..., 0, :]
 
     def at_queries(
         self, x: Shaped[Any, "*batch n d"], queries: Shaped[Any, "*batch r d"]
     ) -> Shaped[Any, "*batch r p"]:
-        """The outputs at given queries instead of the last token.
-
-        Parameters
-        ----------
-        x : array (..., n, d)
-            Tokens.
-        queries : array (..., r, d)
-            Queries of each sequence; `x` itself for one output a row.
-
-        Returns
-        -------
-        array (..., r, p)
-            The outputs.
-
-        Raises
-        ------
-        ValueError
-            If the tokens have another dimension than the model, or products overflow.
-
-        Notes
-        -----
-        O(n d^2 + r H (d^2 + p d)) a sequence.
-        """
+        """The outputs (..., r, p) at given queries (..., r, d), `x` itself for all rows, instead of the last token."""
         xp = namespace(x, queries)
-        for name, array in (("tokens", x), ("queries", queries)):
-            if array.ndim < 2 or array.shape[-1] != self.dim:
-                raise ValueError(
-                    f"The {name} have shape {tuple(array.shape)}: (..., number, {self.dim}) is needed, "
-                    "a token a row."
-                )
-        x, queries = floating(x), floating(queries)
+        x, queries = as_tokens(x, self.dim), as_tokens(queries, self.dim)
         # what is of another library goes over by NumPy, which all read
         v, q = (m if namespace(m) is xp else to_numpy(m) for m in (self.v, self.q))
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
@@ -141,8 +118,7 @@ class LinearAttention:
 
         Two models agree as functions if and only if their M + M^(swap bc) agree (derived here). O(H p d^3).
         """
-        v, q = to_numpy(self.v), to_numpy(self.q)
-        return np.tensordot(v, q, axes=(0, 0))
+        return np.tensordot(to_numpy(self.v), to_numpy(self.q), axes=(0, 0))
 
     def map(self, function: Callable[[Any], Any]) -> "LinearAttention":
         """The model with both arrays put through `function`, ``torch.from_numpy``, say."""
@@ -153,8 +129,14 @@ class LinearAttention:
         return f"LinearAttention(heads={self.heads}, outputs={self.outputs}, dim={self.dim}{mean})"
 
 
+@checked
 def make_linear_attention(
-    *, heads: int, dim: int, outputs: int | None = None, average: bool = False, rng: Rng = None
+    *,
+    heads: PositiveInt,
+    dim: PositiveInt,
+    outputs: PositiveInt | None = None,
+    average: bool = False,
+    rng: Rng = None,
 ) -> LinearAttention:
     """A random model: entries of V_h and Q_h Gaussian of variance 1/d.
 
@@ -169,41 +151,61 @@ def make_linear_attention(
     rng : SPEC 7 generator or seed
         Where randomness comes from.
 
-    Returns
-    -------
-    LinearAttention
-        In float64, NumPy.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1.
-
-    Notes
-    -----
-    O(H d (d + p)).
-
     Examples
     --------
     >>> make_linear_attention(heads=2, dim=4, rng=0)
     LinearAttention(heads=2, outputs=4, dim=4)
     """
-    heads, dim = count("heads", heads), count("dim", dim)
-    outputs = dim if outputs is None else count("outputs", outputs)
-    v, q = zero_heads(heads, outputs, dim)
+    v, q = zero_heads(heads, outputs or dim, dim)
     generator = random_generator(rng)
     v += generator.standard_normal(v.shape) / np.sqrt(dim)
     q += generator.standard_normal(q.shape) / np.sqrt(dim)
     return LinearAttention(v, q, average)
 
 
+@checked
+def save_linear_attention(
+    path: FilePath, model: LinearAttention, *, made: Mapping[str, Any] | None = None
+) -> None:
+    """Write a model: its matrices v and q as safetensors, and how they were made for the record.
+
+    Parameters
+    ----------
+    path : path
+        Where to; a file that is there is replaced when the new one is complete.
+    model : LinearAttention
+        The model, of any array library.
+    made : mapping, optional
+        How it was made, as JSON values.
+
+    Raises
+    ------
+    ValueError, OSError
+        If it is no such model or `made` has no JSON form; if the file cannot be written.
+    """
+    tensors = {"v": to_numpy(model.v), "q": to_numpy(model.q)}
+    write_tensors(path, _KIND, tensors, {"average": model.average, "made": dict(made or {})})
+
+
+def load_linear_attention(path: FilePath) -> LinearAttention:
+    """Read what `save_linear_attention` wrote; a FileFormatError if the file is missing, damaged or something else."""
+    stored = read_tensors(path, kind=_KIND)
+    try:
+        if set(stored.tensors) != {"v", "q"}:
+            raise ValueError("v and q are needed.")
+        return LinearAttention(**stored.tensors, average=stored.metadata.get("average", False))
+    except ValueError as error:
+        raise FileFormatError(f"{Path(path)}: {error}") from None
+
+
 def zero_heads(
     heads: int, outputs: int, dim: int
 ) -> tuple[Float[np.ndarray, "H p d"], Float[np.ndarray, "H d d"]]:
     """The arrays V and Q of a model to be filled in; a ValueError where they do not fit into memory."""
-    require_bytes(
-        f"A model of {heads} heads in {dim} dimensions",
-        24 * heads * dim * (dim + outputs),
-        advice="take fewer",
-    )
-    return np.zeros((heads, outputs, dim)), np.zeros((heads, dim, dim))
+    return zeros(heads, outputs, dim), zeros(heads, dim, dim)
+
+
+def zeros(*shape: int) -> np.ndarray:
+    """An array of zeros to be filled in; a ValueError where it, and what is made from it, do not fit into memory."""
+    require_memory(f"An array of shape {shape}", 24 * prod(shape), advice="take smaller sizes")
+    return np.zeros(shape)

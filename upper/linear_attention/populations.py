@@ -2,36 +2,30 @@
 
 from collections.abc import Callable, Sequence
 from math import comb
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float
 
-from attention.validation import count, one_of
+from attention.validation import Whole, checked
 from upper.linear_attention.features import feature_count, pairs_of
-from upper.linear_attention.moments import require_memory
+from upper.linear_attention.least_squares import require_feature_memory
 
-__all__ = [
-    "POPULATIONS",
-    "Tokens",
-    "exact_rank",
-    "gaussian_spectrum",
-    "population_moment",
-    "token_dimension",
-]
+__all__ = ["POPULATIONS", "Tokens", "exact_rank", "population_moment", "token_dimension"]
 
-# their products are exact in double precision, or right to its last digits
-_MOST_TOKENS = 10**9
 Tokens = Literal["gaussian", "sphere", "boolean", "boolean-constant", "one-hot"]
 POPULATIONS: tuple[Tokens, ...] = get_args(Tokens)
 """Distributions of tokens whose exact moments are known."""
 
+# products of such numbers are exact in double precision, or right to its last digits
+Size = Annotated[int, Whole(1, 10**9)]
 # E of a product of a token's coordinates, one array of coordinate numbers a factor, broadcast
 _Monomial = Callable[[Sequence[np.ndarray]], np.ndarray]
 
 
-def population_moment(tokens: Tokens, d: int, n: int) -> Float[np.ndarray, "D D"]:
-    """The exact moment Lambda = E phi phi^T of n independent tokens of one distribution, the last one the query.
+@checked
+def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D D"]:
+    """The exact moment Lambda (D, D), E phi phi^T of n independent tokens of one distribution, the last one the query.
 
     Parameters
     ----------
@@ -44,11 +38,6 @@ def population_moment(tokens: Tokens, d: int, n: int) -> Float[np.ndarray, "D D"
     n : int
         Number of tokens, with the query.
 
-    Returns
-    -------
-    array (D, D)
-        The moment, in the order of `cubic_features`; D is `feature_count` of the tokens' dimension.
-
     Raises
     ------
     ValueError
@@ -57,9 +46,12 @@ def population_moment(tokens: Tokens, d: int, n: int) -> Float[np.ndarray, "D D"
     Notes
     -----
     G = z z^T + S with S of the n - 1 other tokens, so that E G_bc z_e G_b'c' z_e' is a sum of five products of token
-    moments of orders 2, 4 and 6, by which two tokens (the query, another one, two others) the two entries of G come
-    from. The moments are closed forms: Isserlis' sum over pairings for Gaussian tokens, parity for ±1. Nothing is
-    sampled. O(D^2) a term, and a few arrays of D^2.
+    moments of orders 2, 4 and 6, by which tokens the two entries of G come from. These are closed forms: Isserlis' sum
+    over pairings for Gaussian tokens, parity for ±1. O(D^2) a term, and a few arrays of D^2.
+
+    The Gaussian moment commutes with rotations, and Sym^2 R^d ⊗ R^d is, over the orthogonal group, the traceless
+    tensors of mixed symmetry (eigenvalue 2 (n - 1), the least for d >= 3), the symmetric traceless ones (2 (n + 2)),
+    and the vectors twice.
 
     Examples
     --------
@@ -68,9 +60,9 @@ def population_moment(tokens: Tokens, d: int, n: int) -> Float[np.ndarray, "D D"
     >>> round(float(np.linalg.eigvalsh(population_moment("gaussian", 4, 5))[0]), 9)
     8.0
     """
-    width, n = token_dimension(tokens, d), count("n", n, most=_MOST_TOKENS)
-    require_memory(2 * feature_count(width))  # a few such arrays at once
-    moment = _monomial(tokens, count("d", d))
+    width = token_dimension(tokens, d)
+    require_feature_memory(2 * feature_count(width))  # a few such arrays at once
+    moment = _monomial(tokens, d)
     rows, columns = pairs_of(width)
     b, c = (index[:, None, None, None] for index in (rows, columns))
     e = np.arange(width)[None, :, None, None]
@@ -86,82 +78,19 @@ def population_moment(tokens: Tokens, d: int, n: int) -> Float[np.ndarray, "D D"
     return total.reshape(2 * (feature_count(width),))
 
 
-def gaussian_spectrum(d: int, n: int) -> tuple[tuple[float, int], ...]:
-    """The eigenvalues of the moment of n Gaussian tokens, ascending, with their multiplicities.
-
-    Parameters
-    ----------
-    d, n : int
-        Dimension, at least 3, and number of tokens, with the query.
-
-    Returns
-    -------
-    tuple of (eigenvalue, multiplicity)
-        Four of them, in ascending order; two may be equal.
-
-    Raises
-    ------
-    ValueError
-        If d is below 3, where the first is absent, or n is below 1.
-
-    Notes
-    -----
-    Lambda commutes with rotations, and Sym^2 R^d ⊗ R^d is, over the orthogonal group, the traceless tensors of mixed
-    symmetry (eigenvalue 2 (n - 1)), the symmetric traceless ones (2 (n - 1) + 6), and the vectors twice, on which a
-    2 x 2 problem is left. O(1).
-
-    Examples
-    --------
-    >>> [multiplicity for _, multiplicity in gaussian_spectrum(4, 5)]
-    [16, 4, 16, 4]
-    """
-    d, n = count("d", d, least=3, most=_MOST_TOKENS), count("n", n, most=_MOST_TOKENS)
-    others = n - 1
-    # For a unit u, t = delta_bc u_e gives tr(G) u . z, and t = (delta_be u_c + delta_ce u_b) / 2 gives u . G z; their
-    # squared norms are d and (d + 1) / 2, their inner product 1. Means of the products of the two outputs:
-    trace_trace = (
-        (d + 2) * (d + 4) + 2 * others * d * (d + 2) + others * d * (d + 2) + others * (others - 1) * d * d
-    )
-    trace_gram = (d + 2) * (d + 4) + others * (d + 1) * (d + 2) + others * (d + 2) + others * (others - 1) * d
-    gram_gram = (d + 2) * (d + 4) + 2 * others * (d + 2) + others * (d + 2) + others * (others - 1)
-    moment = np.array([[trace_trace, trace_gram], [trace_gram, gram_gram]], dtype=float)
-    norms = np.array([[d, 1.0], [1.0, (d + 1) / 2]])
-    vectors = np.sort(np.linalg.eigvals(np.linalg.solve(norms, moment)).real)
-    mixed = (2.0 * others, d * (d * d - 4) // 3)
-    symmetric = (2.0 * others + 6, d * (d + 4) * (d - 1) // 6)
-    return tuple(sorted((mixed, symmetric, *((float(value), d) for value in vectors))))
-
-
-def exact_rank(tokens: Tokens, d: int, n: int) -> int:
+@checked
+def exact_rank(tokens: Tokens, d: Size, n: Size) -> int:
     """The rank of `population_moment`: at least so many examples identify the function on these tokens.
 
-    Parameters
-    ----------
-    tokens : str
-        Distribution of the tokens, as in `population_moment`.
-    d, n : int
-        Dimension, without the constant, and number of tokens, with the query.
+    Arguments and errors as there; for more than one length or for data that are no product it is no answer.
 
-    Returns
-    -------
-    int
-        The rank; for more than one length or for data that are no product it is no answer.
-
-    Raises
-    ------
-    ValueError
-        If the distribution is unknown or a number is below 1.
-
-    Notes
-    -----
     A tensor is in the null space exactly if t(G, z) vanishes for every input, and for n >= 2 then t(x x^T, z) does
     not depend on the other token x. Gaussian tokens leave t = 0. So does the sphere, where t(x x^T, z) could be u . z
     times |x|^2 but then t(G, z) = n d u . z. A constant coordinate is worth a sign: turning the signs of whole tokens
-    leaves phi phi^T as it is and makes the constant a random sign. So ±1 in d dimensions with a constant has the rank
-    of ±1 in d + 1, which is 1 + 2 d + d^2 + d (d - 1)/2 + d^2 (d - 1)/2 for n >= 2. O(1).
+    leaves phi phi^T as it is, so ±1 in d dimensions with a constant has the rank of ±1 in d + 1. O(1).
 
-    So many independent examples are enough almost surely for Gaussian tokens and on the sphere, where features that
-    are dependent have measure 0. Tokens of finitely many values repeat: there so many are needed, and more may be.
+    So many independent examples are enough almost surely for Gaussian tokens and on the sphere; tokens of finitely many
+    values repeat, and more may be needed.
 
     Examples
     --------
@@ -170,7 +99,7 @@ def exact_rank(tokens: Tokens, d: int, n: int) -> int:
     >>> [exact_rank("boolean", 4, 1), exact_rank("boolean-constant", 4, 3), exact_rank("one-hot", 4, 3)]
     [8, 55, 16]
     """
-    width, alone = token_dimension(tokens, d), count("n", n) == 1
+    width, alone = token_dimension(tokens, d), n == 1
     if tokens in ("gaussian", "sphere"):
         return comb(width + 2, 3) if alone else feature_count(width)
     if tokens in ("boolean", "boolean-constant"):
@@ -178,21 +107,10 @@ def exact_rank(tokens: Tokens, d: int, n: int) -> int:
     return d if alone else d * d
 
 
-def token_dimension(tokens: Tokens, d: int) -> int:
-    """The dimension of the tokens: d, and one more with the constant coordinate.
-
-    Raises
-    ------
-    ValueError
-        If the distribution is unknown or d is below 1.
-
-    Examples
-    --------
-    >>> token_dimension("boolean-constant", 4)
-    5
-    """
-    one_of("The distribution of tokens", tokens, POPULATIONS)
-    return count("d", d) + (tokens == "boolean-constant")
+@checked
+def token_dimension(tokens: Tokens, d: Size) -> int:
+    """The dimension of the tokens: d, and one more with the constant coordinate."""
+    return d + (tokens == "boolean-constant")
 
 
 def _monomial(tokens: Tokens, d: int) -> _Monomial:

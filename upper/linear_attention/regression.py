@@ -2,37 +2,37 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from attention._arrays import namespace
-from attention.validation import one_of, require_finite, require_flag, require_instance, require_shape
+from attention.validation import checked
 from upper.linear_attention.features import (
+    as_tokens,
     blocks,
     cubic_features,
     cubic_kernel,
     feature_count,
-    floating,
     pairs_of,
-    require_no_overflow,
+    predicted,
     tensor_from_features,
 )
 from upper.linear_attention.least_squares import (
+    MEMORY,
     Block,
+    FeatureMoments,
     FeatureRegression,
     Stream,
     by_kernel,
     by_moments,
     by_normal_equations,
     by_singular_values,
+    require_feature_memory,
 )
-from upper.linear_attention.moments import MEMORY, FeatureMoments, require_memory
 
 __all__ = [
     "CubicRegression",
-    "FeatureRegression",
     "Method",
     "regress",
     "regress_blocks",
@@ -68,24 +68,11 @@ class CubicRegression(FeatureRegression):
 
     def __call__(self, x: Shaped[Any, "*batch n d"]) -> Shaped[Any, "*batch p"]:
         """The outputs at the last token, in the array type of `x`."""
-        xp = namespace(x)
-        x = floating(x)
-        if x.ndim < 2 or x.shape[-1] != self.dim:
-            raise ValueError(f"The tokens have shape {tuple(x.shape)}: (..., n, {self.dim}) is needed.")
-        lead, n = x.shape[:-2], x.shape[-2]
-        flat = xp.reshape(x, (-1, n, self.dim))
-        coefficients = xp.asarray(self.coefficients, dtype=x.dtype)
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            parts = [
-                xp.matmul(cubic_features(flat[part, ...], average=self.average), coefficients)
-                for part in blocks(flat.shape[0], len(self.coefficients))
-            ]
-        outputs = self.tensor.shape[0]
-        together = xp.concat(parts) if parts else xp.zeros((0, outputs), dtype=x.dtype)
-        require_no_overflow(together, xp)
-        return xp.reshape(together, (*lead, outputs))
+        x = as_tokens(x, self.dim)
+        return predicted(lambda part: cubic_features(part, average=self.average), x, self.coefficients)
 
 
+@checked
 def regress(
     x: Shaped[np.ndarray, "N n d"],
     y: Shaped[np.ndarray, "N p"],
@@ -124,12 +111,10 @@ def regress(
 
     Notes
     -----
-    One matrix serves all outputs. O(N D^2 + D^3), D = d^2 (d + 1)/2, in D^2 numbers; by the kernel
-    O(N^2 (N + d^2)) in N^2. At N = D the condition is that of a square random matrix and its square is out of
-    reach of normal equations, hence the singular values; with more than 3000 features a complete orthogonal
-    factorisation takes their place. Coordinates whose sizes differ by more than 64 are brought to equal units, and the
-    least norm is in those given; with fewer examples than features one unit is taken for all. A correction solves the
-    same equations for the residual.
+    O(N D^2 + D^3), D = d^2 (d + 1)/2, in D^2 numbers whatever p; by the kernel O(N^2 (N + d^2)) in N^2. Near N = D
+    normal equations are too badly conditioned, hence the singular values; with more than 3000 features a complete
+    orthogonal factorisation takes their place. Coordinates whose sizes differ by more than 64 are brought to equal
+    units, and the least norm is in those given; with fewer examples than features one unit is taken for all.
 
     References
     ----------
@@ -144,16 +129,13 @@ def regress(
     >>> learned.rank, bool(learned.residual < 1e-12)
     (18, True)
     """
-    _require_real(x=x, y=y)
-    require_shape("x", x, ("N", "n", "d"))
-    require_flag("average", average)
     d = x.shape[-1]
-    small = _by_examples(method, least_norm, x, y, "x", feature_count(d))
+    small = _by_examples(method, least_norm, len(x), feature_count(d))
     # powers of two change no digit, and keep products of six tokens' entries within the numbers
     units, y_unit = _units(x, each=not small), _power(float(np.max(np.abs(y), initial=0.0)))
     rows, columns = pairs_of(d)
     scales = ((units[rows] * units[columns])[:, None] * units).reshape(-1)
-    x, y = np.asarray(x, dtype=float) / units, np.asarray(y, dtype=float) / y_unit
+    x, y = x / units, y / y_unit
 
     def stream() -> Iterable[Block]:
         for part in blocks(len(x), len(scales)):
@@ -172,6 +154,7 @@ def regress(
     return _cubic(replace(found, coefficients=coefficients), d, average)
 
 
+@checked
 def regress_features(
     phi: Shaped[np.ndarray, "N D"],
     y: Shaped[np.ndarray, "N p"],
@@ -179,17 +162,8 @@ def regress_features(
     method: Method = "auto",
     least_norm: bool = False,
 ) -> FeatureRegression:
-    """Least squares on features (N, D) that are there, as `regress` solves it, whose other arguments it has.
-
-    Raises
-    ------
-    ValueError
-        As `regress` does.
-    """
-    _require_real(phi=phi, y=y)
-    require_shape("phi", phi, ("N", "D"))
-    small = _by_examples(method, least_norm, phi, y, "phi", phi.shape[1])
-    phi, y = np.asarray(phi, dtype=float), np.asarray(y, dtype=float)
+    """Least squares on given features (N, D); the other arguments, the method and the errors are those of `regress`."""
+    small = _by_examples(method, least_norm, *phi.shape)
 
     def stream() -> Iterable[Block]:
         for part in blocks(*phi.shape):
@@ -199,42 +173,20 @@ def regress_features(
 
 
 def regress_blocks(stream: Stream, moments: FeatureMoments) -> FeatureRegression:
-    """Least squares of least norm on features that come in blocks (phi, y), of which the moments were gathered.
-
-    No more than one block is held; the stream is called up to five times.
-    """
+    """Least squares of least norm on a stream of blocks (phi, y) with gathered moments; it is read up to five times."""
     return by_normal_equations(stream, moments) or by_singular_values(stream, moments.features)
 
 
+@checked
 def regress_moments(moments: FeatureMoments) -> FeatureRegression:
     """Least squares from gathered moments alone, of least norm where several are best.
 
-    Parameters
-    ----------
-    moments : FeatureMoments
-        Sums of products; they stay as they are.
-
-    Returns
-    -------
-    FeatureRegression, or CubicRegression where all rows are of tokens
-        The residual is from the moments too, and means nothing below 1e-6.
-
-    Raises
-    ------
-    ValueError
-        If no rows were added.
-
-    Notes
-    -----
-    By Cholesky factors of the D x D matrix, or where that is nearly singular by its singular values, O(D^3): those
-    above 1e-13 of the largest count, which is 3e-7 in singular values of the features. Without the examples there is
-    nothing to correct the solution with: expect errors of the condition of the features, squared, times 1e-16.
-
-    References
-    ----------
-    Yau et al., arXiv 2410.10101, Algorithm 1.
+    It is a CubicRegression where all rows are of tokens. The residual is from the moments too, and means nothing below
+    1e-6. By Cholesky factors of the D x D matrix, or where that is nearly singular by its singular values, O(D^3):
+    those above 1e-13 of the largest count, which is 3e-7 in singular values of the features. Without the examples there
+    is nothing to correct the solution with: expect errors of the condition of the features, squared, times 1e-16. A
+    ValueError if no rows were added. Yau et al., arXiv 2410.10101, Algorithm 1.
     """
-    require_instance("moments", moments, FeatureMoments, needed="FeatureMoments")
     if moments.count == 0:
         raise ValueError("No rows were added to the moments: add examples first.")
     found = by_moments(moments)
@@ -274,29 +226,15 @@ def _cubic(found: FeatureRegression, d: int, average: bool) -> CubicRegression:
     return CubicRegression(**vars(found), tensor=tensor_from_features(found.coefficients, d), average=average)
 
 
-def _require_real(**arrays: np.ndarray) -> None:
-    for name, array in arrays.items():
-        if not namespace(array).isdtype(array.dtype, ("real floating", "integral", "bool")):
-            raise ValueError(f"{name} is an array of {array.dtype}: real numbers are needed.")
-
-
-def _by_examples(
-    method: Method, least_norm: bool, x: np.ndarray, y: np.ndarray, name: str, features: int
-) -> bool:
-    """Whether to solve by the kernel; raises before any work where examples, memory or numbers do not suffice."""
-    one_of("The method", method, get_args(Method))
-    require_flag("least_norm", least_norm)
-    require_shape("y", y, (len(x), "p"))
-    rows = len(x)
+def _by_examples(method: Method, least_norm: bool, rows: int, features: int) -> bool:
+    """Whether to solve by the kernel; raises before any work where examples or memory do not suffice."""
     if rows < features and not least_norm:
         raise ValueError(
             f"There are {rows} examples and {features} features: the examples do not determine the model. Give at "
             f"least {features}, or ask for the solution of least norm (least_norm=True)."
         )
     small = method == "kernel" or (method == "auto" and rows < features)
-    require_memory(rows if small else features)
-    require_finite(name, x)
-    require_finite("y", y)
+    require_feature_memory(rows if small else features)
     return small
 
 

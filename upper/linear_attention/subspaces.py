@@ -6,8 +6,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh, qr, solve_triangular
 
-from attention.validation import require_finite
-
 __all__ = ["Seen", "in_own_units", "largest_ratio", "own_units", "seen_by", "spectrum"]
 
 _NEGATIVE = 1e-8  # of the trace: rounding explains no more asymmetry or negative eigenvalues
@@ -26,21 +24,18 @@ class Seen:
 
 def own_units(name: str, moment: Float[np.ndarray, "D D"]) -> Float[np.ndarray, " D"]:
     """The features' root mean squares, 0 where they are never seen; refuses what is plainly no moment."""
-    require_finite(name, moment)
     diagonal = np.diagonal(moment)
-    trace, least = float(diagonal.sum()), float(diagonal.min())
-    if trace < 0 or (trace == 0 and np.any(moment)) or least < -_NEGATIVE * trace:
-        raise ValueError(
-            f"{name} has the trace {trace:.1e} and the diagonal entry {least:.1e}: a mean of phi phi^T has none "
-            "below 0."
-        )
-    if np.abs(moment - moment.T).max() > _NEGATIVE * trace:
-        raise ValueError(f"{name} is not symmetric: a mean of phi phi^T is.")
+    trace = float(diagonal.sum())
     never = diagonal <= _UNDERFLOW
-    if np.abs(moment[never]).max(initial=0.0) > _NEGATIVE * trace:
+    rounding = _NEGATIVE * max(trace, 0.0)
+    if (
+        diagonal.min() < -rounding
+        or np.abs(moment - moment.T).max() > rounding
+        or np.abs(moment[never]).max(initial=0.0) > rounding
+    ):
         raise ValueError(
-            f"{name} is 0 on the diagonal and not beside it, so that it has an eigenvalue below 0: a mean of "
-            "phi phi^T has none."
+            f"{name} is not symmetric or has an eigenvalue below 0: a mean of phi phi^T is needed, which is positive "
+            "semidefinite."
         )
     return np.where(never, 0.0, np.sqrt(np.maximum(diagonal, 0.0)))
 
@@ -56,8 +51,8 @@ def spectrum(name: str, scaled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values, basis = eigh(scaled, driver="evr", check_finite=False)
     if len(values) and values[0] < -_NEGATIVE * len(values):
         raise ValueError(
-            f"{name}, each feature in units of its root mean square, has the eigenvalue {values[0]:.1e}: a mean of "
-            "phi phi^T has none below 0."
+            f"{name}, with features in units of their root mean squares, has the eigenvalue {values[0]:.1e} below 0: a "
+            "mean of phi phi^T is needed, which has none."
         )
     return values, basis
 
@@ -112,26 +107,11 @@ def _orthonormalised(
 ) -> tuple[Float[np.ndarray, "D s"], Float[np.ndarray, "k s"], Float[np.ndarray, "k lost"]]:
     """An orthonormal basis of the span of diag(weights) basis, for weights of any range.
 
-    Parameters
-    ----------
-    basis : array (D, k)
-        Orthonormal, each entry uncertain by about `noise`.
-    weights : array (D,)
-        At least 0. Directions of the span of the basis that live where they are 0 are lost.
-    noise : float
-        What is taken for zero in the basis.
-
-    Returns
-    -------
-    tuple of arrays (D, s), (k, s), (k, k - s)
-        The basis; the combinations that give it, diag(weights) basis @ turn; and those that give 0.
-
-    Notes
-    -----
-    Weights would blow rounding up: entries of 1e-16 that ought to be 0 become the largest ones of their column. So the
-    features go in classes of similar weight, heaviest first, and a pivoted QR factorisation tells the combinations
-    that show on a class from those that vanish there, which are then 0 on it. Householder's method on rows in order of
-    weight leaves errors relative to each row. O(D k^2).
+    Also the combinations of columns that give it, and those lost because they live where the weights are 0. Entries of
+    the orthonormal `basis` are uncertain by `noise`, which weights would blow up. So features go in classes of similar
+    weight, heaviest first, and a pivoted QR factorisation tells the combinations that show on a class from those that
+    vanish there, which are then 0 on it. Householder's method on rows in order of weight leaves errors relative to
+    each row. O(D k^2).
     """
     order = np.argsort(-weights, kind="stable")
     order = order[weights[order] > 0]

@@ -12,9 +12,8 @@ from upper.linear_attention import (
     feature_count,
     make_linear_attention,
     regress,
-    regress_features,
 )
-from upper.linear_attention.certificate import another_minimiser, certify, certify_examples, feature_moment
+from upper.linear_attention.certificate import another_minimiser, certify, feature_moment
 
 
 def _signs(rng, count, n, d):
@@ -28,7 +27,7 @@ def _error(model, target, x):
 def test_small_units_of_a_coordinate_in_the_data_hide_nothing():
     rng = np.random.default_rng(11)
     x, domain = rng.standard_normal((400, 5, 3)), rng.standard_normal((300, 5, 3))
-    certificate = certify_examples(x * [1, 1, 1e-3], domain)
+    certificate = certify(x * [1, 1, 1e-3], domain)
     assert (certificate.rank, certificate.deficit, certificate.borderline) == (18, 0, False)
     assert certificate.identified_everywhere
     assert certificate.smallest_eigenvalue < 1e-12 * certificate.factor
@@ -42,7 +41,7 @@ def test_small_units_of_a_coordinate_in_the_data_hide_nothing():
 def test_a_coordinate_that_the_data_lack_counts_on_the_domain_however_small(unit):
     rng = np.random.default_rng(12)
     x, domain = rng.standard_normal((400, 5, 3)) * [1, 1, 0], rng.standard_normal((300, 5, 3)) * [1, 1, unit]
-    certificate = certify_examples(x, domain)
+    certificate = certify(x, domain)
     assert (certificate.rank, certificate.deficit, certificate.borderline) == (6, 12, False)
     # two heads that agree on all the data, and differ by a size of 1 on the domain
     one = make_linear_attention(heads=2, dim=3, rng=1)
@@ -72,7 +71,7 @@ SETS = {
 def test_units_shared_by_data_and_domain_change_no_rank_and_not_the_factor(data, domain, units, seed):
     rng = np.random.default_rng(seed)
     x, inputs = SETS[data](rng), SETS[domain](rng)
-    plain, scaled = certify_examples(x, inputs), certify_examples(x * units, inputs * units)
+    plain, scaled = certify(x, inputs), certify(x * units, inputs * units)
     for name in ("rank", "domain_rank", "joint_rank", "deficit"):
         assert getattr(scaled, name) == getattr(plain, name)
     assert scaled.factor == pytest.approx(plain.factor, rel=1e-6)
@@ -99,8 +98,8 @@ FREE = [(data, "all") for data in SETS] + [
 def test_units_of_the_data_or_of_the_domain_alone_change_no_rank(case, units, of_data, seed):
     rng = np.random.default_rng(seed)
     x, inputs = SETS[case[0]](rng), SETS[case[1]](rng)
-    plain = certify_examples(x, inputs)
-    scaled = certify_examples(x * units, inputs) if of_data else certify_examples(x, inputs * units)
+    plain = certify(x, inputs)
+    scaled = certify(x * units, inputs) if of_data else certify(x, inputs * units)
     for name in ("rank", "domain_rank", "deficit"):
         assert getattr(scaled, name) == getattr(plain, name)
 
@@ -111,9 +110,8 @@ def test_minimisers_of_mixed_units_have_the_same_training_error(data):
     units = np.array([1e3, 1e-3, 1.0])
     x, inputs = SETS[data](rng) * units, SETS["all"](rng) * units
     target = make_linear_attention(heads=2, dim=3, rng=1)
-    certificate = certify_examples(x, inputs)
-    phi = cubic_features(x)
-    one = regress_features(phi, target(x), least_norm=True)
+    certificate = certify(x, inputs)
+    phi, one = cubic_features(x), regress(x, target(x), least_norm=True)
     for on_domain in (True, False):
         two = another_minimiser(one, certificate, on_domain=on_domain, rng=1)
         assert np.linalg.norm(phi @ (two.coefficients - one.coefficients)) < 1e-10 * np.linalg.norm(target(x))

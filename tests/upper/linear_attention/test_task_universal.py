@@ -3,16 +3,9 @@ import itertools
 import numpy as np
 import pytest
 
-from paper_checks.linear_attention.turing import learned_universal_rows, universal_rows
+from paper_checks.linear_attention.turing import learned_universal_rows
 from upper.linear_attention.features import cubic_kernel
-from upper.linear_attention.tasks.machines import Configurations, TuringMachine, random_machine
-from upper.linear_attention.tasks.turing import TapeLayout, all_configurations
-from upper.linear_attention.tasks.universal import (
-    UniversalLayout,
-    simulate_universal,
-    universal_examples,
-    universal_model,
-)
+from upper.linear_attention.tasks import Configurations, TapeLayout, TuringMachine, UniversalLayout
 
 
 def every_machine(states, symbols):
@@ -25,36 +18,29 @@ def every_machine(states, symbols):
 @pytest.mark.parametrize("size", [(1, 1, 1), (2, 2, 4), (3, 3, 6), (2, 3, 5)])
 def test_both_attention_steps_are_made_in_whole_numbers(size):
     layout = UniversalLayout(*size)
-    model = universal_model(layout)
+    model = layout.model()
     assert model.heads == size[2] * (size[0] + size[1])
-    x, y = universal_examples(layout, 60, rng=0)
+    x, y = layout.examples(60, rng=0)
     assert np.array_equal(model(x), y)
     assert np.all(np.abs(y).sum(axis=1) > 0)
 
 
 def test_one_model_runs_every_machine_with_one_state_and_two_symbols():
     layout, machines = UniversalLayout(1, 2, 3), list(every_machine(1, 2))
-    starts = all_configurations(TapeLayout(1, 2, 3))
-    model = universal_model(layout)
+    starts = TapeLayout(1, 2, 3).every_configuration()
+    model = layout.model()
     for machine in machines:
-        found = simulate_universal(model, layout, [machine] * len(starts.tapes), starts, 8)
+        found = layout.simulate(model, [machine] * len(starts.tapes), starts, 8)
         assert found.rounding == 0
         assert found.configurations.agreement(machine.run(starts, 8)) == 1
 
 
-def test_thousand_steps_of_random_machines_are_exact_in_whole_numbers():
-    for row in universal_rows([(2, 2, 4)], machines=2, steps=1000, rng=np.random.default_rng(0)):
-        assert (row.accuracy, row.rounding, row.heads, row.dim) == (1, 0, 16, 42)
-    (row,) = universal_rows([(3, 3, 6)], machines=2, steps=60, rng=np.random.default_rng(0))
-    assert (row.accuracy, row.rounding) == (1, 0)
-
-
 def test_what_is_run_is_the_table_in_the_context():
     layout = UniversalLayout(2, 2, 4)
-    machines = [random_machine(states=2, symbols=2, rng=seed) for seed in range(2)]
+    machines = [TuringMachine.random(states=2, symbols=2, rng=seed) for seed in range(2)]
     start = layout.tape.draw(1, rng=0)
     both = Configurations.of_runs([start, start])
-    found = simulate_universal(universal_model(layout), layout, machines, both, 50).configurations
+    found = layout.simulate(layout.model(), machines, both, 50).configurations
     for run, machine in enumerate(machines):
         assert found.part(run).agreement(machine.run(start, 50)) == 1
     assert found.part(0).agreement(machines[1].run(start, 50)) < 1
@@ -63,7 +49,7 @@ def test_what_is_run_is_the_table_in_the_context():
 @pytest.mark.parametrize("size", [(1, 1, 2), (1, 2, 1), (1, 2, 2)])
 def test_rank_over_all_machines_and_tapes(size):
     layout = UniversalLayout(*size)
-    machines, starts = list(every_machine(*size[:2])), all_configurations(layout.tape)
+    machines, starts = list(every_machine(*size[:2])), layout.tape.every_configuration()
     x = np.concatenate(
         [
             layout.contexts([machine] * len(starts.tapes), starts, look_up=look_up)
@@ -104,10 +90,10 @@ def test_one_step_of_attention_cannot_read_and_look_up():
 def test_bad_machines_are_refused_in_sentences():
     layout = UniversalLayout(2, 2, 2)
     start = layout.tape.draw(2, rng=0)
-    machine = random_machine(states=2, symbols=2, rng=0)
+    machine = TuringMachine.random(states=2, symbols=2, rng=0)
     with pytest.raises(ValueError, match="1 machines and 2 runs"):
         layout.contexts([machine], start)
     with pytest.raises(ValueError, match="A machine has 3 states"):
-        layout.contexts([machine, random_machine(states=3, symbols=2, rng=0)], start)
+        layout.contexts([machine, TuringMachine.random(states=3, symbols=2, rng=0)], start)
     with pytest.raises(ValueError, match="positions is 0"):
         UniversalLayout(2, 2, 0)

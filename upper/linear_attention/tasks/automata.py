@@ -7,55 +7,56 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention.inputs import Rng
-from attention.memory import require_memory
-from attention.validation import count, random_generator, real_array, require_instance
+from attention.validation import PositiveInt, checked, random_generator
 from upper.linear_attention.model import LinearAttention, zero_heads
-from upper.linear_attention.tasks.closed_loop import ClosedLoop, Model
-from upper.linear_attention.tasks.one_hot import one_hot, whole_numbers
+from upper.linear_attention.tasks.closed_loop import ClosedLoop, Model, one_hot
+from upper.linear_attention.tasks.machines import Size, require_range
 
-__all__ = [
-    "Automaton",
-    "automata_in_context",
-    "automaton_examples",
-    "automaton_in_context_examples",
-    "automaton_in_context_model",
-    "automaton_in_context_rank",
-    "automaton_model",
-    "random_automaton",
-    "run_automaton",
-    "run_in_context",
-]
+__all__ = ["AutomataInContext", "Automaton"]
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class Automaton:
-    """A deterministic finite automaton: in state s, reading x, it passes to the state transitions[s, x].
+    """A deterministic finite automaton, and the task to learn it from tokens [e_s ; e_x ; 1], one an example.
 
     Parameters
     ----------
     transitions : integer array (S, A)
-        Next states, from 0 to S - 1.
+        In state s, reading x, it passes to the state transitions[s, x], from 0 to S - 1.
 
     Raises
     ------
     ValueError
         If the array is no (S, A), or holds anything but states.
 
+    Notes
+    -----
+    The features of different pairs (s, x) are linearly independent, for they hold the products s_b x_c, of which one is
+    one: the rank is the number of pairs seen. d = S + A + 1.
+
     Examples
     --------
     Parity of the ones:
 
-    >>> Automaton(np.array([[0, 1], [1, 0]])).run(np.array([0]), np.array([[1, 1, 0, 1]]))
+    >>> parity = Automaton(np.array([[0, 1], [1, 0]]))
+    >>> parity.run(np.array([0]), np.array([[1, 1, 0, 1]]))
     array([[1, 0, 0, 1]])
+    >>> x, y = parity.examples(np.arange(4))
+    >>> bool(np.all(parity.model()(x) == y))
+    True
     """
 
     transitions: Int[np.ndarray, "S A"]
 
     def __post_init__(self) -> None:
-        given = whole_numbers("transitions", self.transitions, ("S", "A"))
-        object.__setattr__(
-            self, "transitions", whole_numbers("transitions", given, given.shape, range(len(given)))
-        )
+        require_range("transitions", self.transitions, self.states)
+
+    @staticmethod
+    @checked
+    def random(*, states: Size, symbols: Size, rng: Rng = None) -> "Automaton":
+        """An automaton whose transitions are independent and uniform; a ValueError for sizes below 1 or above 1000."""
+        return Automaton(random_generator(rng).integers(states, size=(states, symbols)))
 
     @property
     def states(self) -> int:
@@ -67,312 +68,169 @@ class Automaton:
         """The number A of symbols."""
         return int(self.transitions.shape[1])
 
+    @checked
     def run(self, states: Int[np.ndarray, " R"], words: Int[np.ndarray, "R T"]) -> Int[np.ndarray, "R T"]:
         """The states after each symbol of each word, O(R T); a ValueError if a state or a symbol is none."""
-        states, words = _checked(states, words, self.states, self.symbols)
-        found = np.empty(words.shape, dtype=np.int64)
-        for step in range(words.shape[1]):
-            states = found[:, step] = self.transitions[states, words[:, step]]
-        return found
+        self._require(states, words)
+        return _followed(states, words, lambda at, read: self.transitions[at, read])
+
+    @checked
+    def examples(
+        self, pairs: Int[np.ndarray, " N"]
+    ) -> tuple[Float[np.ndarray, "N 1 d"], Float[np.ndarray, "N S"]]:
+        """The tokens of pairs, numbers s A + x below S A, labelled with the next state, one-hot."""
+        require_range("pairs", pairs, self.transitions.size)
+        return self._tokens(*np.divmod(pairs, self.symbols)), one_hot(
+            self.transitions.reshape(-1)[pairs], self.states
+        )
+
+    def model(self) -> LinearAttention:
+        """The automaton as linear attention with a head a symbol, in whole numbers.
+
+        Of one token, G_sx = 1 at its own state and symbol. Head x asks with the constant for row x of G, which is e_s
+        when x is read and zero in the states otherwise, and its V_x is the map of states under x.
+        """
+        s, a = self.states, self.symbols
+        v, q = zero_heads(a, s, s + a + 1)
+        for x in range(a):
+            v[x, self.transitions[:, x], np.arange(s)] = 1
+            q[x, s + x, -1] = 1
+        return LinearAttention(v, q)
+
+    @checked
+    def run_model(
+        self, model: Model, states: Int[np.ndarray, " R"], words: Int[np.ndarray, "R T"]
+    ) -> Int[np.ndarray, "R T"]:
+        """The states that a model of this size passes through, rounded to the nearest one at each step.
+
+        A ValueError if the model has another dimension, or a state or a symbol is none. O(R T A d^2) by heads,
+        O(R T d^3) by coefficients.
+        """
+        self._require(states, words)
+        loop = ClosedLoop(model, self._tokens(states, words[:, 0]))
+        return _followed(states, words, lambda at, read: _next(loop, self._tokens(at, read)))
+
+    def _require(self, states: np.ndarray, words: np.ndarray) -> None:
+        require_range("states", states, self.states)
+        require_range("words", words, self.symbols)
+
+    def _tokens(self, states: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+        parts = one_hot(states, self.states), one_hot(symbols, self.symbols), np.ones((len(states), 1))
+        return np.concatenate(parts, axis=-1)[:, None]
 
 
-def random_automaton(*, states: int, symbols: int, rng: Rng = None) -> Automaton:
-    """An automaton whose transitions, S A of them, are independent and uniform.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1.
-
-    Examples
-    --------
-    >>> random_automaton(states=3, symbols=2, rng=0).transitions.shape
-    (3, 2)
-    """
-    states, symbols = count("states", states), count("symbols", symbols)
-    require_memory(f"An automaton of {states} states and {symbols} symbols", 32 * states * symbols)
-    return Automaton(random_generator(rng).integers(states, size=(states, symbols)))
-
-
-def automaton_examples(
-    automaton: Automaton, pairs: Int[np.ndarray, " N"]
-) -> tuple[Float[np.ndarray, "N 1 d"], Float[np.ndarray, "N S"]]:
-    """Examples of one token [e_s ; e_x ; 1], d = S + A + 1, labelled with the next state, one-hot.
-
-    Parameters
-    ----------
-    automaton : Automaton
-        With S states and A symbols.
-    pairs : integer array (N,)
-        Numbers s A + x of pairs of a state and a symbol.
-
-    Returns
-    -------
-    tuple of arrays (N, 1, d), (N, S)
-        Tokens and labels.
-
-    Raises
-    ------
-    ValueError
-        If a pair is not from 0 to S A - 1.
-
-    Notes
-    -----
-    The features of different pairs are linearly independent, for they hold the products s_b x_c, of which one is
-    one: the rank is the number of pairs seen. O(N d).
-    """
-    _require(automaton)
-    pairs = whole_numbers("pairs", pairs, ("N",), range(automaton.states * automaton.symbols))
-    states, symbols = np.divmod(pairs, automaton.symbols)
-    return _tokens(automaton, states, symbols), one_hot(
-        automaton.transitions[states, symbols], automaton.states
-    )
-
-
-def automaton_model(automaton: Automaton) -> LinearAttention:
-    """The automaton as linear attention with a head a symbol, in whole numbers.
-
-    Of one token, G_sx = 1 at its own state and symbol. Head x asks with the constant for row x of G, which is e_s when
-    x is read and zero in the states otherwise, and its V_x is the map of states under x. A heads, d = S + A + 1,
-    S outputs.
-
-    Raises
-    ------
-    ValueError
-        If it is no automaton.
-    """
-    _require(automaton)
-    s, a = automaton.states, automaton.symbols
-    v, q = zero_heads(a, s, s + a + 1)
-    for x in range(a):
-        v[x, automaton.transitions[:, x], np.arange(s)] = 1
-        q[x, s + x, -1] = 1
-    return LinearAttention(v, q)
-
-
-def run_automaton(
-    model: Model, automaton: Automaton, states: Int[np.ndarray, " R"], words: Int[np.ndarray, "R T"]
-) -> Int[np.ndarray, "R T"]:
-    """The states that a model passes through, its outputs rounded to the nearest state at each step.
-
-    Parameters
-    ----------
-    model : LinearAttention or FeatureRegression
-        On tokens [e_s ; e_x ; 1].
-    automaton : Automaton
-        For its sizes only.
-    states : integer array (R,)
-        States to start in.
-    words : integer array (R, T)
-        Symbols read.
-
-    Returns
-    -------
-    integer array (R, T)
-        The states after each symbol.
-
-    Raises
-    ------
-    ValueError
-        If the model has another dimension, or a state or a symbol is out of range.
-
-    Notes
-    -----
-    O(R T A d^2) by heads, O(R T d^3) by coefficients.
-    """
-    _require(automaton)
-    states, words = _checked(states, words, automaton.states, automaton.symbols)
-    return _followed(model, states, words, lambda at, read: _tokens(automaton, at, read))
-
-
-def automata_in_context(
-    transitions: Int[np.ndarray, "N S A"], *, rng: Rng = None
-) -> Float[np.ndarray, "N pairs d"]:
-    """Contexts of S A tokens [e_(s,x) ; e_s'], a token a transition, in random order; d = S A + S.
-
-    Parameters
-    ----------
-    transitions : integer array (N, S, A)
-        Next states of N automata.
-    rng : SPEC 7 generator or seed
-        Where the order comes from.
-
-    Returns
-    -------
-    array (N, S A, d)
-        Tokens, one a row.
-
-    Raises
-    ------
-    ValueError
-        If the array holds anything but states.
-    """
-    transitions = whole_numbers("transitions", transitions, ("N", "S", "A"))
-    number, states, symbols = transitions.shape
-    transitions = whole_numbers("transitions", transitions, transitions.shape, range(states))
-    pairs = states * symbols
-    order = random_generator(rng).permuted(np.tile(np.arange(pairs), (number, 1)), axis=1)
-    following = np.take_along_axis(transitions.reshape(number, pairs), order, axis=1)
-    return np.concatenate([one_hot(order, pairs), one_hot(following, states)], axis=-1)
-
-
-def automaton_in_context_examples(
-    *, states: int, symbols: int, number: int, rng: Rng = None
-) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N S"]]:
-    """Examples: a random automaton in the context, a random query [e_(s,x) ; 0], the next state as the label.
+@dataclass(frozen=True)
+@checked
+class AutomataInContext:
+    """The task to run any automaton of a size, given in the context: S A tokens [e_(s,x) ; e_s'], query [e_(s,x) ; 0].
 
     Parameters
     ----------
     states, symbols : int
-        S and A.
-    number : int
-        Examples, each with an automaton of its own.
-    rng : SPEC 7 generator or seed
-        Where randomness comes from.
-
-    Returns
-    -------
-    tuple of arrays (N, S A + 1, S A + S), (N, S)
-        Tokens and labels.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1.
-    """
-    states, symbols, number = count("states", states), count("symbols", symbols), count("number", number)
-    pairs = states * symbols
-    require_memory(f"{number} automata of {pairs} transitions", 16 * number * pairs * (2 + pairs + states))
-    generator = random_generator(rng)
-    transitions = generator.integers(states, size=(number, states, symbols))
-    asked = generator.integers(pairs, size=number)
-    x = _with_query(automata_in_context(transitions, rng=generator), asked)
-    return x, one_hot(transitions.reshape(number, -1)[np.arange(number), asked], states)
-
-
-def automaton_in_context_model(*, states: int, symbols: int) -> LinearAttention:
-    """One head that looks the transition up: it runs every automaton with S states and A symbols.
-
-    The block of G between states and pairs is the table of the automaton, its column at the pair asked for is the
-    next state, and the query adds nothing to it. d = S A + S, S outputs.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1.
+        S and A, each from 1 to 1000; the tokens have d = S A + S entries.
 
     Examples
     --------
-    >>> x, y = automaton_in_context_examples(states=3, symbols=2, number=100, rng=0)
-    >>> bool(np.all(automaton_in_context_model(states=3, symbols=2)(x) == y))
-    True
+    >>> task = AutomataInContext(states=3, symbols=2)
+    >>> x, y = task.examples(100, rng=0)
+    >>> bool(np.all(task.model()(x) == y)), task.rank
+    (True, 78)
     """
-    states, pairs = count("states", states), states * count("symbols", symbols)
-    v, q = zero_heads(1, states, pairs + states)
-    v[0, :, pairs:], q[0, :pairs, :pairs] = np.eye(states), np.eye(pairs)
-    return LinearAttention(v, q)
 
+    states: Size
+    symbols: Size
 
-def automaton_in_context_rank(*, states: int, symbols: int) -> int:
-    """The rank S A (1 + S A (S - 1)) of the features on all automata and queries of a size.
+    @property
+    def pairs(self) -> int:
+        """The number S A of transitions."""
+        return self.states * self.symbols
 
-    At each of the S A queries G is an affine function of the table, S A one-hot vectors of S entries that span
-    S A (S - 1) directions and a constant; what G holds besides, how often each state occurs as the next one, is linear
-    in it. Different queries have different features.
+    @property
+    def rank(self) -> int:
+        """The rank S A (1 + S A (S - 1)) of the features on all automata and queries.
 
-    Raises
-    ------
-    ValueError
-        If a number is below 1.
+        At each of the S A queries G is an affine function of the table, S A one-hot vectors of S entries that span
+        S A (S - 1) directions and a constant; what G holds besides, how often each state occurs as the next one, is
+        linear in it. Different queries have different features.
+        """
+        return self.pairs * (1 + self.pairs * (self.states - 1))
 
-    Examples
-    --------
-    >>> [automaton_in_context_rank(states=s, symbols=2) for s in (2, 3, 4)]
-    [20, 78, 200]
-    """
-    states, symbols = count("states", states), count("symbols", symbols)
-    pairs = states * symbols
-    return pairs * (1 + pairs * (states - 1))
+    @checked
+    def contexts(
+        self, transitions: Int[np.ndarray, "N S A"], *, rng: Rng = None
+    ) -> Float[np.ndarray, "N pairs d"]:
+        """The tokens of N automata, a token a transition, in random order."""
+        if transitions.shape[1:] != (self.states, self.symbols):
+            raise ValueError(
+                f"transitions has shape {transitions.shape}: (N, {self.states}, {self.symbols}) is needed."
+            )
+        require_range("transitions", transitions, self.states)
+        number = len(transitions)
+        order = random_generator(rng).permuted(np.tile(np.arange(self.pairs), (number, 1)), axis=1)
+        following = np.take_along_axis(transitions.reshape(number, self.pairs), order, axis=1)
+        return np.concatenate([one_hot(order, self.pairs), one_hot(following, self.states)], axis=-1)
 
+    @checked
+    def examples(
+        self, number: PositiveInt, *, rng: Rng = None
+    ) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N S"]]:
+        """Random automata in the context, a random query of each, and the next state as the label."""
+        generator = random_generator(rng)
+        transitions = generator.integers(self.states, size=(number, self.states, self.symbols))
+        asked = generator.integers(self.pairs, size=number)
+        x = _with_query(self.contexts(transitions, rng=generator), asked)
+        return x, one_hot(transitions.reshape(number, -1)[np.arange(number), asked], self.states)
 
-def run_in_context(
-    model: Model,
-    context: Float[np.ndarray, "R pairs d"],
-    states: Int[np.ndarray, " R"],
-    words: Int[np.ndarray, "R T"],
-) -> Int[np.ndarray, "R T"]:
-    """The states that a model passes through, a context a run, rounded to the nearest state at each step.
+    def model(self) -> LinearAttention:
+        """One head that looks the transition up.
 
-    Parameters
-    ----------
-    model : LinearAttention or FeatureRegression
-        On contexts of `automata_in_context` and a query.
-    context : array (R, S A, d)
-        Automata in the context.
-    states : integer array (R,)
-        States to start in.
-    words : integer array (R, T)
-        Symbols read.
+        The block of G between states and pairs is the table of the automaton, its column at the pair asked for is the
+        next state, and the query adds nothing to it.
+        """
+        v, q = zero_heads(1, self.states, self.pairs + self.states)
+        v[0, :, self.pairs :], q[0, : self.pairs, : self.pairs] = np.eye(self.states), np.eye(self.pairs)
+        return LinearAttention(v, q)
 
-    Returns
-    -------
-    integer array (R, T)
-        The states after each symbol.
+    @checked
+    def run_model(
+        self,
+        model: Model,
+        context: Float[np.ndarray, "R pairs d"],
+        states: Int[np.ndarray, " R"],
+        words: Int[np.ndarray, "R T"],
+    ) -> Int[np.ndarray, "R T"]:
+        """The states that a model passes through, a context a run, rounded to the nearest one at each step.
 
-    Raises
-    ------
-    ValueError
-        If the model has another dimension, the context is none, or a state or a symbol is out of range.
+        The context stays, and each query replaces the one before it, as in the examples. A ValueError if something is
+        not of this size. O(R T (S A d^2 + S d^3)) by coefficients.
+        """
+        if context.shape[1:] != (self.pairs, self.pairs + self.states):
+            raise ValueError(
+                f"context has shape {context.shape}: (R, {self.pairs}, {self.pairs + self.states}) is needed."
+            )
+        require_range("states", states, self.states)
+        require_range("words", words, self.symbols)
 
-    Notes
-    -----
-    The context stays, and each query replaces the one before it, as in the examples.
-    O(R T (S A d^2 + S d^3)) by coefficients.
-    """
-    context = real_array("context", context, ("R", "pairs", "d"))
-    pairs = context.shape[1]
-    number = context.shape[2] - pairs
-    if number < 1 or pairs % number:
-        raise ValueError(
-            f"The context has {pairs} tokens of {context.shape[2]} dimensions: it takes S A tokens of S A + S."
-        )
-    symbols = pairs // number
-    words = whole_numbers("words", words, (len(context), "T"))
-    states, words = _checked(states, words, number, symbols)
-    return _followed(model, states, words, lambda at, read: _with_query(context, at * symbols + read))
+        def tokens(at: np.ndarray, read: np.ndarray) -> np.ndarray:
+            return _with_query(context, at * self.symbols + read)
+
+        loop = ClosedLoop(model, tokens(states, words[:, 0]))
+        return _followed(states, words, lambda at, read: _next(loop, tokens(at, read)))
 
 
 def _followed(
-    model: Model,
-    states: np.ndarray,
-    words: np.ndarray,
-    tokens: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    states: np.ndarray, words: np.ndarray, following: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """The states after each symbol, from the tokens of the states before and of the symbols read."""
-    loop = ClosedLoop(model, tokens(states, words[:, 0]))
-    found: list[np.ndarray] = []
+    """The states after each symbol."""
+    found = np.empty(words.shape, dtype=np.int64)
     for step in range(words.shape[1]):
-        if step:
-            loop.replace(tokens(found[-1], words[:, step]))
-        found.append(np.argmax(loop.outputs(), axis=1))
-    return np.stack(found, axis=1)
+        states = found[:, step] = following(states, words[:, step])
+    return found
 
 
-def _require(automaton: object) -> None:
-    require_instance("automaton", automaton, Automaton, needed="an Automaton")
-
-
-def _checked(
-    states: np.ndarray, words: np.ndarray, number: int, symbols: int
-) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, "R T"]]:
-    """States to start in, one a word, and words of one symbol at least; lists too."""
-    words = whole_numbers("words", words, ("R", "T"), range(symbols))
-    return whole_numbers("states", states, (len(words),), range(number)), words
-
-
-def _tokens(automaton: Automaton, states: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-    parts = one_hot(states, automaton.states), one_hot(symbols, automaton.symbols), np.ones((len(states), 1))
-    return np.concatenate(parts, axis=-1)[:, None]
+def _next(loop: ClosedLoop, tokens: np.ndarray) -> np.ndarray:
+    loop.replace(tokens)
+    return np.argmax(loop.outputs(), axis=1)
 
 
 def _with_query(context: np.ndarray, asked: np.ndarray) -> np.ndarray:

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from attention.validation import real_array, require_instance
 from upper.linear_attention.features import feature_count, pair_products, pairs_of
+from upper.linear_attention.least_squares import FeatureRegression
 from upper.linear_attention.model import LinearAttention
-from upper.linear_attention.regression import CubicRegression, FeatureRegression
+from upper.linear_attention.regression import CubicRegression
 
-__all__ = ["ClosedLoop", "Model"]
+__all__ = ["ClosedLoop", "Model", "nearest_one_hot", "one_hot"]
 
 Model = LinearAttention | FeatureRegression
 
@@ -34,9 +34,8 @@ class ClosedLoop:
 
     Notes
     -----
-    Of the history only its Gram matrix acts, and an appended token changes it by one outer product. So a step costs
-    O(m d^2 + H (d^2 + p d)) by heads and O(m d^2 + p d^3) by coefficients, however long the history is. Whole numbers
-    stay exact while every sum is below 2^53.
+    Of the history only its Gram matrix acts: a step costs O(m d^2 + H (d^2 + p d)) by heads and O(m d^2 + p d^3) by
+    coefficients, however long the history is. Whole numbers stay exact while every sum is below 2^53.
 
     Examples
     --------
@@ -49,17 +48,9 @@ class ClosedLoop:
     """
 
     def __init__(self, model: Model, tokens: Float[np.ndarray, "R n d"]) -> None:
-        require_instance(
-            "model",
-            model,
-            LinearAttention | FeatureRegression,
-            needed="a LinearAttention or FeatureRegression",
-        )
-        tokens = real_array("tokens", tokens, ("R", "n", "d"))
         d = tokens.shape[-1]
         self._read = _by_heads(model, d) if isinstance(model, LinearAttention) else _by_coefficients(model, d)
         self._average = isinstance(model, LinearAttention | CubicRegression) and model.average
-        self._shape = (len(tokens), "m", d)
         self._gram, self._length = np.zeros((len(tokens), d, d)), 0
         self.append(tokens)
 
@@ -73,16 +64,25 @@ class ClosedLoop:
         return found
 
     def append(self, tokens: Float[np.ndarray, "R m d"]) -> None:
-        """Add tokens to the history; the last one is the next query. A ValueError for another shape."""
-        tokens = real_array("The next tokens", tokens, self._shape)
+        """Add tokens to the history; the last one is the next query."""
         with np.errstate(over="ignore", invalid="ignore"):  # refused where they are read
             self._gram = self._gram + np.matrix_transpose(tokens) @ tokens
         self._length, self._query = self._length + tokens.shape[1], tokens[:, -1]
 
     def replace(self, tokens: Float[np.ndarray, "R m d"]) -> None:
-        """Forget the history: these tokens take its place. A ValueError for another shape."""
+        """Forget the history: these tokens take its place."""
         self._gram, self._length = np.zeros_like(self._gram), 0
         self.append(tokens)
+
+
+def one_hot(indices: np.ndarray, size: int) -> np.ndarray:
+    """The unit vectors e_i of each index i, of shape (..., size) for indices (...)."""
+    return np.eye(size)[indices]
+
+
+def nearest_one_hot(values: np.ndarray) -> np.ndarray:
+    """The unit vector nearest to each row of (..., size): that of its largest entry, the first of equal ones."""
+    return one_hot(np.argmax(values, axis=-1), values.shape[-1])
 
 
 def _by_heads(model: LinearAttention, d: int) -> _Read:

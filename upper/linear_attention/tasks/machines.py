@@ -2,22 +2,25 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Int
 
 from attention.inputs import Rng
-from attention.memory import require_memory
-from attention.validation import count, random_generator, require_instance, require_shape
-from upper.linear_attention.tasks.one_hot import whole_numbers
+from attention.validation import PositiveInt, Whole, checked, random_generator
 
-__all__ = ["MOVES", "Configurations", "TuringMachine", "random_machine"]
+__all__ = ["MOVES", "Configurations", "Size", "TuringMachine", "require_range"]
+
+Size = Annotated[int, Whole(1, 1000)]
+"""A number of states, symbols or cells."""
 
 MOVES = (-1, 0, 1)
 """Where a machine's head can go: to the left, nowhere, to the right."""
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class Configurations:
     """Tapes, positions of the head on them and states, of many runs or of all steps of many runs.
 
@@ -36,14 +39,15 @@ class Configurations:
         If the shapes do not fit, or the arrays, or lists, do not hold whole numbers.
     """
 
-    tapes: Int[np.ndarray, "*batch P"]
-    positions: Int[np.ndarray, "*batch"]
-    states: Int[np.ndarray, "*batch"]
+    tapes: Int[np.ndarray, "... P"]
+    positions: Int[np.ndarray, "..."]
+    states: Int[np.ndarray, "..."]
 
     def __post_init__(self) -> None:
-        for name in ("tapes", "positions", "states"):
-            object.__setattr__(self, name, whole_numbers(name, getattr(self, name)))
-        if not self.tapes.shape[:-1] == self.positions.shape == self.states.shape != self.tapes.shape:
+        if (
+            not self.tapes.size
+            or not self.tapes.shape[:-1] == self.positions.shape == self.states.shape != self.tapes.shape
+        ):
             raise ValueError(
                 f"There are tapes {self.tapes.shape}, positions {self.positions.shape} and states "
                 f"{self.states.shape}: (..., P), (...) and (...) are needed."
@@ -51,25 +55,18 @@ class Configurations:
 
     def require(self, *, states: int, symbols: int) -> None:
         """Raise a ValueError where a symbol, position or state is out of range."""
-        cells = self.tapes.shape[-1]
-        for name, size in (("tapes", symbols), ("positions", cells), ("states", states)):
-            whole_numbers(name, getattr(self, name), allowed=range(size))
+        for name, size in (("tapes", symbols), ("positions", self.tapes.shape[-1]), ("states", states)):
+            require_range(name, getattr(self, name), size)
 
     @property
-    def symbols_read(self) -> Int[np.ndarray, "*batch"]:
+    def symbols_read(self) -> Int[np.ndarray, "..."]:
         """The symbols under the heads."""
         return np.take_along_axis(self.tapes, self.positions[..., None], axis=-1)[..., 0]
 
     def agreement(self, other: "Configurations") -> float:
         """The share of all steps (R, T) at which tape, position and state are those of the other; 0 to 1."""
-        require_shape("other.tapes", other.tapes, self.tapes.shape)
-        return float(
-            np.mean(
-                (self.tapes == other.tapes).all(axis=-1)
-                & (self.positions == other.positions)
-                & (self.states == other.states)
-            )
-        )
+        same = (self.tapes == other.tapes).all(axis=-1)
+        return float(np.mean(same & (self.positions == other.positions) & (self.states == other.states)))
 
     def part(self, run: int) -> "Configurations":
         """Those of one run, still with an axis of runs."""
@@ -87,6 +84,7 @@ class Configurations:
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class TuringMachine:
     """A deterministic machine with one tape: what it writes, where it moves, and its next state.
 
@@ -106,8 +104,8 @@ class TuringMachine:
 
     Notes
     -----
-    The tape is a circle of P cells, and to the right of the last one is the first: every step is defined, and a
-    machine that would halt stays where it is, writes what it reads and keeps its state.
+    The tape is a circle of P cells; a machine that would halt stays where it is, writes what it reads and keeps its
+    state.
 
     Examples
     --------
@@ -125,13 +123,20 @@ class TuringMachine:
     next_state: Int[np.ndarray, "S A"]
 
     def __post_init__(self) -> None:
-        states, symbols = size = whole_numbers("write", self.write, ("S", "A")).shape
-        for name, allowed in (
-            ("write", range(symbols)),
-            ("move", range(-1, 2)),
-            ("next_state", range(states)),
-        ):
-            object.__setattr__(self, name, whole_numbers(name, getattr(self, name), size, allowed))
+        require_range("write", self.write, self.symbols)
+        require_range("move", self.move, MOVES[-1] + 1, least=MOVES[0])
+        require_range("next_state", self.next_state, self.states)
+
+    @staticmethod
+    @checked
+    def random(*, states: Size, symbols: Size, rng: Rng = None) -> "TuringMachine":
+        """A machine whose table is independent and uniform; a ValueError for sizes below 1 or above 1000."""
+        size, generator = (states, symbols), random_generator(rng)
+        return TuringMachine(
+            generator.integers(symbols, size=size),
+            generator.choice(MOVES, size=size),
+            generator.integers(states, size=size),
+        )
 
     @property
     def states(self) -> int:
@@ -149,15 +154,14 @@ class TuringMachine:
 
     def run(self, start: Configurations, steps: int) -> Configurations:
         """The configurations (R, steps, ...) after each step, O(R P steps); a ValueError as for `step`."""
-        return Configurations.along_steps(self._path(start, count("steps", steps))[1:])
+        return Configurations.along_steps(self._path(start, steps)[1:])
 
     def path(self, start: Configurations, steps: int) -> Configurations:
         """The configurations (R, steps, ...) before each step, O(R P steps); a ValueError as for `step`."""
-        return Configurations.along_steps(self._path(start, count("steps", steps))[:-1])
+        return Configurations.along_steps(self._path(start, steps)[:-1])
 
-    def _path(self, at: Configurations, steps: int) -> list[Configurations]:
-        require_instance("The configurations", at, Configurations, needed="Configurations")
-        require_shape("tapes", at.tapes, ("R", "P"))
+    @checked
+    def _path(self, at: Configurations, steps: PositiveInt) -> list[Configurations]:
         at.require(states=self.states, symbols=self.symbols)
         found = [at]
         for _ in range(steps):
@@ -170,27 +174,12 @@ class TuringMachine:
         return found
 
 
-def random_machine(*, states: int, symbols: int, rng: Rng = None) -> TuringMachine:
-    """A machine whose table is independent and uniform.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1.
-
-    Examples
-    --------
-    >>> random_machine(states=4, symbols=3, rng=0).write.shape
-    (4, 3)
-    """
-    size = states, symbols = count("states", states), count("symbols", symbols)
-    require_memory(f"A machine of {states} states and {symbols} symbols", 96 * states * symbols)
-    generator = random_generator(rng)
-    return TuringMachine(
-        generator.integers(symbols, size=size),
-        generator.choice(MOVES, size=size),
-        generator.integers(states, size=size),
-    )
+def require_range(name: str, numbers: np.ndarray, end: int, *, least: int = 0) -> None:
+    """Raise where a number is below `least`, or `end` or above."""
+    if numbers.min() < least or numbers.max() >= end:
+        raise ValueError(
+            f"{name} holds numbers from {numbers.min()} to {numbers.max()}: {least} to {end - 1} are allowed."
+        )
 
 
 def _joined(
