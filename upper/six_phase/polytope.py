@@ -5,10 +5,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float
 
-from attention.memory import require_memory
-from attention.validation import count
-from upper.six_phase.convex_body import EmptyBodyError
-from upper.six_phase.phase2_agreement import Contrasts
+from upper.six_phase.ellipsoid import EmptyBodyError
+from upper.six_phase.equations import Contrasts
 
 __all__ = ["LARGEST_DIM", "Polytope"]
 
@@ -38,15 +36,13 @@ class Polytope:
 
     Notes
     -----
-    Every maximisation is one linear program of d^2 unknowns and 2 N rows through HiGHS (`scipy.optimize.linprog`); d up
-    to 20. The point of least Frobenius norm is a quadratic program: the least-distance problem of Lawson and Hanson,
-    solved exactly by non-negative least squares. Wide directions come from alternating: maximise both ways along a
-    direction, turn it to the difference of the two maximisers.
+    Every maximisation is one linear program of d^2 unknowns and 2 N rows (HiGHS); d up to 20. The point of least
+    Frobenius norm is the least-distance problem of Lawson and Hanson, solved exactly by non-negative least squares.
+    Wide directions alternate: maximise both ways along a direction, turn it to the difference of the maximisers.
 
     References
     ----------
-    Derived here for Chen and Li, arXiv 2402.04084, phases 2 and 4; Lawson and Hanson, Solving Least Squares
-    Problems, chapter 23.
+    Chen and Li, arXiv 2402.04084, phases 2 and 4; Lawson and Hanson, Solving Least Squares Problems, chapter 23.
     """
 
     tolerance: float
@@ -63,14 +59,8 @@ class Polytope:
     ) -> "Polytope":
         """The polytope of the equations.
 
-        Parameters
-        ----------
-        contrasts : Contrasts
-            The equations.
-        tolerance : float, optional
-            In logits; by default three times the least for which K is not empty.
-        radius : float, optional
-            By default four times the largest entry of the least-squares solution.
+        By default the `tolerance`, in logits, is three times the least for which K is not empty, and the `radius` four
+        times the largest entry of the least-squares solution.
 
         Raises
         ------
@@ -81,21 +71,13 @@ class Polytope:
         """
         from scipy.optimize import linprog
 
-        n, d = contrasts.rows.shape
+        d = contrasts.rows.shape[1]
         if d > LARGEST_DIM:
             raise ValueError(
-                f"The polytope has d = {d}: at most {LARGEST_DIM} is feasible; use body='ellipsoid'."
+                f"d is {d}: at most {LARGEST_DIM} is feasible for a polytope; use body='ellipsoid'."
             )
-        require_memory(
-            f"The linear programs of {contrasts.log_ratios.size} equations in {d * d} unknowns",
-            8 * 6 * contrasts.log_ratios.size * d * d,
-            advice="take fewer equations, or body='ellipsoid'",
-        )
         scale = np.sqrt(contrasts.weights / contrasts.weights.mean())
-        equations = (contrasts.rows[:, None, :, None] * contrasts.differences[:, :, None, :]).reshape(
-            n, -1, d * d
-        )
-        equations = (scale[:, None, None] * equations).reshape(-1, d * d)
+        equations = (scale[:, None, None] * contrasts.formed()).reshape(-1, d * d)
         right = (scale[:, None] * contrasts.log_ratios).ravel()
         least_squares = np.linalg.lstsq(equations, right, rcond=None)[0]
         size, missed = float(np.sum(right**2)), float(np.sum((equations @ least_squares - right) ** 2))
@@ -186,7 +168,6 @@ class Polytope:
 
     def wide_directions(self, number: int) -> Float[np.ndarray, "number d d"]:
         """Orthonormal directions in which K is wide, found one after the other; 2 x 4 linear programs each."""
-        number = count("number", number, least=0)
         start = np.random.default_rng(0)
         found: list[np.ndarray] = []
         for _ in range(number):

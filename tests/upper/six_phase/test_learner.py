@@ -169,7 +169,7 @@ def test_paper_mode_reaches_no_module_with_a_gradient_or_a_newton_step():
         for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(name)))):
             if isinstance(node, ast.ImportFrom):
                 todo.append(node.module)
-    assert {"upper.six_phase.phase6_net", "upper.six_phase.convex_body", "upper.stacked"} < seen
+    assert {"upper.six_phase.phase6_net", "upper.six_phase.ellipsoid", "upper.stacked"} < seen
     assert not [name for name in seen if name.startswith(("upper.newton", "upper.adam", "upper.linear"))]
     assert not seen & {f"upper.six_phase.{name}" for name in ("phase6_descent", "learner")}
 
@@ -179,7 +179,7 @@ PAPER_MODE = {"stacked.py"} | {
     f"six_phase/{name}.py"
     for name in [
         *PAPER,
-        *("common", "convex_body", "ellipsoid", "equation_moments", "learner", "net_tuples"),
+        *("common", "ellipsoid", "equations", "learner", "net_tuples"),
         *("phase2_agreement", "polytope"),
     ]
 }
@@ -436,7 +436,7 @@ def test_the_contract_of_learners(mode):
         ({"jobs": 0}, "jobs is 0"),
         ({"rounds": 2}, "rounds is 2 and mode 'practical': rounds is for mode 'paper'"),
         ({"margin_over": "proxy"}, "margin_over is for mode 'paper'"),
-        ({"mode": "paper", "m": "auto", "body": "polytope"}, "needs the spectrum"),
+        ({"mode": "paper", "m": "auto", "body": "polytope"}, "a body with a spectrum"),
         ({"tolerance": -1.0}, "tolerance is -1.0"),
     ],
 )
@@ -450,14 +450,14 @@ def test_a_result_in_place_of_what_it_holds_is_a_sentence():
     layer, inputs = make_nice_layer(heads=2, dim=12, rng=0), BooleanInputs(k=2, d=12)
     oracle = ExampleOracle(layer, inputs, rng=1)
     crude = estimate_projection_sum(oracle, 1000)
-    with pytest.raises(ValueError, match=r"a matrix is needed, the \.w of an estimate"):
+    with pytest.raises(ValueError, match="projection_sum is an array of object"):
         sculpt_affine_hull(oracle, crude)
     hull = sculpt_affine_hull(oracle, layer.w.sum(axis=0), accept=0.05)
-    with pytest.raises(ValueError, match=r"such as hull\.body"):
+    with pytest.raises(ValueError, match="body is of the type AffineHull"):
         attention_span(hull, 1)
-    with pytest.raises(ValueError, match=r"such as hull\.body"):
+    with pytest.raises(ValueError, match="body is of the type AffineHull"):
         refine_by_margin(oracle, hull, wide=1)
-    with pytest.raises(ValueError, match=r"one with query\(q\) is needed"):
+    with pytest.raises(ValueError, match="oracle is of the type ExampleOracle: a QueryOracle"):
         learn_by_queries(oracle, QueryPlan(m=2, k=2, d=12))
 
 

@@ -8,16 +8,22 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from attention import BooleanInputs, ExampleOracle, GaussianInputs, make_nice_layer
-from upper.six_phase import Contrasts, Ellipsoid, HullMargin
+from upper.six_phase import Contrasts, HullMargin
 from upper.six_phase.common import PhaseFailedError
-from upper.six_phase.equation_moments import AnsweredMoments, EquationMoments
+from upper.six_phase.ellipsoid import Ellipsoid
+from upper.six_phase.equations import AnsweredMoments, EquationMoments, contrasts_of
 from upper.six_phase.phase1_projection_sum import estimate_projection_sum
 from upper.six_phase.phase2_affine_hull import sculpt_affine_hull
-from upper.six_phase.phase2_agreement import certify_agreement, contrasts_of
+from upper.six_phase.phase2_agreement import certify_agreement
 from upper.six_phase.phase3_refine_sum import refine_by_margin
 from upper.six_phase.phase5_span import attention_span
-from upper.six_phase.query_learner import learn_by_queries, span_change_bound
-from upper.six_phase.query_plan import QueryCount, QueryPlan, six_phase_queries
+from upper.six_phase.query_learner import (
+    QueryCount,
+    QueryPlan,
+    learn_by_queries,
+    six_phase_queries,
+    span_change_bound,
+)
 from upper.six_phase.statistical_queries import (
     AgreementRows,
     MarginRows,
@@ -95,8 +101,8 @@ def small_families(k=3, d=5, *, label_bound=2.0, token_bound=1.0, rng=0):
     )
     return [
         projection_sum_queries(d, k, tolerance=0.1, label_bound=label_bound, token_bound=token_bound),
-        share_queries(accepting.residuals, [0.1, 0.5], phase=2, tolerance=0.1),
-        share_queries(margins.negated, [-1.0, 0.0], phase=3, tolerance=0.1),
+        share_queries(accepting.residuals, 0.5, phase=2, tolerance=0.1),
+        share_queries(margins.negated, 0.0, phase=3, tolerance=0.1),
         size_queries(accepting, k, phase=2, tolerance=0.1),
         moment_queries(accepting, k, phase=2, tolerance=0.1),
         right_side_queries(accepting, k, phase=2, tolerance=0.1),
@@ -237,7 +243,7 @@ def test_single_queries_values_and_means_agree(inputs):
             assert (query.phase, query.tolerance) == (family.phase, family.tolerance)
             np.testing.assert_allclose(query(x, y), values[:, place], atol=1e-14)
         np.testing.assert_allclose(family.means(x, y), values.mean(axis=0), atol=1e-14)
-        assert len(list(family)) == len(family) == len(family[:])
+        assert len(list(family)) == len(family)
 
 
 def test_some_row_counts_in_every_family():
@@ -412,8 +418,8 @@ def test_unrelated_labels_end_in_a_phase_that_failed():
         ({"m": 0}, "m is 0"),
         ({"k": 8}, "2 <= k < d"),
         ({"accept": (0.1,)}, "one for phase 4"),
-        ({"accept": (0.1, 1.5)}, "accept is 1.5"),
-        ({"edge": (0.1, 0.0)}, "edge is 0.0"),
+        ({"accept": (0.1, 1.5)}, "accept is a sequence with 1.5"),
+        ({"edge": (0.1, 0.0)}, "edge is a sequence with 0.0"),
         ({"margin_share": 0.0}, "margin_share is 0.0"),
         ({"degradation": 0.0}, "degradation is 0.0"),
         ({"label_bound": -1.0}, "label_bound is -1.0"),
