@@ -10,7 +10,7 @@ from jaxtyping import Float
 from attention.validation import NonNegativeInt, checked
 from upper.six_phase.equations import AnsweredMoments, EquationMoments, Krylov
 
-__all__ = ["AxisBody", "Ellipsoid", "EmptyBodyError", "SpectralGap", "spectral_gap"]
+__all__ = ["AxisBody", "Ellipsoid", "SpectralGap", "spectral_gap"]
 
 # Up to this d the d^2 x d^2 moment matrix is formed and decomposed whole; above, only products with it are.
 _DENSE_UP_TO = 24
@@ -23,10 +23,6 @@ _ALONG = 0.7
 # Shifts, relative to the largest curvature, that are as good as 0 and infinity.
 _NO_SHIFT, _HUGE_SHIFT = 1e-40, 1e16
 _CLOSE = 1e-9  # a point of the body to rounding
-
-
-class EmptyBodyError(ValueError):
-    """No matrix within the radius satisfies the equations up to the tolerance."""
 
 
 @dataclass(frozen=True)
@@ -177,10 +173,8 @@ class Ellipsoid:
 
         Raises
         ------
-        EmptyBodyError
-            If K is empty at the given tolerance and radius.
         ValueError
-            If there are not so many directions.
+            If K is empty at the given tolerance and radius, or there are not so many directions.
         """
         d = moments.dim
         if d <= _DENSE_UP_TO or isinstance(moments, AnsweredMoments):
@@ -229,7 +223,7 @@ class Ellipsoid:
         if least > radius * (1 + 1e-6) and not given:
             body = replace(body, radius=1.25 * least)
         elif misfit > tolerance or least > radius * (1 + 1e-6):
-            raise EmptyBodyError(
+            raise ValueError(
                 f"No matrix of norm at most {radius:.3g} satisfies the equations up to {tolerance:.3g} logits (the "
                 f"best leaves {misfit:.3g}): allow a larger tolerance or radius, or certify better rows."
             )

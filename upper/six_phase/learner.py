@@ -222,13 +222,13 @@ class SixPhase:
             net = search_net(x, y, span, heads=run.heads, over=self.net_over, most=self._work)
             return run.ended_by_net(net, self.tolerance)
         # paper mode must run where nothing of this is there
-        from upper.six_phase.phase6_descent import descend_in_span
+        from upper.six_phase.phase6_heads import fit_heads
 
         tolerance = 1e-14 if self.tolerance is None else self.tolerance
-        found = descend_in_span(
+        found = fit_heads(
             oracle, span, examples=examples, work=self._work, tolerance=tolerance, rng=rng, tell=run.tell
         )
-        return run.ended_by_descent(found.layer, found.outcome, found.error, by_newton=found.by_newton)
+        return run.ended_by_fit(found.layer, found.outcome, found.error, by_newton=found.by_newton)
 
     def _wishes(self, k: int, d: int) -> dict[str, Wish]:
         """What each phase would draw, in their order; derived here, by what the measured errors need."""

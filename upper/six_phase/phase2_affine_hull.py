@@ -247,10 +247,8 @@ def sculpt(
 
     Raises
     ------
-    EmptyBodyError
-        If K is empty at the given tolerance or radius; a ValueError.
     ValueError
-        If there is no equation, or a parameter is out of range.
+        If K is empty at the given tolerance or radius, there is no equation, or a parameter is out of range.
 
     Notes
     -----

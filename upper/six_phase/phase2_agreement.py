@@ -152,22 +152,8 @@ class AgreementLaw:
 def disagreement(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
     """How far the heads are from the same pattern in each row, in logits.
 
-    Parameters
-    ----------
-    layer : AttentionLayer
-        The heads.
-    x : array (n, k, d)
-        Tokens.
-
-    Returns
-    -------
-    array (n, k)
-        The largest difference, over pairs of heads i, j and of tokens b, c, of x_a Theta (x_b - x_c).
-
-    Notes
-    -----
-    In logits and not in patterns: saturated rows have nearly equal patterns whatever their logits are.
-    O(n k m d (d + k) + n k^2 m^2).
+    It is the largest difference, over pairs of heads and of tokens b, c, of x_a Theta (x_b - x_c). In logits and not in
+    patterns: saturated rows have nearly equal patterns whatever their logits are. O(n k m d (d + k) + n k^2 m^2).
     """
     logits = np.moveaxis(layer.logits(real_array("x", x, ("n", "k", layer.dim))), -3, -2)  # n, k, m, k
     worst = np.zeros(logits.shape[:2])

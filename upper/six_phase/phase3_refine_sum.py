@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -32,25 +33,12 @@ _WHERE = {"proxy": "under the proxy", "body": "on all of the body's hull"}
 class HullMargin:
     """The least margin of the matrices centre + sum_j c_j D_j with |c_j| <= reach_j and |c| <= extent.
 
-    Attributes
-    ----------
-    centre : array (d, d)
-        The middle of the hull.
-    directions : array (w, d, d)
-        D_j, orthonormal; none for the margin of the centre alone.
-    reach : array (w,)
-        How far the hull extends along each.
-    extent : float
-        How far it extends in any direction.
+    The D_j are the orthonormal `directions`; without any it is the margin of the centre alone.
 
     Notes
     -----
     Along the D_j a difference of logits strays by z_j; over the hull it strays by at most the lesser of
-    sum_j reach_j |z_j| and extent |z|.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phase 3, has the margin of one matrix; that of a hull is derived here.
+    sum_j reach_j |z_j| and extent |z|. The paper has the margin of one matrix; that of a hull is derived here.
     """
 
     centre: Float[np.ndarray, "d d"]
@@ -147,7 +135,7 @@ def refine_by_margin(
     n = remaining(oracle, examples or 6000 * d, "to look for rows of large margin in")
     proxy = over == "proxy"
     bound = HullMargin.under(body.min_norm_point()) if proxy else HullMargin.over(attention_span(body, wide))
-    found = list(map_batches(oracle, _MarginFinder(bound, least), n, jobs=jobs))
+    found = list(map_batches(oracle, partial(_rows_of_margin, bound, least), n, jobs=jobs))
     margins, tokens, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
     if len(margins) < 2 * d:
         raise PhaseFailedError(
@@ -217,7 +205,7 @@ def refine_by_consistency(
     for share in shares:
         rows = max(2 * d, int(share * n * k))
         # of each batch only the best are kept, somewhat more than its share, so that memory is that of the rows wanted
-        certify = _Certifier(w, 2 * rows / (n * k))
+        certify = partial(_best_certified, w, 2 * rows / (n * k))
         batches = list(map_batches(oracle, certify, n, jobs=jobs))
         residual, read, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
         best = np.argsort(residual, kind="stable")[:rows]
@@ -239,36 +227,28 @@ def refine_by_consistency(
     return ProjectionSum(w, measures, {"thresholds": np.array(thresholds), "changes": np.array(changes)})
 
 
-@dataclass(frozen=True, eq=False)
-class _MarginFinder:
+def _rows_of_margin(
+    margin: HullMargin, least: float, x: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows of a batch with the margin: their margins, the tokens attended to, their labels."""
-
-    margin: HullMargin
-    least: float
-
-    def __call__(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        margin, top = self.margin(x)
-        example, row = np.nonzero(margin >= self.least)
-        return margin[example, row], x[example, top[example, row]], y[example, row]
+    margins, top = margin(x)
+    example, row = np.nonzero(margins >= least)
+    return margins[example, row], x[example, top[example, row]], y[example, row]
 
 
-@dataclass(frozen=True, eq=False)
-class _Certifier:
+def _best_certified(
+    w: np.ndarray, share: float, x: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The best certified rows of a batch: their residuals, what they read, their labels."""
-
-    w: np.ndarray
-    share: float
-
-    def __call__(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        certificates = certify_agreement(x, y, self.w)
-        # a pattern far outside the simplex is none, however small its residual
-        inside = certificates.pattern.min(axis=-1) > -0.1
-        residual = np.where(inside, certificates.residual, np.inf)
-        most = min(residual.size, int(self.share * residual.size) + 16)
-        best = np.argpartition(residual.ravel(), most - 1)[:most]
-        example, row = np.divmod(np.sort(best), x.shape[1])
-        read = np.matmul(certificates.pattern[example, row][:, None, :], x[example])[:, 0]
-        return residual[example, row], read, y[example, row]
+    certificates = certify_agreement(x, y, w)
+    # a pattern far outside the simplex is none, however small its residual
+    inside = certificates.pattern.min(axis=-1) > -0.1
+    residual = np.where(inside, certificates.residual, np.inf)
+    most = min(residual.size, int(share * residual.size) + 16)
+    best = np.argpartition(residual.ravel(), most - 1)[:most]
+    example, row = np.divmod(np.sort(best), x.shape[1])
+    read = np.matmul(certificates.pattern[example, row][:, None, :], x[example])[:, 0]
+    return residual[example, row], read, y[example, row]
 
 
 def _regressed(read: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float
 
-from upper.six_phase.ellipsoid import EmptyBodyError
 from upper.six_phase.equations import Contrasts
 
 __all__ = ["LARGEST_DIM", "Polytope"]
@@ -64,10 +63,8 @@ class Polytope:
 
         Raises
         ------
-        EmptyBodyError
-            If K is empty at the given tolerance and radius.
         ValueError
-            If d is above 20.
+            If K is empty at the given tolerance and radius, or d is above 20.
         """
         from scipy.optimize import linprog
 
@@ -97,7 +94,7 @@ class Polytope:
             # linear programs hold to 1e-7: of a thinner body they find no point
             tolerance = max(3 * least, 1e-6 * max(float(np.abs(right).max(initial=0.0)), 1.0))
         if least > tolerance:
-            raise EmptyBodyError(
+            raise ValueError(
                 f"No matrix with entries of at most {radius:.3g} satisfies the equations up to {tolerance:.3g} logits "
                 f"(the best leaves {least:.3g}): allow a larger tolerance or radius, or certify better rows."
             )

@@ -10,8 +10,6 @@ from jaxtyping import Float
 
 from attention import Outcome
 from attention.validation import (
-    NonNegativeFloat,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     Real,
@@ -44,13 +42,14 @@ __all__ = [
     "QueryPlan",
     "learn_by_queries",
     "six_phase_queries",
-    "span_change_bound",
 ]
 
 Share = Annotated[float, Real(above=0, below=1)]
 
 # Of the mean eigenvalue, the smallest of the Gram matrix of rows of large margin.
 _GRAM_EDGE = 0.5
+# The smallest eigenvalue of the moments of phases 2 and 4 off the hull, over that of all rows and the share of rows.
+_HULL_EDGE = (0.035, 0.004)
 # Of the share of rows accepted: the tolerance of their three sizes, a per cent of what these measure.
 _SIZE_TOLERANCE = 3e-4
 _SMALLEST_RESIDUAL = 1e-6
@@ -81,17 +80,11 @@ class QueryPlan:
         The share of rows that phase 3 regresses on.
     degradation : float
         The relative error that answers off by their tolerances may add to what a phase estimates.
-    independent : bool
-        Whether answers err independently of one another and with mean zero, instead of in the worst way.
     label_bound : float, optional
         B; by default 4 sqrt(m), four standard deviations of a label of a nice target. Phase 1 clips larger labels, and
         phase 3 leaves their rows out.
     token_bound : float
         A, 1 for Boolean tokens.
-    smallest_weight : float
-        Rows with a smaller entry of the pattern are not accepted; below 1/k.
-    edge : tuple of two floats
-        The smallest eigenvalue of phase 2's and of phase 4's moments off the hull, over that share of rows.
     steps : int
         Bisections of each search for a quantile.
 
@@ -107,12 +100,11 @@ class QueryPlan:
     *Phase 1.* Answers off by tau change the sum by at most d k A B tau in Frobenius norm (proved). Labels of standard
     deviation B/4 belong to |sum W| = (B/4) sqrt(d) (rule of thumb), so tau_1 = eta / (4 k A sqrt(d)).
 
-    *Phases 2 and 4.* The moment matrix is off by E with |E| <= d^2 tau (proved: by its row sums), or about 2 d tau if
-    the errors are independent; the right-hand side by at most d tau_r in units of the values. If lambda is the smallest
-    eigenvalue off the hull, d^2 tau <= eta lambda / 4 keeps the wide directions within eta / 3 or so (Davis and Kahan),
-    and d tau_r L / (2 A^2) <= |centre| eta lambda / 4 the centre within eta of its length to first order;
-    `span_change_bound` is the exact statement. Here lambda = `edge` accept (k-1)/k / A^4 and |centre| = 1: rules of
-    thumb, from nice targets with (m,k) = (2,2) and d from 8 to 32.
+    *Phases 2 and 4.* The moment matrix is off by E with |E| <= d^2 tau (proved: by its row sums), the right-hand side
+    by at most d tau_r in units of the values. If lambda is the smallest eigenvalue off the hull, d^2 tau <= eta lambda
+    / 4 keeps the wide directions within eta / 3 or so (Davis and Kahan), and d tau_r L / (2 A^2) <= |centre| eta lambda
+    / 4 the centre within eta of its length to first order. Here lambda is .035 and .004 accept (k-1)/k / A^4 in phases
+    2 and 4, and |centre| = 1: rules of thumb, from nice targets with (m,k) = (2,2) and d from 8 to 32.
 
     *Phase 3.* |Delta W| <= (|Delta C| + |Delta G| |W|) / (lambda_min(G) - |Delta G|), with G, C the Gram and cross
     moments (proved), |Delta G| and |Delta C| at most d tau in units of the values; lambda_min(G) is half of the
@@ -125,16 +117,13 @@ class QueryPlan:
     """
 
     m: PositiveInt
-    k: Annotated[int, Whole(2)]
+    k: Annotated[int, Whole(2, 19)]  # a uniform pattern has no entry below 1/k, and .05 is the least
     d: Annotated[int, Whole(3, 10**6)]
     accept: Sequence[Share] = (0.05, 0.01)
     margin_share: Share = 0.0005
     degradation: PositiveFloat = 0.02
-    independent: bool = False
     label_bound: PositiveFloat | None = None
     token_bound: Annotated[float, Real(least=1e-60, most=1e60)] = 1.0  # its fourth power is a number
-    smallest_weight: PositiveFloat = 0.05
-    edge: Sequence[PositiveFloat] = (0.035, 0.004)
     steps: PositiveInt = 12
 
     def __post_init__(self) -> None:
@@ -144,14 +133,8 @@ class QueryPlan:
             raise ValueError(
                 f"m is {self.m} and d is {self.d}: m - 1 < d^2 directions of the hull are needed."
             )
-        for name, pair in (("accept", self.accept), ("edge", self.edge)):
-            if len(pair) != 2:
-                raise ValueError(f"{name} is {pair}: a number for phase 2 and one for phase 4 are needed.")
-        if self.smallest_weight * self.k >= 1:
-            raise ValueError(
-                f"smallest_weight is {self.smallest_weight} for k = {self.k} tokens: less than 1/k is needed, or no "
-                "row is accepted."
-            )
+        if len(self.accept) != 2:
+            raise ValueError(f"accept is {self.accept}: a number for phase 2 and one for phase 4 are needed.")
 
     @property
     def labels(self) -> float:
@@ -160,7 +143,7 @@ class QueryPlan:
 
     def agreement_rows(self, projection_sum: Float[np.ndarray, "d d"], threshold: float) -> AgreementRows:
         """The rows of phases 2 and 4."""
-        return AgreementRows(projection_sum, threshold, self.smallest_weight, self.token_bound)
+        return AgreementRows(projection_sum, threshold, token_bound=self.token_bound)
 
     def sum_tolerance(self) -> float:
         """Phase 1's tolerance."""
@@ -169,16 +152,11 @@ class QueryPlan:
     def moment_tolerances(self, phase: int) -> tuple[float, float]:
         """Tolerances of the moment matrix and of the right-hand side in phase 2 or 4."""
         d, a = self.d, self.token_bound
-        edge, accept = (pair[phase // 2 - 1] for pair in (self.edge, self.accept))
-        smallest = edge * accept * (1 - 1 / self.k) / a**4
+        place = phase // 2 - 1
+        smallest = _HULL_EDGE[place] * self.accept[place] * (1 - 1 / self.k) / a**4
         log_ratio = self.agreement_rows(np.zeros((d, d)), 0.0).largest_log_ratio(self.k)
         share = self.degradation * smallest / 4
-        return share / self.error_norm, share * 2 * a**2 / (log_ratio * d)
-
-    @property
-    def error_norm(self) -> float:
-        """The operator norm of the moment matrix's error, in tolerances: d^2, or about 2 d for independent errors."""
-        return 2.0 * self.d if self.independent else float(self.d**2)
+        return share / d**2, share * 2 * a**2 / (log_ratio * d)
 
     def regression_tolerance(self) -> float:
         """Phase 3's tolerance."""
@@ -262,9 +240,6 @@ class QueriedSpan:
         Phase 1's.
     counts : tuple of QueryCount
         Scalar queries asked, phase by phase, and the smallest tolerance declared.
-    bound : float
-        At most so much of a head's span error comes from phase 4's answers within their tolerances, by
-        `span_change_bound`; infinite if they do not determine the span. A rule of thumb for independent errors.
     """
 
     span: AttentionSpan
@@ -272,7 +247,6 @@ class QueriedSpan:
     projection_sum: Float[np.ndarray, "d d"]
     first_sum: Float[np.ndarray, "d d"]
     counts: tuple[QueryCount, ...]
-    bound: float
 
 
 @checked
@@ -309,68 +283,19 @@ def learn_by_queries(oracle: QueryOracle, plan: QueryPlan) -> QueriedSpan:
         d, k, tolerance=plan.sum_tolerance(), label_bound=plan.labels, token_bound=plan.token_bound
     )
     first_sum = ask(family).reshape(d, d)
-    first_span, _ = _sculpted(ask, plan, first_sum, phase=2)
+    first_span = _sculpted(ask, plan, first_sum, phase=2)
     refined = _refined(ask, plan, first_span)
-    span, bound = _sculpted(ask, plan, refined, phase=4)
+    span = _sculpted(ask, plan, refined, phase=4)
     return QueriedSpan(
         span=span,
         first_span=first_span,
         projection_sum=refined,
         first_sum=first_sum,
         counts=ask.counts(),
-        bound=bound,
     )
 
 
-@checked
-def span_change_bound(
-    moments: Float[np.ndarray, "d2 d2"],
-    right: Float[np.ndarray, " d2"],
-    *,
-    wide: NonNegativeInt,
-    moment_error: NonNegativeFloat,
-    right_error: NonNegativeFloat,
-) -> float:
-    """At most so much larger is any head's relative span error than by exact moments M and b.
-
-    `moments` and `right` are M^ and b^, as answered, `wide` is m - 1, and `moment_error` and `right_error` bound
-    |M^ - M| in the operator norm and |b^ - b|.
-
-    Notes
-    -----
-    Proved. Let P and P^ project onto the eigenvectors off the hull, l the smallest such eigenvalue of M^, and
-    s = |(1 - P^) P| <= |M^ - M| / (l - the largest eigenvalue of M along the hull) by Davis and Kahan; the latter is
-    at most that of M^ plus |M^ - M|, by Weyl. With c = M^+ b on the range of P, and c^ likewise,
-    c^ - c = M^^+ (b^ - b) - (1 - P^) c - M^^+ (M^ - M) c + M^^+ (1 - P) b, and so
-    |c^ - c| <= s |c| + (|b^ - b| + |M^ - M| |c| + s |(1 - P) b|) / l, where |c| <= |c^| + |c^ - c|. A head's projection
-    onto the span is a part along the hull and a part along the centre; the first turns by s and the second by
-    |c^ - c| / |c|, so that the change is at most the hypotenuse of both.
-
-    References
-    ----------
-    Davis and Kahan, SIAM J. Numer. Anal. 7 (1970).
-    """
-    if wide >= len(right):
-        raise ValueError(f"wide is {wide}: fewer directions than the {len(right)} unknowns are needed.")
-    values, vectors = np.linalg.eigh(moments)
-    edge = float(values[wide])
-    room = edge - (float(values[wide - 1]) + moment_error if wide else 0.0)
-    if edge <= 0 or room <= moment_error:
-        return math.inf
-    turned = moment_error / room if wide else 0.0
-    coordinates = vectors.T @ right
-    centre = float(np.linalg.norm(coordinates[wide:] / values[wide:]))
-    along = float(np.linalg.norm(coordinates[:wide])) + right_error + turned * float(np.linalg.norm(right))
-    kept = 1 - turned - moment_error / edge
-    if kept <= 0:
-        return math.inf
-    moved = (
-        turned * centre + (right_error + moment_error * centre + (turned * along if wide else 0.0)) / edge
-    ) / kept
-    return math.hypot(turned, moved / (centre - moved)) if moved < centre else math.inf
-
-
-def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> tuple[AttentionSpan, float]:
+def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> AttentionSpan:
     """Phase 2 or 4 and, at once, 5: what `sculpt_affine_hull` and `attention_span` make of the answered moments."""
     d, k, wide, accept = plan.d, plan.k, plan.m - 1, plan.accept[phase // 2 - 1]
     tolerance, right_tolerance = plan.moment_tolerances(phase)
@@ -400,14 +325,7 @@ def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> t
     square *= unit * k * rows.largest_log_ratio(k) ** 2 / 4
     body = Ellipsoid.of(AnsweredMoments(moments, right, float(square)), wide=wide)
     require_consistency(body.misfit_at_centre, body.explained, threshold)
-    bound = span_change_bound(
-        moments,
-        right,
-        wide=wide,
-        moment_error=unit * moment_family.unit * tolerance * plan.error_norm,
-        right_error=unit * right_family.unit * right_tolerance * d,
-    )
-    return attention_span(body, wide), bound
+    return attention_span(body, wide)
 
 
 def _refined(ask: "_Asked", plan: QueryPlan, span: AttentionSpan) -> np.ndarray:

@@ -147,7 +147,7 @@ class Run:
 
     @property
     def wide_if_given(self) -> int | None:
-        """M - 1 if m was given; otherwise every sculpting finds it anew."""
+        """One less than m if m was given; otherwise every sculpting finds it."""
         return None if self.given is None else self.given - 1
 
     @property
@@ -264,7 +264,7 @@ class Run:
         )
         return self.ended(net.layer, outcome, f"The {best}, {net.error:.2g} when squared.")
 
-    def ended_by_descent(
+    def ended_by_fit(
         self, layer: AttentionLayer, outcome: Outcome, error: float, *, by_newton: bool
     ) -> Phases:
         """Phase 6 is done in practical mode."""

@@ -40,7 +40,7 @@ from upper.six_phase import (
     refine_by_margin,
     sculpt_affine_hull,
 )
-from upper.six_phase.phase6_descent import descend_in_span
+from upper.six_phase.phase6_heads import fit_heads
 from upper.six_phase.run import Run
 
 MODES = ("practical", "paper")
@@ -171,7 +171,7 @@ def test_paper_mode_reaches_no_module_with_a_gradient_or_a_newton_step():
                 todo.append(node.module)
     assert {"upper.six_phase.phase6_net", "upper.six_phase.ellipsoid", "upper.stacked"} < seen
     assert not [name for name in seen if name.startswith(("upper.newton", "upper.adam", "upper.linear"))]
-    assert not seen & {f"upper.six_phase.{name}" for name in ("phase6_descent", "learner")}
+    assert not seen & {f"upper.six_phase.{name}" for name in ("phase6_heads", "learner")}
 
 
 # the phases and what they share; every other file of `upper` differentiates a layer or serves what does
@@ -397,9 +397,7 @@ def test_the_fit_of_phase_6_needs_two_examples():
     oracle = ExampleOracle(make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(k=2, d=4), rng=1)
     span = AttentionSpan(np.eye(4), np.zeros((0, 4, 4)), np.zeros(0), 0.0, None)
     with pytest.raises(PhaseFailedError, match="no example is left to fit the heads to") as failure:
-        descend_in_span(
-            oracle, span, examples=1, work=9, tolerance=0.0, rng=np.random.default_rng(2), tell=print
-        )
+        fit_heads(oracle, span, examples=1, work=9, tolerance=0.0, rng=np.random.default_rng(2), tell=print)
     assert failure.value.outcome is Outcome.EXAMPLES_SPENT
 
 

@@ -14,7 +14,7 @@ from upper.six_phase import (
     sculpt,
     sculpt_affine_hull,
 )
-from upper.six_phase.phase3_refine_sum import _MarginFinder
+from upper.six_phase.phase3_refine_sum import _rows_of_margin
 
 
 def _exact(theta, n, *, rng):
@@ -32,7 +32,7 @@ def _found(x, margin, least):
     """Margins of rows by example and row: labels that say which row it is come back with it."""
     y = np.zeros_like(x)
     y[..., 0], y[..., 1] = np.arange(len(x))[:, None], np.arange(x.shape[1])
-    margins, tokens, labels = _MarginFinder(margin, least)(x, y)
+    margins, tokens, labels = _rows_of_margin(margin, least, x, y)
     return margins, tokens, labels[:, 0].astype(int), labels[:, 1].astype(int)
 
 
