@@ -189,6 +189,5 @@ def net_is_searched(result, arguments):
     assert result.layer.heads == int(arguments["heads"])
     assert_finite((result.layer.theta, result.layer.w))
     assert result.error >= 0
-    assert result.selected_error >= 0
     assert result.candidates <= int(arguments["most"])
     assert result.bound is None or result.bound >= result.error

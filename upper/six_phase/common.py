@@ -80,8 +80,6 @@ def map_batches(
 
     All `n` are drawn and counted; ask `remaining` first. A batch has `batch_size` examples unless `batch` is given.
 
-    Notes
-    -----
     Every batch has a random stream of its own, split from the oracle's: no bit depends on `jobs`. At most 2 `jobs`
     batches are in memory. An oracle of given examples serves them in order, one batch after the other.
     """

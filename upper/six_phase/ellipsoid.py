@@ -65,8 +65,6 @@ def spectral_gap(spectrum: Float[np.ndarray, " s"], *, wide: NonNegativeInt | No
     ValueError
         If the spectrum is too short for `wide`.
 
-    Notes
-    -----
     Neighbouring values of the bulk differ by a few per cent (Marchenko and Pastur): a step of 1.5 is no accident from
     D of a few hundred unknowns on; at small d it can be (measured at d = 8).
 
@@ -122,8 +120,6 @@ class Ellipsoid:
         1 - (misfit at the centre / root mean square of the t)^2: near 1 when some matrix satisfies the equations,
         near 0 when they contradict one another.
 
-    Notes
-    -----
     Up to d = 24 in closed form from the eigendecomposition of M. Above, M is never formed: the smallest eigenpairs
     come from restarted Lanczos (ARPACK), and the centre, the point of least norm and the maximisers are found within
     Krylov spaces of M. A product with M costs O(N d^2) for N equations; memory is that of the equations and of a few
@@ -263,10 +259,6 @@ class Ellipsoid:
             raise ValueError(f"{number} wide directions were asked for: {len(self.directions)} are known.")
         return self.directions[:number]
 
-    def with_tolerance(self, tolerance: float) -> "Ellipsoid":
-        """The ellipsoid of the same equations up to another tolerance."""
-        return replace(self, tolerance=tolerance)
-
     def _axes(self, space: Krylov) -> "AxisBody":
         return AxisBody(
             curvature=space.curvature,
@@ -284,8 +276,6 @@ class AxisBody:
     `curvature` holds the a_i >= 0, one an axis, `centre` the c_i, and `floor` f, the squared misfit at the centre;
     `tolerance` and `radius` are t and R.
 
-    Notes
-    -----
     By the Karush-Kuhn-Tucker conditions extreme points are z = (a + nu)^-1 (a c + s g), nu the ratio of the two
     constraints' multipliers. For any nu the s that meets misfit + nu |z|^2 = t^2 + nu R^2 maximises over a larger body;
     the least such maximum over nu is that of the body itself (duality). It is quasi-convex in nu, and its slope has the

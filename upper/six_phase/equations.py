@@ -109,8 +109,6 @@ def contrasts_of(
 class EquationMoments:
     """M = mean of w v v^T and b = mean of w t v over the equations <v, Theta> = t, the weights w of mean 1.
 
-    Notes
-    -----
     `apply` never forms a vector v = x_a (x) v_j of d^2 entries: O(N d^2) for N equations, memory O(N + d^2).
     For tokens of identity covariance M has mean eigenvalue about 1.
     """
@@ -157,8 +155,6 @@ class EquationMoments:
     def smallest(self, count: int) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, "s d2"]]:
         """The `count` smallest eigenvalues, ascending, and their eigenvectors as rows, by restarted Lanczos.
 
-        Notes
-        -----
         Each value is within its residual |M v - value v| of an eigenvalue, below 5 % of the value: enough to see a gap.
         The start is fixed, so that the result is a function of the equations.
         """
@@ -242,8 +238,6 @@ class Krylov:
     ) -> "Krylov":
         """Eigenvectors `within` and the Krylov space of `vector`, in which M z = vector is solved to 1e-7.
 
-        Notes
-        -----
         The accuracy is that of |M z - vector| / |vector|, looked at every ten of at most 200 steps. Lanczos with full
         reorthogonalisation: a step costs one product with M and O(r d^2). Eigenvectors of small eigenvalues, given,
         are what it would need most steps for.

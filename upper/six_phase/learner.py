@@ -1,6 +1,6 @@
 """The six-phase learner of Chen and Li: paper mode keeps to the phases, practical mode ends at rounding error."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -196,7 +196,7 @@ class SixPhase:
             if paper:
                 over, body = self.margin_over, hull.body
                 if over == "proxy":
-                    body = body.with_tolerance(_NEARLY_LEAST * body.misfit_at_centre)
+                    body = replace(body, tolerance=_NEARLY_LEAST * body.misfit_at_centre)
                 margin = refine_by_margin(
                     oracle, body, wide=hull.wide, examples=examples, over=over, jobs=jobs
                 )

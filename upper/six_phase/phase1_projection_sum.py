@@ -103,15 +103,7 @@ def one_gradient_step(
 ) -> Float[np.ndarray, "d d"]:
     """Phase 1 by training: one step of size 1 on the projection of a single head with zero attention.
 
-    Parameters
-    ----------
-    x, y : array (n, k, d)
-        Examples.
-
-    Returns
-    -------
-    array (d, d)
-        -(d/dW) of (1/2n) sum |Y - softmax(X 0 X^T) X W|^2 at W = 0.
+    It is -(d/dW) of (1/2n) sum |Y - softmax(X 0 X^T) X W|^2 at W = 0, (d, d), for examples `x`, `y` of (n, k, d).
 
     Raises
     ------

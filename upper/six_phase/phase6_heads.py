@@ -51,8 +51,6 @@ def fit_heads(
     PhaseFailedError
         If fewer than two examples are left.
 
-    Notes
-    -----
     Guarantee: none. Two starts that end at one residual, which held-out examples have too, tell noise from a local
     minimum. The heads within the span stay in the comparison, as Newton's ridge can cost nearly equal heads more than
     its steps give.

@@ -40,8 +40,6 @@ class NetSearch:
     bound : float or None
         The true error is at most this with probability .99, if neither |F^ - F|^2 nor |F|^2 has a kurtosis
         E z^2 / (E z)^2 above 4. None where the judging examples are too few, or show a higher kurtosis.
-    selected_error : float
-        Its squared relative error on the examples that chose it: too low, as the least of many.
     kurtosis : float
         E z^2 / (E z)^2 of z = |F^ - F|^2 of an example, as measured on those that judge.
     candidates : int
@@ -63,7 +61,6 @@ class NetSearch:
     layer: AttentionLayer
     error: float
     bound: float | None
-    selected_error: float
     kurtosis: float
     candidates: int
     points: int
@@ -218,7 +215,6 @@ def search_net(
         layer=AttentionLayer(theta=theta, w=unit * w),
         error=float(misses.sum() / (energy[judging].sum() or 1.0)),
         bound=_bound(mean, kurtosis, judge, energy, DELTA),
-        selected_error=found.error,
         kurtosis=kurtosis,
         candidates=found.tried,
         points=len(points),

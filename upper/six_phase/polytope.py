@@ -1,6 +1,6 @@
 """The body as a polytope: every certified equation holds up to a tolerance; linear programs through HiGHS."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
@@ -19,22 +19,10 @@ _WIDTH_ROUNDS = 4
 class Polytope:
     """K = {Theta: |<v, Theta> - t| <= tolerance / sqrt(w) for every equation, |Theta_ij| <= radius}.
 
-    Attributes
-    ----------
-    tolerance : float
-        In logits, for a row of mean weight.
-    radius : float
-        R, in the largest entry.
-    centre : array (d, d)
-        A point at which the largest weighted residual is least (Chebyshev).
-    misfit_at_centre : float
-        That residual, in logits.
-    explained : float
-        1 - (misfit / size)^2 of the least-squares solution, in weighted root mean square: near 0 when the equations
-        contradict one another.
+    The tolerance is in logits, for a row of mean weight. `centre` is a point at which the largest weighted residual,
+    `misfit_at_centre`, is least (Chebyshev); `explained` is 1 - (misfit / size)^2 of the least-squares solution in
+    weighted root mean square, near 0 when the equations contradict one another. It has no spectrum.
 
-    Notes
-    -----
     Every maximisation is one linear program of d^2 unknowns and 2 N rows (HiGHS); d up to 20. The point of least
     Frobenius norm is the least-distance problem of Lawson and Hanson, solved exactly by non-negative least squares.
     Wide directions alternate: maximise both ways along a direction, turn it to the difference of the maximisers.
@@ -176,10 +164,6 @@ class Polytope:
                 direction = _across(chord.ravel(), found)
             found.append(direction)
         return np.reshape(found, (number, *self.centre.shape))
-
-    def with_tolerance(self, tolerance: float) -> "Polytope":
-        """The polytope of the same equations up to another tolerance."""
-        return replace(self, tolerance=tolerance)
 
 
 def _across(vector: np.ndarray, found: list[np.ndarray]) -> np.ndarray:

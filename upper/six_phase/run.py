@@ -99,8 +99,6 @@ def share_of_budget(
 
     `wishes` are the phases in their order; a budget of None has no end. With `use_all` the last takes all that is left.
 
-    Notes
-    -----
     Everything it wants if the rest of the budget is enough for all that are left. Otherwise each gets the least
     with which it can begin, and of what remains a share in proportion to the square root of what more it wants: in
     proportion to the wishes themselves the cheap phases, whose errors all later ones inherit, would starve.

@@ -36,18 +36,8 @@ Pair = tuple[np.ndarray, np.ndarray]
 class StatisticalQuery:
     """One scalar statistical query: a function of one example (X, Y) with a declared range, whose mean is wanted.
 
-    Attributes
-    ----------
-    name : str
-        What it measures.
-    phase : int
-        The phase that asks it.
-    function : callable
-        Maps a batch of examples, x and y of shape (n, k, d), to n values.
-    low, high : float
-        The range of the values, within [-1, 1].
-    tolerance : float
-        The error of the answer that the learner reckons with, in the units of the values: the tau of STAT(tau).
+    `function` maps a batch of examples, x and y of shape (n, k, d), to n values within [`low`, `high`], itself within
+    [-1, 1]. `tolerance` is the error of the answer that the learner allows for, in these units: the tau of STAT(tau).
     """
 
     name: str
@@ -127,8 +117,6 @@ def projection_sum_queries(
     A = `token_bound`: 1 for Boolean tokens, which that does not touch. The queries are in row-major order, and ``unit``
     is k A B.
 
-    Notes
-    -----
     Clipping costs at most k A E[(|mean label| - B)^+] in each entry, for Boolean tokens: nothing once B is the
     largest label. In terms of the sum itself the tolerance is k A B times that of the answer.
     """
@@ -150,8 +138,6 @@ class AgreementRows:
     of sum_i W_i, if no entry of its pattern is below `smallest_weight`, itself below 1/k, and none of the example's
     tokens above A = `token_bound`.
 
-    Notes
-    -----
     Rows left out cost acceptance and no bias: the equations of the others still hold.
     """
 
@@ -230,8 +216,6 @@ def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float)
     (d(d+1)/2)^2 queries; entry (s, t) has the pairs s = {i, j} and t = {p, q} in the order of
     ``numpy.triu_indices(d)`` and is E[(1/k) sum_a omega_a x_ai x_aj (X^T C X)_pq / k] / A^4, C = I - J/k.
 
-    Notes
-    -----
     The k - 1 equations of row a have sum_j v_j v_j^T = x_a x_a^T (x) X^T C X, symmetric in {i, j} and in {p, q}
     separately: (d(d+1)/2)^2 numbers determine it. By Cauchy and Schwarz |(X^T C X)_pq| <= k A^2.
     """
@@ -256,8 +240,6 @@ def right_side_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: fl
     d^2 queries; entry (i, p) is E[(1/k) sum_a omega_a x_ai (X^T C ln p_a)_p], with values scaled by A^2 k L / 2, L the
     largest log-ratio.
 
-    Notes
-    -----
     k numbers of mean zero in a range of length L have absolute values that sum to at most k L / 2.
     """
     d, a = rows.projection_sum.shape[0], rows.token_bound
@@ -303,8 +285,6 @@ def regression_queries(rows: MarginRows, *, tolerance: float) -> tuple[QueryFami
     d(d+1)/2 queries for the upper triangle of the Gram matrix, and d^2 for the cross moments; means over the rows a of
     an example, b the token that row a attends to.
 
-    Notes
-    -----
     On such rows Y_a is x_b sum_i W_i up to what other tokens get, so rows left out by the bounds bias nothing.
     """
     d, a, b = rows.margin.centre.shape[0], rows.token_bound, rows.label_bound
@@ -331,11 +311,7 @@ def regression_queries(rows: MarginRows, *, tolerance: float) -> tuple[QueryFami
 
 
 def _all_entries(rows: int, columns: int) -> np.ndarray:
-    require_memory(
-        f"A family of {rows} x {columns} queries",
-        32 * rows * columns,
-        advice="take fewer coordinates d",
-    )
+    require_memory(f"A family of {rows} x {columns} queries", 32 * rows * columns, advice="take a smaller d")
     return np.indices((rows, columns)).reshape(2, -1).T
 
 

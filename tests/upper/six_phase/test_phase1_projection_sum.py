@@ -160,13 +160,6 @@ def test_estimate_does_not_depend_on_the_unit_of_the_labels(unit):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("n", [0, -1, 1.5, True])
-def test_a_count_that_is_none_is_refused(n):
-    with pytest.raises(ValueError, match="n is"):
-        estimate_projection_sum(_oracle(make_nice_layer(heads=1, dim=3, rng=0), 2, 0), n)
-
-
-@pytest.mark.bad_input
 def test_labels_of_another_shape_are_refused():
     oracle = ExampleOracle(lambda x: x[:, :, :1], BooleanInputs(k=2, d=4), rng=0)
     with pytest.raises(ValueError, match="shape"):

@@ -167,11 +167,3 @@ def test_tokens_that_do_not_span_fail_with_margin():
     with pytest.raises(PhaseFailedError, match="rank 7 of 8") as failure:
         refine_by_consistency(oracle, layer.w.sum(axis=0), examples=500, shares=(0.5,))
     assert failure.value.outcome is Outcome.NO_LARGE_MARGIN
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("examples", [0, 1.5])
-def test_a_count_that_is_none_is_refused(examples):
-    layer = make_nice_layer(heads=1, dim=4, rng=20)
-    with pytest.raises(ValueError, match="examples is"):
-        refine_by_consistency(_oracle(layer, 2, 21), layer.w[0], examples=examples)

@@ -226,23 +226,6 @@ def test_bits_do_not_depend_on_jobs():
     assert np.array_equal(one.series["margins"], two.series["margins"])
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"over": "hull"}, "over is 'hull'"),
-        ({"examples": 0}, "examples is"),
-        ({"margin": -1.0}, "margin is"),
-        ({"margin": float("nan")}, "margin is"),
-    ],
-)
-def test_parameters_out_of_range_are_refused(wrong, said):
-    layer = make_nice_layer(heads=1, dim=6, rng=33)
-    body = sculpt(_exact(layer.theta, 200, rng=34), wide=0)
-    with pytest.raises(ValueError, match=said):
-        refine_by_margin(ExampleOracle(layer, BooleanInputs(k=2, d=6), rng=35), body, wide=0, **wrong)
-
-
 @pytest.fixture
 def ball():
     rng = np.random.default_rng(0)

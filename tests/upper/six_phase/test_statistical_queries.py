@@ -359,15 +359,9 @@ def test_unrelated_labels_end_in_a_phase_that_failed():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"m": 0}, "m is 0"),
         ({"k": 8}, "2 <= k < d"),
         ({"accept": (0.1,)}, "one for phase 4"),
         ({"accept": (0.1, 1.5)}, "accept is a sequence with 1.5"),
-        ({"margin_share": 0.0}, "margin_share is 0.0"),
-        ({"degradation": 0.0}, "degradation is 0.0"),
-        ({"label_bound": -1.0}, "label_bound is -1.0"),
-        ({"token_bound": math.nan}, "token_bound is nan"),
-        ({"steps": 0}, "steps is 0"),
         ({"k": 20, "d": 30}, "k is 20"),
     ],
 )
