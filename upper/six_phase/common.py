@@ -8,6 +8,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from attention import ExampleOracle, Outcome, draw_examples
+from attention._arrays import shown
 from attention.validation import Whole
 
 __all__ = [
@@ -29,6 +30,7 @@ Jobs = Annotated[int, Whole(1, 4096)] | Literal[-1] | None
 
 # Tokens of a batch, as numbers: the few arrays of this size that a batch needs stay within the caches.
 _NUMBERS = 1 << 17
+_MOST_BATCHES = 100_000
 # Sums of squares of numbers within these exponents are ordinary numbers.
 _MODERATE = 256
 
@@ -84,6 +86,10 @@ def map_batches(
     batches are in memory. An oracle of given examples serves them in order, one batch after the other.
     """
     batch = batch or batch_size(oracle.k, oracle.d)
+    if n > _MOST_BATCHES * batch:
+        raise ValueError(
+            f"{shown(n)} examples in batches of {batch}: at most {_MOST_BATCHES} batches are allowed."
+        )
     sizes = [batch] * (n // batch) + ([n % batch] if n % batch else [])
     if oracle.remaining is not None:
         tasks = (delayed(function)(*draw_examples(oracle, size)) for size in sizes)
