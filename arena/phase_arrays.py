@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from upper.six_phase import AffineHull, LargeMargin, NetSearch, Phases, SelfConsistent
+from upper.six_phase import AffineHull, NetSearch, Phases
 
 __all__ = ["phase_arrays"]
 
@@ -33,7 +33,7 @@ def phase_arrays(phases: Phases, number: int) -> list[dict[str, list[int] | list
         which = [step.phase for step in phases.fit.trace if step.phase in (2, 4)]
         return [_of_hull(hull) for hull, phase in zip(phases.hulls, which, strict=False) if phase == number]
     if number == 3:
-        return [_of_refinement(one) for one in phases.refinements]
+        return [{name: _listed(values) for name, values in one.series.items()} for one in phases.refinements]
     if number == 5 and phases.span is not None:
         return [{"reach": _listed(phases.span.reach)}]
     if number == 6 and phases.net is not None:
@@ -45,12 +45,6 @@ def _of_hull(hull: AffineHull) -> dict[str, list[int] | list[float]]:
     said = {"histogram": _listed(hull.histogram), "bins": _listed(hull.bins)}
     spectrum = hull.body.spectrum
     return {**said, "spectrum": _listed(spectrum)} if len(spectrum) else said
-
-
-def _of_refinement(found: LargeMargin | SelfConsistent) -> dict[str, list[int] | list[float]]:
-    if isinstance(found, LargeMargin):
-        return {"margins": _listed(found.margins)}
-    return {"thresholds": _listed(found.thresholds), "changes": _listed(found.changes)}
 
 
 def _of_net(net: NetSearch) -> dict[str, list[int] | list[float]]:

@@ -25,7 +25,7 @@ from arena.phase_surface import draw_surface
 from arena.phase_words import LEAST_STEP, digits
 from arena.words import short_count
 from attention import AttentionLayer, Fit, Inputs
-from upper.six_phase import AffineHull, AttentionSpan, Phases, SelfConsistent
+from upper.six_phase import AffineHull, AttentionSpan, Phases
 
 __all__ = ["FIGURES", "draw_phases"]
 
@@ -60,8 +60,8 @@ def draw_phases(phases: Phases, truth: AttentionLayer, inputs: Inputs) -> Mappin
     if first is not None and phases.refinements:
         named = {"phase 1": first.w, "phase 3": phases.refinements[-1].w}
         drawn["phase-3-sum"] = _scatter(total, named)
-        if isinstance(newest := phases.refinements[-1], SelfConsistent):
-            drawn["phase-2-thresholds"] = _thresholds(newest.thresholds)
+        if "thresholds" in (series := phases.refinements[-1].series):
+            drawn["phase-2-thresholds"] = _thresholds(series["thresholds"])
     names = _hull_names(phases)
     numbers = [step.phase for step in phases.fit.trace if step.phase in (2, 4)]
     if phases.hulls and numbers[0] == 2:

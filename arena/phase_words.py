@@ -1,13 +1,14 @@
 """The six phases in words: what each does, what it found, and how far from the truth that is."""
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from attention import AttentionLayer, Outcome, Step
-from upper.six_phase import Phases, SelfConsistent
+import numpy as np
+
+from attention import AttentionLayer, Step
+from upper.six_phase import Phases
 
 __all__ = ["LEAST_STEP", "PHASES", "PhaseStory", "State", "digits", "tell_phases"]
 
@@ -119,7 +120,7 @@ def _story(number: int, phases: Phases, truth: AttentionLayer, mode: str, failed
         "done": "Done.",
         "not run": "Not run by itself in practical mode: phase 3 certifies in its rounds, and phase 4 sculpts.",
         "not reached": "Not reached.",
-        "failed": f"It failed. {_why(phases)}",
+        "failed": f"It failed. {phases.reason[:1].upper()}{phases.reason[1:]}",
     }[state]
     return PhaseStory(
         number=number,
@@ -141,14 +142,6 @@ def _examples(steps: Sequence[Step]) -> int:
 def _untold(phases: Phases) -> int:
     # a phase that failed before its step was recorded drew what the others did not
     return phases.fit.examples_used - _examples(phases.fit.trace)
-
-
-def _why(phases: Phases) -> str:
-    said = re.sub(r"^Phase \d failed: ", "", phases.explanation)
-    if phases.fit.outcome is Outcome.NOT_APPLICABLE:
-        return said
-    advice = re.sub(r"^Phase [\d or]+ failed: ", "", str(phases.fit.outcome))
-    return " ".join(text[:1].upper() + text[1:] for text in (said, advice))
 
 
 def _does(number: int, mode: str) -> str:
@@ -245,10 +238,9 @@ def _found_refinement(phases: Phases, steps: list[Step], truth: AttentionLayer, 
 
 
 def _thresholds(phases: Phases) -> str:
-    newest = phases.refinements[-1]
-    if not isinstance(newest, SelfConsistent):
+    thresholds = phases.refinements[-1].series.get("thresholds", np.zeros(0))
+    if not thresholds.size:
         return ""
-    thresholds = newest.thresholds
     return (
         f"In {_some(len(thresholds), 'round')} the residual up to which rows are accepted went from "
         f"{digits(thresholds[0])} to {digits(thresholds[-1])}."
@@ -284,7 +276,7 @@ def _found_heads(phases: Phases, steps: list[Step], truth: AttentionLayer, mode:
         net, m = phases.net, phases.net.layer.heads
         best = f"squared relative error of {digits(net.error)} on held-out examples."
         if net.bound is not None:
-            best = f"{best[:-1]}, and at most {digits(net.bound)} but with the probability delta."
+            best = f"{best[:-1]}, and at most {digits(net.bound)} but with probability .01."
         if m == 1:
             return [f"The hull of one head is a point, and no other was to be tried. It has a {best}"]
         return [

@@ -17,7 +17,8 @@ from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_la
 from attention.inputs import Rng
 from attention.validation import count, non_negative
 from sq import STAT, SQOracle, run_by_queries
-from upper.six_phase import PhaseFailedError, QueriedSpan, QueryPlan, learn_by_queries, six_phase_queries
+from upper.six_phase import PhaseFailedError, QueryPlan, learn_by_queries, six_phase_queries
+from upper.six_phase.query_learner import QueriedSpan
 
 __all__ = ["QUERIED_DIMS", "QUERIED_SLACKS", "PoolOracle", "QueriedPhases", "queried_phases"]
 

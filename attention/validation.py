@@ -277,8 +277,11 @@ def _constraint(hint: Any) -> Constraint | None:
     if hint in (int, float):
         return Whole() if hint is int else Real()
     if isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray):
-        whole = isinstance(hint.dtypes, Sequence) and all("int" in str(one) for one in hint.dtypes)
-        return _array(hint.dim_str.split(), numpy=hint.array_type is np.ndarray, whole=whole)
+        kinds = hint.dtypes if isinstance(hint.dtypes, Sequence) else ()  # none where any will do
+        flags = bool(kinds) and all("bool" in str(kind) for kind in kinds)
+        numpy = hint.array_type is np.ndarray and not flags
+        whole = bool(kinds) and all("int" in str(kind) for kind in kinds)
+        return _array(hint.dim_str.split(), numpy=numpy, whole=whole)
     if origin in (list, collections.abc.Sequence) or (origin is tuple and args[1:] == (...,)):
         entry = _constraint(args[0])
         return None if entry is None else _entries(entry)

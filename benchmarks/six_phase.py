@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
-from upper.six_phase import AgreementLaw, Phases, SixPhase, measure_agreement
+from upper.six_phase import Phases, SixPhase, measure_agreement
+from upper.six_phase.phase2_agreement import AgreementLaw
 
 __all__ = ["draw_agreement", "run_agreement", "run_paper_mode", "run_practical_mode"]
 

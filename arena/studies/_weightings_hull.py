@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from attention import BooleanInputs
 from attention.weightings import NormalisedPower, Softmax, WeightedLayer, Weighting
 from upper.six_phase import Contrasts, certify_agreement
-from upper.six_phase.equation_moments import EquationMoments
+from upper.six_phase.equations import EquationMoments
 
 __all__ = [
     "agreement_counts",

@@ -377,7 +377,7 @@ def in_patterns(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     how="A loop over all pairs on random tokens, to rounding; the exponent checks above use a third formula.",
     constants={"rounding": 1e-12, "times": 1},
     wrong=Fault(
-        "upper.six_phase.agreement_law:disagreement",
+        "upper.six_phase.phase2_agreement:disagreement",
         given(lambda layer: AttentionLayer(theta=layer.theta[:2], w=layer.w[:2])),
         "the first two heads alone",
     ),

@@ -395,7 +395,7 @@ def convention(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     "suffice is measured elsewhere.",
     constants={"degree": 4, "leading": 12, "power": 2, "spread": 1e-9},
     wrong=Fault(
-        "upper.six_phase.query_plan:six_phase_queries",
+        "upper.six_phase.query_learner:six_phase_queries",
         returned(lambda phases: phases[:3]),
         "phase 4 not counted",
     ),

@@ -84,7 +84,7 @@ def hull_dimension(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     "these sizes: the step shrinks as (m-1)(k-1) grows at a fixed share.",
     constants={"less": 1, "step": 5.0},
     wrong=Fault(
-        "upper.six_phase.convex_body:spectral_gap",
+        "upper.six_phase.ellipsoid:spectral_gap",
         returned(lambda gap: replace(gap, wide=gap.wide + 1)),
         "the step one direction too late",
     ),

@@ -34,7 +34,8 @@ from arena.isolation import IsolationError
 from attention.errors import FileFormatError
 from lower import query_lower_bound
 from sq import CurveCell, CurvePoint, curve_cells, measure_cell
-from upper.six_phase import QueryPlan, StatisticalQuery, six_phase_queries
+from upper.six_phase import QueryPlan, six_phase_queries
+from upper.six_phase.statistical_queries import StatisticalQuery
 
 PROGRAM = [sys.executable, "-c", "from arena.cli import main; main()"]
 SMALL = ["--dims", "8,10", "--bits", "2", "--tau", "0.3,0.1"]

@@ -14,9 +14,6 @@ from upper_phase_laws import (
     body_is_right,
     contrasts_are_right,
     counts_rise,
-    enough_to_tell,
-    fit_is_within_the_span,
-    gap_is_right,
     hull_is_right,
     logits_differ,
     margins_are_large,
@@ -78,7 +75,7 @@ PHASE_SUBJECTS = [
     Subject(
         "upper.six_phase.estimate_projection_sum",
         phases.estimate_projection_sum,
-        {"oracle": P_ORACLE, "n": whole(20, 40), "batch": whole(8, 16), "jobs": choice(1)},
+        {"oracle": P_ORACLE, "n": whole(20, 40), "jobs": choice(1)},
         right=sum_is_estimated,
     ),
     Subject(
@@ -197,20 +194,6 @@ PHASE_SUBJECTS = [
         right=margins_are_large,
     ),
     Subject(
-        "upper.six_phase.fit_in_span",
-        phases.fit_in_span,
-        {
-            "x": PX,
-            "y": PY,
-            "basis": array((2, 3, 3), of=lambda rng, shape: a_span().scaled_basis.copy(), torch=False),
-            "starts": whole(1, 1),
-            "work": whole(3, 5),
-            "rng": seed(),
-        },
-        share=0.4,
-        right=fit_is_within_the_span,
-    ),
-    Subject(
         "upper.six_phase.search_net",
         phases.search_net,
         {
@@ -221,27 +204,11 @@ PHASE_SUBJECTS = [
             "over": choice("hull"),
             "spacing": real(0.3, 0.5),
             "refinements": whole(0, 1),
-            "delta": real(0.01, 0.1),
             "most": whole(1000, 2000),
         },
         share=0.4,
         also=(phases.PhaseFailedError,),
         words=("examples", "net", "tuples", "points"),
         right=net_is_searched,
-    ),
-    Subject(
-        "upper.six_phase.held_out_examples",
-        phases.held_out_examples,
-        {"candidates": whole(), "delta": real(0.01, 0.1), "kurtosis": real(2.0, 4.0)},
-        right=enough_to_tell,
-    ),
-    Subject(
-        "upper.six_phase.spectral_gap",
-        phases.spectral_gap,
-        {
-            "spectrum": array((8,), of=lambda rng, shape: np.sort(rng.random(shape)) + 0.1, torch=False),
-            "wide": whole(1, 2),
-        },
-        right=gap_is_right,
     ),
 ]

@@ -2,34 +2,35 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
 
 from attention import ExampleOracle, Outcome, draw_examples
 from attention._arrays import shown
-from attention.learning import require_oracle
-from attention.memory import require_memory
-from attention.validation import count
+from attention.validation import Whole
 
 __all__ = [
+    "Jobs",
     "PhaseFailedError",
     "batch_size",
     "exponent_to_square",
     "map_batches",
+    "norm",
     "relative_change",
     "remaining",
-    "require_jobs",
     "scaled_to_square",
 ]
 
 Statistic = TypeVar("Statistic")
 
+Jobs = Annotated[int, Whole(1, 4096)] | Literal[-1] | None
+"""Threads, -1 for one a core; by default as `joblib` is configured, which is one."""
+
 # Tokens of a batch, as numbers: the few arrays of this size that a batch needs stay within the caches.
 _NUMBERS = 1 << 17
-_BYTES_A_BATCH = 2048
-_MOST_JOBS = 4096
+_MOST_BATCHES = 100_000
 # Sums of squares of numbers within these exponents are ordinary numbers.
 _MODERATE = 256
 
@@ -51,16 +52,8 @@ class PhaseFailedError(ArithmeticError):
 
 
 def batch_size(k: int, d: int) -> int:
-    """Examples a batch, about 2^17 numbers in tokens and at least 32 examples."""
+    """Examples a batch: about 2^17 numbers in tokens, and at least 32 examples."""
     return max(32, _NUMBERS // (k * d))
-
-
-def require_jobs(jobs: Any) -> None:
-    """Raise when `jobs` is no number of threads that joblib knows."""
-    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int | np.integer) or jobs == 0):
-        raise ValueError(f"jobs is {shown(jobs)}: a number of threads, or -1 for one a core, is needed.")
-    if jobs is not None and not -_MOST_JOBS <= jobs <= _MOST_JOBS:
-        raise ValueError(f"jobs is {shown(jobs)}: at most {_MOST_JOBS} threads are allowed.")
 
 
 def remaining(oracle: ExampleOracle, n: int, purpose: str) -> int:
@@ -69,9 +62,8 @@ def remaining(oracle: ExampleOracle, n: int, purpose: str) -> int:
     Raises
     ------
     PhaseFailedError
-        If none is left, with what it would have been needed for.
+        If none is left, with the `purpose` it is needed for.
     """
-    require_oracle(oracle)
     n = n if oracle.remaining is None else min(n, oracle.remaining)
     if n <= 0:
         raise PhaseFailedError(Outcome.EXAMPLES_SPENT, f"no example is left {purpose}.")
@@ -84,26 +76,20 @@ def map_batches(
     n: int,
     *,
     batch: int | None = None,
-    jobs: int | None = None,
+    jobs: Jobs = None,
 ) -> Iterator[Statistic]:
-    """What `function` makes of the tokens and labels of each batch of `n` examples, in the order of the batches.
+    """The results of `function` on the tokens and labels of each batch of `n` examples, in the order of the batches.
 
-    All `n` are drawn and counted; ask `remaining` first. `batch` is the examples a batch, by default `batch_size`, and
-    `jobs` the threads, by default as `joblib` is configured.
+    All `n` are drawn and counted; ask `remaining` first. A batch has `batch_size` examples unless `batch` is given.
 
-    Notes
-    -----
-    Every batch has a random stream of its own, split from the oracle's, and results come in the order of the batches:
-    the bits do not depend on `jobs`. At most 2 `jobs` batches are in memory. An oracle that serves given examples
-    serves them in order, one batch after the other.
+    Every batch has a random stream of its own, split from the oracle's: no bit depends on `jobs`. At most 2 `jobs`
+    batches are in memory. An oracle of given examples serves them in order, one batch after the other.
     """
-    require_oracle(oracle)
-    require_jobs(jobs)
-    n, batch = count("n", n), batch_size(oracle.k, oracle.d) if batch is None else count("batch", batch)
-    # an oracle for each batch, whose stream of random numbers does not depend on the threads
-    require_memory(
-        f"Drawing {n} examples in batches of {batch}", _BYTES_A_BATCH * (n // batch + 1), advice="draw fewer"
-    )
+    batch = batch or batch_size(oracle.k, oracle.d)
+    if n > _MOST_BATCHES * batch:
+        raise ValueError(
+            f"{shown(n)} examples in batches of {batch}: at most {_MOST_BATCHES} batches are allowed."
+        )
     sizes = [batch] * (n // batch) + ([n % batch] if n % batch else [])
     if oracle.remaining is not None:
         tasks = (delayed(function)(*draw_examples(oracle, size)) for size in sizes)
@@ -129,9 +115,7 @@ def exponent_to_square(*arrays: np.ndarray) -> int:
 def scaled_to_square(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     """The arrays in a common unit in which their largest entry can be squared; as they are if it can be already.
 
-    Notes
-    -----
-    The unit is a power of two: ratios of the results are those of the arrays to the last bit. O(size).
+    The unit is a power of two: ratios of the results are those of the arrays to the last bit.
 
     Examples
     --------
@@ -143,9 +127,14 @@ def scaled_to_square(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(np.ldexp(array, -exponent) for array in arrays) if exponent else arrays
 
 
+def norm(array: np.ndarray) -> float:
+    """The Frobenius norm, of arrays of any unit."""
+    exponent = exponent_to_square(array)
+    return math.ldexp(float(np.linalg.norm(np.ldexp(array, -exponent))), exponent)
+
+
 def relative_change(new: np.ndarray, old: np.ndarray) -> float:
     """|new - old| / |old| in Frobenius norm, and |new| where `old` is zero."""
     if not np.any(old):
-        return float(np.linalg.norm(new))
-    new, old = scaled_to_square(new, old)
-    return float(np.linalg.norm(new - old) / np.linalg.norm(old))
+        return norm(new)
+    return norm(new - old) / norm(old)

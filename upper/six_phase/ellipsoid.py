@@ -2,26 +2,97 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
 
-from attention.validation import count
-from upper.six_phase.convex_body import EmptyBodyError, SpectralGap, spectral_gap
-from upper.six_phase.equation_moments import AnsweredMoments, EquationMoments, Krylov
+from attention.validation import NonNegativeInt, checked
+from upper.six_phase.equations import AnsweredMoments, EquationMoments, Krylov
 
-__all__ = ["AxisBody", "Ellipsoid"]
+__all__ = ["AxisBody", "Ellipsoid", "SpectralGap", "spectral_gap"]
 
 # Up to this d the d^2 x d^2 moment matrix is formed and decomposed whole; above, only products with it are.
 _DENSE_UP_TO = 24
 # Eigenvalues looked at: more than any number of heads for which agreement events can be found, and beyond a number of
 # wide directions that is given, so many more.
 _SPECTRUM, _BEYOND = 10, 4
-_TINY = 0.1  # of the largest eigenvalue looked at: eigenvectors that Lanczos knows well, and Krylov spaces are spared
+_LEAST_STEP = 1.5  # of a spectrum: a smaller step is none
+_TINY = 0.1  # of the largest eigenvalue looked at: Lanczos knows the eigenvectors well, and Krylov spaces need them not
 _ALONG = 0.7
 # Shifts, relative to the largest curvature, that are as good as 0 and infinity.
 _NO_SHIFT, _HUGE_SHIFT = 1e-40, 1e16
 _CLOSE = 1e-9  # a point of the body to rounding
+
+
+@dataclass(frozen=True)
+class SpectralGap:
+    """Where the sharpest step of a spectrum lies.
+
+    Attributes
+    ----------
+    wide : int
+        The number of values below the step: m - 1 for the body of m heads in general position.
+    ratio : float
+        The first value above the step over the last below; infinite if that is zero. Where no step is large enough,
+        the largest there is; infinite where none was asked for.
+    """
+
+    wide: int
+    ratio: float
+
+    @property
+    def measures(self) -> dict[str, float | int]:
+        """The measures of a step in the trace: none where no step was asked for."""
+        sought = self.wide > 0 or np.isfinite(self.ratio)
+        return {"gap": min(self.ratio, 1e300)} if sought else {}
+
+
+@checked
+def spectral_gap(spectrum: Float[np.ndarray, " s"], *, wide: NonNegativeInt | None = None) -> SpectralGap:
+    """The sharpest relative step in an ascending spectrum, or the step after a given number of values.
+
+    Parameters
+    ----------
+    spectrum : array (s,)
+        The smallest eigenvalues, ascending, at least one of them beyond the step.
+    wide : int, optional
+        Measure the step after so many values. Without it the sharpest is taken, and one below 1.5 is none: then
+        `wide` is 0.
+
+    Raises
+    ------
+    ValueError
+        If the spectrum is too short for `wide`.
+
+    Neighbouring values of the bulk differ by a few per cent (Marchenko and Pastur): a step of 1.5 is no accident from
+    D of a few hundred unknowns on; at small d it can be (measured at d = 8).
+
+    Examples
+    --------
+    >>> spectral_gap(np.array([0.01, 0.02, 0.5, 0.51]))
+    SpectralGap(wide=2, ratio=25.0)
+    >>> spectral_gap(np.array([0.5, 0.51, 0.52])).wide
+    0
+    """
+    values = np.maximum(spectrum, 0.0)
+    if wide is not None:
+        if wide >= len(values):
+            raise ValueError(
+                f"wide is {wide} of {len(values)} directions: more directions than wide ones are needed."
+            )
+        return SpectralGap(wide, _ratio(values[wide], values[wide - 1]) if wide else np.inf)
+    ratios = [_ratio(high, low) for low, high in pairwise(values)]
+    best = int(np.argmax(ratios)) if ratios else 0
+    if not ratios or ratios[best] < _LEAST_STEP:
+        return SpectralGap(0, ratios[best] if ratios else 1.0)
+    return SpectralGap(best + 1, ratios[best])
+
+
+def _ratio(high: float, low: float) -> float:
+    if low > 0:
+        return float(high / low)
+    return float("inf") if high > 0 else 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,17 +120,14 @@ class Ellipsoid:
         1 - (misfit at the centre / root mean square of the t)^2: near 1 when some matrix satisfies the equations,
         near 0 when they contradict one another.
 
-    Notes
-    -----
-    Up to d = 24 in closed form from the eigendecomposition of M. Above, M is never formed: an equation is applied as
-    x_a Theta v_j in O(d^2), the smallest eigenpairs come from the implicitly restarted Lanczos method (ARPACK, through
-    `scipy.sparse.linalg.eigsh`), and the centre, the point of least norm and the maximisers are found within Krylov
-    spaces of M, where the closed forms hold again. With N equations a product costs O(N d^2); memory is that of the
-    equations, N (k + 1) d numbers, and of a few hundred matrices.
+    Up to d = 24 in closed form from the eigendecomposition of M. Above, M is never formed: the smallest eigenpairs
+    come from restarted Lanczos (ARPACK), and the centre, the point of least norm and the maximisers are found within
+    Krylov spaces of M. A product with M costs O(N d^2) for N equations; memory is that of the equations and of a few
+    hundred matrices.
 
     References
     ----------
-    Derived here for Chen and Li, arXiv 2402.04084, phases 2 and 4.
+    Chen and Li, arXiv 2402.04084, phases 2 and 4; the ellipsoid is derived here.
     """
 
     tolerance: float
@@ -82,29 +150,27 @@ class Ellipsoid:
         radius: float | None = None,
         wide: int | None = None,
     ) -> "Ellipsoid":
-        """The ellipsoid of the equations.
+        """The ellipsoid of equations from examples, or from an oracle's answers.
 
         Parameters
         ----------
         moments : EquationMoments or AnsweredMoments
-            Of the equations: those of examples, or those that an oracle answered.
+            Of the equations.
         tolerance : float, optional
             In logits; by default so large that K reaches the radius in all of its wide directions, and at least 1.5
             times the misfit at the centre.
         radius : float, optional
-            By default 1.25 sqrt(wide + 1) times the norm of the centre without its part along the wide directions; the
-            heads' own norm is sqrt(wide + 1) times it when they are orthogonal and of equal norm. Larger where no
-            matrix of such a norm satisfies the equations, as where the affine hull passes near zero.
+            By default 1.25 sqrt(wide + 1) times the norm of the centre across the wide directions: the heads' own norm
+            is sqrt(wide + 1) times it when they are orthogonal and of equal norm. Larger where the affine hull passes
+            near zero.
         wide : int, optional
             The number of wide directions, m - 1; by default from the gap in the spectrum, in which a direction nearly
             along the centre does not count.
 
         Raises
         ------
-        EmptyBodyError
-            If K is empty at the given tolerance and radius.
         ValueError
-            If there are not so many directions.
+            If K is empty at the given tolerance and radius, or there are not so many directions.
         """
         d = moments.dim
         if d <= _DENSE_UP_TO or isinstance(moments, AnsweredMoments):
@@ -121,8 +187,8 @@ class Ellipsoid:
         if wide is not None:
             gap = spectral_gap(spectrum, wide=wide)
         else:
-            # rows of saturated patterns are left out, so that equations are short along the average head: along the
-            # centre the curvature is less than elsewhere, though the body is not wide there
+            # saturated rows are left out: equations are short along the average head, and the curvature less there,
+            # though the body is not wide
             along = np.abs(directions @ centre) / (float(np.linalg.norm(centre)) or 1.0)
             spectrum, directions = spectrum[along < _ALONG], directions[along < _ALONG]
             gap = spectral_gap(spectrum)
@@ -153,7 +219,7 @@ class Ellipsoid:
         if least > radius * (1 + 1e-6) and not given:
             body = replace(body, radius=1.25 * least)
         elif misfit > tolerance or least > radius * (1 + 1e-6):
-            raise EmptyBodyError(
+            raise ValueError(
                 f"No matrix of norm at most {radius:.3g} satisfies the equations up to {tolerance:.3g} logits (the "
                 f"best leaves {misfit:.3g}): allow a larger tolerance or radius, or certify better rows."
             )
@@ -180,13 +246,7 @@ class Ellipsoid:
         return (self._space.basis.T @ self._axes(self._space).min_norm()).reshape(self.centre.shape)
 
     def maximise(self, direction: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
-        """A point of K at which <direction, Theta> is largest.
-
-        Notes
-        -----
-        Above d = 24 within the Krylov space of the direction, in which M z = direction is solved to a relative residual
-        of 1e-7; some forty products with M.
-        """
+        """A point of K at which <direction, Theta> is largest; above d = 24 some forty products with M."""
         g = np.asarray(direction, dtype=np.float64).ravel()
         space = self._space
         if isinstance(self._moments, EquationMoments) and len(space.basis) < g.size:
@@ -194,21 +254,10 @@ class Ellipsoid:
         return (space.basis.T @ self._axes(space).maximise(space.basis @ g)).reshape(self.centre.shape)
 
     def wide_directions(self, number: int) -> Float[np.ndarray, "number d d"]:
-        """The `number` directions of least curvature, orthonormal, the widest first.
-
-        Raises
-        ------
-        ValueError
-            If more are asked for than the spectrum holds.
-        """
-        number = count("number", number, least=0)
+        """The `number` directions of least curvature, orthonormal, the widest first; at most those of the spectrum."""
         if number > len(self.directions):
             raise ValueError(f"{number} wide directions were asked for: {len(self.directions)} are known.")
         return self.directions[:number]
-
-    def with_tolerance(self, tolerance: float) -> "Ellipsoid":
-        """The ellipsoid of the same equations up to another tolerance."""
-        return replace(self, tolerance=tolerance)
 
     def _axes(self, space: Krylov) -> "AxisBody":
         return AxisBody(
@@ -227,16 +276,10 @@ class AxisBody:
     `curvature` holds the a_i >= 0, one an axis, `centre` the c_i, and `floor` f, the squared misfit at the centre;
     `tolerance` and `radius` are t and R.
 
-    Notes
-    -----
-    The points that matter are z = (a + nu)^-1 (a c + s g), nu the ratio of the two constraints' multipliers. For any nu
-    the s that meets misfit + nu |z|^2 = t^2 + nu R^2 maximises over a larger body; the least such maximum over nu is
-    that of the body itself (duality), it is quasi-convex in nu, and its slope has the sign of R - |z|: so |z| - R
-    changes its sign once, there. O(r) an evaluation.
-
-    References
-    ----------
-    Derived here, from the Karush-Kuhn-Tucker conditions.
+    By the Karush-Kuhn-Tucker conditions extreme points are z = (a + nu)^-1 (a c + s g), nu the ratio of the two
+    constraints' multipliers. For any nu the s that meets misfit + nu |z|^2 = t^2 + nu R^2 maximises over a larger body;
+    the least such maximum over nu is that of the body itself (duality). It is quasi-convex in nu, and its slope has the
+    sign of R - |z|: so |z| - R changes its sign once, there. O(r) an evaluation.
     """
 
     curvature: Float[np.ndarray, " r"]

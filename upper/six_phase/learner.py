@@ -1,7 +1,7 @@
 """The six-phase learner of Chen and Li: paper mode keeps to the phases, practical mode ends at rounding error."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -9,25 +9,26 @@ from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.memory import require_memory
-from attention.validation import count, non_negative, random_generator
+from attention.validation import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Real,
+    checked,
+    random_generator,
+)
 from upper.floor import counting_floor
-from upper.six_phase.common import PhaseFailedError, require_jobs
+from upper.six_phase.common import Jobs, PhaseFailedError
 from upper.six_phase.phase1_projection_sum import estimate_projection_sum
 from upper.six_phase.phase2_affine_hull import sculpt_affine_hull
 from upper.six_phase.phase3_refine_sum import SHARES, refine_by_consistency, refine_by_margin
 from upper.six_phase.phase5_span import attention_span
-from upper.six_phase.phase6_net import held_out_examples, search_net
+from upper.six_phase.phase6_net import DELTA, held_out_examples, search_net
 from upper.six_phase.polytope import LARGEST_DIM
 from upper.six_phase.run import Phases, Run, Wish
 
 __all__ = ["SixPhase"]
 
-_CHOICES = {
-    "mode": ("practical", "paper"),
-    "body": ("ellipsoid", "polytope"),
-    "margin_over": ("body", "proxy"),
-    "net_over": ("hull", "span"),
-}
 _PAPER_ONLY = ("rounds", "body", "margin_over", "net_over")
 # m is not known before phase 5: budgets are made for so many heads
 _HEADS_IF_AUTO = 3
@@ -36,11 +37,11 @@ _FIRST_ACCEPT = 0.05
 # Times the least tolerance at which the body is not empty: the point of least norm of a thick body is pulled towards
 # zero, where no margin is large.
 _NEARLY_LEAST = 1.1
-_DELTA = 0.01  # the probability with which the selection of phase 6 may be misled
 _CONSISTENCY_EXAMPLES = 50_000  # a round of phase 3 in practical mode
 
 
 @dataclass(frozen=True)
+@checked
 class SixPhase:
     """The six-phase learner of Chen and Li.
 
@@ -49,11 +50,9 @@ class SixPhase:
     m : int or "auto"
         Heads; "auto" takes them from the gap in the body's spectrum.
     mode : "practical" or "paper"
-        Paper mode runs phases 1 to 6 of the paper: large-margin examples in phase 3, a net in phase 6, no gradient
-        and no Newton step. Its defaults that are not the paper's are derived here: margins over the body, a net of
-        the hull that is refined around its best tuple, the share of rows accepted; `margin_over="proxy",
-        net_over="span"` is nearest to the paper. Practical mode makes the sum of projections consistent with the rows
-        it certifies, and ends with a fit within the span and Newton iterates on all parameters.
+        Paper mode runs the paper's phases: large-margin examples in phase 3, a net in phase 6, no gradient and no
+        Newton step; `margin_over="proxy", net_over="span"` is nearest to the paper. Practical mode makes the sum of
+        projections consistent with the rows it certifies, and ends with a fit within the span and Newton iterates.
     examples : int, optional
         Budget in examples; by default what each phase wants, and all that are given.
     work : int, optional
@@ -66,8 +65,7 @@ class SixPhase:
         Paper mode: rounds of phases 3 and 4.
     accept : float, optional
         The share of rows accepted in phase 4, see `sculpt_affine_hull`. By default .01 in practical mode; in paper
-        mode, whose result is only as good as its span, .003, and .0002 where (m-1)(k-1) is above 1: agreement within
-        the same tolerance is rarer there.
+        mode .003, and .0002 where (m-1)(k-1) is above 1.
     body : "ellipsoid" or "polytope"
         Paper mode: the convex body, the polytope for d up to 20; see `sculpt`.
     margin_over : "body" or "proxy"
@@ -75,7 +73,7 @@ class SixPhase:
     net_over : "hull" or "span"
         Paper mode: what phase 6 makes a net of, exhaustive for m <= 2 and coarse for 3; see `search_net`.
     jobs : int, optional
-        Threads; by default as `joblib` is configured, which is one. It changes no bit of the result.
+        Threads, or -1 for one a core; by default as `joblib` is configured, which is one. No bit depends on it.
 
     Raises
     ------
@@ -85,11 +83,10 @@ class SixPhase:
     Notes
     -----
     Proved in the paper: under its non-degeneracy conditions, in time (dk)^(O(m^3)), squared error (kd)^(-Omega(m)). Our
-    constants are our own. Measured in paper mode, three targets each: squared relative error 1e-6 to 3e-6 at (m,k,d) =
-    (2,2,16), 6e-7 to 2e-6 at (2,2,32), 6e-5 to 9e-5 at (2,3,32); at (3,2,32) 7e-5 on one, where (kd)^-m is 4e-6. At
-    d = 8 the asymptotics have not set in: with margins over the proxy phase 3 fails, over the body about half of the
-    targets are learned. On hard instances it ends within its budget, with an outcome that says which phase failed.
-    Phases 1 to 5 are statistical queries; see `six_phase_queries`.
+    constants are our own. Paper mode, measured squared relative errors: 1e-6 to 3e-6 at (m,k,d) = (2,2,16), 6e-7 to
+    2e-6 at (2,2,32), 6e-5 to 9e-5 at (2,3,32). At d = 8 the asymptotics have not set in: with margins over the proxy
+    phase 3 fails, over the body about half of the targets are learned. On hard instances a phase fails within the
+    budget. Phases 1 to 5 are statistical queries; see `six_phase_queries`.
 
     References
     ----------
@@ -104,46 +101,27 @@ class SixPhase:
     'EXACT'
     """
 
-    m: int | Literal["auto"]
+    m: PositiveInt | Literal["auto"]
     mode: Literal["practical", "paper"] = "practical"
-    examples: int | None = None
-    work: int | None = None
-    tolerance: float | None = None
-    rounds: int = 1
-    accept: float | None = None
+    examples: NonNegativeInt | None = None
+    work: PositiveInt | None = None
+    tolerance: NonNegativeFloat | None = None
+    rounds: PositiveInt = 1
+    accept: Annotated[float, Real(above=0, most=1)] | None = None
     body: Literal["ellipsoid", "polytope"] = "ellipsoid"
     margin_over: Literal["body", "proxy"] = "body"
     net_over: Literal["hull", "span"] = "hull"
-    jobs: int | None = None
+    jobs: Jobs = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.m, str) or self.m != "auto":
-            object.__setattr__(self, "m", count("m", self.m))
-        for name, allowed in _CHOICES.items():
-            if not isinstance(getattr(self, name), str) or getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}: {' or '.join(map(repr, allowed))} is needed."
-                )
-        if self.examples is not None:
-            object.__setattr__(self, "examples", count("examples", self.examples, least=0))
-        if self.work is not None:
-            object.__setattr__(self, "work", count("work", self.work))
-        if self.tolerance is not None:
-            object.__setattr__(self, "tolerance", non_negative("tolerance", self.tolerance))
-        object.__setattr__(self, "rounds", count("rounds", self.rounds))
-        if self.accept is not None:
-            accept = non_negative("accept", self.accept, strictly=True)
-            if accept > 1:
-                raise ValueError(f"accept is {accept}: a share of at most 1 is needed.")
-            object.__setattr__(self, "accept", accept)
-        if self.mode == "practical":
-            for name in _PAPER_ONLY:
-                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                    given = f"{name} is {getattr(self, name)!r} and mode 'practical'"
-                    raise ValueError(f"{given}: {name} is for mode 'paper' only, leave it out.")
+        for name in _PAPER_ONLY if self.mode == "practical" else ():
+            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                given = f"{name} is {getattr(self, name)!r} and mode 'practical'"
+                raise ValueError(f"{given}: {name} is for mode 'paper' only, leave it out.")
         if self.m == "auto" and self.body == "polytope":
-            raise ValueError("m = 'auto' needs the spectrum of an ellipsoid: give m, or body = 'ellipsoid'.")
-        require_jobs(self.jobs)
+            raise ValueError(
+                "m is 'auto' and body 'polytope': a body with a spectrum, 'ellipsoid', is needed."
+            )
 
     def minimum_examples(self, k: int, d: int) -> int:
         """The fewest with which every phase can begin: about d^2 / (k (k - 1)) a sculpting, and 2 m d / k."""
@@ -218,7 +196,7 @@ class SixPhase:
             if paper:
                 over, body = self.margin_over, hull.body
                 if over == "proxy":
-                    body = body.with_tolerance(_NEARLY_LEAST * body.misfit_at_centre)
+                    body = replace(body, tolerance=_NEARLY_LEAST * body.misfit_at_centre)
                 margin = refine_by_margin(
                     oracle, body, wide=hull.wide, examples=examples, over=over, jobs=jobs
                 )
@@ -241,16 +219,16 @@ class SixPhase:
         if paper:
             run.require_regression(examples)
             x, y = draw_examples(oracle, examples)
-            net = search_net(x, y, span, heads=run.heads, over=self.net_over, most=self._work, delta=_DELTA)
+            net = search_net(x, y, span, heads=run.heads, over=self.net_over, most=self._work)
             return run.ended_by_net(net, self.tolerance)
         # paper mode must run where nothing of this is there
-        from upper.six_phase.phase6_descent import descend_in_span
+        from upper.six_phase.phase6_heads import fit_heads
 
         tolerance = 1e-14 if self.tolerance is None else self.tolerance
-        found = descend_in_span(
+        found = fit_heads(
             oracle, span, examples=examples, work=self._work, tolerance=tolerance, rng=rng, tell=run.tell
         )
-        return run.ended_by_descent(found.layer, found.outcome, found.error, by_newton=found.by_newton)
+        return run.ended_by_fit(found.layer, found.outcome, found.error, by_newton=found.by_newton)
 
     def _wishes(self, k: int, d: int) -> dict[str, Wish]:
         """What each phase would draw, in their order; derived here, by what the measured errors need."""
@@ -267,7 +245,7 @@ class SixPhase:
             }
         # a margin of 6 under the proxy is rarer than one of 3 under all of the body
         margin = Wish({"body": 6000, "proxy": 30_000}[self.margin_over] * d, 2 * d // k + 1)
-        select, judge = held_out_examples(self._work, _DELTA), held_out_examples(1, _DELTA / 2)
+        select, judge = held_out_examples(self._work, DELTA), held_out_examples(1, DELTA / 2)
         regress = -(-2 * m * d // k)
         return {
             "sum": Wish(4000 * d, 8),

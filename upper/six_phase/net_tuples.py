@@ -34,8 +34,6 @@ class TupleRegression:
     def pair_errors(self, theta: Float[np.ndarray, "g d d"]) -> Float[np.ndarray, "g g"]:
         """Squared relative held-out error of every pair of the matrices; NaN on the diagonal.
 
-        Notes
-        -----
         O(g^2 (n k + d) d^2) time; memory O(g n k d), never that of all moments.
         """
         fitted, held = _Reads.of(self.x, self.y, theta), _Reads.of(self.x_held, self.y_held, theta)
@@ -50,8 +48,6 @@ class TupleRegression:
     ) -> Iterator[tuple[np.ndarray, Float[np.ndarray, " t"]]]:
         """Chunks of the tuples of places in `theta`, with the squared relative held-out error of each.
 
-        Notes
-        -----
         O((m d)^3) a tuple; memory (g d)^2 for the moments of all matrices.
         """
         fitted, held = _Reads.of(self.x, self.y, theta), _Reads.of(self.x_held, self.y_held, theta)
@@ -59,20 +55,14 @@ class TupleRegression:
         iterator = iter(tuples)
         while chunk := list(islice(iterator, _CHUNK)):
             index = np.array(chunk)
-            yield (
-                index,
-                self._errors(
-                    *_assembled(grams[0], fitted.moment, index), *_assembled(grams[1], held.moment, index)
-                ),
-            )
+            moments = _assembled(grams[0], fitted.moment, index)
+            yield index, self._errors(*moments, *_assembled(grams[1], held.moment, index))
 
     def one_more_errors(
         self, fixed: Float[np.ndarray, "fixed d d"], others: Iterable[Float[np.ndarray, "d d"]]
     ) -> Float[np.ndarray, " t"]:
         """Squared relative held-out error of the fixed matrices together with each of the others.
 
-        Notes
-        -----
         O(n k m d^2 + (m d)^3) for each of the others; memory bounded, however many they are.
         """
         sides = [_Beside.of(self.x, self.y, fixed), _Beside.of(self.x_held, self.y_held, fixed)]
@@ -118,13 +108,9 @@ class _Reads:
         """Moments of the pairs of i with every later matrix: (t, 2d, 2d) and (t, 2d, d)."""
         cross = np.matmul(self.read[i].T, self.read[i + 1 :])
         own, moment = np.broadcast_to(self.own[i], cross.shape), np.broadcast_to(self.moment[i], cross.shape)
-        gram = np.concatenate(
-            [
-                np.concatenate([own, cross], axis=2),
-                np.concatenate([cross.transpose(0, 2, 1), self.own[i + 1 :]], axis=2),
-            ],
-            axis=1,
-        )
+        above = np.concatenate([own, cross], axis=2)
+        below = np.concatenate([cross.transpose(0, 2, 1), self.own[i + 1 :]], axis=2)
+        gram = np.concatenate([above, below], axis=1)
         return gram, np.concatenate([moment, self.moment[i + 1 :]], axis=1)
 
     def all(self) -> np.ndarray:

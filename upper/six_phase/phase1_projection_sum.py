@@ -1,72 +1,53 @@
 """Phase 1: a crude estimate of the sum of the projections."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
 
-from attention import AttentionLayer, ExampleOracle, Outcome
-from attention.validation import count, real_array
-from upper.six_phase.common import (
-    PhaseFailedError,
-    exponent_to_square,
-    map_batches,
-    relative_change,
-    remaining,
-)
+from attention import AttentionLayer, ExampleOracle
+from attention.validation import PositiveInt, checked
+from upper.six_phase.common import Jobs, exponent_to_square, map_batches, norm, relative_change, remaining
 
 __all__ = ["ProjectionSum", "estimate_projection_sum", "one_gradient_step"]
-
-# A standard error above this share of the estimate leaves nothing to go on with.
-_LARGEST_SHARE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class ProjectionSum:
-    """An estimate of sum_i W_i.
+    """An estimate of sum_i W_i, by phase 1 or 3.
 
     Attributes
     ----------
     w : array (d, d)
         The estimate.
-    standard_error : float
-        Its standard error in Frobenius norm, from the spread of the examples it was made of: what more examples
-        would lower. The bias is not in it.
-    examples : int
-        Examples it was made of.
+    measures : dict of str to float
+        What the trace says of it: ``phase_examples`` drawn, and how far to trust it. Phase 1: ``standard_error`` in
+        Frobenius norm, relative to the estimate, from the spread of the examples; the bias is not in it. Phase 3:
+        ``condition``, the condition number of the regression; by margin also ``rows`` used, ``row_share`` of those
+        looked at, ``least_margin`` and ``largest_margin`` in logits; by consistency ``threshold`` and ``last_change``.
+    series : dict of str to array
+        ``margins`` of the rows used, in logits, the largest first; or, round by round, the ``thresholds`` of the
+        relative residual and the relative ``changes`` of the estimate.
     """
 
     w: Float[np.ndarray, "d d"]
-    standard_error: float
-    examples: int
-
-    def error(self, layer: AttentionLayer) -> float:
-        """|estimate - sum_i W_i| / |sum_i W_i|, the measure of phases 1 and 3."""
-        return relative_change(self.w, layer.w.sum(axis=0))
+    measures: Mapping[str, float | int]
+    series: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
-    def measures(self) -> dict[str, float | int]:
-        """What the trace says of it; the standard error relative to the estimate."""
-        size = float(np.linalg.norm(self.w))
-        return {
-            "phase_examples": self.examples,
-            "standard_error": self.standard_error / size if size > 0 else math.inf,
-        }
+    def examples(self) -> int:
+        """Examples drawn for it."""
+        return int(self.measures["phase_examples"])
 
-    def require_usable(self) -> None:
-        """Raise a `PhaseFailedError` if the estimate does not stand out from its standard error."""
-        share = self.measures["standard_error"]
-        said = "is zero" if math.isinf(share) else f"has a standard error of {share:.2f} of its own size"
-        if share > _LARGEST_SHARE:
-            raise PhaseFailedError(
-                Outcome.NO_PROJECTION_SUM, f"the estimate from {self.examples} examples {said}."
-            )
+    def error(self, layer: AttentionLayer) -> float:
+        """|estimate - sum_i W_i| / |sum_i W_i|."""
+        return relative_change(self.w, layer.w.sum(axis=0))
 
 
-def estimate_projection_sum(
-    oracle: ExampleOracle, n: int, *, batch: int | None = None, jobs: int | None = None
-) -> ProjectionSum:
+@checked
+def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt, *, jobs: Jobs = None) -> ProjectionSum:
     """Phase 1: the mean of (1/k) X^T J Y over `n` examples, J the all-ones matrix.
 
     Parameters
@@ -75,15 +56,8 @@ def estimate_projection_sum(
         Examples of k tokens in d coordinates.
     n : int
         Examples to draw; of given ones at most those that are left.
-    batch : int, optional
-        Examples a batch; two estimates with one `batch` agree to the last bit whatever `jobs` is.
     jobs : int, optional
-        Threads; by default as `joblib` is configured, which is one.
-
-    Returns
-    -------
-    ProjectionSum
-        The estimate of sum_i W_i.
+        Threads; the bits do not depend on it.
 
     Raises
     ------
@@ -94,10 +68,9 @@ def estimate_projection_sum(
 
     Notes
     -----
-    Guarantee: for tokens of mean zero and identity covariance the estimate is exact in the limit when all Theta_i are
-    zero; otherwise it is biased by about r^(-1/2), r the stable rank of the heads (measured at k = 2, sigma = 2: .12,
-    .087, .060 for d = 16, 32, 64), because the patterns are correlated with the tokens. More examples do not help
-    beyond that. Nothing here needs Boolean tokens. O(n d (k + d)) time; memory of one batch.
+    For tokens of mean zero and identity covariance the estimate is exact in the limit when all Theta_i are zero;
+    otherwise it is biased, because the patterns are correlated with the tokens (measured at k = 2, sigma = 2: .12,
+    .087, .060 for d = 16, 32, 64). O(n d (k + d)) time; memory of one batch.
 
     References
     ----------
@@ -111,32 +84,26 @@ def estimate_projection_sum(
     >>> bool(estimate.error(layer) < 0.2)
     True
     """
-    n = remaining(oracle, count("n", n), "to estimate the sum of the projections from")
+    n = remaining(oracle, n, "to estimate the sum of the projections from")
     total, length = np.zeros((oracle.d, oracle.d)), 0.0
-    for part, part_length in map_batches(oracle, _correlate, n, batch=batch, jobs=jobs):
+    for part, part_length in map_batches(oracle, _correlate, n, jobs=jobs):
         total += part
         length = math.hypot(length, part_length)
     w = total / n
     # E|z|^2 - |E z|^2 over n: how far the mean of n such matrices strays, in units of (E|z|^2)^(1/2)
-    unit = length / math.sqrt(n)
+    unit, size = length / math.sqrt(n), norm(w)
     variance = max(1.0 - float(np.linalg.norm(w / (unit or 1.0))) ** 2, 0.0)
-    return ProjectionSum(w=w, standard_error=unit * math.sqrt(variance / n), examples=n)
+    error = unit * math.sqrt(variance / n) / size if size > 0 else math.inf
+    return ProjectionSum(w, {"phase_examples": n, "standard_error": error})
 
 
+@checked
 def one_gradient_step(
     x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
 ) -> Float[np.ndarray, "d d"]:
-    """Phase 1 as training would find it: one step of size 1 on the projection of a single head with zero attention.
+    """Phase 1 by training: one step of size 1 on the projection of a single head with zero attention.
 
-    Parameters
-    ----------
-    x, y : array (n, k, d)
-        Examples.
-
-    Returns
-    -------
-    array (d, d)
-        -(d/dW) of (1/2n) sum |Y - softmax(X 0 X^T) X W|^2 at W = 0.
+    It is -(d/dW) of (1/2n) sum |Y - softmax(X 0 X^T) X W|^2 at W = 0, (d, d), for examples `x`, `y` of (n, k, d).
 
     Raises
     ------
@@ -145,15 +112,13 @@ def one_gradient_step(
 
     Notes
     -----
-    With zero attention every pattern is J/k, so the step is the mean of (J X / k)^T Y: the same as
-    `estimate_projection_sum` on the same examples, to rounding. O(n k d^2).
+    With zero attention every pattern is J/k: the step is the mean of (J X / k)^T Y, as in `estimate_projection_sum`.
+    O(n k d^2).
 
     References
     ----------
     Chen and Li, arXiv 2402.04084, remark on phase 1.
     """
-    x = real_array("x", x, ("n", "k", "d"))
-    y = real_array("y", y, x.shape)
     n, _, d = x.shape
     head = AttentionLayer(theta=np.zeros((1, d, d)), w=np.zeros((1, d, d)))
     read = np.einsum("nab,nbd->nad", head.patterns(x)[:, 0], x)

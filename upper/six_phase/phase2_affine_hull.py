@@ -4,19 +4,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention import AttentionLayer, ExampleOracle, Outcome
-from attention.learning import require_oracle
-from attention.validation import count, non_negative, one_of, real_array, require_instance
-from upper.six_phase.common import PhaseFailedError, map_batches, remaining, require_jobs
-from upper.six_phase.convex_body import ConvexBody
+from attention import ExampleOracle, Outcome
+from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Real, checked
+from upper.six_phase.common import Jobs, PhaseFailedError, map_batches, remaining
 from upper.six_phase.ellipsoid import Ellipsoid
-from upper.six_phase.equation_moments import EquationMoments
-from upper.six_phase.phase2_agreement import Contrasts, certify_agreement, contrasts_of
+from upper.six_phase.equations import Contrasts, EquationMoments, contrasts_of
+from upper.six_phase.phase2_agreement import certify_agreement
 from upper.six_phase.polytope import Polytope
 
 __all__ = [
@@ -38,11 +36,10 @@ _LEAST_EXPLAINED = 0.5
 _LOGITS_A_RESIDUAL = 8.0
 # A pattern with a smaller entry is not used: the error of the pattern is too large in its logarithm.
 _SMALLEST_WEIGHT = 0.05
-# Rows below the threshold that the pilot sees: they fix the threshold to about a tenth of itself.
+# Rows below the threshold in the first examples: they fix the threshold to about a tenth of itself.
 _PILOT_ACCEPTED = 100
-# One head agrees with itself in every row: half of the usable ones are taken, for the best of them are those whose
-# tokens happen to hide the error of the sum, and equations so chosen have wide directions of their own. That all rows
-# agree shows in their median residual.
+# One head agrees with itself in every row, as the median residual shows: half of the usable rows are taken. The tokens
+# of the best few hide the error of the sum by chance, and their equations have wide directions of their own.
 _SHARE_OF_ONE_HEAD, _ALL_AGREE = 0.5, 0.1
 _BINS = np.geomspace(1e-8, 1e2, 101)
 
@@ -53,7 +50,7 @@ class AffineHull:
 
     Attributes
     ----------
-    body : ConvexBody
+    body : Ellipsoid or Polytope
         K.
     wide : int
         The number of its wide directions, m - 1: as given, or by the gap in the body's spectrum.
@@ -71,7 +68,7 @@ class AffineHull:
         Examples drawn.
     """
 
-    body: ConvexBody
+    body: Ellipsoid | Polytope
     wide: int
     contrasts: Contrasts
     threshold: float
@@ -81,18 +78,14 @@ class AffineHull:
     bins: Float[np.ndarray, " 101"]
     examples: int
 
-    def error(self, layer: AttentionLayer) -> float:
-        """Up to how many logits the heads of the layer satisfy the certified equations; see `Contrasts.error`."""
-        return self.contrasts.error(layer)
-
     @property
     def acceptance(self) -> float:
-        """The share of all rows looked at that was accepted: about `accept`, as far as enough rows are usable."""
+        """The share of all rows looked at that was accepted."""
         return self.accepted / self.rows
 
     @property
     def measures(self) -> dict[str, float | int]:
-        """What the trace says of it."""
+        """The measures of the step in the trace."""
         return {
             "phase_examples": self.examples,
             "accepted": self.accepted,
@@ -117,16 +110,17 @@ class AffineHull:
             )
 
 
+@checked
 def sculpt_affine_hull(
     oracle: ExampleOracle,
     projection_sum: Float[np.ndarray, "d d"],
     *,
-    wide: int | None = None,
-    accept: float = 0.01,
-    equations: int | None = None,
-    examples: int | None = None,
+    wide: NonNegativeInt | None = None,
+    accept: Annotated[float, Real(above=0, most=1)] = 0.01,
+    equations: PositiveInt | None = None,
+    examples: PositiveInt | None = None,
     body: Literal["ellipsoid", "polytope"] = "ellipsoid",
-    jobs: int | None = None,
+    jobs: Jobs = None,
 ) -> AffineHull:
     """Phases 2 and 4: certify agreement events with the estimate of the sum, and sculpt the body K with them.
 
@@ -139,24 +133,18 @@ def sculpt_affine_hull(
     wide : int, optional
         m - 1, the dimension of the affine hull; by default from the gap in the body's spectrum.
     accept : float
-        The share of all rows to accept. A row is usable if every entry of its pattern is above .05; accepted are the
-        usable rows with the smallest residuals, as many as make this share of all rows, usable or not (all usable ones
-        if they are fewer). Where there is one head it is at least half of the usable rows. It is raised where so few
-        examples are allowed that it would not give 1.5 d^2 equations.
+        The share of all rows to accept: those with the smallest residuals among rows whose pattern has every entry
+        above .05. Where there is one head it is at least half of these rows. It is raised where so few examples are
+        allowed that it would not give 1.5 d^2 equations.
     equations : int, optional
         Equations wanted; by default 6 d^2, six an unknown.
     examples : int, optional
-        At most so many examples; by default four times the equations / (accept k (k - 1)) that `accept` should need. Of
-        given examples at most those that are left.
-    body :
+        At most so many examples; by default four times what `accept` should need for the equations. Of given examples
+        at most those that are left.
+    body : "ellipsoid" or "polytope"
         See `sculpt`.
     jobs : int, optional
-        Threads; by default as `joblib` is configured, which is one.
-
-    Returns
-    -------
-    AffineHull
-        The body, the equations, and how they were accepted.
+        Threads; the bits do not depend on it.
 
     Raises
     ------
@@ -168,35 +156,18 @@ def sculpt_affine_hull(
 
     Notes
     -----
-    Guarantee: with an exact sum and exact agreement K contains every head of norm at most its radius; with the crude
-    sum of phase 1 it may contain none, and lies near them. That the rows of smallest residual are accepted, that
-    patterns with an entry below .05 are left out, and the weights of the rows are derived here. What is accepted
-    agrees only up to some eps in logits, and rows agree up to eps with probability of order eps^((m-1)(k-1)): at a
-    fixed share `accept` the eps grows quickly with (m-1)(k-1): the price of the exponent in examples, here; how the
-    paper keeps k out of its own exponent we do not know. (That law rests on a local limit theorem for Boolean tokens;
-    for Gaussian and sphere tokens the logits have densities, and it holds all the more simply.) The threshold is
-    fixed by the first 100 / (accept k) examples, to about a tenth of itself, and so is the share. O(n k d^2) to draw
-    and to certify; memory of a few batches and of the accepted rows.
+    With an exact sum and exact agreement K contains every head of norm at most its radius; with the crude sum of
+    phase 1 it may contain none, and lies near them. Accepted rows agree only up to some eps in logits. As rows agree
+    up to eps with probability of order eps^((m-1)(k-1)), eps at a fixed share grows quickly with (m-1)(k-1): the price
+    of the exponent in examples. O(n k d^2); memory of a few batches and of the accepted rows.
 
     References
     ----------
-    Chen and Li, arXiv 2402.04084, phases 2 and 4.
+    Chen and Li, arXiv 2402.04084, phases 2 and 4; the choice and the weights of the rows are derived here.
     """
-    require_oracle(oracle)
-    require_jobs(jobs)
     k, d = oracle.k, oracle.d
-    if not isinstance(projection_sum, np.ndarray):
-        raise ValueError(
-            f"projection_sum is a {type(projection_sum).__name__}: a matrix is needed, the .w of an estimate."
-        )
-    projection_sum = real_array("projection_sum", projection_sum, (d, d))
-    wide = None if wide is None else count("wide", wide, least=0, most=d * d)
-    one_of("body", body, ("ellipsoid", "polytope"))
-    accept = non_negative("accept", accept, strictly=True)
-    if accept > 1:
-        raise ValueError(f"accept is {accept}: a share of the rows, at most 1, is needed.")
-    wanted = 6 * d * d if equations is None else count("equations", equations)
-    most = int(4 * wanted / (accept * k * (k - 1))) + 1 if examples is None else count("examples", examples)
+    wanted = 6 * d * d if equations is None else equations
+    most = int(4 * wanted / (accept * k * (k - 1))) + 1 if examples is None else examples
     most = remaining(oracle, most, "to look for agreement events in")
     # rows that agree less are better than too few of them
     accept = min(1.0, max(accept, 1.5 * d * d / (most * k * (k - 1))))
@@ -248,14 +219,15 @@ def sculpt_affine_hull(
     )
 
 
+@checked
 def sculpt(
     contrasts: Contrasts,
     *,
     body: Literal["ellipsoid", "polytope"] = "ellipsoid",
-    tolerance: float | None = None,
-    radius: float | None = None,
-    wide: int | None = None,
-) -> ConvexBody:
+    tolerance: PositiveFloat | None = None,
+    radius: PositiveFloat | None = None,
+    wide: NonNegativeInt | None = None,
+) -> Ellipsoid | Polytope:
     """The set K of matrices that satisfy the certified equations up to a tolerance and have norm at most `radius`.
 
     Parameters
@@ -270,37 +242,25 @@ def sculpt(
         R, in the Frobenius norm (ellipsoid) or in the largest entry (polytope); by default a multiple of the
         norm of the least-squares solution.
     wide : int, optional
-        The number of wide directions the ellipsoid's default tolerance leaves room for, m - 1 for m heads; by default
-        found from the gap in the spectrum.
+        m - 1 for m heads, the number of wide directions for which the ellipsoid's default tolerance leaves room; by
+        default from the gap in the spectrum.
 
     Raises
     ------
-    EmptyBodyError
-        If K is empty at the given tolerance or radius.
     ValueError
-        If there is no equation, or a parameter is out of range.
+        If K is empty at the given tolerance or radius, there is no equation, or a parameter is out of range.
 
     Notes
     -----
-    Guarantee: every head of norm at most `radius` that satisfies the equations up to `tolerance` is in K, whatever else
-    is; the default radius is made for heads of comparable norm and nearly orthogonal. As equations on
-    agreeing rows hold for all heads, they hold on the heads' affine hull, and with more than about d^2 of them K is
-    thin in all other directions.
+    Every head of norm at most `radius` that satisfies the equations up to `tolerance` is in K. The equations of
+    agreeing rows hold for all heads, so on their affine hull; with more than about d^2 of them K is thin across it.
 
     References
     ----------
     Chen and Li, arXiv 2402.04084, phases 2 and 4; the two bodies are derived here.
     """
-    require_instance("contrasts", contrasts, Contrasts, needed="what contrasts_of gives")
-    one_of("body", body, ("ellipsoid", "polytope"))
     if len(contrasts) == 0:
-        raise ValueError("There is no certified row to sculpt with: certify some first.")
-    if tolerance is not None:
-        tolerance = non_negative("tolerance", tolerance, strictly=True)
-    if radius is not None:
-        radius = non_negative("radius", radius, strictly=True)
-    if wide is not None:
-        wide = count("wide", wide, least=0)
+        raise ValueError("contrasts has no row: at least one certified row is needed.")
     if body == "polytope":
         return Polytope.of(contrasts, tolerance=tolerance, radius=radius)
     return Ellipsoid.of(EquationMoments(contrasts), tolerance=tolerance, radius=radius, wide=wide)
@@ -319,13 +279,9 @@ def require_agreement(threshold: float, accept: float) -> None:
 def require_consistency(misfit: float, explained: float, residual: float) -> None:
     """Raise a `PhaseFailedError` if equations contradict one another, although each was certified.
 
-    The best matrix leaves `misfit` logits and explains a share `explained` of the equations' mean square; rows were
-    certified up to a relative `residual`, and agree up to about eight times that in logits.
-
-    Notes
-    -----
-    A rule of thumb, derived here. What is left may be the size of the equations themselves when that is small: the
-    affine hull of the heads passes near zero then, as it does for heads of opposite sign or without attention.
+    The best matrix leaves `misfit` logits and explains a share `explained` of the equations' mean square. Rows up to a
+    relative `residual` agree up to about eight times that in logits. A small misfit is no contradiction even
+    where it is all of the equations: the affine hull passes near zero then. A rule of thumb.
     """
     if misfit > max(_NEGLIGIBLE_MISFIT, _LOGITS_A_RESIDUAL * residual) and explained < _LEAST_EXPLAINED:
         raise PhaseFailedError(

@@ -1,19 +1,26 @@
-"""Phases 2 and 4, first half: certify the rows on which all heads have the same attention pattern."""
+"""Phases 2 and 4, first half: the rows on which all heads have the same pattern, certified; and how often they do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
-from scipy.linalg import helmert
+from jaxtyping import Bool, Float, Int
 
-from attention import AttentionLayer
-from attention.validation import real_array, require_finite, require_shape
-from upper.six_phase.common import scaled_to_square
+from attention import AttentionLayer, Inputs
+from attention.inputs import Rng
+from attention.validation import PositiveFloat, PositiveInt, checked, random_generator, real_array
+from upper.six_phase.common import batch_size, scaled_to_square
 
-__all__ = ["Certificates", "Contrasts", "certify_agreement", "contrasts_of", "has_repeated_tokens"]
+__all__ = [
+    "AgreementLaw",
+    "Certificates",
+    "certify_agreement",
+    "disagreement",
+    "has_repeated_tokens",
+    "measure_agreement",
+]
 
 # Differences of projected tokens whose Gram matrix is this close to singular determine no pattern.
 _SINGULAR = 1e-10
@@ -37,66 +44,7 @@ class Certificates:
     residual: Float[np.ndarray, "n k"]
 
 
-@dataclass(frozen=True, eq=False)
-class Contrasts:
-    """Linear equations <x_a (x) v_j, Theta> = t_j that hold, nearly, for every head at once.
-
-    Attributes
-    ----------
-    rows : array (n, d)
-        The attending tokens x_a.
-    differences : array (n, k-1, d)
-        Orthonormal contrasts v_j = sum_b H_jb x_b of the tokens (H the Helmert contrasts: rows of sum zero).
-    log_ratios : array (n, k-1)
-        The same contrasts of the log-pattern, t_j = sum_b H_jb ln p_b, in logits.
-    weights : array (n,)
-        Weight of a row, 1 / sum_b p_b^-2: the same error of a pattern weighs more in the logarithm of a small p_b.
-
-    Notes
-    -----
-    Orthonormal contrasts instead of differences to one token, so that no token is special. Their k - 1 equations are
-    equivalent to x_a Theta (x_b - x_c) = ln(p_b / p_c) for all b and c.
-    """
-
-    rows: Float[np.ndarray, "n d"]
-    differences: Float[np.ndarray, "n k1 d"]
-    log_ratios: Float[np.ndarray, "n k1"]
-    weights: Float[np.ndarray, " n"]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def equations(self) -> int:
-        """The number of scalar equations, k - 1 a row."""
-        return int(self.log_ratios.size)
-
-    def apply(self, theta: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "n k1"]:
-        """<x_a (x) v_j, Theta> for every equation, without forming a vector of d^2 entries; O(n d^2)."""
-        return np.einsum("nkd,nd->nk", self.differences, self.rows @ theta)
-
-    def transpose_apply(self, values: Float[np.ndarray, "n k1"]) -> Float[np.ndarray, "d d"]:
-        """The sum of values_j x_a (x) v_j; O(n d^2)."""
-        return self.rows.T @ np.einsum("nk,nkd->nd", values, self.differences)
-
-    def chosen(self, which: Any) -> "Contrasts":
-        """The equations of the rows that `which`, an index or a mask, chooses."""
-        return Contrasts(*(getattr(self, name)[which] for name in _FIELDS))
-
-    @classmethod
-    def joined(cls, parts: "Sequence[Contrasts]") -> "Contrasts":
-        """The equations of all `parts`, of which there must be one."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS))
-
-    def error(self, layer: AttentionLayer) -> float:
-        """Weighted root mean square of <x_a (x) v_j, Theta_i> - t_j over equations and heads, in logits."""
-        misses = [np.mean((self.apply(theta) - self.log_ratios) ** 2, axis=1) for theta in layer.theta]
-        return float(np.sqrt(np.average(np.mean(misses, axis=0), weights=self.weights)))
-
-
-_FIELDS = ("rows", "differences", "log_ratios", "weights")
-
-
+@checked
 def certify_agreement(
     x: Float[np.ndarray, "n k d"],
     y: Float[np.ndarray, "n k d"],
@@ -116,98 +64,170 @@ def certify_agreement(
         Whether the pattern minimises the Euclidean norm of the residual (closed form, weights of any sign), or the
         largest entry of the residual over patterns with p >= 0 (HiGHS; one sparse program for all rows).
 
-    Returns
-    -------
-    Certificates
-        The pattern and the relative residual of each row.
-
     Raises
     ------
     ValueError
-        If the shapes do not fit, an entry is not finite, k < 2, or k >= d: then any row is a combination of the
-        projected tokens, and a small residual certifies nothing.
+        If the shapes do not fit, an entry is not finite, k < 2, or k >= d: then a small residual certifies nothing.
 
     Notes
     -----
-    If every head has the pattern p in row a, then Y_a = p X (sum_i W_i) and the residual is of the size of the error
-    of W^. The converse, small residual implies agreement, holds because k and m are much smaller than d: the m k
-    vectors x_b W_i are in general position, so that no other combination of patterns lands in the span of X W^.
-    That is an argument about generic W_i, not a theorem here; projections of rank one break it. The constraint
-    matters: without it the scale of W^ is free. Two equal tokens make the regression singular, and with two
-    opposite ones 0 is among the mixtures of tokens, so that the scale is free again: such examples get an
-    infinite residual. Patterns and residuals do not depend on the unit that labels and W^
-    are measured in, however large or small it is. O(n k^2 d + n k d^2) for least squares.
+    If every head has the pattern p in row a, then Y_a = p X (sum_i W_i), and the residual is of the size of the error
+    of W^. Conversely a small residual implies agreement where the W_i are in general position and k and m much smaller
+    than d; projections of rank one break it. Without the constraint the scale of W^ would be free. Two equal tokens
+    make the regression singular, and two opposite ones free the scale: such examples get an infinite residual.
+    Nothing depends on the unit of labels and W^. O(n k^2 d + n k d^2) for least squares.
 
     References
     ----------
     Chen and Li, arXiv 2402.04084, phase 2; batched form and sum-to-one constraint as derived here.
     """
-    require_shape("x", x, ("n", "k", "d"))
     n, k, d = x.shape
-    require_shape("y", y, (n, k, d))
-    require_shape("projection_sum", projection_sum, (d, d))
-    for name, array in (("x", x), ("y", y), ("projection_sum", projection_sum)):
-        require_finite(name, array)
     if k < 2 or k >= d:
         raise ValueError(
             f"The examples have k = {k} tokens in d = {d} coordinates: 2 <= k < d is needed to certify agreement, "
             "because k projected tokens span everything from k = d on."
         )
-    if not isinstance(method, str) or method not in _METHODS:
-        raise ValueError(f"method is {method!r}: {' or '.join(map(repr, _METHODS))} is needed.")
     # one product of all tokens: NumPy makes n small ones of a stack of matrices
     values = (x.reshape(n * k, d) @ projection_sum).reshape(n, k, d)
     y, values = scaled_to_square(y, values)
     pattern, residual = _METHODS[method](values, y)
     size = _lengths(y)
     relative = _lengths(residual) / np.where(size > 0, size, 1.0)
-    ruined = has_repeated_tokens(x)[:, None] | (size == 0) | ~np.isfinite(relative)
+    ruined = _repeated(x)[:, None] | (size == 0) | ~np.isfinite(relative)
     return Certificates(pattern=pattern, residual=np.where(ruined, np.inf, relative))
 
 
+@checked
 def has_repeated_tokens(x: Float[np.ndarray, "n k d"]) -> Bool[np.ndarray, " n"]:
     """Which examples have two tokens equal or opposite, to rounding; O(n k^2 d)."""
-    (x,) = scaled_to_square(real_array("x", x, ("n", "k", "d")))
+    return _repeated(x)
+
+
+@dataclass(frozen=True, eq=False)
+class AgreementLaw:
+    """Counts of agreement events.
+
+    Attributes
+    ----------
+    tolerances : array (t,)
+        In logits, ascending.
+    counts : array (t,)
+        Rows on which the heads agree up to each.
+    rows : int
+        Rows looked at.
+    exponent : int
+        (m - 1)(k - 1), the limit of the slope.
+    """
+
+    tolerances: Float[np.ndarray, " t"]
+    counts: Int[np.ndarray, " t"]
+    rows: int
+    exponent: int
+
+    @property
+    def probabilities(self) -> Float[np.ndarray, " t"]:
+        """The share of rows that agree."""
+        return self.counts / self.rows
+
+    @property
+    def slope(self) -> float:
+        """Slope of the logarithm of the count over that of the tolerance, each tolerance weighted by its count.
+
+        Raises
+        ------
+        ValueError
+            If fewer than two tolerances have an agreeing row.
+        """
+        seen = self.counts > 0
+        if np.count_nonzero(seen) < 2:
+            raise ValueError(
+                f"{np.count_nonzero(seen)} of {len(seen)} tolerances have an agreeing row: look at more rows, or allow "
+                "larger tolerances."
+            )
+        x, y = np.log(self.tolerances[seen]), np.log(self.counts[seen])
+        return float(np.polyfit(x, y, 1, w=np.sqrt(self.counts[seen]))[0])
+
+
+@checked
+def disagreement(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
+    """How far the heads are from the same pattern in each row, in logits.
+
+    It is the largest difference, over pairs of heads and of tokens b, c, of x_a Theta (x_b - x_c). In logits and not in
+    patterns: saturated rows have nearly equal patterns whatever their logits are. O(n k m d (d + k) + n k^2 m^2).
+    """
+    logits = np.moveaxis(layer.logits(real_array("x", x, ("n", "k", layer.dim))), -3, -2)  # n, k, m, k
+    worst = np.zeros(logits.shape[:2])
+    for i in range(layer.heads - 1):
+        gaps = logits[:, :, i + 1 :] - logits[:, :, i : i + 1]
+        worst = np.maximum(worst, np.max(gaps.max(axis=-1) - gaps.min(axis=-1), axis=-1))
+    return worst
+
+
+@checked
+def measure_agreement(
+    layer: AttentionLayer,
+    inputs: Inputs,
+    *,
+    rows: PositiveInt = 2_000_000,
+    tolerances: Sequence[PositiveFloat] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4),
+    rng: Rng = None,
+) -> AgreementLaw:
+    """Count the rows on which all heads agree up to each tolerance.
+
+    Parameters
+    ----------
+    layer : AttentionLayer
+        The heads, at least two.
+    inputs : Inputs
+        The distribution of the tokens, at least two.
+    rows : int
+        Rows to look at, k an example.
+    tolerances : sequence of float
+        In logits; small against the spread of the logits' differences.
+    rng : optional
+        Anything `numpy.random.default_rng` accepts (SPEC 7).
+
+    Raises
+    ------
+    ValueError
+        If there is one head or one token: then every row agrees.
+
+    Notes
+    -----
+    The (m - 1)(k - 1) differences of logits have a bounded density at zero for Gaussian tokens, and by a local limit
+    theorem for Boolean ones down to tolerances that shrink with d; so the probability is of order
+    tolerance^((m-1)(k-1)). O(rows m d (d + k)).
+
+    References
+    ----------
+    Chen and Li, arXiv 2402.04084, phase 2; the measurement is derived here.
+    """
+    if not tolerances:
+        raise ValueError("tolerances is empty: at least one number is needed.")
+    m, k = layer.heads, inputs.k
+    if m < 2 or k < 2:
+        raise ValueError(f"There are {m} heads and {k} tokens: with one of either every row agrees.")
+    edges = np.array(sorted(tolerances))
+    rng = random_generator(rng)
+    left = -(-rows // k)
+    counts, seen = np.zeros(len(edges), dtype=np.int64), 0
+    while left > 0:
+        n = min(left, batch_size(k, inputs.d))
+        worst = disagreement(layer, inputs.sample(n, rng=rng)).ravel()
+        counts += np.searchsorted(np.sort(worst), edges, side="right")
+        seen += worst.size
+        left -= n
+    return AgreementLaw(tolerances=edges, counts=counts, rows=seen, exponent=(m - 1) * (k - 1))
+
+
+def _repeated(x: np.ndarray) -> np.ndarray:
+    (x,) = scaled_to_square(x)
     size = _lengths(x)
     repeated = np.zeros(len(x), dtype=bool)
     for a, b in combinations(range(x.shape[1]), 2):
         product = np.abs(np.einsum("nd,nd->n", x[:, a], x[:, b]))
         repeated |= product >= (1 - 1e-12) * size[:, a] * size[:, b]
     return repeated
-
-
-def contrasts_of(
-    x: Float[np.ndarray, "n k d"], pattern: Float[np.ndarray, "n k k"], accepted: Bool[np.ndarray, "n k"]
-) -> Contrasts:
-    """The equations in Theta that the accepted rows give; O(n k^2 d) for the accepted ones.
-
-    Raises
-    ------
-    ValueError
-        If an accepted row's pattern has an entry that is not positive: it has no logarithm.
-    """
-    x, pattern = real_array("x", x), real_array("pattern", pattern)
-    if x.ndim != 3 or not x.shape[1]:  # no example at all is well
-        raise ValueError(f"x has shape {x.shape}: (n, k, d) is needed.")
-    n, k, _ = x.shape
-    require_shape("pattern", pattern, (n, k, k))
-    require_shape("accepted", accepted, (n, k))
-    if accepted.dtype != bool:
-        raise ValueError(f"accepted is an array of {accepted.dtype}: True or False for every row is needed.")
-    example, row = np.nonzero(accepted)
-    p = pattern[example, row]
-    if np.any(p <= 0):
-        raise ValueError(
-            "An accepted row has a pattern with an entry of 0 or less: accept positive ones only."
-        )
-    helmert_contrasts = helmert(x.shape[1])
-    weights = 1 / np.sum(1 / p**2, axis=1)
-    return Contrasts(
-        rows=x[example, row],
-        differences=np.matmul(helmert_contrasts, x[example]),
-        log_ratios=np.log(p) @ helmert_contrasts.T,
-        weights=weights,
-    )
 
 
 def _lengths(vectors: np.ndarray) -> np.ndarray:

@@ -2,29 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention import AttentionLayer, ExampleOracle, Outcome
-from attention._arrays import shown
-from attention.learning import require_oracle
-from attention.validation import count, non_negative, one_of, real_array
-from upper.six_phase.common import PhaseFailedError, map_batches, relative_change, remaining
-from upper.six_phase.convex_body import ConvexBody, require_body
+from attention import ExampleOracle, Outcome
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, Real, checked
+from upper.six_phase.common import Jobs, PhaseFailedError, map_batches, relative_change, remaining
+from upper.six_phase.ellipsoid import Ellipsoid
+from upper.six_phase.phase1_projection_sum import ProjectionSum
 from upper.six_phase.phase2_agreement import certify_agreement
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
+from upper.six_phase.polytope import Polytope
 
-__all__ = [
-    "LEAST_MARGIN",
-    "SHARES",
-    "HullMargin",
-    "LargeMargin",
-    "SelfConsistent",
-    "refine_by_consistency",
-    "refine_by_margin",
-]
+__all__ = ["LEAST_MARGIN", "SHARES", "HullMargin", "refine_by_consistency", "refine_by_margin"]
 
 LEAST_MARGIN = {"proxy": 6.0, "body": 3.0}
 """Logits; at 3 other tokens get at most a twentieth of the pattern, each."""
@@ -32,6 +25,7 @@ LEAST_MARGIN = {"proxy": 6.0, "body": 3.0}
 SHARES = (0.1, 0.05, 0.05, 0.05, 0.03, 0.02, 0.01)
 """Of the rows, accepted in each round of the refinement by consistency."""
 
+_ROWS = 8  # of large margin used, a coordinate
 _WHERE = {"proxy": "under the proxy", "body": "on all of the body's hull"}
 
 
@@ -39,25 +33,12 @@ _WHERE = {"proxy": "under the proxy", "body": "on all of the body's hull"}
 class HullMargin:
     """The least margin of the matrices centre + sum_j c_j D_j with |c_j| <= reach_j and |c| <= extent.
 
-    Attributes
-    ----------
-    centre : array (d, d)
-        The middle of the hull.
-    directions : array (w, d, d)
-        D_j, orthonormal; none for the margin of the centre alone.
-    reach : array (w,)
-        How far the hull extends along each.
-    extent : float
-        How far it extends in any direction.
+    The D_j are the orthonormal `directions`; without any it is the margin of the centre alone.
 
     Notes
     -----
     Along the D_j a difference of logits strays by z_j; over the hull it strays by at most the lesser of
-    sum_j reach_j |z_j| and extent |z|.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phase 3, has the margin of one matrix; that of a hull is derived here.
+    sum_j reach_j |z_j| and extent |z|. The paper has the margin of one matrix; that of a hull is derived here.
     """
 
     centre: Float[np.ndarray, "d d"]
@@ -67,22 +48,20 @@ class HullMargin:
 
     @classmethod
     def over(cls, span: AttentionSpan) -> "HullMargin":
-        """Of all of a body's hull."""
+        """The margin of all of a body's hull."""
         return cls(span.centre, span.directions, span.reach, span.extent)
 
     @classmethod
     def under(cls, theta: Float[np.ndarray, "d d"]) -> "HullMargin":
-        """Of one matrix."""
+        """The margin of one matrix."""
         d = len(theta)
         return cls(np.asarray(theta, dtype=np.float64), np.zeros((0, d, d)), np.zeros(0), 0.0)
 
     def __call__(
         self, x: Float[np.ndarray, "n k d"]
     ) -> tuple[Float[np.ndarray, "n k"], Int[np.ndarray, "n k"]]:
-        """The margin of every row, in logits and negative where no token wins, and the token the centre attends to.
+        """The margin of every row in logits, negative where no token wins, and the token the centre attends to.
 
-        Notes
-        -----
         O(n k d (d + k) (w + 1)).
         """
         transposed = np.swapaxes(x, 1, 2)
@@ -100,84 +79,37 @@ class HullMargin:
         return margin.min(axis=-1), top[..., 0]
 
 
-@dataclass(frozen=True, eq=False)
-class LargeMargin:
-    """The refined sum of projections, and the rows it was regressed on.
-
-    Attributes
-    ----------
-    w : array (d, d)
-        The estimate of sum_i W_i.
-    margins : array (r,)
-        Margins of the rows used, in logits, the largest first.
-    condition : float
-        Condition number of the attended tokens of those rows.
-    rows : int
-        Rows looked at.
-    examples : int
-        Examples drawn.
-    """
-
-    w: Float[np.ndarray, "d d"]
-    margins: Float[np.ndarray, " r"]
-    condition: float
-    rows: int
-    examples: int
-
-    def error(self, layer: AttentionLayer) -> float:
-        """|estimate - sum_i W_i| / |sum_i W_i|, as for phase 1."""
-        return relative_change(self.w, layer.w.sum(axis=0))
-
-    @property
-    def measures(self) -> dict[str, float | int]:
-        """What the trace says of it."""
-        return {
-            "phase_examples": self.examples,
-            "condition": self.condition,
-            "rows": len(self.margins),
-            "row_share": len(self.margins) / self.rows,
-            "least_margin": float(self.margins[-1]),
-            "largest_margin": float(self.margins[0]),
-        }
-
-
+@checked
 def refine_by_margin(
     oracle: ExampleOracle,
-    body: ConvexBody,
+    body: Ellipsoid | Polytope,
     *,
-    wide: int,
-    examples: int | None = None,
-    rows: int | None = None,
-    margin: float | None = None,
+    wide: NonNegativeInt,
+    examples: PositiveInt | None = None,
+    margin: NonNegativeFloat | None = None,
     over: Literal["proxy", "body"] = "body",
-    jobs: int | None = None,
-) -> LargeMargin:
+    jobs: Jobs = None,
+) -> ProjectionSum:
     """Phase 3: find rows of large margin, where every head's pattern is nearly one-hot, and regress on them.
 
     Parameters
     ----------
     oracle : ExampleOracle
         Examples.
-    body : ConvexBody
+    body : Ellipsoid or Polytope
         K, from phase 2.
     wide : int
         m - 1, the number of wide directions of K.
     examples : int, optional
         Examples to look at; by default 6000 d.
-    rows : int, optional
-        At most so many rows are used, those of largest margin; by default 8 d.
     margin : float, optional
-        The least margin of a row, in logits: by default 6 over the proxy and 3 over the body.
+        The least margin of a row, in logits: by default 6 over the proxy and 3 over the body. Of such rows the 8 d of
+        largest margin are used.
     over : "proxy" or "body"
         Whether a margin is that of the proxy, the point of K of least norm (the paper's way, as we know it), or the
         least margin of any matrix on K's hull, by K's reach along its wide directions (derived here).
     jobs : int, optional
-        Threads; by default as `joblib` is configured, which is one.
-
-    Returns
-    -------
-    LargeMargin
-        The refined estimate of sum_i W_i.
+        Threads; the bits do not depend on it.
 
     Raises
     ------
@@ -188,35 +120,22 @@ def refine_by_margin(
 
     Notes
     -----
-    Guarantee over the body: a head on K's hull has the margin on every row used, and its pattern there is one-hot up to
-    (k - 1) e^-margin. Over the proxy: none for the heads, but for the average of them if the proxy is it.
-
-    On a row where every head puts weight at least 1 - e on token b, |Y_a - x_b sum_i W_i| is of order e. A margin of
-    the average head does not bind the heads themselves: those of independent heads stray from it by the reach of K.
-    Over the body the margin binds every matrix of K's hull; see `HullMargin`. K's thickness across the hull is left
-    out, so that a head keeps the margin up to what it is off the hull; over the whole of K no row has any (measured at
-    (2,2,32)). The proxy needs a thin body: the point of least norm of a thick one is pulled towards zero, where no
-    margin is large (`SixPhase` makes K thinner for it). Measured at (m,k,d) = (2,2,32), three targets: the span's error
-    after phase 4 falls from .05-.07 to .001-.002 over the body and to .003-.007 over the proxy. O(n k d^2 m) time;
-    memory of the rows that have the margin.
+    Where every head puts weight at least 1 - e on token b, |Y_a - x_b sum_i W_i| is of order e. Over the body it
+    binds every matrix of K's hull, up to K's thickness across it; over the proxy it binds the average head at best, and
+    only of a thin body: the point of least norm of a thick one is pulled towards zero. Measured at (m,k,d) = (2,2,32),
+    three targets: the span's error after phase 4 falls from .05-.07 to .001-.002 over the body and to .003-.007 over
+    the proxy. O(n k d^2 m) time; memory of the rows that have the margin.
 
     References
     ----------
     Chen and Li, arXiv 2402.04084, phase 3; the margin over the body is derived here.
     """
-    require_oracle(oracle)
-    one_of("over", over, ("proxy", "body"))
-    require_body(body)
     d = oracle.d
-    most = 8 * d if rows is None else count("rows", rows)
-    least = LEAST_MARGIN[over] if margin is None else non_negative("margin", margin)
-    n = 6000 * d if examples is None else count("examples", examples)
-    n = remaining(oracle, n, "to look for rows of large margin in")
-    proxied = over == "proxy"
-    bound = (
-        HullMargin.under(body.min_norm_point()) if proxied else HullMargin.over(attention_span(body, wide))
-    )
-    found = list(map_batches(oracle, _MarginFinder(bound, least), n, jobs=jobs))
+    least = LEAST_MARGIN[over] if margin is None else margin
+    n = remaining(oracle, examples or 6000 * d, "to look for rows of large margin in")
+    proxy = over == "proxy"
+    bound = HullMargin.under(body.min_norm_point()) if proxy else HullMargin.over(attention_span(body, wide))
+    found = list(map_batches(oracle, partial(_rows_of_margin, bound, least), n, jobs=jobs))
     margins, tokens, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
     if len(margins) < 2 * d:
         raise PhaseFailedError(
@@ -224,71 +143,29 @@ def refine_by_margin(
             f"{len(margins)} of {n * oracle.k} rows have a margin of {least:g} logits {_WHERE[over]}: at least "
             f"2 d = {2 * d} are needed to regress on.",
         )
-    best = np.argsort(-margins, kind="stable")[:most]
+    best = np.argsort(-margins, kind="stable")[: _ROWS * d]
     w, condition = _regressed(tokens[best], labels[best])
-    return LargeMargin(w=w, margins=margins[best], condition=condition, rows=n * oracle.k, examples=n)
+    margins = margins[best]
+    measures = {
+        "phase_examples": n,
+        "condition": condition,
+        "rows": len(margins),
+        "row_share": len(margins) / (n * oracle.k),
+        "least_margin": float(margins[-1]),
+        "largest_margin": float(margins[0]),
+    }
+    return ProjectionSum(w, measures, {"margins": margins})
 
 
-@dataclass(frozen=True, eq=False)
-class _MarginFinder:
-    """Rows of a batch with the margin: their margins, the tokens attended to, their labels."""
-
-    margin: HullMargin
-    least: float
-
-    def __call__(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        margin, top = self.margin(x)
-        example, row = np.nonzero(margin >= self.least)
-        return margin[example, row], x[example, top[example, row]], y[example, row]
-
-
-@dataclass(frozen=True, eq=False)
-class SelfConsistent:
-    """A sum of projections that agrees with the rows it certifies.
-
-    Attributes
-    ----------
-    w : array (d, d)
-        The estimate of sum_i W_i.
-    thresholds : array (rounds,)
-        The relative residual up to which each round accepted rows.
-    changes : array (rounds,)
-        Relative change of the estimate in each round.
-    condition : float
-        Condition number of the last regression.
-    examples : int
-        Examples drawn.
-    """
-
-    w: Float[np.ndarray, "d d"]
-    thresholds: Float[np.ndarray, " rounds"]
-    changes: Float[np.ndarray, " rounds"]
-    condition: float
-    examples: int
-
-    def error(self, layer: AttentionLayer) -> float:
-        """|estimate - sum_i W_i| / |sum_i W_i|, as for phase 1."""
-        return relative_change(self.w, layer.w.sum(axis=0))
-
-    @property
-    def measures(self) -> dict[str, float | int]:
-        """What the trace says of it."""
-        return {
-            "phase_examples": self.examples,
-            "condition": self.condition,
-            "threshold": float(self.thresholds[-1]),
-            "last_change": float(self.changes[-1]),
-        }
-
-
+@checked
 def refine_by_consistency(
     oracle: ExampleOracle,
     projection_sum: Float[np.ndarray, "d d"],
     *,
-    examples: int = 50_000,
-    shares: Sequence[float] = SHARES,
-    jobs: int | None = None,
-) -> SelfConsistent:
+    examples: PositiveInt = 50_000,
+    shares: Sequence[Annotated[float, Real(above=0, most=1)]] = SHARES,
+    jobs: Jobs = None,
+) -> ProjectionSum:
     """Alternate: certify rows with the estimate W^; refit W^ on them by least squares of Y_a on their p X.
 
     Parameters
@@ -302,51 +179,34 @@ def refine_by_consistency(
     shares : sequence of float
         The share of rows accepted in each round, those with the smallest residuals.
     jobs : int, optional
-        Threads; by default as `joblib` is configured, which is one.
-
-    Returns
-    -------
-    SelfConsistent
-        The refined estimate.
+        Threads; the bits do not depend on it.
 
     Raises
     ------
     PhaseFailedError
         If no example is left for each round, or a round accepts fewer rows than d, or rows that do not span.
     ValueError
-        If `examples` is below 1, there is no share, or the oracle's examples are malformed.
+        If a parameter is out of range, there is no share, or the oracle's examples are malformed.
 
     Notes
     -----
-    Guarantee: none. Because patterns sum to 1, the scale of W^ is not free, and the true sum is a fixed point up to
-    the disagreement of the accepted rows. Measured, not proved: the error falls from .088 to .0004 at (m,k,d) =
-    (2,2,32) and from .093 to .018 at (3,3,64) with 50,000 examples a round. O(n k d^2) a round.
-
-    References
-    ----------
-    Derived here.
+    No guarantee: the true sum is a fixed point up to the disagreement of the accepted rows. Measured: the error falls
+    from .088 to .0004 at (m,k,d) = (2,2,32) and from .093 to .018 at (3,3,64). O(n k d^2) a round.
     """
-    require_oracle(oracle)
     k, d = oracle.k, oracle.d
-    if isinstance(shares, str) or np.ndim(shares) != 1:
-        raise ValueError(f"shares is {shown(shares)}: a sequence of numbers is needed.")
-    for one in shares:
-        if non_negative("One of shares", one, strictly=True) > 1:
-            raise ValueError(f"One of shares is {one}: at most 1 is needed.")
-    if not len(shares):
+    if not shares:
         raise ValueError("shares is empty: the share of rows of at least one round is needed.")
     purpose = f"for each of {len(shares)} rounds of refining the sum"
-    n = remaining(oracle, count("examples", examples) * len(shares), purpose) // len(shares)
+    n = remaining(oracle, examples * len(shares), purpose) // len(shares)
     if n == 0:
         raise PhaseFailedError(Outcome.EXAMPLES_SPENT, f"no example is left {purpose}.")
-    w = real_array("projection_sum", projection_sum, (d, d))
-    thresholds, changes, condition, drawn = [], [], np.inf, 0
+    w, condition = projection_sum, np.inf
+    thresholds, changes = [], []
     for share in shares:
         rows = max(2 * d, int(share * n * k))
         # of each batch only the best are kept, somewhat more than its share, so that memory is that of the rows wanted
-        certify = _Certifier(w, 2 * rows / (n * k))
+        certify = partial(_best_certified, w, 2 * rows / (n * k))
         batches = list(map_batches(oracle, certify, n, jobs=jobs))
-        drawn += n
         residual, read, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
         best = np.argsort(residual, kind="stable")[:rows]
         best = best[np.isfinite(residual[best])]
@@ -358,32 +218,37 @@ def refine_by_consistency(
         thresholds.append(float(residual[best[-1]]))
         changes.append(relative_change(refined, w))
         w = refined
-    return SelfConsistent(
-        w=w,
-        thresholds=np.array(thresholds),
-        changes=np.array(changes),
-        condition=condition,
-        examples=drawn,
-    )
+    measures = {
+        "phase_examples": n * len(shares),
+        "condition": condition,
+        "threshold": thresholds[-1],
+        "last_change": changes[-1],
+    }
+    return ProjectionSum(w, measures, {"thresholds": np.array(thresholds), "changes": np.array(changes)})
 
 
-@dataclass(frozen=True, eq=False)
-class _Certifier:
+def _rows_of_margin(
+    margin: HullMargin, least: float, x: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of a batch with the margin: their margins, the tokens attended to, their labels."""
+    margins, top = margin(x)
+    example, row = np.nonzero(margins >= least)
+    return margins[example, row], x[example, top[example, row]], y[example, row]
+
+
+def _best_certified(
+    w: np.ndarray, share: float, x: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The best certified rows of a batch: their residuals, what they read, their labels."""
-
-    w: np.ndarray
-    share: float
-
-    def __call__(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        certificates = certify_agreement(x, y, self.w)
-        # a pattern far outside the simplex is none, however small its residual
-        inside = certificates.pattern.min(axis=-1) > -0.1
-        residual = np.where(inside, certificates.residual, np.inf)
-        most = min(residual.size, int(self.share * residual.size) + 16)
-        best = np.argpartition(residual.ravel(), most - 1)[:most]
-        example, row = np.divmod(np.sort(best), x.shape[1])
-        read = np.matmul(certificates.pattern[example, row][:, None, :], x[example])[:, 0]
-        return residual[example, row], read, y[example, row]
+    certificates = certify_agreement(x, y, w)
+    # a pattern far outside the simplex is none, however small its residual
+    inside = certificates.pattern.min(axis=-1) > -0.1
+    residual = np.where(inside, certificates.residual, np.inf)
+    most = min(residual.size, int(share * residual.size) + 16)
+    best = np.argpartition(residual.ravel(), most - 1)[:most]
+    example, row = np.divmod(np.sort(best), x.shape[1])
+    read = np.matmul(certificates.pattern[example, row][:, None, :], x[example])[:, 0]
+    return residual[example, row], read, y[example, row]
 
 
 def _regressed(read: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:

@@ -8,8 +8,9 @@ from jaxtyping import Float
 from scipy.linalg import subspace_angles
 
 from attention import AttentionLayer
-from attention.validation import count
-from upper.six_phase.convex_body import ConvexBody, SpectralGap, require_body, spectral_gap
+from attention.validation import NonNegativeInt, checked
+from upper.six_phase.ellipsoid import Ellipsoid, SpectralGap, spectral_gap
+from upper.six_phase.polytope import Polytope
 
 __all__ = ["AttentionSpan", "attention_span"]
 
@@ -55,7 +56,7 @@ class AttentionSpan:
 
     @property
     def measures(self) -> dict[str, float | int]:
-        """What the trace says of it."""
+        """The measures of the step in the trace."""
         return {
             "heads": len(self.basis),
             **(self.gap.measures if self.gap else {}),
@@ -69,7 +70,7 @@ class AttentionSpan:
 
     @property
     def doubt(self) -> str:
-        """Why the span may not be that of the heads; empty where there is no reason to think so."""
+        """Why the span may not be that of the heads, as a sentence; empty where nothing says so."""
         if self.gap is None or not self.gap.measures:
             return ""
         step = f"a factor of {self.gap.ratio:.2f}" if np.isfinite(self.gap.ratio) else "from zero on"
@@ -105,38 +106,25 @@ def _largest_angle(heads: np.ndarray, basis: np.ndarray) -> float:
     return float(np.pi / 2) if heads.any() else 0.0
 
 
-def attention_span(body: ConvexBody, wide: int) -> AttentionSpan:
-    """Phase 5: the m-dimensional span of the heads from the body K, its `wide` = m - 1 wide directions and its centre.
-
-    Parameters
-    ----------
-    body : ConvexBody
-        K, as phase 4 left it.
-    wide : int
-        m - 1.
-
-    Returns
-    -------
-    AttentionSpan
-        The span, the hull within it, and how far K reaches along the hull.
+@checked
+def attention_span(body: Ellipsoid | Polytope, wide: NonNegativeInt) -> AttentionSpan:
+    """Phase 5: the span of the heads from the body K of phase 4: its `wide` = m - 1 wide directions and its centre.
 
     Raises
     ------
     ValueError
-        If the body is none, or does not know so many wide directions.
+        If the body does not know so many wide directions.
 
     Notes
     -----
-    Guarantee: if K contains every head and is thin across its wide directions, every head is within the thickness of
-    the span. One head has no wide direction: the hull is a point and the span the line through it. Two maximisations
-    over K a direction.
+    If K contains every head, every head is within K's thickness of the span. One head has no wide direction: the hull
+    is a point and the span the line through it. Two maximisations over K a direction.
 
     References
     ----------
     Chen and Li, arXiv 2402.04084, phase 5.
     """
-    require_body(body)
-    directions = body.wide_directions(count("wide", wide, least=0))
+    directions = body.wide_directions(wide)
     centre = body.centre - np.tensordot(np.tensordot(directions, body.centre, 2), directions, 1)
     reach = [
         max(abs(float(np.vdot(sign * one, body.maximise(sign * one)))) for sign in (1, -1))

@@ -4,18 +4,18 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, islice, product
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from attention import AttentionLayer
 from attention.evaluation import HeldOut
-from attention.validation import count, non_negative, real_array, require_instance
+from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Real, Whole, checked
 from upper.six_phase.net_tuples import TupleRegression
 from upper.six_phase.phase5_span import AttentionSpan
 
-__all__ = ["NetSearch", "held_out_examples", "search_net"]
+__all__ = ["DELTA", "NetSearch", "held_out_examples", "search_net"]
 
 # Moments of all pairs of points take (points d)^2 numbers where m > 2, what all points read takes (points n k d).
 _MOST_NUMBERS = 1 << 26
@@ -23,6 +23,8 @@ _MOST_POINTS = 4000
 _MOST_CELLS = 400_000
 _KEPT = 0.25  # of the tuples, for the halvings
 _KURTOSIS = 4.0
+DELTA = 0.01
+"""The probability with which the selection may be misled, and that with which the bound may fail."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +38,8 @@ class NetSearch:
     error : float
         Its squared relative error E|F^ - F|^2 / E|F|^2 on the examples that judge: they chose nothing.
     bound : float or None
-        With probability 1 - delta over the judging examples and the labels' mean square, the true error is at most
-        this, if neither |F^ - F|^2 nor |F|^2 has a kurtosis E z^2 / (E z)^2 above 4. None where there are too few
-        judging examples for it, and where they show a higher kurtosis.
-    selected_error : float
-        Its squared relative error on the examples that chose it: too low, as the least of many.
+        The true error is at most this with probability .99, if neither |F^ - F|^2 nor |F|^2 has a kurtosis
+        E z^2 / (E z)^2 above 4. None where the judging examples are too few, or show a higher kurtosis.
     kurtosis : float
         E z^2 / (E z)^2 of z = |F^ - F|^2 of an example, as measured on those that judge.
     candidates : int
@@ -62,7 +61,6 @@ class NetSearch:
     layer: AttentionLayer
     error: float
     bound: float | None
-    selected_error: float
     kurtosis: float
     candidates: int
     points: int
@@ -74,7 +72,7 @@ class NetSearch:
 
     @property
     def measures(self) -> dict[str, float | int]:
-        """What the trace says of it."""
+        """The measures of the step in the trace."""
         return {
             "phase_examples": self.examples,
             "candidates": self.candidates,
@@ -87,62 +85,43 @@ class NetSearch:
         }
 
 
-def held_out_examples(candidates: int, delta: float, *, kurtosis: float = _KURTOSIS) -> int:
-    """Held-out examples with which the error of none of the candidates is underestimated by more than a half.
-
-    Parameters
-    ----------
-    candidates : int
-        How many candidates are compared.
-    delta : float
-        The probability that one of them is.
-    kurtosis : float
-        E z^2 / (E z)^2 of a candidate's error z on one example.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
+@checked
+def held_out_examples(
+    candidates: Annotated[int, Whole(1, 2**1000)], delta: Annotated[float, Real(above=0, below=1)]
+) -> int:
+    """Held-out examples with which, but with probability delta, no candidate's error is underestimated by over a half.
 
     Notes
     -----
-    A mean of n non-negative variables is below half of its expectation with probability at most
-    exp(-n / (8 kurtosis)); over all candidates, n = 8 kurtosis ln(candidates / delta). It covers candidates that were
-    fixed before the held-out examples were looked at. Of `search_net` these are the tuples of the first net; those of
-    the halvings are counted, but chosen by what the same examples said of others, and so not covered.
+    A mean of n non-negative variables of kurtosis E z^2 / (E z)^2 <= 4 is below half of its expectation with
+    probability at most exp(-n / 32); over all candidates, n = 32 ln(candidates / delta). It covers candidates that
+    were fixed before the held-out examples were looked at: in `search_net` the tuples of the first net.
 
     References
     ----------
-    The lower tail is Maurer's, J. Inequalities in Pure and Applied Mathematics 4 (2003); the union bound is derived
-    here for the selection of phase 6.
+    The lower tail is Maurer's, J. Inequalities in Pure and Applied Mathematics 4 (2003).
 
     Examples
     --------
     >>> held_out_examples(10_000, 0.01)
     443
     """
-    candidates, delta = (
-        count("candidates", candidates, most=2**1000),
-        non_negative("delta", delta, strictly=True),
-    )
-    if delta >= 1 or non_negative("kurtosis", kurtosis) < 1:
-        raise ValueError(f"delta is {delta} and kurtosis {kurtosis}: delta < 1 <= kurtosis is needed.")
-    return math.ceil(8 * kurtosis * math.log(candidates / delta))
+    return math.ceil(8 * _KURTOSIS * math.log(candidates / delta))
 
 
+@checked
 def search_net(
     x: Float[np.ndarray, "n k d"],
     y: Float[np.ndarray, "n k d"],
     span: AttentionSpan,
     *,
-    heads: int,
+    heads: PositiveInt,
     over: Literal["hull", "span"] = "hull",
-    spacing: float = 0.04,
-    refinements: int = 3,
-    held_out: int | None = None,
-    judged: int | None = None,
-    delta: float = 0.01,
-    most: int = 2_000_000,
+    spacing: PositiveFloat = 0.04,
+    refinements: NonNegativeInt = 3,
+    held_out: PositiveInt | None = None,
+    judged: PositiveInt | None = None,
+    most: PositiveInt = 2_000_000,
 ) -> NetSearch:
     """Phase 6: try tuples of points of a net, their projections by regression; keep the best on held-out examples.
 
@@ -162,21 +141,11 @@ def search_net(
         and is widened until `most` allows all tuples.
     refinements : int
         How often the spacing is halved around the best tuple, whose neighbours are then tried.
-    held_out : int, optional
-        By default `held_out_examples` of `most` and `delta`, as far as the examples suffice.
-    judged : int, optional
-        By default as many as a bound on the error needs, `held_out_examples` of one candidate and delta / 2, as far as
-        the examples suffice.
-    delta : float
-        The probability with which the selection may be misled, and that with which the bound may fail.
+    held_out, judged : int, optional
+        By default `held_out_examples` of `most` candidates and of one, as far as the examples suffice.
     most : int
-        At most so many tuples altogether: three quarters of them for the first net, and what is left for the halvings
-        in equal parts. All are for the first net if there are no halvings.
-
-    Returns
-    -------
-    NetSearch
-        The best layer and its error.
+        At most so many tuples altogether: three quarters of them for the first net, the rest in equal parts for the
+        halvings; all for the first net if there are no halvings.
 
     Raises
     ------
@@ -186,45 +155,30 @@ def search_net(
 
     Notes
     -----
-    Guarantee of the first net: every point of the ball |z| <= reach is within spacing / 2 of a point of the net in each
-    coordinate, since the net has every point whose cell meets the ball. So if the heads lie in the ball and the
-    points closest to them are distinct, one tuple is so near, and its error after regression is of the order of that
-    squared. A tuple has no point twice: heads closest to the same point are served by it and any other point, which
-    regresses no worse on the examples fitted, but then one matrix of the tuple need not be close to a head.
+    First net: every point of the ball |z| <= reach is within spacing / 2 of a point of the net in each coordinate. If
+    the heads lie in the ball and their closest points are distinct, one tuple is so near, and its error after
+    regression is of the order of that squared. Halvings have no guarantee: all neighbours of all heads together where
+    they are allowed, then those of one head after the other until none improves, those that differ in the fewest
+    coordinates first.
 
-    Halvings: derived here, the paper's net is flat; no gradient is used, and no guarantee beyond the first net's is
-    claimed. All neighbours of all heads together, (3^dimension)^m tuples, are tried where they are allowed; then the
-    neighbours of one head after the other, with the other heads fixed, until no head improves or the tuples are spent;
-    those that differ in the fewest coordinates first, and no more than a quarter of the halving's tuples shared out.
-
-    Cost: a net of spacing eps has (R/eps)^(m(m-1)) tuples over the hull and (R/eps)^(m^2) over the span, which is
-    what makes the learner's time exponential in m. A tuple costs O((m d)^3), from the moments of all points and
-    without a pass over data. It is exhaustive for m <= 2 and coarse for m = 3. For m > 3 it is a token: 500,000 tuples
-    allow 56 points a head at m = 4 and 35 at m = 5, with a spacing of about the reach itself, and from about m = 12
-    on not even the coarsest grid; then the first net is one tuple, a regular simplex. What such a net finds is
-    mostly what the halvings make of it head by head, and that may be no better than a local minimum.
+    A net of spacing eps has (R/eps)^(m(m-1)) tuples over the hull and (R/eps)^(m^2) over the span: exhaustive for
+    m <= 2, coarse for m = 3, and beyond it no more than a start for the halvings. A tuple costs O((m d)^3), from the
+    moments of all points and without a pass over data.
 
     Bound: with n judging examples, 2 kurtosis ln(2 / delta) / n = s^2 and s <= 1/2, the mean of |F^ - F|^2 is below
     1 - s times its expectation with probability at most delta / 2; that of |F|^2 over all N examples is above 1 + t
-    times its own with probability at most delta / 2, t^2 = (kurtosis - 1)(2 / delta - 1) / N. The chosen layer is one
-    fixed candidate to the judging examples, so nothing is charged for the selection. The kurtosis of 4 is assumed.
+    times its own with probability at most delta / 2, t^2 = (kurtosis - 1)(2 / delta - 1) / N. The kurtosis of 4 is
+    assumed; delta is .01. The judging examples chose nothing, so nothing is charged for the selection.
 
     References
     ----------
-    Chen and Li, arXiv 2402.04084, phase 6. The two tails are Maurer's, J. Inequalities in Pure and Applied
-    Mathematics 4 (2003), and Cantelli's inequality; their use is derived here.
+    Chen and Li, arXiv 2402.04084, phase 6; there the net is flat. The tails are Maurer's, J. Inequalities in Pure and
+    Applied Mathematics 4 (2003), and Cantelli's inequality.
     """
-    x = real_array("x", x, ("n", "k", "d"))
     n, k, d = x.shape
-    y = real_array("y", y, (n, k, d))
-    require_instance("span", span, AttentionSpan, needed="an AttentionSpan")
-    m, most = count("heads", heads), count("most", most)
-    refinements = count("refinements", refinements, least=0)
-    spacing = non_negative("spacing", spacing, strictly=True)
+    m = heads
     if len(span.basis) != m:
-        raise ValueError(f"The span has {len(span.basis)} dimensions and heads is {m}: they must be equal.")
-    if not isinstance(over, str) or over not in ("hull", "span"):
-        raise ValueError(f"over is {over!r}: 'hull' or 'span' is needed.")
+        raise ValueError(f"heads is {m}: {len(span.basis)}, the dimensions of the span, is needed.")
     frame = _Frame.of(span, over)
     halvings = refinements if frame.dimension else 0
     first = most - int(_KEPT * most) if halvings else most
@@ -232,9 +186,8 @@ def search_net(
     spacing, points = _grid(frame, spacing, m, first, together)
     tuples = math.comb(len(points), m)
     least = -(-2 * m * d // k)
-    by_default = _set_aside(n, least, held_out_examples(most, delta), held_out_examples(1, delta / 2))
-    select = by_default[0] if held_out is None else count("held_out", held_out)
-    judge = by_default[1] if judged is None else count("judged", judged)
+    by_default = _set_aside(n, least, held_out_examples(most, DELTA), held_out_examples(1, DELTA / 2))
+    select, judge = held_out or by_default[0], judged or by_default[1]
     if n < select + judge + least:
         raise ValueError(
             f"There are {n} examples: {select} to select, {judge} to judge and {least} to regress on are needed."
@@ -261,8 +214,7 @@ def search_net(
     return NetSearch(
         layer=AttentionLayer(theta=theta, w=unit * w),
         error=float(misses.sum() / (energy[judging].sum() or 1.0)),
-        bound=_bound(mean, kurtosis, judge, energy, delta),
-        selected_error=found.error,
+        bound=_bound(mean, kurtosis, judge, energy, DELTA),
         kurtosis=kurtosis,
         candidates=found.tried,
         points=len(points),

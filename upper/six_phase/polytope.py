@@ -1,14 +1,11 @@
 """The body as a polytope: every certified equation holds up to a tolerance; linear programs through HiGHS."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
 
-from attention.memory import require_memory
-from attention.validation import count
-from upper.six_phase.convex_body import EmptyBodyError
-from upper.six_phase.phase2_agreement import Contrasts
+from upper.six_phase.equations import Contrasts
 
 __all__ = ["LARGEST_DIM", "Polytope"]
 
@@ -22,31 +19,17 @@ _WIDTH_ROUNDS = 4
 class Polytope:
     """K = {Theta: |<v, Theta> - t| <= tolerance / sqrt(w) for every equation, |Theta_ij| <= radius}.
 
-    Attributes
-    ----------
-    tolerance : float
-        In logits, for a row of mean weight.
-    radius : float
-        R, in the largest entry.
-    centre : array (d, d)
-        A point at which the largest weighted residual is least (Chebyshev).
-    misfit_at_centre : float
-        That residual, in logits.
-    explained : float
-        1 - (misfit / size)^2 of the least-squares solution, in weighted root mean square: near 0 when the equations
-        contradict one another.
+    The tolerance is in logits, for a row of mean weight. `centre` is a point at which the largest weighted residual,
+    `misfit_at_centre`, is least (Chebyshev); `explained` is 1 - (misfit / size)^2 of the least-squares solution in
+    weighted root mean square, near 0 when the equations contradict one another. It has no spectrum.
 
-    Notes
-    -----
-    Every maximisation is one linear program of d^2 unknowns and 2 N rows through HiGHS (`scipy.optimize.linprog`); d up
-    to 20. The point of least Frobenius norm is a quadratic program: the least-distance problem of Lawson and Hanson,
-    solved exactly by non-negative least squares. Wide directions come from alternating: maximise both ways along a
-    direction, turn it to the difference of the two maximisers.
+    Every maximisation is one linear program of d^2 unknowns and 2 N rows (HiGHS); d up to 20. The point of least
+    Frobenius norm is the least-distance problem of Lawson and Hanson, solved exactly by non-negative least squares.
+    Wide directions alternate: maximise both ways along a direction, turn it to the difference of the maximisers.
 
     References
     ----------
-    Derived here for Chen and Li, arXiv 2402.04084, phases 2 and 4; Lawson and Hanson, Solving Least Squares
-    Problems, chapter 23.
+    Chen and Li, arXiv 2402.04084, phases 2 and 4; Lawson and Hanson, Solving Least Squares Problems, chapter 23.
     """
 
     tolerance: float
@@ -63,39 +46,23 @@ class Polytope:
     ) -> "Polytope":
         """The polytope of the equations.
 
-        Parameters
-        ----------
-        contrasts : Contrasts
-            The equations.
-        tolerance : float, optional
-            In logits; by default three times the least for which K is not empty.
-        radius : float, optional
-            By default four times the largest entry of the least-squares solution.
+        By default the `tolerance`, in logits, is three times the least for which K is not empty, and the `radius` four
+        times the largest entry of the least-squares solution.
 
         Raises
         ------
-        EmptyBodyError
-            If K is empty at the given tolerance and radius.
         ValueError
-            If d is above 20.
+            If K is empty at the given tolerance and radius, or d is above 20.
         """
         from scipy.optimize import linprog
 
-        n, d = contrasts.rows.shape
+        d = contrasts.rows.shape[1]
         if d > LARGEST_DIM:
             raise ValueError(
-                f"The polytope has d = {d}: at most {LARGEST_DIM} is feasible; use body='ellipsoid'."
+                f"d is {d}: at most {LARGEST_DIM} is feasible for a polytope; use body='ellipsoid'."
             )
-        require_memory(
-            f"The linear programs of {contrasts.log_ratios.size} equations in {d * d} unknowns",
-            8 * 6 * contrasts.log_ratios.size * d * d,
-            advice="take fewer equations, or body='ellipsoid'",
-        )
         scale = np.sqrt(contrasts.weights / contrasts.weights.mean())
-        equations = (contrasts.rows[:, None, :, None] * contrasts.differences[:, :, None, :]).reshape(
-            n, -1, d * d
-        )
-        equations = (scale[:, None, None] * equations).reshape(-1, d * d)
+        equations = (scale[:, None, None] * contrasts.formed()).reshape(-1, d * d)
         right = (scale[:, None] * contrasts.log_ratios).ravel()
         least_squares = np.linalg.lstsq(equations, right, rcond=None)[0]
         size, missed = float(np.sum(right**2)), float(np.sum((equations @ least_squares - right) ** 2))
@@ -115,7 +82,7 @@ class Polytope:
             # linear programs hold to 1e-7: of a thinner body they find no point
             tolerance = max(3 * least, 1e-6 * max(float(np.abs(right).max(initial=0.0)), 1.0))
         if least > tolerance:
-            raise EmptyBodyError(
+            raise ValueError(
                 f"No matrix with entries of at most {radius:.3g} satisfies the equations up to {tolerance:.3g} logits "
                 f"(the best leaves {least:.3g}): allow a larger tolerance or radius, or certify better rows."
             )
@@ -186,7 +153,6 @@ class Polytope:
 
     def wide_directions(self, number: int) -> Float[np.ndarray, "number d d"]:
         """Orthonormal directions in which K is wide, found one after the other; 2 x 4 linear programs each."""
-        number = count("number", number, least=0)
         start = np.random.default_rng(0)
         found: list[np.ndarray] = []
         for _ in range(number):
@@ -198,10 +164,6 @@ class Polytope:
                 direction = _across(chord.ravel(), found)
             found.append(direction)
         return np.reshape(found, (number, *self.centre.shape))
-
-    def with_tolerance(self, tolerance: float) -> "Polytope":
-        """The polytope of the same equations up to another tolerance."""
-        return replace(self, tolerance=tolerance)
 
 
 def _across(vector: np.ndarray, found: list[np.ndarray]) -> np.ndarray:

@@ -1,23 +1,29 @@
-"""Phases 1 to 5 by statistical queries alone."""
+"""Phases 1 to 5 by statistical queries alone: how many, of what tolerance, and what an oracle's answers give."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 from attention import Outcome
-from attention.validation import count, require_instance
+from attention.validation import (
+    PositiveFloat,
+    PositiveInt,
+    Real,
+    Whole,
+    checked,
+)
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.ellipsoid import Ellipsoid
-from upper.six_phase.equation_moments import AnsweredMoments
+from upper.six_phase.equations import AnsweredMoments
 from upper.six_phase.phase2_affine_hull import LARGEST_RESIDUAL, require_agreement, require_consistency
 from upper.six_phase.phase3_refine_sum import LEAST_MARGIN, HullMargin
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
-from upper.six_phase.query_plan import SIZE_TOLERANCE, QueryCount, QueryPlan, share_tolerance
 from upper.six_phase.statistical_queries import (
+    AgreementRows,
     MarginRows,
     QueryFamily,
     StatisticalQuery,
@@ -31,24 +37,177 @@ from upper.six_phase.statistical_queries import (
 
 __all__ = [
     "QueriedSpan",
+    "QueryCount",
     "QueryOracle",
+    "QueryPlan",
     "learn_by_queries",
-    "span_change_bound",
+    "six_phase_queries",
 ]
 
+Share = Annotated[float, Real(above=0, below=1)]
+
+# Of the mean eigenvalue, the smallest of the Gram matrix of rows of large margin.
+_GRAM_EDGE = 0.5
+# The smallest eigenvalue of the moments of phases 2 and 4 off the hull, over that of all rows and the share of rows.
+_HULL_EDGE = (0.035, 0.004)
+# Of the share of rows accepted: the tolerance of their three sizes, a per cent of what these measure.
+_SIZE_TOLERANCE = 3e-4
 _SMALLEST_RESIDUAL = 1e-6
+
+
+@dataclass(frozen=True)
+class QueryCount:
+    """Scalar queries of one phase, and the smallest tolerance among them, for values in [-1, 1]; 1 where none is."""
+
+    phase: int
+    count: int
+    tolerance: float
+
+
+@dataclass(frozen=True)
+@checked
+class QueryPlan:
+    """Sizes, shares and tolerances of the queries of phases 1 to 5.
+
+    Parameters
+    ----------
+    m, k, d : int
+        Heads, tokens and coordinates, 2 <= k < d.
+    accept : tuple of two floats
+        The share of rows accepted in phase 2 and in phase 4, by their residuals alone; those of them whose pattern has
+        a small entry are then left out.
+    margin_share : float
+        The share of rows that phase 3 regresses on.
+    degradation : float
+        The relative error that answers off by their tolerances may add to what a phase estimates.
+    label_bound : float, optional
+        B; by default 4 sqrt(m), four standard deviations of a label of a nice target. Phase 1 clips larger labels, and
+        phase 3 leaves their rows out.
+    token_bound : float
+        A, 1 for Boolean tokens.
+    steps : int
+        Bisections of each search for a quantile.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    Write tau for a tolerance and eta for `degradation`; every value is in [-1, 1]. Derived here.
+
+    *Phase 1.* Answers off by tau change the sum by at most d k A B tau in Frobenius norm (proved). Labels of standard
+    deviation B/4 belong to |sum W| = (B/4) sqrt(d) (rule of thumb), so tau_1 = eta / (4 k A sqrt(d)).
+
+    *Phases 2 and 4.* The moment matrix is off by E with |E| <= d^2 tau (proved: by its row sums), the right-hand side
+    by at most d tau_r in units of the values. If lambda is the smallest eigenvalue off the hull, d^2 tau <= eta lambda
+    / 4 keeps the wide directions within eta / 3 or so (Davis and Kahan), and d tau_r L / (2 A^2) <= |centre| eta lambda
+    / 4 the centre within eta of its length to first order. Here lambda is .035 and .004 accept (k-1)/k / A^4 in phases
+    2 and 4, and |centre| = 1: rules of thumb, from nice targets with (m,k) = (2,2) and d from 8 to 32.
+
+    *Phase 3.* |Delta W| <= (|Delta C| + |Delta G| |W|) / (lambda_min(G) - |Delta G|), with G, C the Gram and cross
+    moments (proved), |Delta G| and |Delta C| at most d tau in units of the values; lambda_min(G) is half of the
+    share (rule of thumb), |W| as in phase 1.
+
+    *Searches.* A tenth of the share (rule of thumb). The effect of errors of the sum and of the thresholds on the rows
+    accepted later is measured only: at (m,k,d) = (2,2,10) errors within the tolerances raise the span's error from
+    about .005 to about .01. The tolerances are far below the sampling error of as many examples as the example-based
+    phases need: there M and b err together, on the same rows, and the solution hardly at all.
+    """
+
+    m: PositiveInt
+    k: Annotated[int, Whole(2, 19)]  # a uniform pattern has no entry below 1/k, and .05 is the least
+    d: Annotated[int, Whole(3, 10**6)]
+    accept: Sequence[Share] = (0.05, 0.01)
+    margin_share: Share = 0.0005
+    degradation: PositiveFloat = 0.02
+    label_bound: PositiveFloat | None = None
+    token_bound: Annotated[float, Real(least=1e-60, most=1e60)] = 1.0  # its fourth power is a number
+    steps: PositiveInt = 12
+
+    def __post_init__(self) -> None:
+        if self.k >= self.d:
+            raise ValueError(f"k is {self.k} and d is {self.d}: 2 <= k < d is needed to certify agreement.")
+        if self.m > self.d**2:
+            raise ValueError(
+                f"m is {self.m} and d is {self.d}: m - 1 < d^2 directions of the hull are needed."
+            )
+        if len(self.accept) != 2:
+            raise ValueError(f"accept is {self.accept}: a number for phase 2 and one for phase 4 are needed.")
+
+    @property
+    def labels(self) -> float:
+        """B."""
+        return 4 * math.sqrt(self.m) if self.label_bound is None else self.label_bound
+
+    def agreement_rows(self, projection_sum: Float[np.ndarray, "d d"], threshold: float) -> AgreementRows:
+        """The rows of phases 2 and 4."""
+        return AgreementRows(projection_sum, threshold, token_bound=self.token_bound)
+
+    def sum_tolerance(self) -> float:
+        """Phase 1's tolerance."""
+        return self.degradation / (4 * self.k * self.token_bound * math.sqrt(self.d))
+
+    def moment_tolerances(self, phase: int) -> tuple[float, float]:
+        """Tolerances of the moment matrix and of the right-hand side in phase 2 or 4."""
+        d, a = self.d, self.token_bound
+        place = phase // 2 - 1
+        smallest = _HULL_EDGE[place] * self.accept[place] * (1 - 1 / self.k) / a**4
+        log_ratio = self.agreement_rows(np.zeros((d, d)), 0.0).largest_log_ratio(self.k)
+        share = self.degradation * smallest / 4
+        return share / d**2, share * 2 * a**2 / (log_ratio * d)
+
+    def regression_tolerance(self) -> float:
+        """Phase 3's tolerance."""
+        d, a = self.d, self.token_bound
+        edge = _GRAM_EDGE * self.margin_share
+        return self.degradation * edge / ((1 + self.degradation) * (4 * a * math.sqrt(d) + a * a * d))
+
+
+@checked
+def six_phase_queries(plan: QueryPlan) -> tuple[QueryCount, ...]:
+    """The scalar queries that phases 1 to 5 make, phase by phase, and the tolerance they need; nothing is asked.
+
+    Notes
+    -----
+    Phase 1: d^2. Phases 2 and 4: (d(d+1)/2)^2 moments, d^2 of the right-hand side, 3 sizes and `steps` of the search
+    for the threshold. Phase 3: d(d+1)/2 + d^2 and `steps`. Phase 5: none. So d^4/2 queries to leading order, of
+    tolerance d^-2. The price of m and k is in the share: rows on which all heads agree up to eps have probability
+    eps^((m-1)(k-1)), and the tolerance is proportional to it.
+
+    Examples
+    --------
+    >>> [(one.phase, one.count) for one in six_phase_queries(QueryPlan(m=2, k=2, d=8))]
+    [(1, 64), (2, 1375), (3, 112), (4, 1375), (5, 0)]
+    """
+    d, steps = plan.d, plan.steps
+    pairs = d * (d + 1) // 2
+    sculpting = pairs**2 + d * d + 3 + steps
+    first, second = (
+        min(*plan.moment_tolerances(phase), _SIZE_TOLERANCE * accept)
+        for phase, accept in zip((2, 4), plan.accept, strict=True)
+    )
+    margin = min(plan.regression_tolerance(), plan.margin_share / 10)
+    return (
+        QueryCount(1, d * d, plan.sum_tolerance()),
+        QueryCount(2, sculpting, first),
+        QueryCount(3, pairs + d * d + steps, margin),
+        QueryCount(4, sculpting, second),
+        QueryCount(5, 0, 1.0),
+    )
 
 
 @runtime_checkable
 class QueryOracle(Protocol):
-    """What is asked of an oracle: the mean of one query, up to its tolerance.
+    """An oracle that answers with the mean of one query, up to its tolerance.
 
-    It may, and for speed should, have `query_many(queries)` as well, which answers a sequence of queries at once: what
-    it is given is a `QueryFamily`, whose `values` and `means` are vectorised. Each query of it counts one all the same.
+    It may, and for speed should, have `query_many(queries)` as well, which answers a `QueryFamily` at once by its
+    `values` or `means`. Each query of it counts one all the same.
 
     Examples
     --------
-    Means over examples, the simplest oracle there is; each query is a `StatisticalQuery`:
+    Means over examples, the simplest oracle there is:
 
     >>> class Means:
     ...     def __init__(self, x, y):
@@ -81,10 +240,6 @@ class QueriedSpan:
         Phase 1's.
     counts : tuple of QueryCount
         Scalar queries asked, phase by phase, and the smallest tolerance declared.
-    bound : float
-        At most so much of a head's span error comes from phase 4's answers if each is within its tolerance, by
-        `span_change_bound`; infinite if they do not determine the span. Proved, but for a plan of independent
-        errors a rule of thumb.
     """
 
     span: AttentionSpan
@@ -92,23 +247,18 @@ class QueriedSpan:
     projection_sum: Float[np.ndarray, "d d"]
     first_sum: Float[np.ndarray, "d d"]
     counts: tuple[QueryCount, ...]
-    bound: float
 
 
+@checked
 def learn_by_queries(oracle: QueryOracle, plan: QueryPlan) -> QueriedSpan:
     """Phases 1 to 5 with nothing but an oracle's answers to scalar statistical queries.
 
     Parameters
     ----------
     oracle : QueryOracle
-        Anything with `query(q)`, and `query_many(queries)` if it likes.
+        Anything with `query(q)`, and perhaps `query_many(queries)`.
     plan : QueryPlan
         Sizes, shares and tolerances.
-
-    Returns
-    -------
-    QueriedSpan
-        The span of the heads, the sums, and the count.
 
     Raises
     ------
@@ -119,99 +269,40 @@ def learn_by_queries(oracle: QueryOracle, plan: QueryPlan) -> QueriedSpan:
 
     Notes
     -----
-    Later queries depend on earlier answers: 3 `steps` + 4 rounds of questions that can be asked at once. The
-    phases are those of the paper with thresholds in place of the best of so many rows: a quantile of the residuals, and
-    of the margins, found by bisection. The span needs m - 1 and the answers only. O(d^6) time for the eigenproblem.
+    Later queries depend on earlier answers: 3 `steps` + 4 rounds of questions that can be asked at once. Thresholds
+    stand in place of the best of so many rows: a quantile of the residuals, and of the margins, found by bisection.
+    O(d^6) time for the eigenproblem.
 
     References
     ----------
     Chen and Li, arXiv 2402.04084, phases 1 to 5; as queries derived here.
     """
-    if not isinstance(oracle, QueryOracle):
-        raise ValueError(
-            f"oracle is a {type(oracle).__name__}: one with query(q) is needed, which examples have not."
-        )
-    require_instance("plan", plan, QueryPlan, needed="a QueryPlan")
     ask = _Asked(oracle)
     d, k = plan.d, plan.k
     family = projection_sum_queries(
         d, k, tolerance=plan.sum_tolerance(), label_bound=plan.labels, token_bound=plan.token_bound
     )
     first_sum = ask(family).reshape(d, d)
-    before = _sculpted(ask, plan, first_sum, phase=2)
-    refined = _refined(ask, plan, before.span)
-    after = _sculpted(ask, plan, refined, phase=4)
+    first_span = _sculpted(ask, plan, first_sum, phase=2)
+    refined = _refined(ask, plan, first_span)
+    span = _sculpted(ask, plan, refined, phase=4)
     return QueriedSpan(
-        span=after.span,
-        first_span=before.span,
+        span=span,
+        first_span=first_span,
         projection_sum=refined,
         first_sum=first_sum,
         counts=ask.counts(),
-        bound=after.bound,
     )
 
 
-def span_change_bound(
-    moments: Float[np.ndarray, "d2 d2"],
-    right: Float[np.ndarray, " d2"],
-    *,
-    wide: int,
-    moment_error: float,
-    right_error: float,
-) -> float:
-    """How far the span may be from that of exact moments, given the answered ones and bounds on their errors.
-
-    `moments` and `right` are M^ and b^, as answered, `wide` is m - 1, and `moment_error` and `right_error` bound
-    |M^ - M| in the operator norm and |b^ - b|. At most so much larger is any head's span error, relative to its norm,
-    than by exact M and b.
-
-    Notes
-    -----
-    Proved. Let P and P^ project onto the eigenvectors off the hull, l the smallest such eigenvalue of M^, and
-    s = |(1 - P^) P| <= |M^ - M| / (l - the largest eigenvalue of M along the hull) by Davis and Kahan; the latter is
-    at most that of M^ plus |M^ - M|, by Weyl. With c = M^+ b on the range of P, and c^ likewise,
-    c^ - c = M^^+ (b^ - b) - (1 - P^) c - M^^+ (M^ - M) c + M^^+ (1 - P) b, and so
-    |c^ - c| <= s |c| + (|b^ - b| + |M^ - M| |c| + s |(1 - P) b|) / l, where |c| <= |c^| + |c^ - c|. A head's projection
-    onto the span is a part along the hull and a part along the centre; the first turns by s and the second by
-    |c^ - c| / |c|, so that the change is at most the hypotenuse of both.
-
-    References
-    ----------
-    Derived here, from Davis and Kahan, SIAM J. Numer. Anal. 7 (1970).
-    """
-    wide = count("wide", wide, least=0, most=len(right) - 1)
-    values, vectors = np.linalg.eigh(moments)
-    edge = float(values[wide])
-    room = edge - (float(values[wide - 1]) + moment_error if wide else 0.0)
-    if edge <= 0 or room <= moment_error:
-        return math.inf
-    turned = moment_error / room if wide else 0.0
-    coordinates = vectors.T @ right
-    centre = float(np.linalg.norm(coordinates[wide:] / values[wide:]))
-    along = float(np.linalg.norm(coordinates[:wide])) + right_error + turned * float(np.linalg.norm(right))
-    kept = 1 - turned - moment_error / edge
-    if kept <= 0:
-        return math.inf
-    moved = (
-        turned * centre + (right_error + moment_error * centre + (turned * along if wide else 0.0)) / edge
-    ) / kept
-    return math.hypot(turned, moved / (centre - moved)) if moved < centre else math.inf
-
-
-@dataclass(frozen=True, eq=False)
-class _Sculpted:
-    span: AttentionSpan
-    bound: float
-
-
-def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> _Sculpted:
+def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> AttentionSpan:
     """Phase 2 or 4 and, at once, 5: what `sculpt_affine_hull` and `attention_span` make of the answered moments."""
     d, k, wide, accept = plan.d, plan.k, plan.m - 1, plan.accept[phase // 2 - 1]
     tolerance, right_tolerance = plan.moment_tolerances(phase)
 
     def shares(threshold: float) -> QueryFamily:
         score = plan.agreement_rows(w, 0.0).residuals
-        return share_queries(score, [threshold], phase=phase, tolerance=share_tolerance(accept))
+        return share_queries(score, threshold, phase=phase, tolerance=accept / 10)
 
     log_threshold = _bisect(
         lambda z: float(ask(shares(math.exp(z)))[0]) >= accept,
@@ -222,7 +313,7 @@ def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> _
     threshold = math.exp(log_threshold)
     require_agreement(threshold, accept)
     rows = plan.agreement_rows(w, threshold)
-    _, weight, square = ask(size_queries(rows, k, phase=phase, tolerance=SIZE_TOLERANCE * accept))
+    _, weight, square = ask(size_queries(rows, k, phase=phase, tolerance=_SIZE_TOLERANCE * accept))
     if weight <= 0:
         raise PhaseFailedError(Outcome.NO_AGREEMENT, "no row was accepted whose pattern has no small entry.")
     moment_family = moment_queries(rows, k, phase=phase, tolerance=tolerance)
@@ -234,14 +325,7 @@ def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> _
     square *= unit * k * rows.largest_log_ratio(k) ** 2 / 4
     body = Ellipsoid.of(AnsweredMoments(moments, right, float(square)), wide=wide)
     require_consistency(body.misfit_at_centre, body.explained, threshold)
-    bound = span_change_bound(
-        moments,
-        right,
-        wide=wide,
-        moment_error=unit * moment_family.unit * tolerance * plan.error_norm,
-        right_error=unit * right_family.unit * right_tolerance * d,
-    )
-    return _Sculpted(attention_span(body, wide), bound)
+    return attention_span(body, wide)
 
 
 def _refined(ask: "_Asked", plan: QueryPlan, span: AttentionSpan) -> np.ndarray:
@@ -253,7 +337,7 @@ def _refined(ask: "_Asked", plan: QueryPlan, span: AttentionSpan) -> np.ndarray:
         return MarginRows(margins, threshold, plan.labels, plan.token_bound)
 
     def enough(score: float) -> bool:
-        family = share_queries(rows(0.0).negated, [score], phase=3, tolerance=share_tolerance(share))
+        family = share_queries(rows(0.0).negated, score, phase=3, tolerance=share / 10)
         return float(ask(family)[0]) >= share
 
     # a logit of the centre has standard deviation |centre| for tokens of identity covariance
@@ -285,7 +369,7 @@ class _Asked:
         self._asked: dict[int, list[float]] = {}
 
     def __call__(self, family: QueryFamily) -> np.ndarray:
-        many: Callable[[Sequence[StatisticalQuery]], np.ndarray] | None
+        many: Callable[[QueryFamily], np.ndarray] | None
         many = getattr(self._oracle, "query_many", None)
         given = [self._oracle.query(one) for one in family] if many is None else many(family)
         answers = np.asarray(given, dtype=np.float64)

@@ -1,10 +1,10 @@
-"""One run of the six phases as it goes on: what each may draw, what it found, and how that is told."""
+"""One run of the six phases: the examples each may draw, what each found, and the trace."""
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,14 +13,13 @@ from attention.evaluation import verdict
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.phase1_projection_sum import ProjectionSum
 from upper.six_phase.phase2_affine_hull import AffineHull
-from upper.six_phase.phase3_refine_sum import LargeMargin, SelfConsistent
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
 from upper.six_phase.phase6_net import NetSearch
 
 __all__ = ["Phases", "Run", "Wish", "share_of_budget"]
 
-Refinement = TypeVar("Refinement", LargeMargin, SelfConsistent)
-
+# A standard error above this share of the estimate leaves nothing to go on with.
+_LARGEST_SHARE = 0.5
 # What the examples of a wish are for, by the first word of its name.
 _PARTS = {
     "sum": "the sum of the projections",
@@ -38,8 +37,10 @@ class Phases:
     ----------
     fit : Fit
         The fit.
-    explanation : str
-        How it ended, with figures: which phase failed and why, or what phase 6 reached.
+    reason : str
+        Why the phase failed, or what phase 6 reached, with figures.
+    doubts : tuple of str
+        What else speaks against the result, in sentences: an unclear gap, too few examples.
     heads : int
         m: given, or estimated.
     failed : int or None
@@ -48,7 +49,7 @@ class Phases:
         Phase 1's.
     hulls : tuple of AffineHull
         In paper mode phase 2's and then phase 4's, one a round; in practical mode phase 4's only.
-    refinements : tuple of LargeMargin or SelfConsistent
+    refinements : tuple of ProjectionSum
         Phase 3's, one a round.
     span : AttentionSpan or None
         Phase 5's.
@@ -57,18 +58,25 @@ class Phases:
     """
 
     fit: Fit
-    explanation: str
+    reason: str
+    doubts: tuple[str, ...]
     heads: int
     failed: int | None
     projection_sum: ProjectionSum | None
     hulls: tuple[AffineHull, ...]
-    refinements: tuple[LargeMargin | SelfConsistent, ...]
+    refinements: tuple[ProjectionSum, ...]
     span: AttentionSpan | None
     net: NetSearch | None
 
+    @property
+    def explanation(self) -> str:
+        """How it ended, in sentences: which phase failed and why, or what phase 6 reached, and the doubts."""
+        failed = f"Phase {self.failed} failed: " if self.failed else ""
+        return " ".join([failed + self.reason, *self.doubts])
+
     @cached_property
     def spans(self) -> tuple[AttentionSpan, ...]:
-        """What each of `hulls` suggests; the last is `span`, where phase 5 was reached."""
+        """The span of each of `hulls`; the last is `span`, where phase 5 was reached."""
         spans = [attention_span(hull.body, hull.wide) for hull in self.hulls[: -1 if self.span else None]]
         return (*spans, self.span) if self.span else tuple(spans)
 
@@ -91,8 +99,6 @@ def share_of_budget(
 
     `wishes` are the phases in their order; a budget of None has no end. With `use_all` the last takes all that is left.
 
-    Notes
-    -----
     Everything it wants if the rest of the budget is enough for all that are left. Otherwise each gets the least
     with which it can begin, and of what remains a share in proportion to the square root of what more it wants: in
     proportion to the wishes themselves the cheap phases, whose errors all later ones inherit, would starve.
@@ -133,13 +139,13 @@ class Run:
     doubts: list[str] = field(default_factory=list)
     projection_sum: ProjectionSum | None = None
     hulls: list[AffineHull] = field(default_factory=list)
-    refinements: list[LargeMargin | SelfConsistent] = field(default_factory=list)
+    refinements: list[ProjectionSum] = field(default_factory=list)
     span: AttentionSpan | None = None
     net: NetSearch | None = None
 
     @property
     def wide_if_given(self) -> int | None:
-        """One less than m if that was given; otherwise every sculpting finds it anew."""
+        """One less than m if m was given; otherwise every sculpting finds it."""
         return None if self.given is None else self.given - 1
 
     @property
@@ -193,7 +199,12 @@ class Run:
         """Phase 1 is done."""
         self.projection_sum = found
         self._tell_sum("sum of the projections", found)
-        found.require_usable()
+        share = found.measures["standard_error"]
+        said = "is zero" if math.isinf(share) else f"has a standard error of {share:.2f} of its own size"
+        if share > _LARGEST_SHARE:
+            raise PhaseFailedError(
+                Outcome.NO_PROJECTION_SUM, f"the estimate from {found.examples} examples {said}."
+            )
         return found
 
     def found_hull(self, found: AffineHull) -> AffineHull:
@@ -204,7 +215,7 @@ class Run:
         def errors(layer: AttentionLayer) -> dict[str, float]:
             inside = [found.body.contains(theta) for theta in layer.theta]
             return {
-                "agreement_error": found.error(layer),
+                "agreement_error": found.contrasts.error(layer),
                 "share_inside": float(np.mean(inside)),
                 **attention_span(found.body, found.wide).errors(layer),
             }
@@ -213,13 +224,13 @@ class Run:
         found.require_usable(before)
         return found
 
-    def found_refinement(self, found: Refinement) -> Refinement:
+    def found_refinement(self, found: ProjectionSum) -> ProjectionSum:
         """Phase 3 is done."""
         self.refinements.append(found)
         self._tell_sum("refine the sum", found)
         return found
 
-    def _tell_sum(self, what: str, found: ProjectionSum | LargeMargin | SelfConsistent) -> None:
+    def _tell_sum(self, what: str, found: ProjectionSum) -> None:
         self.tell(what, found.measures, against=lambda layer: {"sum_error": found.error(layer)})
 
     def found_span(self, found: AttentionSpan, *, must_be_clear: bool) -> AttentionSpan:
@@ -251,15 +262,15 @@ class Run:
         )
         return self.ended(net.layer, outcome, f"The {best}, {net.error:.2g} when squared.")
 
-    def ended_by_descent(
+    def ended_by_fit(
         self, layer: AttentionLayer, outcome: Outcome, error: float, *, by_newton: bool
     ) -> Phases:
         """Phase 6 is done in practical mode."""
-        how = "Phase 6 ended" if outcome.succeeded else "Phase 6 failed: it ended"
+        how = "Phase 6" if outcome.succeeded else "it"
         why = ""
         if outcome is Outcome.RESIDUAL_FLOOR:
             why = f", from two starts: noise of that size in the labels, or more heads than {self.heads}"
-        said = f"{how} with relative error {error:.2g} on held-out examples{why}."
+        said = f"{how} ended with relative error {error:.2g} on held-out examples{why}."
         # the phases before found no span
         alone = outcome.succeeded and by_newton and self.span is not None and not self.span.is_clear
         return self.ended(layer, outcome, said, alone="Newton" if alone else "")
@@ -267,18 +278,20 @@ class Run:
     def failed(self, failure: PhaseFailedError) -> Phases:
         """A phase failed."""
         layer = self.net.layer if self.net else self.provisional()
-        return self.ended(layer, failure.outcome, f"Phase {self.phase} failed: {failure}")
+        return self.ended(layer, failure.outcome, failure.explanation)
 
-    def ended(self, layer: AttentionLayer, outcome: Outcome, explanation: str, *, alone: str = "") -> Phases:
+    def ended(self, layer: AttentionLayer, outcome: Outcome, reason: str, *, alone: str = "") -> Phases:
         """The fit and what was found; after too few examples also how many the phases would draw."""
-        said, wanted = [explanation, *self.doubts], sum(wish.wanted for wish in self.wishes.values())
+        wanted = sum(wish.wanted for wish in self.wishes.values())
         too_few = self.budget is not None and self.budget < wanted and not outcome.succeeded
         failed = not outcome.succeeded and outcome is not Outcome.NOT_APPLICABLE
         if too_few:
             each = ", ".join(
                 f"{wish.wanted} for {_PARTS[name.split()[0]]}" for name, wish in self.wishes.items()
             )
-            said.append(f"The phases had {self.budget} examples of the {wanted} they would draw: {each}.")
+            self.doubts.append(
+                f"The phases had {self.budget} examples of the {wanted} they would draw: {each}."
+            )
             if outcome in (Outcome.OVERFITTED, Outcome.LOCAL_MINIMUM, Outcome.NOTHING_LEARNED):
                 ran_out = self.oracle.remaining == 0
                 outcome = Outcome.EXAMPLES_RAN_OUT if ran_out else Outcome.EXAMPLES_SPENT
@@ -286,7 +299,8 @@ class Run:
             fit=self.recorder.fit(
                 outcome, layer=layer, alone=alone, examples_needed=wanted if too_few else None
             ),
-            explanation=" ".join(said),
+            reason=reason,
+            doubts=tuple(self.doubts),
             heads=self.heads,
             failed=self.phase if failed else None,
             projection_sum=self.projection_sum,

@@ -1,18 +1,17 @@
 """The statistical queries of phases 1 to 4: every number those phases need is the mean of a bounded function.
 
-Derived here for Chen and Li, arXiv 2402.04084.
+Derived here for Chen and Li, arXiv 2402.04084. A family has features that map a batch of examples, x and y of shape
+(n, k, d), to arrays; a query is an entry of the product of two of them.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import overload
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import shown
 from attention.memory import require_memory
 from upper.six_phase.phase2_agreement import certify_agreement
 from upper.six_phase.phase3_refine_sum import HullMargin
@@ -30,27 +29,15 @@ __all__ = [
     "size_queries",
 ]
 
-
-# What an examples-to-features map gives: left (n, r, I) and right (n, r, J).
-Features = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+Pair = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
 class StatisticalQuery:
     """One scalar statistical query: a function of one example (X, Y) with a declared range, whose mean is wanted.
 
-    Attributes
-    ----------
-    name : str
-        What it measures.
-    phase : int
-        The phase that asks it.
-    function : callable
-        Maps a batch of examples, x and y of shape (n, k, d), to n values.
-    low, high : float
-        The range of the values, within [-1, 1].
-    tolerance : float
-        The error of the answer that the learner reckons with, in the units of the values: the tau of STAT(tau).
+    `function` maps a batch of examples, x and y of shape (n, k, d), to n values within [`low`, `high`], itself within
+    [-1, 1]. `tolerance` is the error of the answer that the learner allows for, in these units: the tau of STAT(tau).
     """
 
     name: str
@@ -68,49 +55,37 @@ class StatisticalQuery:
 
 
 @dataclass(frozen=True, eq=False)
-class QueryFamily(Sequence[StatisticalQuery]):
+class QueryFamily:
     """Scalar queries that are entries of one matrix, E[L^T R], with features L (r, I) and R (r, J) of an example.
 
     `features` maps a batch of examples to left features (n, r, I) and right features (n, r, J); `entries`, an array
     (q, 2), are those of the matrix that are asked for, one a query. `low`, `high` and `tolerance` are those of each
     query, and an answer times `unit` is the quantity itself: values are scaled into [-1, 1].
 
-    Notes
-    -----
-    A sequence of `StatisticalQuery`, each made when it is looked at, so that any oracle can answer them one by one:
-    the count is `len`. `values` and `means` give all of them in one matrix product a batch, for oracles that
-    answer many at once; that changes no count.
+    Any oracle can answer its `StatisticalQuery` one by one. `values` and `means` give all of them in one matrix product
+    a batch, for oracles that answer many at once; that changes no count.
     """
 
     name: str
     phase: int
-    features: Features = field(repr=False)
-    entries: Int[np.ndarray, "q 2"] = field(repr=False)
-    low: float
-    high: float
     tolerance: float
+    features: Callable[[np.ndarray, np.ndarray], Pair] = field(repr=False)
+    entries: Int[np.ndarray, "q 2"] = field(repr=False)
     unit: float = 1.0
+    low: float = -1.0
+    high: float = 1.0
 
     def __len__(self) -> int:
         return len(self.entries)
 
-    @overload
-    def __getitem__(self, place: int) -> StatisticalQuery: ...
+    def __iter__(self) -> Iterator[StatisticalQuery]:
+        return (self[place] for place in range(len(self)))
 
-    @overload
-    def __getitem__(self, place: slice) -> "list[StatisticalQuery]": ...
-
-    def __getitem__(self, place: int | slice) -> "StatisticalQuery | list[StatisticalQuery]":
-        if isinstance(place, slice):
-            return [self[i] for i in range(*place.indices(len(self)))]
+    def __getitem__(self, place: int) -> StatisticalQuery:
         i, j = (int(index) for index in self.entries[place])
+        value = partial(self._value, i, j)
         return StatisticalQuery(
-            name=f"{self.name} ({i}, {j})",
-            phase=self.phase,
-            function=partial(self._value, i, j),
-            low=self.low,
-            high=self.high,
-            tolerance=self.tolerance,
+            f"{self.name} ({i}, {j})", self.phase, value, self.low, self.high, self.tolerance
         )
 
     def values(
@@ -142,21 +117,17 @@ def projection_sum_queries(
     A = `token_bound`: 1 for Boolean tokens, which that does not touch. The queries are in row-major order, and ``unit``
     is k A B.
 
-    Notes
-    -----
     Clipping costs at most k A E[(|mean label| - B)^+] in each entry, for Boolean tokens: nothing once B is the
-    largest label. The tolerance in terms of the sum itself is k A B times that of the answer, so a large B is paid
-    for in tolerance.
+    largest label. In terms of the sum itself the tolerance is k A B times that of the answer.
     """
 
-    def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def features(x: np.ndarray, y: np.ndarray) -> Pair:
         tokens = np.clip(x, -token_bound, token_bound).mean(axis=1) / token_bound
         labels = np.clip(y.mean(axis=1) / label_bound, -1.0, 1.0)
         return tokens[:, None, :], labels[:, None, :]
 
-    return _family(
-        "sum of projections", 1, tolerance, features, _all_entries(d, d), unit=k * token_bound * label_bound
-    )
+    unit = k * token_bound * label_bound
+    return QueryFamily("sum of projections", 1, tolerance, features, _all_entries(d, d), unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,8 +138,6 @@ class AgreementRows:
     of sum_i W_i, if no entry of its pattern is below `smallest_weight`, itself below 1/k, and none of the example's
     tokens above A = `token_bound`.
 
-    Notes
-    -----
     Rows left out cost acceptance and no bias: the equations of the others still hold.
     """
 
@@ -182,12 +151,10 @@ class AgreementRows:
         residual = certify_agreement(x, y, self.projection_sum).residual
         return np.where(self._bounded(x), residual, np.inf)
 
-    def weights(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def weights(self, x: np.ndarray, y: np.ndarray) -> Pair:
         """k^3 / sum_b p_b^-2 of accepted rows and 0 of others (n, k), and centred log-patterns (n, k, k) or 0.
 
-        Notes
-        -----
-        A pattern's weight is largest, 1, when it is uniform: sum_b p_b^-2 >= k^3 as the p_b sum to 1.
+        The weight is at most 1, that of a uniform pattern.
         """
         certificates = certify_agreement(x, y, self.projection_sum)
         pattern, k = certificates.pattern, x.shape[1]
@@ -201,18 +168,7 @@ class AgreementRows:
         return accepted * k**3 / np.sum(safe**-2.0, axis=-1), logs - logs.mean(axis=-1, keepdims=True)
 
     def largest_log_ratio(self, k: int) -> float:
-        """The largest ln(p_b / p_c) of an accepted row.
-
-        Raises
-        ------
-        ValueError
-            If no pattern over k tokens has entries as large as `smallest_weight`.
-        """
-        if self.smallest_weight * k >= 1:
-            raise ValueError(
-                f"smallest_weight is {self.smallest_weight} for k = {k} tokens: less than 1/k is needed, or no row "
-                "is accepted."
-            )
+        """The largest ln(p_b / p_c) of an accepted row."""
         return math.log(1 / self.smallest_weight - (k - 1))
 
     def _bounded(self, x: np.ndarray) -> np.ndarray:
@@ -220,25 +176,19 @@ class AgreementRows:
 
 
 def share_queries(
-    score: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    thresholds: Sequence[float],
-    *,
-    phase: int,
-    tolerance: float,
-    name: str = "share of rows",
+    score: Callable[[np.ndarray, np.ndarray], np.ndarray], threshold: float, *, phase: int, tolerance: float
 ) -> QueryFamily:
-    """The share of rows whose score is at most a threshold, for each threshold: what a quantile is searched with.
+    """One query: the share of rows whose score is at most the threshold. A quantile is searched with it.
 
     `score` maps examples to scores (n, k): residuals, or margins with the sign turned. Values are in [0, 1].
     """
-    edges = np.asarray(thresholds, dtype=np.float64)
 
-    def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def features(x: np.ndarray, y: np.ndarray) -> Pair:
         rows = score(x, y)
-        below = (rows[:, :, None] <= edges).astype(np.float64)
+        below = (rows[:, :, None] <= threshold).astype(np.float64)
         return below, np.full((*rows.shape, 1), 1 / rows.shape[1])
 
-    return _family(name, phase, tolerance, features, _all_entries(len(edges), 1), low=0.0)
+    return QueryFamily("share of rows", phase, tolerance, features, _all_entries(1, 1), low=0.0)
 
 
 def size_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
@@ -249,14 +199,15 @@ def size_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -
     """
     most = k * rows.largest_log_ratio(k) ** 2 / 4
 
-    def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def features(x: np.ndarray, y: np.ndarray) -> Pair:
         weights, logs = rows.weights(x, y)
         # the square of k numbers of mean zero in a range of length L is at most k L^2 / 4
         squares = np.minimum(np.sum(logs**2, axis=-1) / most, 1.0)
         left = np.stack([(weights > 0).astype(np.float64), weights, weights * squares], axis=-1)
         return left, np.full((*weights.shape, 1), 1 / k)
 
-    return _family("acceptance, weight and square", phase, tolerance, features, _all_entries(3, 1), low=0.0)
+    name = "acceptance, weight and square"
+    return QueryFamily(name, phase, tolerance, features, _all_entries(3, 1), low=0.0)
 
 
 def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
@@ -265,17 +216,13 @@ def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float)
     (d(d+1)/2)^2 queries; entry (s, t) has the pairs s = {i, j} and t = {p, q} in the order of
     ``numpy.triu_indices(d)`` and is E[(1/k) sum_a omega_a x_ai x_aj (X^T C X)_pq / k] / A^4, C = I - J/k.
 
-    Notes
-    -----
-    The k - 1 equations of row a are v_j = x_a (x) sum_b H_jb x_b, so sum_j v_j v_j^T = x_a x_a^T (x) X^T C X: it is
-    symmetric in {i, j} and in {p, q} separately, and (d(d+1)/2)^2 numbers determine it, about half as many as the
-    d^2 (d^2 + 1) / 2 of a symmetric matrix of that size. Each is the product of two features of the example. By
-    Cauchy and Schwarz |(X^T C X)_pq| <= k A^2.
+    The k - 1 equations of row a have sum_j v_j v_j^T = x_a x_a^T (x) X^T C X, symmetric in {i, j} and in {p, q}
+    separately: (d(d+1)/2)^2 numbers determine it. By Cauchy and Schwarz |(X^T C X)_pq| <= k A^2.
     """
     d, a = rows.projection_sum.shape[0], rows.token_bound
     i, j = np.triu_indices(d)
 
-    def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def features(x: np.ndarray, y: np.ndarray) -> Pair:
         weights, _ = rows.weights(x, y)
         kept = _unused_as_zero(x, rows.token_bound) / a
         attending = np.matmul(np.swapaxes(weights[:, :, None] * kept, 1, 2), kept) / k
@@ -283,9 +230,8 @@ def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float)
         scatter = np.matmul(np.swapaxes(centred, 1, 2), centred) / k
         return attending[:, None, i, j], scatter[:, None, i, j]
 
-    return _family(
-        "moments of the equations", phase, tolerance, features, _all_entries(len(i), len(i)), unit=k * a**4
-    )
+    entries = _all_entries(len(i), len(i))
+    return QueryFamily("moments of the equations", phase, tolerance, features, entries, k * a**4)
 
 
 def right_side_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
@@ -294,21 +240,18 @@ def right_side_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: fl
     d^2 queries; entry (i, p) is E[(1/k) sum_a omega_a x_ai (X^T C ln p_a)_p], with values scaled by A^2 k L / 2, L the
     largest log-ratio.
 
-    Notes
-    -----
     k numbers of mean zero in a range of length L have absolute values that sum to at most k L / 2.
     """
     d, a = rows.projection_sum.shape[0], rows.token_bound
     most = k * rows.largest_log_ratio(k) / 2
 
-    def features(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def features(x: np.ndarray, y: np.ndarray) -> Pair:
         weights, logs = rows.weights(x, y)
         kept = _unused_as_zero(x, a) / a
         return weights[:, :, None] * kept / k, np.matmul(logs, kept) / most
 
-    return _family(
-        "right side of the equations", phase, tolerance, features, _all_entries(d, d), unit=a**2 * most
-    )
+    entries = _all_entries(d, d)
+    return QueryFamily("right side of the equations", phase, tolerance, features, entries, a**2 * most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,7 +267,7 @@ class MarginRows:
     label_bound: float
     token_bound: float = 1.0
 
-    def margins(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def margins(self, x: np.ndarray, y: np.ndarray) -> Pair:
         """The margin of every row (n, k), minus infinity where the bounds leave it out; and the token attended to."""
         margin, top = self.margin(x)
         bounded = np.all(np.abs(x) <= self.token_bound, axis=(1, 2))[:, None]
@@ -342,52 +285,33 @@ def regression_queries(rows: MarginRows, *, tolerance: float) -> tuple[QueryFami
     d(d+1)/2 queries for the upper triangle of the Gram matrix, and d^2 for the cross moments; means over the rows a of
     an example, b the token that row a attends to.
 
-    Notes
-    -----
     On such rows Y_a is x_b sum_i W_i up to what other tokens get, so rows left out by the bounds bias nothing.
     """
     d, a, b = rows.margin.centre.shape[0], rows.token_bound, rows.label_bound
 
-    def attended(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def attended(x: np.ndarray, y: np.ndarray) -> Pair:
         margin, top = rows.margins(x, y)
         used = margin >= rows.threshold
         tokens = np.take_along_axis(x, top[..., None], axis=1)
         return np.where(used[..., None], tokens, 0.0) / a, used
 
-    def gram(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def gram(x: np.ndarray, y: np.ndarray) -> Pair:
         tokens, _ = attended(x, y)
         return tokens / x.shape[1], tokens
 
-    def cross(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def cross(x: np.ndarray, y: np.ndarray) -> Pair:
         tokens, used = attended(x, y)
         return tokens / x.shape[1], np.where(used[..., None], y, 0.0) / b
 
     upper = np.stack(np.triu_indices(d), axis=1)
     return (
-        _family("Gram of large margin", 3, tolerance, gram, upper, unit=a**2),
-        _family("labels of large margin", 3, tolerance, cross, _all_entries(d, d), unit=a * b),
+        QueryFamily("Gram of large margin", 3, tolerance, gram, upper, a**2),
+        QueryFamily("labels of large margin", 3, tolerance, cross, _all_entries(d, d), a * b),
     )
-
-
-def _family(
-    name: str,
-    phase: int,
-    tolerance: float,
-    features: Features,
-    entries: np.ndarray,
-    *,
-    unit: float = 1.0,
-    low: float = -1.0,
-) -> QueryFamily:
-    return QueryFamily(name, phase, features, entries, low, 1.0, tolerance, unit)
 
 
 def _all_entries(rows: int, columns: int) -> np.ndarray:
-    require_memory(
-        f"A family of {shown(rows)} x {shown(columns)} queries",
-        32 * rows * columns,
-        advice="take fewer coordinates d",
-    )
+    require_memory(f"A family of {rows} x {columns} queries", 32 * rows * columns, advice="take a smaller d")
     return np.indices((rows, columns)).reshape(2, -1).T
 
 

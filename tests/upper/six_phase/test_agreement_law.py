@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, GaussianInputs, SphereInputs, make_nice_layer
-from upper.six_phase import AgreementLaw, disagreement, measure_agreement
+from upper.six_phase import disagreement, measure_agreement
+from upper.six_phase.phase2_agreement import AgreementLaw
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_counts_never_fall_with_the_tolerance_and_are_of_the_rows_asked_for():
         (1, 2, {}, "with one of either every row agrees"),
         (2, 1, {}, "with one of either every row agrees"),
         (2, 2, {"rows": 0}, "rows is 0"),
-        (2, 2, {"tolerances": (0.0, 1.0)}, "A tolerance is 0.0"),
+        (2, 2, {"tolerances": (0.0, 1.0)}, "tolerances is a sequence with 0.0"),
     ],
 )
 def test_wrong_parameters_are_sentences(heads, k, changes, complaint):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from attention import BooleanInputs, ExampleOracle, ExamplesExhaustedError, make_nice_layer
 from upper.six_phase import PhaseFailedError, estimate_projection_sum
-from upper.six_phase.common import batch_size, map_batches, remaining
+from upper.six_phase.common import batch_size, map_batches, norm, remaining
 
 
 def _oracle(rng, noise=0.0, k=2, d=6):
@@ -26,14 +26,15 @@ def _both(x, y):
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize("backend", ["threading", "loky", "multiprocessing"])
-def test_bits_depend_neither_on_jobs_nor_on_the_backend(noise, backend):
-    one = estimate_projection_sum(_oracle(1, noise), 5_000, batch=300, jobs=1)
-    two = estimate_projection_sum(_oracle(1, noise), 5_000, batch=300, jobs=2)
+def test_bits_depend_neither_on_jobs_nor_on_the_backend(noise, backend, monkeypatch):
+    monkeypatch.setattr("upper.six_phase.common._NUMBERS", 300 * 2 * 6)
+    one = estimate_projection_sum(_oracle(1, noise), 5_000, jobs=1)
+    two = estimate_projection_sum(_oracle(1, noise), 5_000, jobs=2)
     with joblib.parallel_config(backend=backend, n_jobs=2):
-        configured = estimate_projection_sum(_oracle(1, noise), 5_000, batch=300)
+        configured = estimate_projection_sum(_oracle(1, noise), 5_000)
     for other in (two, configured):
         assert np.array_equal(one.w, other.w)
-        assert one.standard_error == other.standard_error
+        assert one.measures == other.measures
 
 
 @given(
@@ -86,12 +87,13 @@ class _Watched:
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_memory_does_not_grow_with_n(jobs):
+def test_memory_does_not_grow_with_n(jobs, monkeypatch):
+    monkeypatch.setattr("upper.six_phase.common._NUMBERS", 50 * 2 * 6)
     peaks = []
     for n in (1_000, 20_000):
         inputs = _Watched(2, 6)
         oracle = ExampleOracle(make_nice_layer(heads=1, dim=6, rng=0), inputs, rng=5)
-        estimate_projection_sum(oracle, n, batch=50, jobs=jobs)
+        estimate_projection_sum(oracle, n, jobs=jobs)
         assert oracle.drawn == n
         peaks.append(inputs.peak)
     assert max(peaks) <= 2 * jobs * 50
@@ -119,8 +121,13 @@ def test_exhausted_examples_are_said_and_nothing_hangs(jobs):
         list(map_batches(oracle, _both, 51, batch=4, jobs=jobs))
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_the_norm_is_that_of_any_unit(unit):
+    assert norm(unit * np.array([[3.0, 4.0]])) == pytest.approx(5 * unit, rel=1e-15)
+
+
 @pytest.mark.bad_input
-@pytest.mark.parametrize(("n", "batch"), [(0, None), (5, 0), (5, 2.0)])
-def test_counts_that_are_none_are_refused(n, batch):
-    with pytest.raises(ValueError, match="is"):
-        list(map_batches(_oracle(7), _both, n, batch=batch))
+@pytest.mark.parametrize("jobs", [0, -2, 1.5, True])
+def test_threads_that_are_none_are_refused(jobs):
+    with pytest.raises(ValueError, match="jobs is"):
+        estimate_projection_sum(_oracle(7), 5, jobs=jobs)

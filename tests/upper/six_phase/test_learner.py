@@ -40,7 +40,7 @@ from upper.six_phase import (
     refine_by_margin,
     sculpt_affine_hull,
 )
-from upper.six_phase.phase6_descent import descend_in_span
+from upper.six_phase.phase6_heads import fit_heads
 from upper.six_phase.run import Run
 
 MODES = ("practical", "paper")
@@ -169,9 +169,9 @@ def test_paper_mode_reaches_no_module_with_a_gradient_or_a_newton_step():
         for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(name)))):
             if isinstance(node, ast.ImportFrom):
                 todo.append(node.module)
-    assert {"upper.six_phase.phase6_net", "upper.six_phase.convex_body", "upper.products"} < seen
+    assert {"upper.six_phase.phase6_net", "upper.six_phase.ellipsoid", "upper.products"} < seen
     assert not [name for name in seen if name.startswith(("upper.newton", "upper.baselines", "upper.linear"))]
-    assert not seen & {f"upper.six_phase.{name}" for name in ("phase6_descent", "learner")}
+    assert not seen & {f"upper.six_phase.{name}" for name in ("phase6_heads", "learner")}
 
 
 # the phases and what they share; every other file of `upper` differentiates a layer or serves what does
@@ -179,7 +179,7 @@ PAPER_MODE = {"products.py"} | {
     f"six_phase/{name}.py"
     for name in [
         *PAPER,
-        *("common", "convex_body", "ellipsoid", "equation_moments", "learner", "net_tuples"),
+        *("common", "ellipsoid", "equations", "learner", "net_tuples"),
         *("phase2_agreement", "polytope"),
     ]
 }
@@ -397,9 +397,7 @@ def test_the_fit_of_phase_6_needs_two_examples():
     oracle = ExampleOracle(make_nice_layer(heads=1, dim=4, rng=0), BooleanInputs(k=2, d=4), rng=1)
     span = AttentionSpan(np.eye(4), np.zeros((0, 4, 4)), np.zeros(0), 0.0, None)
     with pytest.raises(PhaseFailedError, match="no example is left to fit the heads to") as failure:
-        descend_in_span(
-            oracle, span, examples=1, work=9, tolerance=0.0, rng=np.random.default_rng(2), tell=print
-        )
+        fit_heads(oracle, span, examples=1, work=9, tolerance=0.0, rng=np.random.default_rng(2), tell=print)
     assert failure.value.outcome is Outcome.EXAMPLES_SPENT
 
 
@@ -422,22 +420,12 @@ def test_the_contract_of_learners(mode):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"m": 0}, "m is 0"),
         ({"m": "many"}, "m is 'many'"),
-        ({"mode": "fast"}, "'practical' or 'paper' is needed"),
-        ({"work": 0}, "work is 0"),
-        ({"examples": -1}, "examples is -1"),
-        ({"mode": "paper", "rounds": 0}, "rounds is 0"),
-        ({"accept": 0.0}, "accept is 0.0"),
         ({"accept": 1.5}, "accept is 1.5"),
-        ({"body": "cube"}, "'ellipsoid' or 'polytope' is needed"),
-        ({"margin_over": "all"}, "'body' or 'proxy' is needed"),
-        ({"net_over": "ball"}, "'hull' or 'span' is needed"),
         ({"jobs": 0}, "jobs is 0"),
         ({"rounds": 2}, "rounds is 2 and mode 'practical': rounds is for mode 'paper'"),
         ({"margin_over": "proxy"}, "margin_over is for mode 'paper'"),
-        ({"mode": "paper", "m": "auto", "body": "polytope"}, "needs the spectrum"),
-        ({"tolerance": -1.0}, "tolerance is -1.0"),
+        ({"mode": "paper", "m": "auto", "body": "polytope"}, "a body with a spectrum"),
     ],
 )
 def test_wrong_parameters_are_sentences(changes, complaint):
@@ -450,14 +438,14 @@ def test_a_result_in_place_of_what_it_holds_is_a_sentence():
     layer, inputs = make_nice_layer(heads=2, dim=12, rng=0), BooleanInputs(k=2, d=12)
     oracle = ExampleOracle(layer, inputs, rng=1)
     crude = estimate_projection_sum(oracle, 1000)
-    with pytest.raises(ValueError, match=r"a matrix is needed, the \.w of an estimate"):
+    with pytest.raises(ValueError, match="projection_sum is an array of object"):
         sculpt_affine_hull(oracle, crude)
     hull = sculpt_affine_hull(oracle, layer.w.sum(axis=0), accept=0.05)
-    with pytest.raises(ValueError, match=r"such as hull\.body"):
+    with pytest.raises(ValueError, match="body is of the type AffineHull"):
         attention_span(hull, 1)
-    with pytest.raises(ValueError, match=r"such as hull\.body"):
+    with pytest.raises(ValueError, match="body is of the type AffineHull"):
         refine_by_margin(oracle, hull, wide=1)
-    with pytest.raises(ValueError, match=r"one with query\(q\) is needed"):
+    with pytest.raises(ValueError, match="oracle is of the type ExampleOracle: a QueryOracle"):
         learn_by_queries(oracle, QueryPlan(m=2, k=2, d=12))
 
 

@@ -28,8 +28,8 @@ def test_true_sum_is_a_fixed_point_when_heads_agree(k, inputs):
     total = layer.w.sum(axis=0)
     found = refine_by_consistency(_oracle(layer, k, 1, inputs), total, examples=500)
     np.testing.assert_allclose(found.w, total, atol=1e-8)
-    assert found.changes.max() < 1e-8
-    assert found.thresholds.max() < 1e-8
+    assert found.series["changes"].max() < 1e-8
+    assert found.series["thresholds"].max() < 1e-8
 
 
 def test_true_sum_is_a_fixed_point_up_to_the_disagreement_of_the_accepted_rows():
@@ -37,8 +37,10 @@ def test_true_sum_is_a_fixed_point_up_to_the_disagreement_of_the_accepted_rows()
     found = refine_by_consistency(
         _oracle(layer, 2, 3), layer.w.sum(axis=0), examples=20_000, shares=(0.05, 0.01)
     )
-    assert found.error(layer) < found.thresholds[-1]
-    assert found.thresholds[1] < 0.3 * found.thresholds[0]  # rows agree up to eps at a rate of eps
+    assert found.error(layer) < found.series["thresholds"][-1]
+    assert (
+        found.series["thresholds"][1] < 0.3 * found.series["thresholds"][0]
+    )  # rows agree up to eps at a rate of eps
 
 
 def test_scale_is_not_free():
@@ -68,10 +70,10 @@ def test_rounds_are_recorded_and_every_example_is_counted():
     layer = make_nice_layer(heads=2, dim=8, rng=6)
     oracle = _oracle(layer, 2, 7)
     found = refine_by_consistency(oracle, layer.w.sum(axis=0), examples=600, shares=(0.2, 0.1, 0.05))
-    assert found.thresholds.shape == found.changes.shape == (3,)
+    assert found.series["thresholds"].shape == found.series["changes"].shape == (3,)
     assert found.examples == oracle.drawn == 3 * 600
-    assert np.all(np.diff(found.thresholds) < 0)
-    assert 1 <= found.condition < 100
+    assert np.all(np.diff(found.series["thresholds"]) < 0)
+    assert 1 <= found.measures["condition"] < 100
 
 
 def test_given_examples_are_used_once_each():
@@ -91,8 +93,8 @@ def test_refinement_does_not_depend_on_the_unit_of_the_labels(unit):
         for each, u in ((layer, 1.0), (large, unit))
     )
     np.testing.assert_allclose(other.w / unit, one.w, rtol=1e-9)
-    np.testing.assert_allclose(other.changes, one.changes, rtol=1e-9)
-    np.testing.assert_allclose(other.thresholds, one.thresholds, rtol=1e-9)
+    np.testing.assert_allclose(other.series["changes"], one.series["changes"], rtol=1e-9)
+    np.testing.assert_allclose(other.series["thresholds"], one.series["thresholds"], rtol=1e-9)
     assert other.error(large) == pytest.approx(one.error(layer), rel=1e-9)
 
 
@@ -122,7 +124,7 @@ def test_bits_do_not_depend_on_jobs():
         for jobs in (1, 2)
     )
     assert np.array_equal(one.w, two.w)
-    assert np.array_equal(one.thresholds, two.thresholds)
+    assert np.array_equal(one.series["thresholds"], two.series["thresholds"])
 
 
 def test_rows_kept_of_each_batch_are_the_best_of_all():
@@ -135,7 +137,7 @@ def test_rows_kept_of_each_batch_are_the_best_of_all():
     inside = certificates.pattern.min(axis=-1) > -0.1
     residual = np.where(inside, certificates.residual, np.inf)
     threshold = np.sort(residual, axis=None)[int(0.02 * 140_000) - 1]
-    assert found.thresholds[0] == pytest.approx(threshold, rel=1e-9)
+    assert found.series["thresholds"][0] == pytest.approx(threshold, rel=1e-9)
     chosen = residual <= threshold
     read = np.einsum("nab,nbd->nad", certificates.pattern, x)[chosen]
     np.testing.assert_allclose(found.w, np.linalg.lstsq(read, y[chosen], rcond=None)[0], atol=1e-9)
@@ -165,11 +167,3 @@ def test_tokens_that_do_not_span_fail_with_margin():
     with pytest.raises(PhaseFailedError, match="rank 7 of 8") as failure:
         refine_by_consistency(oracle, layer.w.sum(axis=0), examples=500, shares=(0.5,))
     assert failure.value.outcome is Outcome.NO_LARGE_MARGIN
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("examples", [0, 1.5])
-def test_a_count_that_is_none_is_refused(examples):
-    layer = make_nice_layer(heads=1, dim=4, rng=20)
-    with pytest.raises(ValueError, match="examples is"):
-        refine_by_consistency(_oracle(layer, 2, 21), layer.w[0], examples=examples)

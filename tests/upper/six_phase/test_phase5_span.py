@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.linalg import orth
 
 from attention import AttentionLayer, make_nice_layer
-from upper.six_phase import AttentionSpan, Contrasts, SpectralGap, attention_span, sculpt
+from upper.six_phase import AttentionSpan, Contrasts, attention_span, sculpt
+from upper.six_phase.ellipsoid import SpectralGap
 
 
 def _exact(theta, n, *, rng, noise=0.0):

@@ -8,16 +8,21 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from attention import BooleanInputs, ExampleOracle, GaussianInputs, make_nice_layer
-from upper.six_phase import Contrasts, Ellipsoid, HullMargin
+from upper.six_phase import Contrasts, HullMargin
 from upper.six_phase.common import PhaseFailedError
-from upper.six_phase.equation_moments import AnsweredMoments, EquationMoments
+from upper.six_phase.ellipsoid import Ellipsoid
+from upper.six_phase.equations import AnsweredMoments, EquationMoments, contrasts_of
 from upper.six_phase.phase1_projection_sum import estimate_projection_sum
 from upper.six_phase.phase2_affine_hull import sculpt_affine_hull
-from upper.six_phase.phase2_agreement import certify_agreement, contrasts_of
+from upper.six_phase.phase2_agreement import certify_agreement
 from upper.six_phase.phase3_refine_sum import refine_by_margin
 from upper.six_phase.phase5_span import attention_span
-from upper.six_phase.query_learner import learn_by_queries, span_change_bound
-from upper.six_phase.query_plan import QueryCount, QueryPlan, six_phase_queries
+from upper.six_phase.query_learner import (
+    QueryCount,
+    QueryPlan,
+    learn_by_queries,
+    six_phase_queries,
+)
 from upper.six_phase.statistical_queries import (
     AgreementRows,
     MarginRows,
@@ -95,8 +100,8 @@ def small_families(k=3, d=5, *, label_bound=2.0, token_bound=1.0, rng=0):
     )
     return [
         projection_sum_queries(d, k, tolerance=0.1, label_bound=label_bound, token_bound=token_bound),
-        share_queries(accepting.residuals, [0.1, 0.5], phase=2, tolerance=0.1),
-        share_queries(margins.negated, [-1.0, 0.0], phase=3, tolerance=0.1),
+        share_queries(accepting.residuals, 0.5, phase=2, tolerance=0.1),
+        share_queries(margins.negated, 0.0, phase=3, tolerance=0.1),
         size_queries(accepting, k, phase=2, tolerance=0.1),
         moment_queries(accepting, k, phase=2, tolerance=0.1),
         right_side_queries(accepting, k, phase=2, tolerance=0.1),
@@ -237,7 +242,7 @@ def test_single_queries_values_and_means_agree(inputs):
             assert (query.phase, query.tolerance) == (family.phase, family.tolerance)
             np.testing.assert_allclose(query(x, y), values[:, place], atol=1e-14)
         np.testing.assert_allclose(family.means(x, y), values.mean(axis=0), atol=1e-14)
-        assert len(list(family)) == len(family) == len(family[:])
+        assert len(list(family)) == len(family)
 
 
 def test_some_row_counts_in_every_family():
@@ -302,7 +307,6 @@ def test_answers_within_tolerance_degrade_the_span_as_stated(target, exact):
     layer, x, y = target
     plan = QueryPlan(m=2, k=2, d=10)
     noisy = learn_by_queries(Empirical(x, y, tolerances=1.0), plan)
-    assert noisy.bound <= plan.degradation
     assert span_error(noisy, layer) <= span_error(exact[0], layer) + plan.degradation
 
 
@@ -314,58 +318,6 @@ def test_answers_off_by_a_hundred_tolerances_do_not_give_the_span(target, exact)
     except PhaseFailedError:
         return
     assert span_error(found, layer) > span_error(exact[0], layer) + plan.degradation
-
-
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10**6), wide=st.integers(0, 2), size=st.floats(1e-6, 0.05))
-def test_span_change_bound_holds(seed, wide, size):
-    rng = np.random.default_rng(seed)
-    n = 9
-    turn = np.linalg.qr(rng.standard_normal((n, n)))[0]
-    values = np.concatenate([rng.uniform(0, 0.1, wide), rng.uniform(0.5, 2, n - wide)])
-    moments, right = turn * values @ turn.T, turn @ (rng.standard_normal(n) * (values > 0.2))
-    error = rng.standard_normal((n, n))
-    error = size * (error + error.T) / np.linalg.norm(error + error.T, 2)
-    shift = rng.standard_normal(n)
-    shift *= size / np.linalg.norm(shift)
-    bound = span_change_bound(moments + error, right + shift, wide=wide, moment_error=size, right_error=size)
-    before, after = (span_of(a, b, wide) for a, b in ((moments, right), (moments + error, right + shift)))
-    heads = rng.standard_normal((50, n)) @ before @ before.T
-    heads = heads / np.linalg.norm(heads, axis=1, keepdims=True)
-    assert np.linalg.norm(heads - heads @ after @ after.T, axis=1).max() <= bound
-    if size < 1e-3:
-        centre = np.linalg.norm(np.linalg.solve(moments, right))
-        assert bound < 100 * size * (1 + 1 / centre)
-
-
-def span_of(moments, right, wide):
-    values, vectors = np.linalg.eigh(moments)
-    centre = vectors[:, wide:] @ ((vectors.T @ right)[wide:] / values[wide:])
-    return np.column_stack([vectors[:, :wide], centre / np.linalg.norm(centre)])
-
-
-def test_span_change_bound_in_two_dimensions_by_hand():
-    # turned = .05 / (1 - .1 - .05) = 1/17; along = .2 + .01 + |b| / 17, |b|^2 = .4
-    along = 0.21 + math.sqrt(0.4) / 17
-    moved = (0.6 / 17 + 0.01 + 0.05 * 0.6 + along / 17) / (1 - 1 / 17 - 0.05)
-    expected = math.hypot(1 / 17, moved / (0.6 - moved))
-    moments, right = np.diag([0.1, 1.0]), np.array([0.2, 0.6])
-    bound = span_change_bound(moments, right, wide=1, moment_error=0.05, right_error=0.01)
-    assert bound == pytest.approx(expected, rel=1e-12)
-
-
-def test_bound_is_infinite_where_answers_determine_no_span():
-    assert span_change_bound(np.eye(4), np.ones(4), wide=1, moment_error=0.1, right_error=0.1) == math.inf
-    assert span_change_bound(-np.eye(4), np.ones(4), wide=0, moment_error=0.1, right_error=0.1) == math.inf
-    assert span_change_bound(np.eye(4), np.zeros(4), wide=0, moment_error=0.1, right_error=0.1) == math.inf
-    indefinite = np.diag([-10.0, -0.5, 1.0])
-    assert span_change_bound(indefinite, np.ones(3), wide=1, moment_error=0.1, right_error=0.1) == math.inf
-
-
-@pytest.mark.parametrize("wide", [-1, 4])
-def test_a_span_has_at_least_no_wide_direction_and_one_other(wide):
-    with pytest.raises(ValueError, match="wide is"):
-        span_change_bound(np.eye(4), np.ones(4), wide=wide, moment_error=0.1, right_error=0.1)
 
 
 def test_short_tokens_need_a_smaller_tolerance_and_are_allowed():
@@ -394,8 +346,6 @@ def test_tolerances_follow_the_share_and_the_dimension(phase):
     assert large.moment_tolerances(phase)[1] == pytest.approx(small.moment_tolerances(phase)[1] / 2)
     shares = dataclasses.replace(small, accept=(0.1, 0.02))
     assert shares.moment_tolerances(phase)[0] == pytest.approx(2 * small.moment_tolerances(phase)[0])
-    loose = dataclasses.replace(small, independent=True)
-    assert loose.moment_tolerances(phase)[0] == pytest.approx(4 * small.moment_tolerances(phase)[0])
 
 
 def test_unrelated_labels_end_in_a_phase_that_failed():
@@ -409,17 +359,10 @@ def test_unrelated_labels_end_in_a_phase_that_failed():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"m": 0}, "m is 0"),
         ({"k": 8}, "2 <= k < d"),
         ({"accept": (0.1,)}, "one for phase 4"),
-        ({"accept": (0.1, 1.5)}, "accept is 1.5"),
-        ({"edge": (0.1, 0.0)}, "edge is 0.0"),
-        ({"margin_share": 0.0}, "margin_share is 0.0"),
-        ({"degradation": 0.0}, "degradation is 0.0"),
-        ({"label_bound": -1.0}, "label_bound is -1.0"),
-        ({"token_bound": math.nan}, "token_bound is nan"),
-        ({"steps": 0}, "steps is 0"),
-        ({"k": 20, "d": 30}, "less than 1/k"),
+        ({"accept": (0.1, 1.5)}, "accept is a sequence with 1.5"),
+        ({"k": 20, "d": 30}, "k is 20"),
     ],
 )
 def test_plan_says_what_is_wrong(options, said):

@@ -1,28 +1,115 @@
-"""The moments of certified equations: of examples, never formed, or as answers; and Krylov spaces of them."""
+"""The equations that agreeing rows give, their moments, and Krylov spaces in which they are solved."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
-from scipy.linalg import eigh
+from jaxtyping import Bool, Float
+from scipy.linalg import eigh, helmert
 
-from attention.memory import require_memory
-from upper.six_phase.phase2_agreement import Contrasts
+from attention import AttentionLayer
+from attention.validation import checked
 
-__all__ = ["AnsweredMoments", "EquationMoments", "Krylov"]
+__all__ = ["AnsweredMoments", "Contrasts", "EquationMoments", "Krylov", "contrasts_of"]
 
+_ACCURACY, _STEPS = 1e-7, 200  # of Krylov spaces
 _ROWS = 2048  # equations at a time where a matrix of them is formed
+_FIELDS = ("rows", "differences", "log_ratios", "weights")
+
+
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """Linear equations <x_a (x) v_j, Theta> = t_j that hold, nearly, for every head at once.
+
+    Attributes
+    ----------
+    rows : array (n, d)
+        The attending tokens x_a.
+    differences : array (n, k-1, d)
+        Orthonormal contrasts v_j = sum_b H_jb x_b of the tokens (H the Helmert contrasts: rows of sum zero).
+    log_ratios : array (n, k-1)
+        The same contrasts of the log-pattern, t_j = sum_b H_jb ln p_b, in logits.
+    weights : array (n,)
+        Weight of a row, 1 / sum_b p_b^-2: the same error of a pattern weighs more in the logarithm of a small p_b.
+
+    Notes
+    -----
+    No token is special: the k - 1 equations are equivalent to x_a Theta (x_b - x_c) = ln(p_b / p_c) for all b and c.
+    """
+
+    rows: Float[np.ndarray, "n d"]
+    differences: Float[np.ndarray, "n k1 d"]
+    log_ratios: Float[np.ndarray, "n k1"]
+    weights: Float[np.ndarray, " n"]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def equations(self) -> int:
+        """The number of scalar equations, k - 1 a row."""
+        return int(self.log_ratios.size)
+
+    def apply(self, theta: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "n k1"]:
+        """<x_a (x) v_j, Theta> for every equation, without a vector of d^2 entries; O(n d^2)."""
+        return np.einsum("nkd,nd->nk", self.differences, self.rows @ theta)
+
+    def transpose_apply(self, values: Float[np.ndarray, "n k1"]) -> Float[np.ndarray, "d d"]:
+        """The sum of values_j x_a (x) v_j; O(n d^2)."""
+        return self.rows.T @ np.einsum("nk,nkd->nd", values, self.differences)
+
+    def formed(self) -> Float[np.ndarray, "n k1 d2"]:
+        """The x_a (x) v_j themselves, of d^2 entries each."""
+        products = self.rows[:, None, :, None] * self.differences[:, :, None, :]
+        return products.reshape(*self.log_ratios.shape, self.rows.shape[1] ** 2)
+
+    def chosen(self, which: Any) -> "Contrasts":
+        """The equations of the rows that `which`, an index or a mask, chooses."""
+        return Contrasts(*(getattr(self, name)[which] for name in _FIELDS))
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Contrasts]") -> "Contrasts":
+        """The equations of all `parts`, at least one."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS))
+
+    def error(self, layer: AttentionLayer) -> float:
+        """Weighted root mean square of <x_a (x) v_j, Theta_i> - t_j over equations and heads, in logits."""
+        misses = [np.mean((self.apply(theta) - self.log_ratios) ** 2, axis=1) for theta in layer.theta]
+        return float(np.sqrt(np.average(np.mean(misses, axis=0), weights=self.weights)))
+
+
+@checked
+def contrasts_of(
+    x: Float[np.ndarray, "n k d"], pattern: Float[np.ndarray, "n k k"], accepted: Bool[Any, "n k"]
+) -> Contrasts:
+    """The equations in Theta that the accepted rows give; O(n k^2 d) for the accepted ones.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or an accepted row's pattern has an entry that is not positive: it has no logarithm.
+    """
+    example, row = np.nonzero(accepted)
+    p = pattern[example, row]
+    if np.any(p <= 0):
+        raise ValueError("pattern has an entry of 0 or less in an accepted row: positive ones are needed.")
+    helmert_contrasts = helmert(x.shape[1])
+    return Contrasts(
+        rows=x[example, row],
+        differences=np.matmul(helmert_contrasts, x[example]),
+        log_ratios=np.log(p) @ helmert_contrasts.T,
+        weights=1 / np.sum(1 / p**2, axis=1),
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class EquationMoments:
     """M = mean of w v v^T and b = mean of w t v over the equations <v, Theta> = t, the weights w of mean 1.
 
-    Notes
-    -----
-    A vector v = x_a (x) v_j of d^2 entries is never formed by `apply`: O(N d^2) for N equations, memory O(N + d^2).
+    `apply` never forms a vector v = x_a (x) v_j of d^2 entries: O(N d^2) for N equations, memory O(N + d^2).
     For tokens of identity covariance M has mean eigenvalue about 1.
     """
 
@@ -55,29 +142,21 @@ class EquationMoments:
 
     def matrix(self) -> Float[np.ndarray, "d2 d2"]:
         """M itself, for small d; O(N d^4)."""
-        d = self.dim
-        require_memory(
-            f"A matrix of {d * d} x {d * d} and the equations it is gathered from",
-            8 * d**4 + 16 * _ROWS * self.contrasts.log_ratios.shape[1] * d**2,
-            advice="take tokens of fewer dimensions",
-        )
-        total = np.zeros((d * d, d * d))
+        size = self.dim**2
+        total = np.zeros((size, size))
         for start in range(0, len(self.contrasts), _ROWS):
             part = slice(start, start + _ROWS)
-            rows, differences = self.contrasts.rows[part], self.contrasts.differences[part]
-            equations = (rows[:, None, :, None] * differences[:, :, None, :]).reshape(-1, d * d)
-            share = np.broadcast_to(self._share[part], differences.shape[:2]).reshape(-1, 1)
+            equations = self.contrasts.chosen(part).formed()
+            share = np.broadcast_to(self._share[part], equations.shape[:2]).reshape(-1, 1)
+            equations = equations.reshape(-1, size)
             total += equations.T @ (share * equations)
         return total
 
     def smallest(self, count: int) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, "s d2"]]:
         """The `count` smallest eigenvalues, ascending, and their eigenvectors as rows, by restarted Lanczos.
 
-        Notes
-        -----
-        Each value is within its residual |M v - value v| of an eigenvalue, which Lanczos stops below 5 % of the value:
-        enough to see a gap. Measured at d = 30 and 32: off by at most 1e-11 below the bulk and 3 % at its edge. The
-        start is fixed, so that the result is a function of the equations.
+        Each value is within its residual |M v - value v| of an eigenvalue, below 5 % of the value: enough to see a gap.
+        The start is fixed, so that the result is a function of the equations.
         """
         from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -97,7 +176,7 @@ class EquationMoments:
 
 @dataclass(frozen=True, eq=False)
 class AnsweredMoments:
-    """M, b and the mean square of the t as an oracle answered them, which M, with its errors, need not be definite.
+    """M, b and the mean square of the t as an oracle answered them; with its errors M need not be definite.
 
     `moments` is M, `right` is b and `square` the weighted mean square of the t.
     """
@@ -115,10 +194,6 @@ class AnsweredMoments:
     def size(self) -> float:
         """Weighted root mean square of the t, in logits."""
         return math.sqrt(max(self.square, 0.0))
-
-    def apply(self, theta: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " d2"]:
-        """M Theta."""
-        return self.moments @ theta
 
     def misfit(self, theta: Float[np.ndarray, " d2"]) -> float:
         """Weighted root mean square of <v, Theta> - t, in logits; 0 where errors would make its square negative."""
@@ -144,7 +219,7 @@ class Krylov:
 
     @classmethod
     def of(cls, basis: Float[np.ndarray, "r d2"], products: Float[np.ndarray, "r d2"]) -> "Krylov":
-        """The span of `basis`, rows of any length in general position or not, given M times them."""
+        """The span of the rows of `basis`, given M times them."""
         u, size, turn = np.linalg.svd(basis, full_matrices=False)
         kept = size > 1e-10 * size[0]
         orthonormal = turn[kept]
@@ -160,23 +235,18 @@ class Krylov:
         moments: EquationMoments,
         vector: Float[np.ndarray, " d2"],
         within: Float[np.ndarray, "s d2"],
-        *,
-        accuracy: float = 1e-7,
-        steps: int = 200,
     ) -> "Krylov":
-        """Eigenvectors `within` and the Krylov space of `vector`, in which M z = vector is solved to `accuracy`.
+        """Eigenvectors `within` and the Krylov space of `vector`, in which M z = vector is solved to 1e-7.
 
-        Notes
-        -----
-        `accuracy` is that of the residual |M z - vector| / |vector|, looked at every ten steps; where it is not met the
-        space is what there is after `steps`. Lanczos with full reorthogonalisation; a step costs one product with M and
-        O(r d^2). Eigenvectors of small eigenvalues, given, are what it would need most steps for.
+        The accuracy is that of |M z - vector| / |vector|, looked at every ten of at most 200 steps. Lanczos with full
+        reorthogonalisation: a step costs one product with M and O(r d^2). Eigenvectors of small eigenvalues, given,
+        are what it would need most steps for.
         """
         basis = [*within]
         products = [moments.apply(row) for row in basis]
         target = float(np.linalg.norm(vector))
         fresh = vector
-        for step in range(steps):
+        for step in range(_STEPS):
             fresh = _orthogonalise(fresh, basis)
             size = float(np.linalg.norm(fresh))
             if size <= 1e-12 * target or len(basis) == vector.size:
@@ -186,7 +256,10 @@ class Krylov:
             products.append(fresh)
             if step % 10 == 9:
                 space = cls.of(np.stack(basis), np.stack(products))
-                if np.linalg.norm(vector - space.solve_weights(vector) @ space.products) <= accuracy * target:
+                if (
+                    np.linalg.norm(vector - space.solve_weights(vector) @ space.products)
+                    <= _ACCURACY * target
+                ):
                     return space
         return cls.of(np.stack(basis), np.stack(products))
 

@@ -1,4 +1,4 @@
-"""Phase 6, the practical way: a descent within the span in place of the net, then Newton iterates on all parameters."""
+"""Phase 6, the practical way: a fit within the span in place of the net, then Newton iterates on all parameters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from upper.newton.stopping import judge
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.phase5_span import AttentionSpan
 
-__all__ = ["Descended", "descend_in_span"]
+__all__ = ["FittedHeads", "fit_heads"]
 
 _AWAY = 0.5  # of the norm of a head: how far from the first start of Newton's the second is
 
 
 @dataclass(frozen=True, eq=False)
-class Descended:
-    """The best end: what it amounts to on held-out examples, its relative error there, and whether Newton found it."""
+class FittedHeads:
+    """The best fit: its outcome and relative error on held-out examples, and whether Newton found it."""
 
     layer: AttentionLayer
     outcome: Outcome
@@ -30,7 +30,7 @@ class Descended:
     by_newton: bool
 
 
-def descend_in_span(
+def fit_heads(
     oracle: ExampleOracle,
     span: AttentionSpan,
     *,
@@ -39,7 +39,7 @@ def descend_in_span(
     tolerance: float,
     rng: np.random.Generator,
     tell: Callable[..., None],
-) -> Descended:
+) -> FittedHeads:
     """The heads in the span that fit best, then Newton's iterates from there, and again from half-way off.
 
     A twentieth of the `examples` drawn is held out. `work` is a budget in passes over them, and `tolerance` the
@@ -51,8 +51,6 @@ def descend_in_span(
     PhaseFailedError
         If fewer than two examples are left.
 
-    Notes
-    -----
     Guarantee: none. Two starts that end at one residual, which held-out examples have too, tell noise from a local
     minimum. The heads within the span stay in the comparison, as Newton's ridge can cost nearly equal heads more than
     its steps give.
@@ -108,4 +106,4 @@ def descend_in_span(
     )
     layer = split.layer(best)
     tell("held-out examples", {"residual": best.residual, "held_out_error": error}, layer=layer)
-    return Descended(layer, outcome, error, by_newton=best is not within)
+    return FittedHeads(layer, outcome, error, by_newton=best is not within)
