@@ -32,6 +32,7 @@ __all__ = [
 
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 Sizes = Any  # lengths by the names of dimensions
+Lengths = Any  # a tuple: named in full, run-time checkers of types would try entries of it at random
 
 _NO_REALS = (bool, np.bool_, str, bytes, complex, np.complexfloating)
 
@@ -317,7 +318,7 @@ def random_generator(rng: Any) -> np.random.Generator:
         ) from None
 
 
-def _dims(shape: Sequence[Any] | None) -> tuple[str, ...]:
+def _dims(shape: Sequence[Any] | None) -> Lengths:
     return ("...",) if shape is None else tuple(str(size) for size in shape)
 
 
@@ -461,7 +462,7 @@ class _Named:
 class _Array:
     """An array of finite numbers with a shape; of NumPy in double precision, or of the library it is of."""
 
-    dims: tuple[str, ...]
+    dims: Lengths
     numpy: bool
     whole: bool
 
@@ -499,7 +500,7 @@ class _Array:
             raise Unfit(f"an array of {value.dtype}")
         return value
 
-    def measure(self, shape: tuple[int, ...], sizes: Sizes) -> None:
+    def measure(self, shape: Lengths, sizes: Sizes) -> None:
         given = f"an array of shape {shape}"
         if "..." in self.dims:
             return
