@@ -49,15 +49,6 @@ from attention.structured import (
     make_repeated_singular_values_layer,
 )
 from attention.transformer_shaped import make_transformer_shaped_layer
-from attention.weightings import (
-    LogitEquation,
-    NormalisedPower,
-    NormalisedSigmoid,
-    Softmax,
-    Sparsemax,
-    WeightedLayer,
-    Weighting,
-)
 
 __all__ = [
     "AttentionLayer",
@@ -74,10 +65,7 @@ __all__ = [
     "ImportedLayer",
     "Inputs",
     "Learner",
-    "LogitEquation",
     "MixedArraysError",
-    "NormalisedPower",
-    "NormalisedSigmoid",
     "NotEnoughMemoryError",
     "Outcome",
     "ParameterErrors",
@@ -85,14 +73,10 @@ __all__ = [
     "Projections",
     "Recorder",
     "SliceInputs",
-    "Softmax",
-    "Sparsemax",
     "SphereInputs",
     "Step",
     "StoredLayer",
     "StoredTensors",
-    "WeightedLayer",
-    "Weighting",
     "attention_pattern",
     "check_budget",
     "check_conditions",

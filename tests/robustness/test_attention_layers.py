@@ -21,7 +21,6 @@ from fuzzing import (
     whole,
 )
 from hypothesis import strategies as st
-from weightings import WEIGHTING_SUBJECTS
 
 import attention
 from attention import (
@@ -140,7 +139,6 @@ def mapped(target, convert):
 
 COUNTS = {"heads": whole(), "dim": whole()}
 SUBJECTS = [
-    *WEIGHTING_SUBJECTS,
     Subject("attention.AttentionLayer", AttentionLayer, parameters, right=layer_is_right),
     Subject(
         "attention.AttentionLayer.call", lambda layer, x: layer(x), layer_and_x, right=output_is_right("call")

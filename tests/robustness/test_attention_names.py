@@ -23,7 +23,6 @@ EXCEPTIONS = {
     "attention.ImportedLayer": "a record of what was converted",
     "attention.Inputs": "a protocol",
     "attention.Learner": "a protocol",
-    "attention.LogitEquation": "a record of three arrays",
     "attention.MixedArraysError": "an error",
     "attention.NotEnoughMemoryError": "an error",
     "attention.Outcome": "an enumeration",
@@ -31,7 +30,6 @@ EXCEPTIONS = {
     "attention.Step": "a record of what was measured",
     "attention.StoredLayer": "a record of what was read",
     "attention.StoredTensors": "a record of what was read",
-    "attention.Weighting": "a protocol",
     "attention.read_checkpoint_layer": "its files are tried in tests/attention/test_checkpoints.py",
 }
 
