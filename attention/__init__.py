@@ -2,7 +2,7 @@
 
 from attention.checkpoints import read_checkpoint_layer
 from attention.conditions import Condition, ConditionReport, check_conditions
-from attention.conversion import ImportedLayer, Projections, convert_projections, convert_torch_module
+from attention.conversion import ImportedLayer, convert_projections, convert_torch_module
 from attention.errors import ExamplesExhaustedError, FileFormatError, MixedArraysError, NotEnoughMemoryError
 from attention.examples import ExampleOracle
 from attention.files import (
@@ -40,6 +40,7 @@ from attention.learning import (
 )
 from attention.metrics import ParameterErrors, parameter_errors, relative_error, unknown_part_error
 from attention.nice import make_nice_layer
+from attention.projections import Projections
 from attention.structured import (
     make_affinely_dependent_layer,
     make_block_diagonal_layer,

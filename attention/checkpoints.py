@@ -1,29 +1,30 @@
 """One attention layer out of a model's safetensors checkpoint, with the tensor names of BERT or of GPT-2."""
 
-import dataclasses
 import math
 import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attention._containers import TensorEntry, read_entries, read_floats, read_json, wrong
-from attention.conversion import Biases, ImportedLayer, Projections, convert_projections
-from attention.validation import as_path, count
+from attention._containers import TensorEntry, read_entries, read_json, read_safetensors, wrong
+from attention.conversion import ImportedLayer, convert_projections
+from attention.projections import Biases, Projections
+from attention.validation import NonNegativeInt, PositiveInt, as_path, checked
 
 __all__ = ["read_checkpoint_layer"]
 
 
+@checked
 def read_checkpoint_layer(
     path: str | os.PathLike[str],
     *,
-    layer: int,
-    heads: int | None = None,
+    layer: NonNegativeInt,
+    heads: PositiveInt | None = None,
     prefix: str | None = None,
     biases: Biases = "dropped",
     coordinates: int | None = None,
@@ -42,7 +43,7 @@ def read_checkpoint_layer(
     prefix : str, optional
         What stands before the layers' names, or how it begins; needed where the file holds several models.
     biases, coordinates
-        As for `convert_projections`.
+        As for `attention.projections.layer_parameters`.
 
     Raises
     ------
@@ -69,15 +70,14 @@ def read_checkpoint_layer(
     ----------
     The names, layouts and options are those of the Hugging Face implementations of BERT and GPT-2.
     """
-    number = count("layer", layer, least=0)
     checkpoint = _locate(as_path(path))
-    naming, prefix = _choose(checkpoint, prefix, number)
-    stem = f"{prefix}{naming.layers}.{number}."
+    naming, prefix = _choose(checkpoint, prefix, layer)
+    stem = f"{prefix}{naming.layers}.{layer}."
     tensors = _needed(checkpoint, naming, stem)
     p, d = _shape(checkpoint, naming, tensors)
     config = _config(checkpoint)
     m, notes = _heads(config, heads, p, d)
-    scale, beyond = _beyond(naming, config, number, p // m)
+    scale, beyond = _beyond(naming, config, layer, p // m)
     unread = sorted(
         name.removeprefix(stem)
         for name in checkpoint.files
@@ -95,9 +95,7 @@ def read_checkpoint_layer(
         coordinates=coordinates,
         notes=(*notes, *beyond),
     )
-    return dataclasses.replace(
-        imported, source=checkpoint.shown.name, naming=naming.name, prefix=prefix, number=number
-    )
+    return replace(imported, source=checkpoint.shown.name, naming=naming.name, prefix=prefix, number=layer)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +116,7 @@ class _Naming:
     fused: bool
 
 
+_FLOATS = ("F16", "BF16", "F32", "F64")
 _NORM = "attention.output.LayerNorm"
 _NAMINGS = (
     _Naming(
@@ -152,7 +151,7 @@ class _Checkpoint:
     def entries(self, names: Collection[str]) -> dict[str, TensorEntry]:
         found = {}
         for path, here in self._by_file(names).items():
-            entries = read_entries(path)
+            entries, _ = read_entries(path)
             for name in here:
                 if name not in entries:
                     raise wrong(path, f"the index promises a tensor {name!r:.200} that this part lacks")
@@ -163,7 +162,7 @@ class _Checkpoint:
         """The arrays by role."""
         arrays: dict[str, np.ndarray] = {}
         for path, here in self._by_file(tensors.values()).items():
-            arrays |= read_floats(path, here)
+            arrays |= read_safetensors(path, here, bfloat16=True)[0]
         return {role: arrays[name] for role, name in tensors.items()}
 
     def _by_file(self, names: Collection[str]) -> dict[Path, list[str]]:
@@ -183,7 +182,7 @@ def _locate(path: Path) -> _Checkpoint:
     if path.name.lower().endswith(_PICKLES) and os.path.exists(path):
         raise wrong(path, f"a PyTorch pickle is never opened, as it may run code; {_EXPORT}")
     if not path.name.endswith(".index.json"):
-        return _Checkpoint(path, dict.fromkeys(read_entries(path), path))
+        return _Checkpoint(path, dict.fromkeys(read_entries(path)[0], path))
     weight_map = read_json(path, "index").get("weight_map")
     if not isinstance(weight_map, dict) or not all(
         isinstance(part, str) and os.path.basename(part) == part not in ("", ".", "..")
@@ -269,6 +268,9 @@ def _needed(checkpoint: _Checkpoint, naming: _Naming, stem: str) -> dict[str, st
 def _shape(checkpoint: _Checkpoint, naming: _Naming, tensors: Mapping[str, str]) -> tuple[int, int]:
     """Rows p of the query map and coordinates d, every tensor held to them."""
     entries = checkpoint.entries(tensors.values())
+    for name, entry in entries.items():
+        if entry.dtype not in _FLOATS:
+            raise wrong(checkpoint.shown, f"tensor {name!r:.200} has dtype {entry.dtype}; {_FLOATS} are read")
     shapes = {role: entries[name].shape for role, name in tensors.items()}
     first = "fused" if naming.fused else "query"
     given = shapes[first][::-1] if naming.fused else shapes[first]
@@ -340,12 +342,11 @@ def _heads(config: _Config, heads: int | None, p: int, d: int) -> tuple[int, lis
         raise ValueError(f"{config.path} {told} how many heads the layer has: give heads (--heads).")
     notes = []
     if heads is not None:
-        m = count("heads", heads)
-        if p % m:
-            raise ValueError(f"heads is {m}: a divisor of {p}, the rows of the query map, is needed.")
-        if named is not None and named[1] * p != m * d:
-            notes.append(f"{m} heads were asked for, where config.json says {named[0]} = {named[1]}.")
-        return m, notes
+        if p % heads:
+            raise ValueError(f"heads is {heads}: a divisor of {p}, the rows of the query map, is needed.")
+        if named is not None and named[1] * p != heads * d:
+            notes.append(f"{heads} heads were asked for, where config.json says {named[0]} = {named[1]}.")
+        return heads, notes
     assert named is not None
     name, m = named
     if d % m or p % (d // m):

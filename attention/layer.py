@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Shaped
@@ -11,6 +11,7 @@ from jaxtyping import Shaped
 from attention._arrays import as_floating, is_numpy, namespace, shown
 from attention._kernels import contract, mix, softmax
 from attention.memory import require_memory
+from attention.projections import Biases, layer_parameters, torch_projections
 from attention.validation import require_callable, require_finite, require_instance
 
 __all__ = [
@@ -86,7 +87,7 @@ class AttentionLayer:
         cls,
         module: Any,
         *,
-        biases: Literal["dropped", "absorbed"] | None = None,
+        biases: Biases | None = None,
         coordinates: int | None = None,
     ) -> "AttentionLayer":
         """The self-attention of a ``torch.nn.MultiheadAttention``, without mask, as a NumPy layer in float64.
@@ -109,17 +110,18 @@ class AttentionLayer:
 
         Notes
         -----
-        `attention.convert_torch_module` gives the same layer with notes on what was dropped and how large it was;
-        `attention.convert_projections` says how it is computed.
+        `attention.convert_torch_module` gives the same layer with notes on what was dropped and how large it was.
         """
-        from attention.conversion import convert_torch_module, torch_projections  # built on this class
-
-        if biases is None and (there := torch_projections(module).biased):
+        projections = torch_projections(module)
+        if biases is None and projections.biased:
             raise ValueError(
-                f"The module has biases that are not zero ({', '.join(there)}), and a layer has none: biases='dropped' "
-                "leaves them out, biases='absorbed' keeps them by a last coordinate that is 1."
+                f"The module has biases that are not zero ({', '.join(projections.biased)}), and a layer has none: "
+                "biases='dropped' leaves them out, biases='absorbed' keeps them by a last coordinate that is 1."
             )
-        return convert_torch_module(module, biases=biases or "dropped", coordinates=coordinates).layer
+        theta, w, _ = layer_parameters(
+            projections, heads=module.num_heads, biases=biases or "dropped", coordinates=coordinates
+        )
+        return cls(theta=theta, w=w)
 
     @property
     def heads(self) -> int:

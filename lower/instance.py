@@ -192,7 +192,7 @@ def load_instance(path: str | Path) -> HardInstance:
 def unknown_tensors(path: str | Path, instance: HardInstance) -> tuple[str, ...]:
     """The tensors of an instance's file that are no part of an instance; only the header is read."""
     parts = {*_TENSORS, *(_GATED if isinstance(instance.known, GatedKnownPart) else _LINEAR)}
-    return tuple(name for name in read_entries(as_path(path)) if name not in parts)
+    return tuple(name for name in read_entries(as_path(path))[0] if name not in parts)
 
 
 def _assembled(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:

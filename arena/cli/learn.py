@@ -251,7 +251,7 @@ def _given_examples(
 
 def _holds_examples(file: Path) -> bool:
     try:
-        names = set(read_entries(file))
+        names = set(read_entries(file)[0])
     except FileFormatError:
         return False  # which reading it says in a sentence
     return {"x", "y"} <= names and "theta" not in names

@@ -291,7 +291,7 @@ def transformer_heads(constants: Constants, scale: Scale, rng: Generator) -> Seq
     "appended, and the loop again without the key biases.",
     constants={"constant": 1.0, "last_output": 0.0, "rounding": 1e-13},
     wrong=Fault(
-        "attention.conversion:_parameters",
+        "attention.projections:_parameters",
         lambda right: (
             lambda maps, m, scale, absorbed, kept: right(
                 replace(maps, value_bias=None), m, scale, absorbed, kept
