@@ -15,6 +15,16 @@ from attention.files import (
     write_examples,
     write_tensors,
 )
+from attention.generators import (
+    make_affinely_dependent_layer,
+    make_block_diagonal_layer,
+    make_close_heads_layer,
+    make_diagonal_layer,
+    make_low_rank_layer,
+    make_nice_layer,
+    make_repeated_singular_values_layer,
+    make_transformer_shaped_layer,
+)
 from attention.inputs import (
     BooleanInputs,
     ConstantCoordinateInputs,
@@ -39,17 +49,7 @@ from attention.learning import (
     draw_examples,
 )
 from attention.metrics import ParameterErrors, parameter_errors, relative_error, unknown_part_error
-from attention.nice import make_nice_layer
 from attention.projections import Projections
-from attention.structured import (
-    make_affinely_dependent_layer,
-    make_block_diagonal_layer,
-    make_close_heads_layer,
-    make_diagonal_layer,
-    make_low_rank_layer,
-    make_repeated_singular_values_layer,
-)
-from attention.transformer_shaped import make_transformer_shaped_layer
 
 __all__ = [
     "AttentionLayer",

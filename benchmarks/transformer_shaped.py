@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from attention import AttentionLayer, BooleanInputs, check_conditions, relative_error
-from attention.transformer_shaped import make_transformer_shaped_layer
+from attention.generators import make_transformer_shaped_layer
 from upper import Iterate, choose_engine, counting_floor, gauss_newton, random_factors
 from upper.engine import Engine, EngineName
 

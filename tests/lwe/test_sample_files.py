@@ -119,7 +119,7 @@ def test_files_that_are_missing_or_no_npy_are_explained(files):
     with pytest.raises(FileFormatError, match="the file is no valid"):
         read_samples(*files[:2], LWE)
     files[1].write_bytes(files[0].read_bytes()[:-8])
-    with pytest.raises(FileFormatError, match="no valid .npy file"):
+    with pytest.raises(FileFormatError, match=r"no valid .npy file"):
         read_samples(*files[:2], LWE)
 
 

