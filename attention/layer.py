@@ -12,12 +12,11 @@ from attention._arrays import as_floating, is_numpy, namespace, shown
 from attention._kernels import contract, mix, softmax
 from attention.memory import require_memory
 from attention.projections import Biases, layer_parameters, torch_projections
-from attention.validation import require_callable, require_finite, require_instance
+from attention.validation import require_callable, require_finite
 
 __all__ = [
     "AttentionLayer",
     "attention_pattern",
-    "require_layer",
     "require_layer_memory",
     "require_no_overflow",
 ]
@@ -216,11 +215,6 @@ def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"
             "scale theta or x down."
         )
     return softmax(logits, xp)
-
-
-def require_layer(name: str, value: Any) -> None:
-    """Raise when `value` is no `AttentionLayer`."""
-    require_instance(name, value, AttentionLayer, needed="an AttentionLayer")
 
 
 def require_layer_memory(heads: int, dim: int, *, arrays: int = 4) -> None:

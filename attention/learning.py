@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from attention.examples import ExampleOracle
-from attention.inputs import Inputs, Rng, require_inputs
-from attention.layer import AttentionLayer, require_layer
+from attention.inputs import Inputs, Rng
+from attention.layer import AttentionLayer
 from attention.metrics import parameter_errors, relative_error, unknown_part_error
-from attention.validation import count, require_callable, require_finite, require_instance, require_shape
+from attention.validation import PositiveInt, checked, require_finite, require_shape
 
 __all__ = [
     "Fit",
@@ -249,6 +249,7 @@ class Learner(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class GroundTruth:
     """The target, its known part and fresh inputs: what errors are measured against, never learned from.
 
@@ -263,31 +264,30 @@ class GroundTruth:
     """
 
     layer: AttentionLayer
-    x: Float[np.ndarray, "n k d"]
+    x: Shaped[Any, "n k d"]
     known: Predictor | None = None
 
     def __post_init__(self) -> None:
-        require_layer("layer", self.layer)
-        require_shape("x", self.x, ("n", "k", self.layer.dim))
-        require_finite("x", self.x)
+        if self.x.shape[2] != self.layer.dim:
+            raise ValueError(
+                f"x has {self.x.shape[2]} coordinates: {self.layer.dim}, those of the layer, are needed."
+            )
         if isinstance(self.x, np.ndarray):  # its bytes may be in the order of another machine
             object.__setattr__(self, "x", self.x.astype(self.x.dtype.newbyteorder("="), copy=False))
-        if self.known is not None:
-            require_callable("known", self.known)
 
     @classmethod
+    @checked
     def draw(
         cls,
         layer: AttentionLayer,
         inputs: Inputs,
-        n: int = 2000,
+        n: PositiveInt = 2000,
         *,
         known: Predictor | None = None,
         rng: Rng = None,
     ) -> "GroundTruth":
         """Ground truth on `n` fresh inputs."""
-        require_inputs("inputs", inputs)
-        return cls(layer=layer, x=inputs.sample(count("n", n), rng=rng), known=known)
+        return cls(layer=layer, x=inputs.sample(n, rng=rng), known=known)
 
     @cached_property
     def y(self) -> Float[np.ndarray, "n k d"]:
@@ -299,6 +299,7 @@ class GroundTruth:
         """The known part on `x`; None for zero."""
         return None if self.known is None else np.asarray(self.known(self.x))
 
+    @checked
     def measure(
         self, *, predict: Predictor | None = None, layer: AttentionLayer | None = None
     ) -> dict[str, float]:
@@ -306,12 +307,9 @@ class GroundTruth:
 
         ``theta_error`` and ``w_error`` are the worst head's, heads matched by the Hungarian algorithm.
         """
-        if layer is not None:
-            require_layer("layer", layer)
         predict = layer if predict is None else predict
         measures: dict[str, float] = {}
         if predict is not None:
-            require_callable("predict", predict)
             predicted = np.asarray(predict(self.x), dtype=np.float64)
             measures["relative_error"] = relative_error(predicted, self.y)
             measures["unknown_part_error"] = unknown_part_error(predicted, self.y, self.y_known)
@@ -339,14 +337,11 @@ class Recorder:
         If the oracle is none: a layer, say, or arrays.
     """
 
+    @checked
     def __init__(
-        self, oracle: ExampleOracle, *, truth: GroundTruth | None = None, progress: Progress | None = None
+        self, oracle: Any, *, truth: GroundTruth | None = None, progress: Progress | None = None
     ) -> None:
         require_oracle(oracle)
-        if truth is not None:
-            require_instance("truth", truth, GroundTruth, needed="a GroundTruth")
-        if progress is not None:
-            require_callable("progress", progress, needed="a function of a Step")
         self._oracle, self._truth, self._progress = oracle, truth, progress
         self._drawn_before = oracle.drawn
         self._trace: list[Step] = []
@@ -474,8 +469,7 @@ def draw_examples(
     ValueError
         If the oracle's examples have wrong shapes or entries that are not finite.
     """
-    if not hasattr(oracle, "draw"):
-        require_oracle(oracle)  # for its words
+    require_oracle(oracle)
     x, y = oracle.draw(n)
     for name, array in (("x", x), ("y", y)):
         require_shape(f"The oracle's {name}", array, (n, oracle.k, oracle.d))

@@ -8,9 +8,8 @@ from jaxtyping import Float, Int
 
 from attention import AttentionLayer, Inputs
 from attention._arrays import shown
-from attention.inputs import Rng, require_inputs
-from attention.layer import require_layer
-from attention.validation import count, non_negative, random_generator, real_array
+from attention.inputs import Rng
+from attention.validation import count, non_negative, random_generator, real_array, require_instance
 from upper.six_phase.common import batch_size
 
 __all__ = ["AgreementLaw", "disagreement", "measure_agreement"]
@@ -81,7 +80,7 @@ def disagreement(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[
     In logits and not in patterns: saturated rows have nearly equal patterns whatever their logits are.
     O(n k m d (d + k) + n k^2 m^2).
     """
-    require_layer("layer", layer)
+    require_instance("layer", layer, AttentionLayer, needed="an AttentionLayer")
     logits = np.moveaxis(layer.logits(real_array("x", x, ("n", "k", layer.dim))), -3, -2)  # n, k, m, k
     worst = np.zeros(logits.shape[:2])
     for i in range(layer.heads - 1):
@@ -133,8 +132,8 @@ def measure_agreement(
     ----------
     Chen and Li, arXiv 2402.04084, phase 2; the measurement is derived here.
     """
-    require_layer("layer", layer)
-    require_inputs("inputs", inputs)
+    require_instance("layer", layer, AttentionLayer, needed="an AttentionLayer")
+    require_instance("inputs", inputs, Inputs, needed="an Inputs")
     if isinstance(tolerances, str) or np.ndim(tolerances) != 1 or not len(tolerances):
         raise ValueError(f"tolerances is {shown(tolerances)}: a sequence of at least one number is needed.")
     m, k = layer.heads, inputs.k
