@@ -1,19 +1,14 @@
 """The learning problem: attention layers, where examples come from, what a learner is and what it returns."""
 
 from attention.checkpoints import read_checkpoint_layer
-from attention.conditions import Condition, ConditionReport, check_conditions
-from attention.conversion import ImportedLayer, convert_projections, convert_torch_module
+from attention.conditions import check_conditions
+from attention.conversion import convert_torch_module
 from attention.errors import ExamplesExhaustedError, FileFormatError, MixedArraysError, NotEnoughMemoryError
 from attention.examples import ExampleOracle
 from attention.files import (
-    StoredLayer,
-    StoredTensors,
     load_layer,
-    read_arrays,
-    read_tensors,
     save_layer,
     write_examples,
-    write_tensors,
 )
 from attention.generators import (
     make_affinely_dependent_layer,
@@ -33,8 +28,6 @@ from attention.inputs import (
     PositionedInputs,
     SliceInputs,
     SphereInputs,
-    inputs_from_json,
-    inputs_to_json,
     sinusoidal_positions,
 )
 from attention.layer import AttentionLayer, attention_pattern
@@ -48,14 +41,11 @@ from attention.learning import (
     check_budget,
     draw_examples,
 )
-from attention.metrics import ParameterErrors, parameter_errors, relative_error, unknown_part_error
-from attention.projections import Projections
+from attention.metrics import parameter_errors, relative_error, unknown_part_error
 
 __all__ = [
     "AttentionLayer",
     "BooleanInputs",
-    "Condition",
-    "ConditionReport",
     "ConstantCoordinateInputs",
     "ExampleOracle",
     "ExamplesExhaustedError",
@@ -63,29 +53,21 @@ __all__ = [
     "Fit",
     "GaussianInputs",
     "GroundTruth",
-    "ImportedLayer",
     "Inputs",
     "Learner",
     "MixedArraysError",
     "NotEnoughMemoryError",
     "Outcome",
-    "ParameterErrors",
     "PositionedInputs",
-    "Projections",
     "Recorder",
     "SliceInputs",
     "SphereInputs",
     "Step",
-    "StoredLayer",
-    "StoredTensors",
     "attention_pattern",
     "check_budget",
     "check_conditions",
-    "convert_projections",
     "convert_torch_module",
     "draw_examples",
-    "inputs_from_json",
-    "inputs_to_json",
     "load_layer",
     "make_affinely_dependent_layer",
     "make_block_diagonal_layer",
@@ -96,13 +78,10 @@ __all__ = [
     "make_repeated_singular_values_layer",
     "make_transformer_shaped_layer",
     "parameter_errors",
-    "read_arrays",
     "read_checkpoint_layer",
-    "read_tensors",
     "relative_error",
     "save_layer",
     "sinusoidal_positions",
     "unknown_part_error",
     "write_examples",
-    "write_tensors",
 ]

@@ -12,7 +12,7 @@ from attention._arrays import as_floating, is_numpy, namespace, shown
 from attention._kernels import contract, mix, softmax
 from attention.memory import require_memory
 from attention.projections import Biases, layer_parameters, torch_projections
-from attention.validation import require_callable, require_finite
+from attention.validation import checked, require_finite
 
 __all__ = [
     "AttentionLayer",
@@ -23,6 +23,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class AttentionLayer:
     """A multi-head attention layer, F(X) = sum_i softmax(X Theta_i X^T) X W_i.
 
@@ -64,22 +65,14 @@ class AttentionLayer:
         xp = namespace(self.theta, self.w)
         dtype = _common_dtype(self.theta, self.w, xp)
         for name in ("theta", "w"):
-            array = getattr(self, name)
-            shape = tuple(array.shape)
-            if len(shape) != 3 or shape[0] < 1 or shape[1] < 1 or shape[1] != shape[2]:
-                raise ValueError(
-                    f"{name} has shape {shape}: (m, d, d) with m heads and d coordinates is needed."
-                )
-            array = as_floating(array, dtype, xp)
-            require_finite(name, array)
+            given = getattr(self, name)
+            array = as_floating(given, dtype, xp)
+            if array is not given:  # large whole numbers may be infinite in the other's type
+                require_finite(name, array)
             if is_numpy(array):
                 array = np.array(array, order="C")
                 array.flags.writeable = False
             object.__setattr__(self, name, array)
-        if tuple(self.theta.shape) != tuple(self.w.shape):
-            raise ValueError(
-                f"theta has shape {tuple(self.theta.shape)} and w {tuple(self.w.shape)}: they must be equal."
-            )
 
     @classmethod
     def from_torch(
@@ -164,9 +157,9 @@ class AttentionLayer:
         x, xp = self._tokens(x)
         return attention_pattern(self._logits(x, xp))
 
+    @checked
     def map(self, convert: Callable[[Any], Any]) -> "AttentionLayer":
         """The same layer with `convert` applied to both parameters, for example ``torch.from_numpy``."""
-        require_callable("convert", convert)
         return AttentionLayer(theta=convert(_writeable(self.theta)), w=convert(_writeable(self.w)))
 
     def _tokens(self, x: Any) -> tuple[Any, Any]:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from attention import AttentionLayer, FileFormatError, Inputs, inputs_from_json, inputs_to_json
+from attention import AttentionLayer, FileFormatError, Inputs
 from attention._arrays import is_numpy, to_numpy
 from attention._containers import guarded, read_entries
 from attention.files import read_tensors, write_tensors
+from attention.inputs import inputs_from_json, inputs_to_json
 from attention.validation import as_path, non_negative, require_instance, require_mapping
 from lower.certificate import Certificate
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart

@@ -15,12 +15,12 @@ from attention import (
     BooleanInputs,
     ConstantCoordinateInputs,
     GaussianInputs,
-    Projections,
     attention_pattern,
-    convert_projections,
     convert_torch_module,
     make_nice_layer,
 )
+from attention.conversion import convert_projections
+from attention.projections import Projections
 from paper_checks.check import Basis, Constants, Scale, check
 from paper_checks.claims._faults import HALF_LOGITS, NEGATED_LOGITS
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, close, equal

@@ -10,14 +10,9 @@ import safetensors.numpy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attention import (
-    AttentionLayer,
-    FileFormatError,
-    Projections,
-    convert_projections,
-    convert_torch_module,
-    read_checkpoint_layer,
-)
+from attention import AttentionLayer, FileFormatError, convert_torch_module, read_checkpoint_layer
+from attention.conversion import convert_projections
+from attention.projections import Projections
 
 NO_TORCH = "PyTorch's forward pass is what the conversion is held to"
 TOLERANCE = 1e-12

@@ -16,10 +16,9 @@ from attention import (
     PositionedInputs,
     SliceInputs,
     SphereInputs,
-    inputs_from_json,
-    inputs_to_json,
     sinusoidal_positions,
 )
+from attention.inputs import inputs_from_json, inputs_to_json
 
 PLAIN = [BooleanInputs, GaussianInputs, SphereInputs]
 SLICE = SliceInputs(blocks=(3, 5), weights=((1, 5), (0, 2)))

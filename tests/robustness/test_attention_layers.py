@@ -121,7 +121,7 @@ def maps(size: Sizes):
 def projections(size: Sizes):
     draw = np.random.default_rng(0).standard_normal
     p, d = 2 * size.m, size.d
-    return attention.Projections(
+    return attention.projections.Projections(
         draw((p, d)), draw((p, d)), draw((p, d)), draw((d, p)), draw(p), None, draw(p)
     )
 
@@ -221,13 +221,13 @@ SUBJECTS = [
     ),
     Subject(
         "attention.Projections",
-        attention.Projections,
+        attention.projections.Projections,
         maps,
         right=lambda result, given: assert_finite(vars(result)),
     ),
     Subject(
         "attention.convert_projections",
-        attention.convert_projections,
+        attention.conversion.convert_projections,
         lambda size: {
             "projections": made(lambda: projections(size), "<projections>"),
             "heads": choice(1, 2),
