@@ -314,7 +314,7 @@ class TestWrongInput:
     def test_lists_are_no_arrays(self):
         with pytest.raises(ValueError, match=r"theta is of the type list"):
             AttentionLayer(theta=[[[1.0]]], w=[[[1.0]]])
-        with pytest.raises(ValueError, match=r"theta is of the type list"):
+        with pytest.raises(ValueError, match=r"got list: convert it first"):
             make_nice_layer(heads=1, dim=1, rng=0)([[1.0]])
 
     @pytest.mark.parametrize("wrong", [np.nan, np.inf])
