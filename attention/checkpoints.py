@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attention._containers import TensorEntry, read_entries, read_json, read_safetensors, wrong
+from attention._containers import read_entries, read_json, read_safetensors, wrong
 from attention.conversion import ImportedLayer, convert_projections
 from attention.projections import Biases, Projections
 from attention.validation import NonNegativeInt, PositiveInt, as_path, checked
@@ -74,7 +74,8 @@ def read_checkpoint_layer(
     naming, prefix = _choose(checkpoint, prefix, layer)
     stem = f"{prefix}{naming.layers}.{layer}."
     tensors = _needed(checkpoint, naming, stem)
-    p, d = _shape(checkpoint, naming, tensors)
+    arrays = checkpoint.read(tensors)
+    p, d = _shape(checkpoint, naming, tensors, arrays)
     config = _config(checkpoint)
     m, notes = _heads(config, heads, p, d)
     scale, beyond = _beyond(naming, config, layer, p // m)
@@ -88,7 +89,7 @@ def read_checkpoint_layer(
     if unread:
         beyond.append(f"Of the layer's tensors these were not used: {', '.join(unread):.200}.")
     imported = convert_projections(
-        _projections(naming, checkpoint.read(tensors)),
+        _projections(naming, arrays),
         heads=m,
         scale=scale,
         biases=biases,
@@ -104,7 +105,7 @@ class _Naming:
 
     `models` are the types whose attention is known to be that of the family. `modules` maps a role to what follows
     ``layers.N.``; all tensors of attention begin with `scope`, and `known` ones among them may go unread without a
-    word. Fused: query, key and value are one weight, and weights are transposed.
+    note. Fused: query, key and value are one weight, and weights are transposed.
     """
 
     name: str
@@ -116,7 +117,6 @@ class _Naming:
     fused: bool
 
 
-_FLOATS = ("F16", "BF16", "F32", "F64")
 _NORM = "attention.output.LayerNorm"
 _NAMINGS = (
     _Naming(
@@ -148,28 +148,18 @@ class _Checkpoint:
     shown: Path
     files: Mapping[str, Path]
 
-    def entries(self, names: Collection[str]) -> dict[str, TensorEntry]:
-        found = {}
-        for path, here in self._by_file(names).items():
-            entries, _ = read_entries(path)
-            for name in here:
-                if name not in entries:
-                    raise wrong(path, f"the index promises a tensor {name!r:.200} that this part lacks")
-                found[name] = entries[name]
-        return found
-
     def read(self, tensors: Mapping[str, str]) -> dict[str, np.ndarray]:
         """The arrays by role."""
         arrays: dict[str, np.ndarray] = {}
-        for path, here in self._by_file(tensors.values()).items():
+        for path in dict.fromkeys(self.files[name] for name in tensors.values()):
+            here = [name for name in tensors.values() if self.files[name] == path]
             arrays |= read_safetensors(path, here, bfloat16=True)[0]
+        for name, array in arrays.items():
+            if array.dtype.kind != "f":
+                raise wrong(
+                    self.files[name], f"tensor {name!r:.200} has dtype {array.dtype}; floats are needed"
+                )
         return {role: arrays[name] for role, name in tensors.items()}
-
-    def _by_file(self, names: Collection[str]) -> dict[Path, list[str]]:
-        files = defaultdict(list)
-        for name in names:
-            files[self.files[name]].append(name)
-        return files
 
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -265,13 +255,11 @@ def _needed(checkpoint: _Checkpoint, naming: _Naming, stem: str) -> dict[str, st
     return weights | {role: name for role, name in biases.items() if name in checkpoint.files}
 
 
-def _shape(checkpoint: _Checkpoint, naming: _Naming, tensors: Mapping[str, str]) -> tuple[int, int]:
+def _shape(
+    checkpoint: _Checkpoint, naming: _Naming, tensors: Mapping[str, str], arrays: Mapping[str, np.ndarray]
+) -> tuple[int, int]:
     """Rows p of the query map and coordinates d, every tensor held to them."""
-    entries = checkpoint.entries(tensors.values())
-    for name, entry in entries.items():
-        if entry.dtype not in _FLOATS:
-            raise wrong(checkpoint.shown, f"tensor {name!r:.200} has dtype {entry.dtype}; {_FLOATS} are read")
-    shapes = {role: entries[name].shape for role, name in tensors.items()}
+    shapes = {role: array.shape for role, array in arrays.items()}
     first = "fused" if naming.fused else "query"
     given = shapes[first][::-1] if naming.fused else shapes[first]
     parts = 3 if naming.fused else 1
@@ -335,7 +323,7 @@ def _config(checkpoint: _Checkpoint) -> _Config:
 
 
 def _heads(config: _Config, heads: int | None, p: int, d: int) -> tuple[int, list[str]]:
-    """How many heads the layer has, and what is to be said of that."""
+    """How many heads the layer has, and notes on that."""
     named = config.heads()
     if heads is None and named is None:
         told = "does not tell" if config.values is not None else "would tell, and is not there,"

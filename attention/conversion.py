@@ -12,7 +12,7 @@ __all__ = ["ImportedLayer", "convert_projections", "convert_torch_module"]
 
 @dataclass(frozen=True, eq=False)
 class ImportedLayer:
-    """A layer that was converted, and what is to be said of the conversion.
+    """A layer that was converted, and notes on the conversion.
 
     Attributes
     ----------

@@ -156,13 +156,9 @@ class Step:
 
     def to_json(self) -> dict[str, Any]:
         """The numbers as JSON values, without the layer."""
-        return {
-            "name": self.name,
-            "examples": self.examples,
-            "seconds": self.seconds,
-            "measures": dict(self.measures),
-            **({} if self.phase is None else {"phase": self.phase, "round": self.round}),
-        }
+        found = {name: getattr(self, name) for name in ("name", "examples", "seconds")}
+        found["measures"] = dict(self.measures)
+        return found if self.phase is None else found | {"phase": self.phase, "round": self.round}
 
 
 Progress = Callable[[Step], None]
@@ -399,20 +395,11 @@ class Recorder:
         examples_needed: int | None = None,
     ) -> Fit:
         """The `Fit` of what was recorded; a layer predicts by itself."""
-        seconds, examples = self.seconds, self.examples
         predictor = layer if predict is None else predict
         if predictor is None:
             raise ValueError("A fit needs a predictor or a layer; neither was given.")
-        return Fit(
-            predict=predictor,
-            layer=layer,
-            outcome=outcome,
-            examples_used=examples,
-            seconds=seconds,
-            trace=tuple(self._trace),
-            alone=alone,
-            examples_needed=examples_needed,
-        )
+        trace = tuple(self._trace)
+        return Fit(predictor, layer, outcome, self.examples, self.seconds, trace, alone, examples_needed)
 
 
 def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:
