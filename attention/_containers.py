@@ -3,8 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,12 @@ from attention.errors import FileFormatError
 __all__ = [
     "ALLOWED",
     "DTYPES",
-    "TensorEntry",
     "guarded",
     "json_object",
-    "read_entries",
     "read_json",
     "read_npy",
     "read_safetensors",
+    "tensor_names",
     "wrong",
 ]
 
@@ -33,30 +31,9 @@ _JSON_LIMIT = 16 * 2**20
 _PATH_SHOWN = 400
 
 
-@dataclass(frozen=True)
-class TensorEntry:
-    """What the header of a safetensors file says of one tensor.
-
-    Attributes
-    ----------
-    dtype : str
-        The format's own name of the type of the entries, such as "F32" or "BF16".
-    shape : tuple of int
-        The lengths of the axes.
-    start, end : int
-        Where its bytes begin and end in the file.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    end: int
-
-
-def read_entries(path: Path) -> tuple[dict[str, TensorEntry], dict[str, str]]:
-    """The tensors in the header of a safetensors file, in alphabetical order, and the metadata there."""
-    _require_file(path)
-    return guarded(path, "the file is no valid safetensors file", lambda: _header(path))
+def tensor_names(path: Path) -> list[str]:
+    """The names in the header of a safetensors file, in alphabetical order."""
+    return list(_header(path)[0])
 
 
 def read_safetensors(
@@ -78,14 +55,14 @@ def read_safetensors(
     FileFormatError
         If the file is damaged, lacks a name, or an array is not of finite real numbers.
     """
-    entries, metadata = read_entries(path)
+    entries, metadata = _header(path)
     arrays = {}
     for name in entries if names is None else sorted(names):
         if name not in entries:
             raise wrong(path, f"the file holds no tensor named {name!r:.200}")
         entry, what = entries[name], f"tensor {name!r:.200}"
-        if entry.dtype not in DTYPES and not (bfloat16 and entry.dtype == "BF16"):
-            raise wrong(path, f"{what} has dtype {entry.dtype}; {ALLOWED}")
+        if entry["dtype"] not in DTYPES and not (bfloat16 and entry["dtype"] == "BF16"):
+            raise wrong(path, f"{what} has dtype {entry['dtype']}; {ALLOWED}")
         array = guarded(path, f"{what} cannot be read", lambda entry=entry: _read(path, entry))  # type: ignore[misc]
         arrays[name] = _finite(path, what, array)
     return arrays, metadata
@@ -148,32 +125,36 @@ def _require_file(path: Path) -> None:
         raise wrong(path, "a file is needed, and this is a directory or a device")
 
 
-def _header(path: Path) -> tuple[dict[str, TensorEntry], dict[str, str]]:
-    with safe_open(
-        path, framework="numpy"
-    ) as checked:  # the library holds lengths, offsets and shapes to the file
-        metadata = dict(checked.metadata() or {})
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    entries = {}
-    for name in sorted(header):
-        start, end = (8 + length + offset for offset in header[name]["data_offsets"])
-        entries[name] = TensorEntry(header[name]["dtype"], tuple(header[name]["shape"]), start, end)
-    return entries, metadata
+def _header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """What the header says of each tensor, with the place of its bytes in the file, and the metadata."""
+    _require_file(path)
+
+    def read() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        with safe_open(
+            path, framework="numpy"
+        ) as checked:  # the library holds lengths, offsets and shapes to the file
+            metadata = dict(checked.metadata() or {})
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        places = {name: [8 + length + offset for offset in header[name]["data_offsets"]] for name in header}
+        return {name: header[name] | {"place": places[name]} for name in sorted(header)}, metadata
+
+    return guarded(path, "the file is no valid safetensors file", read)
 
 
-def _read(path: Path, entry: TensorEntry) -> np.ndarray:
+def _read(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
+    start, end = entry["place"]
     with path.open("rb") as file:
-        file.seek(entry.start)
-        data = file.read(entry.end - entry.start)
-    if entry.dtype == "BF16":  # the upper half of a float32
+        file.seek(start)
+        data = file.read(end - start)
+    if entry["dtype"] == "BF16":  # the upper half of a float32
         array = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
     else:
-        stored = DTYPES[entry.dtype]
+        stored = DTYPES[entry["dtype"]]
         array = np.frombuffer(data, stored.newbyteorder("<")).astype(stored)
-    return array.reshape(entry.shape)
+    return array.reshape(entry["shape"])
 
 
 def _finite(path: Path, name: str, array: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attention._containers import read_entries, read_json, read_safetensors, wrong
+from attention._containers import read_json, read_safetensors, tensor_names, wrong
 from attention.conversion import ImportedLayer, convert_projections
 from attention.projections import Biases, Projections
 from attention.validation import NonNegativeInt, PositiveInt, as_path, checked
@@ -172,7 +172,7 @@ def _locate(path: Path) -> _Checkpoint:
     if path.name.lower().endswith(_PICKLES) and os.path.exists(path):
         raise wrong(path, f"a PyTorch pickle is never opened, as it may run code; {_EXPORT}")
     if not path.name.endswith(".index.json"):
-        return _Checkpoint(path, dict.fromkeys(read_entries(path)[0], path))
+        return _Checkpoint(path, dict.fromkeys(tensor_names(path), path))
     weight_map = read_json(path, "index").get("weight_map")
     if not isinstance(weight_map, dict) or not all(
         isinstance(part, str) and os.path.basename(part) == part not in ("", ".", "..")
