@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from arena._phrases import plural, sentence
-from attention import ImportedLayer, Inputs, inputs_to_json
+from attention import Inputs
+from attention.conversion import ImportedLayer
+from attention.inputs import inputs_to_json
 
 __all__ = [
     "FROM_ARRAYS",
@@ -112,7 +114,7 @@ def how_imported(parameters: Mapping[str, Any]) -> str:
 
 
 def describe_inputs(described: Mapping[str, Any]) -> str:
-    """The distribution of the tokens in words, from what `attention.inputs_to_json` wrote."""
+    """The distribution of the tokens in words, from what `attention.inputs.inputs_to_json` wrote."""
     if described["name"] == "constant-coordinate":
         return f"{describe_inputs(described['inputs'])}, a constant as last coordinate"
     return f"{described['name']} inputs"

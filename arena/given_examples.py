@@ -17,7 +17,7 @@ from arena.records import LearnerRecord, TargetRecord
 from arena.students import Student
 from arena.targets import Target
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, Learner, relative_error, save_layer
-from attention.evaluation import HELD_OUT_SHARE, orbits
+from attention.evaluation import orbits, which_held_out
 from attention.files import FilePath
 from attention.learning import Progress
 from attention.validation import count
@@ -215,12 +215,13 @@ def _read(files: Sequence[FilePath]) -> tuple[Float[np.ndarray, "n k d"], Float[
 
 
 def _held_out(x: Float[np.ndarray, "n k d"], rng: np.random.Generator) -> np.ndarray:
-    """Which examples are held out: those of inputs that follow from one another by a symmetry go together."""
-    names: dict[int, int] = {}
-    which = np.array([names.setdefault(one, len(names)) for one in orbits(x).tolist()])
-    if len(names) < 2:
+    """Which examples are held out, in a random order: files may be sorted."""
+    if len(set(orbits(x).tolist())) < 2:
         raise ValueError(f"The {plural(len(x), 'example')} are all of one input: two at least are needed.")
-    return np.isin(which, rng.permutation(len(names))[: max(1, len(names) // HELD_OUT_SHARE)])
+    order = rng.permutation(len(x))
+    held = np.zeros(len(x), dtype=bool)
+    held[order] = which_held_out(x[order])
+    return held
 
 
 def _stand_in(k: int, d: int, heads: int) -> Target:

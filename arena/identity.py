@@ -9,7 +9,7 @@ from arena._description import described, like_nothing_else
 from arena.made_with import toolkit_code
 from arena.students import Effort, Student
 from arena.targets import Target
-from attention import inputs_to_json
+from attention.inputs import inputs_to_json
 
 __all__ = ["cell_key", "learner_identity", "target_identity", "target_stream"]
 

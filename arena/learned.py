@@ -12,8 +12,9 @@ from arena.engines import asked_settings, engine_used, require_engine
 from arena.records import LearnerRecord, TargetRecord
 from arena.students import Student, as_students, choose_effort
 from arena.targets import Target, load_target
-from attention import AttentionLayer, Fit, Learner, Outcome, inputs_from_json, save_layer
+from attention import AttentionLayer, Fit, Learner, Outcome, save_layer
 from attention.files import FilePath
+from attention.inputs import inputs_from_json
 from attention.learning import Progress
 from attention.validation import non_negative
 from upper import Newton

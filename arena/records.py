@@ -46,7 +46,7 @@ class TargetRecord:
     heads, tokens, dim : int
         The numbers m of heads, k of tokens and d of coordinates.
     inputs : dict
-        The distribution of the tokens, as `attention.inputs_to_json` writes it.
+        The distribution of the tokens, as `attention.inputs.inputs_to_json` writes it.
     how : str
         One sentence: how it was made.
     seed : int or None

@@ -21,15 +21,14 @@ from attention import (
     GroundTruth,
     Inputs,
     SphereInputs,
-    inputs_to_json,
     read_checkpoint_layer,
 )
 from attention._arrays import shown as shown_value
 from attention._arrays import to_numpy
 from attention.conditions import ConditionReport, check_conditions
-from attention.conversion import Biases
 from attention.files import StoredLayer, load_layer, save_layer
-from attention.inputs import Rng
+from attention.inputs import Rng, inputs_to_json
+from attention.projections import Biases
 from attention.validation import count, require_instance, require_mapping
 from lower import HardInstance, load_instance, save_instance
 from lwe import describe_instance, noisy_examples

@@ -1,19 +1,24 @@
 """The learning problem: attention layers, where examples come from, what a learner is and what it returns."""
 
 from attention.checkpoints import read_checkpoint_layer
-from attention.conditions import Condition, ConditionReport, check_conditions
-from attention.conversion import ImportedLayer, Projections, convert_projections, convert_torch_module
+from attention.conditions import check_conditions
+from attention.conversion import convert_torch_module
 from attention.errors import ExamplesExhaustedError, FileFormatError, MixedArraysError, NotEnoughMemoryError
 from attention.examples import ExampleOracle
 from attention.files import (
-    StoredLayer,
-    StoredTensors,
     load_layer,
-    read_arrays,
-    read_tensors,
     save_layer,
     write_examples,
-    write_tensors,
+)
+from attention.generators import (
+    make_affinely_dependent_layer,
+    make_block_diagonal_layer,
+    make_close_heads_layer,
+    make_diagonal_layer,
+    make_low_rank_layer,
+    make_nice_layer,
+    make_repeated_singular_values_layer,
+    make_transformer_shaped_layer,
 )
 from attention.inputs import (
     BooleanInputs,
@@ -23,8 +28,6 @@ from attention.inputs import (
     PositionedInputs,
     SliceInputs,
     SphereInputs,
-    inputs_from_json,
-    inputs_to_json,
     sinusoidal_positions,
 )
 from attention.layer import AttentionLayer, attention_pattern
@@ -38,32 +41,11 @@ from attention.learning import (
     check_budget,
     draw_examples,
 )
-from attention.metrics import ParameterErrors, parameter_errors, relative_error, unknown_part_error
-from attention.nice import make_nice_layer
-from attention.structured import (
-    make_affinely_dependent_layer,
-    make_block_diagonal_layer,
-    make_close_heads_layer,
-    make_diagonal_layer,
-    make_low_rank_layer,
-    make_repeated_singular_values_layer,
-)
-from attention.transformer_shaped import make_transformer_shaped_layer
-from attention.weightings import (
-    LogitEquation,
-    NormalisedPower,
-    NormalisedSigmoid,
-    Softmax,
-    Sparsemax,
-    WeightedLayer,
-    Weighting,
-)
+from attention.metrics import parameter_errors, relative_error, unknown_part_error
 
 __all__ = [
     "AttentionLayer",
     "BooleanInputs",
-    "Condition",
-    "ConditionReport",
     "ConstantCoordinateInputs",
     "ExampleOracle",
     "ExamplesExhaustedError",
@@ -71,36 +53,21 @@ __all__ = [
     "Fit",
     "GaussianInputs",
     "GroundTruth",
-    "ImportedLayer",
     "Inputs",
     "Learner",
-    "LogitEquation",
     "MixedArraysError",
-    "NormalisedPower",
-    "NormalisedSigmoid",
     "NotEnoughMemoryError",
     "Outcome",
-    "ParameterErrors",
     "PositionedInputs",
-    "Projections",
     "Recorder",
     "SliceInputs",
-    "Softmax",
-    "Sparsemax",
     "SphereInputs",
     "Step",
-    "StoredLayer",
-    "StoredTensors",
-    "WeightedLayer",
-    "Weighting",
     "attention_pattern",
     "check_budget",
     "check_conditions",
-    "convert_projections",
     "convert_torch_module",
     "draw_examples",
-    "inputs_from_json",
-    "inputs_to_json",
     "load_layer",
     "make_affinely_dependent_layer",
     "make_block_diagonal_layer",
@@ -111,13 +78,10 @@ __all__ = [
     "make_repeated_singular_values_layer",
     "make_transformer_shaped_layer",
     "parameter_errors",
-    "read_arrays",
     "read_checkpoint_layer",
-    "read_tensors",
     "relative_error",
     "save_layer",
     "sinusoidal_positions",
     "unknown_part_error",
     "write_examples",
-    "write_tensors",
 ]

@@ -1,11 +1,10 @@
 """The contractions behind every layer, all heads stacked: few large products instead of one small one a head."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["below_largest", "contract", "derivative", "in_type", "mix", "softmax", "wide"]
+__all__ = ["contract", "mix", "softmax"]
 
 
 def contract(x: Any, theta: Any, xp: Any) -> Any:
@@ -20,11 +19,11 @@ def contract(x: Any, theta: Any, xp: Any) -> Any:
 def softmax(logits: Any, xp: Any) -> Any:
     """The softmax over the last axis, stable for finite logits."""
     dtype = logits.dtype
-    logits = wide(logits, xp)
+    logits = _wide(logits, xp)
     with np.errstate(over="ignore"):  # a logit further below the largest than there are numbers has weight 0
         weights = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     pattern = weights / xp.sum(weights, axis=-1, keepdims=True)
-    return in_type(pattern, dtype, xp)
+    return _in_type(pattern, dtype, xp)
 
 
 def mix(weights: Any, x: Any, xp: Any) -> Any:
@@ -34,36 +33,13 @@ def mix(weights: Any, x: Any, xp: Any) -> Any:
     return xp.reshape(xp.matmul(xp.reshape(weights, (*batch, k * m, k)), x), (-1, m * d))
 
 
-def wide(array: Any, xp: Any, *numbers: float) -> Any:
-    """The array in a type that holds the sum of many weights, and in which parameters are neither 0 nor infinite."""
-    bits = xp.finfo(array.dtype).bits
-    if bits < 64 and any(number and not 1e-30 < number < 1e30 for number in numbers):
-        return xp.astype(array, xp.float64)
-    return xp.astype(array, xp.float32) if bits < 32 else array
+def _wide(array: Any, xp: Any) -> Any:
+    """The array in a type that holds the sum of many weights."""
+    return xp.astype(array, xp.float32) if xp.finfo(array.dtype).bits < 32 else array
 
 
-def below_largest(logits: Any, temperature: float, xp: Any) -> Any:
-    """(z - max z) / T: patterns are the same for it, and it overflows only where a weight is 0."""
-    logits = wide(logits, xp, temperature)
-    if temperature >= 1:  # two of opposite sign may be further apart than numbers go, and not so over T
-        logits, temperature = logits / temperature, 1.0
-    with np.errstate(over="ignore"):
-        return (logits - xp.max(logits, axis=-1, keepdims=True)) / temperature
-
-
-def in_type(array: Any, dtype: Any, xp: Any) -> Any:
+def _in_type(array: Any, dtype: Any, xp: Any) -> Any:
     """The array in the type, in the machine's byte order; infinite where that cannot hold it."""
     dtype = dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype
     with np.errstate(over="ignore"):
         return array if array.dtype == dtype else xp.astype(array, dtype)
-
-
-def derivative(formula: Callable[[], Any], dtype: Any, xp: Any) -> Any:
-    """What a formula gives, unless it overflows."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = in_type(formula(), dtype, xp)
-    if not bool(xp.all(xp.isfinite(found))):
-        raise ValueError(
-            f"The derivative overflowed in {dtype}: scale the cotangent down or use a wider type."
-        )
-    return found

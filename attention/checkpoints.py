@@ -1,29 +1,30 @@
 """One attention layer out of a model's safetensors checkpoint, with the tensor names of BERT or of GPT-2."""
 
-import dataclasses
 import math
 import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attention._containers import TensorEntry, read_entries, read_floats, read_json, wrong
-from attention.conversion import Biases, ImportedLayer, Projections, convert_projections
-from attention.validation import as_path, count
+from attention._containers import read_json, read_safetensors, tensor_names, wrong
+from attention.conversion import ImportedLayer, convert_projections
+from attention.projections import Biases, Projections
+from attention.validation import NonNegativeInt, PositiveInt, as_path, checked
 
 __all__ = ["read_checkpoint_layer"]
 
 
+@checked
 def read_checkpoint_layer(
     path: str | os.PathLike[str],
     *,
-    layer: int,
-    heads: int | None = None,
+    layer: NonNegativeInt,
+    heads: PositiveInt | None = None,
     prefix: str | None = None,
     biases: Biases = "dropped",
     coordinates: int | None = None,
@@ -42,7 +43,7 @@ def read_checkpoint_layer(
     prefix : str, optional
         What stands before the layers' names, or how it begins; needed where the file holds several models.
     biases, coordinates
-        As for `convert_projections`.
+        As for `attention.projections.layer_parameters`.
 
     Raises
     ------
@@ -69,15 +70,15 @@ def read_checkpoint_layer(
     ----------
     The names, layouts and options are those of the Hugging Face implementations of BERT and GPT-2.
     """
-    number = count("layer", layer, least=0)
     checkpoint = _locate(as_path(path))
-    naming, prefix = _choose(checkpoint, prefix, number)
-    stem = f"{prefix}{naming.layers}.{number}."
+    naming, prefix = _choose(checkpoint, prefix, layer)
+    stem = f"{prefix}{naming.layers}.{layer}."
     tensors = _needed(checkpoint, naming, stem)
-    p, d = _shape(checkpoint, naming, tensors)
+    arrays = checkpoint.read(tensors)
+    p, d = _shape(checkpoint, naming, tensors, arrays)
     config = _config(checkpoint)
     m, notes = _heads(config, heads, p, d)
-    scale, beyond = _beyond(naming, config, number, p // m)
+    scale, beyond = _beyond(naming, config, layer, p // m)
     unread = sorted(
         name.removeprefix(stem)
         for name in checkpoint.files
@@ -88,16 +89,14 @@ def read_checkpoint_layer(
     if unread:
         beyond.append(f"Of the layer's tensors these were not used: {', '.join(unread):.200}.")
     imported = convert_projections(
-        _projections(naming, checkpoint.read(tensors)),
+        _projections(naming, arrays),
         heads=m,
         scale=scale,
         biases=biases,
         coordinates=coordinates,
         notes=(*notes, *beyond),
     )
-    return dataclasses.replace(
-        imported, source=checkpoint.shown.name, naming=naming.name, prefix=prefix, number=number
-    )
+    return replace(imported, source=checkpoint.shown.name, naming=naming.name, prefix=prefix, number=layer)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,7 @@ class _Naming:
 
     `models` are the types whose attention is known to be that of the family. `modules` maps a role to what follows
     ``layers.N.``; all tensors of attention begin with `scope`, and `known` ones among them may go unread without a
-    word. Fused: query, key and value are one weight, and weights are transposed.
+    note. Fused: query, key and value are one weight, and weights are transposed.
     """
 
     name: str
@@ -149,28 +148,18 @@ class _Checkpoint:
     shown: Path
     files: Mapping[str, Path]
 
-    def entries(self, names: Collection[str]) -> dict[str, TensorEntry]:
-        found = {}
-        for path, here in self._by_file(names).items():
-            entries = read_entries(path)
-            for name in here:
-                if name not in entries:
-                    raise wrong(path, f"the index promises a tensor {name!r:.200} that this part lacks")
-                found[name] = entries[name]
-        return found
-
     def read(self, tensors: Mapping[str, str]) -> dict[str, np.ndarray]:
         """The arrays by role."""
         arrays: dict[str, np.ndarray] = {}
-        for path, here in self._by_file(tensors.values()).items():
-            arrays |= read_floats(path, here)
+        for path in dict.fromkeys(self.files[name] for name in tensors.values()):
+            here = [name for name in tensors.values() if self.files[name] == path]
+            arrays |= read_safetensors(path, here, bfloat16=True)[0]
+        for name, array in arrays.items():
+            if array.dtype.kind != "f":
+                raise wrong(
+                    self.files[name], f"tensor {name!r:.200} has dtype {array.dtype}; floats are needed"
+                )
         return {role: arrays[name] for role, name in tensors.items()}
-
-    def _by_file(self, names: Collection[str]) -> dict[Path, list[str]]:
-        files = defaultdict(list)
-        for name in names:
-            files[self.files[name]].append(name)
-        return files
 
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -183,7 +172,7 @@ def _locate(path: Path) -> _Checkpoint:
     if path.name.lower().endswith(_PICKLES) and os.path.exists(path):
         raise wrong(path, f"a PyTorch pickle is never opened, as it may run code; {_EXPORT}")
     if not path.name.endswith(".index.json"):
-        return _Checkpoint(path, dict.fromkeys(read_entries(path), path))
+        return _Checkpoint(path, dict.fromkeys(tensor_names(path), path))
     weight_map = read_json(path, "index").get("weight_map")
     if not isinstance(weight_map, dict) or not all(
         isinstance(part, str) and os.path.basename(part) == part not in ("", ".", "..")
@@ -266,10 +255,11 @@ def _needed(checkpoint: _Checkpoint, naming: _Naming, stem: str) -> dict[str, st
     return weights | {role: name for role, name in biases.items() if name in checkpoint.files}
 
 
-def _shape(checkpoint: _Checkpoint, naming: _Naming, tensors: Mapping[str, str]) -> tuple[int, int]:
+def _shape(
+    checkpoint: _Checkpoint, naming: _Naming, tensors: Mapping[str, str], arrays: Mapping[str, np.ndarray]
+) -> tuple[int, int]:
     """Rows p of the query map and coordinates d, every tensor held to them."""
-    entries = checkpoint.entries(tensors.values())
-    shapes = {role: entries[name].shape for role, name in tensors.items()}
+    shapes = {role: array.shape for role, array in arrays.items()}
     first = "fused" if naming.fused else "query"
     given = shapes[first][::-1] if naming.fused else shapes[first]
     parts = 3 if naming.fused else 1
@@ -333,19 +323,18 @@ def _config(checkpoint: _Checkpoint) -> _Config:
 
 
 def _heads(config: _Config, heads: int | None, p: int, d: int) -> tuple[int, list[str]]:
-    """How many heads the layer has, and what is to be said of that."""
+    """How many heads the layer has, and notes on that."""
     named = config.heads()
     if heads is None and named is None:
         told = "does not tell" if config.values is not None else "would tell, and is not there,"
         raise ValueError(f"{config.path} {told} how many heads the layer has: give heads (--heads).")
     notes = []
     if heads is not None:
-        m = count("heads", heads)
-        if p % m:
-            raise ValueError(f"heads is {m}: a divisor of {p}, the rows of the query map, is needed.")
-        if named is not None and named[1] * p != m * d:
-            notes.append(f"{m} heads were asked for, where config.json says {named[0]} = {named[1]}.")
-        return m, notes
+        if p % heads:
+            raise ValueError(f"heads is {heads}: a divisor of {p}, the rows of the query map, is needed.")
+        if named is not None and named[1] * p != heads * d:
+            notes.append(f"{heads} heads were asked for, where config.json says {named[0]} = {named[1]}.")
+        return heads, notes
     assert named is not None
     name, m = named
     if d % m or p % (d // m):

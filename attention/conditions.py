@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from attention._arrays import to_numpy
 from attention._head_measures import HeadMeasures
-from attention.layer import AttentionLayer, require_layer
-from attention.validation import count, non_negative, require_mapping
+from attention.layer import AttentionLayer
+from attention.validation import NonNegativeFloat, Whole, checked
 
 __all__ = ["Condition", "ConditionReport", "check_conditions"]
 
@@ -126,8 +126,12 @@ _NOTE = (
 )
 
 
+@checked
 def check_conditions(
-    layer: AttentionLayer, *, tokens: int | None = None, thresholds: Mapping[str, float] | None = None
+    layer: AttentionLayer,
+    *,
+    tokens: Annotated[int, Whole(1, 2**53)] | None = None,
+    thresholds: Mapping[str, NonNegativeFloat] | None = None,
 ) -> ConditionReport:
     """Measure every non-degeneracy condition of a layer and hold it against a threshold.
 
@@ -169,12 +173,8 @@ def check_conditions(
     * heads_against_dimension, tokens_against_dimension: ``m / d`` and ``k / d``; at most 1/4.
 
     Conditions about pairs are vacuous for one head. A zero head has stable rank 0, no distinct singular values
-    and columns on a lattice. Some conditions imply others: close heads are coherent and nearly linearly
-    dependent, and affinely dependent heads are linearly dependent.
-
-    Of nice layers all measures improve as d grows (measured), but for theta_norms, which stays at sigma, the
-    smallest gap of their singular values, which falls about like d^(-3/2), and theta_non_arithmetic, which
-    tends to exp(-8), its value at the smallest t. O(m d^3 + m^2 d^2).
+    and columns on a lattice.
+    O(m d^3 + m^2 d^2).
 
     References
     ----------
@@ -190,62 +190,84 @@ def check_conditions(
     >>> report["heads_against_dimension"].measured
     0.03125
     """
-    require_layer("layer", layer)
-    if thresholds is not None:
-        require_mapping("thresholds", thresholds)
-    tokens = None if tokens is None else count("tokens", tokens, most=2**53)
+    given = dict(thresholds or {})
+    if unknown := set(given) - set(_CONDITIONS):
+        raise ValueError(
+            f"thresholds names {', '.join(sorted(unknown))}: only {', '.join(_CONDITIONS)} have one."
+        )
     m, d = layer.heads, layer.dim
     theta, w = HeadMeasures(to_numpy(layer.theta)), HeadMeasures(to_numpy(layer.w))
-    rank = float(max(m, tokens or 1, math.log(d)))
     pairs = m > 1
-    conditions = [
-        _condition("theta_incoherence", theta.incoherence() if pairs else None, "small", 0.25),
-        _condition("theta_stable_rank", theta.stable_rank(), "large", rank),
-        _condition("theta_trace", theta.trace(), "small", 0.25),
-        _condition("theta_heavy_column", theta.heavy_column(), "small", 0.25),
-        _condition("theta_non_arithmetic", theta.non_arithmetic(), "small", 0.5),
-        _condition("theta_norms", theta.norms, "small", (1 + math.log(d)) ** 2),
-        _condition("theta_norms_comparable", theta.norm_ratio() if pairs else None, "small", 4.0),
-        _condition("theta_pairwise_distance", theta.pairwise_distance() if pairs else None, "large", 0.1),
-        _condition("theta_distinct_singular_values", theta.singular_value_gap(), "large", 1e-6),
-        _condition("theta_linear_independence", theta.linear_independence(), "large", 0.1),
-        _condition("theta_affine_independence", theta.affine_independence() if pairs else None, "large", 0.1),
-        _condition("w_incoherence", w.incoherence() if pairs else None, "small", 0.25),
-        _condition("w_stable_rank", w.stable_rank(), "large", rank),
-        _condition("w_norms_comparable", w.norm_ratio() if pairs else None, "small", 4.0),
-        _condition("heads_against_dimension", m / d, "small", 0.25),
-        _condition("tokens_against_dimension", None if tokens is None else tokens / d, "small", 0.25),
-    ]
-    conditions = _with_thresholds(conditions, dict(thresholds or {}))
-    return ConditionReport(heads=m, dim=d, tokens=tokens, conditions=tuple(conditions))
+    measured = {
+        "theta_incoherence": theta.incoherence() if pairs else None,
+        "theta_stable_rank": theta.stable_rank(),
+        "theta_trace": theta.trace(),
+        "theta_heavy_column": theta.heavy_column(),
+        "theta_non_arithmetic": theta.non_arithmetic(),
+        "theta_norms": theta.norms,
+        "theta_norms_comparable": theta.norm_ratio() if pairs else None,
+        "theta_pairwise_distance": theta.pairwise_distance() if pairs else None,
+        "theta_distinct_singular_values": theta.singular_value_gap(),
+        "theta_linear_independence": theta.linear_independence(),
+        "theta_affine_independence": theta.affine_independence() if pairs else None,
+        "w_incoherence": w.incoherence() if pairs else None,
+        "w_stable_rank": w.stable_rank(),
+        "w_norms_comparable": w.norm_ratio() if pairs else None,
+        "heads_against_dimension": m / d,
+        "tokens_against_dimension": None if tokens is None else tokens / d,
+    }
+    rank = float(max(m, tokens or 1, math.log(d)))
+    by_shape = {"theta_stable_rank": rank, "w_stable_rank": rank, "theta_norms": (1 + math.log(d)) ** 2}
+    conditions = tuple(_condition(name, measured[name], by_shape | given) for name in _CONDITIONS)
+    return ConditionReport(heads=m, dim=d, tokens=tokens, conditions=conditions)
 
 
-_EXPLANATIONS = {
-    "theta_incoherence": "Heads that point in different directions can be told apart.",
-    "theta_stable_rank": "Many directions matter alike, so that logits are nearly Gaussian.",
-    "theta_trace": "The logit of a token on itself behaves like the logits on the others.",
-    "theta_heavy_column": "No single coordinate of a token decides the logits.",
-    "theta_non_arithmetic": "The logits do not lie near a lattice, as a local limit theorem needs; 1 is a lattice.",
-    "theta_norms": "Logits are at most polylogarithmic, so that patterns are seldom saturated.",
-    "theta_norms_comparable": "No head drowns the others; infinite with a zero head beside others.",
-    "theta_pairwise_distance": "No two heads attend in nearly the same way.",
-    "theta_distinct_singular_values": "Singular vectors are determined, repeated values leave them free.",
-    "theta_linear_independence": "The span of the heads has the dimension m.",
-    "theta_affine_independence": "The affine hull of the heads has the dimension m-1.",
-    "w_incoherence": "The outputs of different heads can be told apart.",
-    "w_stable_rank": "The output of a head keeps many directions of a token.",
-    "w_norms_comparable": "No head's output drowns the others; infinite with a zero head beside others.",
-    "heads_against_dimension": "The number of heads is much smaller than the dimension.",
-    "tokens_against_dimension": "The number of tokens is much smaller than the dimension.",
+# name: direction of good, default threshold (None where it depends on the shape), why it matters
+_CONDITIONS: dict[str, tuple[Literal["small", "large"], float | None, str]] = {
+    "theta_incoherence": ("small", 0.25, "Heads that point in different directions can be told apart."),
+    "theta_stable_rank": ("large", None, "Many directions matter alike, so that logits are nearly Gaussian."),
+    "theta_trace": ("small", 0.25, "The logit of a token on itself behaves like the logits on the others."),
+    "theta_heavy_column": ("small", 0.25, "No single coordinate of a token decides the logits."),
+    "theta_non_arithmetic": (
+        "small",
+        0.5,
+        "The logits do not lie near a lattice, as a local limit theorem needs; 1 is a lattice.",
+    ),
+    "theta_norms": (
+        "small",
+        None,
+        "Logits are at most polylogarithmic, so that patterns are seldom saturated.",
+    ),
+    "theta_norms_comparable": (
+        "small",
+        4.0,
+        "No head drowns the others; infinite with a zero head beside others.",
+    ),
+    "theta_pairwise_distance": ("large", 0.1, "No two heads attend in nearly the same way."),
+    "theta_distinct_singular_values": (
+        "large",
+        1e-6,
+        "Singular vectors are determined, repeated values leave them free.",
+    ),
+    "theta_linear_independence": ("large", 0.1, "The span of the heads has the dimension m."),
+    "theta_affine_independence": ("large", 0.1, "The affine hull of the heads has the dimension m-1."),
+    "w_incoherence": ("small", 0.25, "The outputs of different heads can be told apart."),
+    "w_stable_rank": ("large", None, "The output of a head keeps many directions of a token."),
+    "w_norms_comparable": (
+        "small",
+        4.0,
+        "No head's output drowns the others; infinite with a zero head beside others.",
+    ),
+    "heads_against_dimension": ("small", 0.25, "The number of heads is much smaller than the dimension."),
+    "tokens_against_dimension": ("small", 0.25, "The number of tokens is much smaller than the dimension."),
 }
 
 
-def _condition(
-    name: str, measured: np.ndarray | float | None, better: Literal["small", "large"], threshold: float
-) -> Condition:
-    """The condition at its default threshold; an array holds a value of every head, the worst one counts."""
+def _condition(name: str, measured: np.ndarray | float | None, thresholds: Mapping[str, float]) -> Condition:
+    """The condition, judged; an array holds a value of every head, and the worst one counts."""
     prefix, _, _ = name.partition("_")
-    explanation = _EXPLANATIONS[name]
+    better, default, explanation = _CONDITIONS[name]
+    threshold = float(thresholds.get(name, default))  # type: ignore[arg-type]
     per_head = None
     if measured is None:
         missing = "the number of tokens was not given" if prefix == "tokens" else "one head makes no pair"
@@ -260,14 +282,10 @@ def _condition(
         measured=measured,
         better=better,
         threshold=threshold,
-        verdict=_holds(measured, better, threshold),
+        verdict=measured is None or (measured <= threshold if better == "small" else measured >= threshold),
         per_head=per_head,
         explanation=explanation,
     )
-
-
-def _holds(measured: float | None, better: str, threshold: float) -> bool:
-    return measured is None or (measured <= threshold if better == "small" else measured >= threshold)
 
 
 def _told_apart(measured: float | None, threshold: float) -> tuple[str, str]:
@@ -279,20 +297,6 @@ def _told_apart(measured: float | None, threshold: float) -> tuple[str, str]:
     while digits < 17 and measured != threshold and f"{measured:.{digits}g}" == f"{threshold:.{digits}g}":
         digits += 1
     return f"{measured + 0.0:.{digits}g}", f"{threshold:.{digits}g}"  # no minus zero
-
-
-def _with_thresholds(conditions: list[Condition], thresholds: dict[str, float]) -> list[Condition]:
-    names = [condition.name for condition in conditions]
-    unknown = [name for name in thresholds if name not in names]
-    if unknown:
-        raise ValueError(
-            f"thresholds names {', '.join(map(str, unknown))}: only {', '.join(names)} have one."
-        )
-    judged = []
-    for one in conditions:
-        bound = non_negative(f"The threshold of {one.name}", thresholds.get(one.name, one.threshold))
-        judged.append(replace(one, threshold=bound, verdict=_holds(one.measured, one.better, bound)))
-    return judged
 
 
 def _plain(value: Any) -> Any:

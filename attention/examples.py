@@ -1,18 +1,15 @@
 """The example oracle EX(F, D): labelled examples of an unknown layer, every one counted."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
-from attention._arrays import shown
 from attention.errors import ExamplesExhaustedError, FileFormatError
-from attention.inputs import Inputs, Rng, require_inputs
-from attention.validation import count, non_negative, random_generator, real_array, require_callable
+from attention.files import FilePath, read_array, read_arrays
+from attention.inputs import Inputs, Rng
+from attention.validation import NonNegativeFloat, Whole, checked, count, random_generator
 
 __all__ = ["ExampleOracle"]
 
@@ -51,14 +48,13 @@ class ExampleOracle:
     ((10, 3, 4), 10)
     """
 
+    @checked
     def __init__(
-        self, target: Target, inputs: Inputs, *, noise: float | Noise = 0.0, rng: Rng = None
+        self, target: Target, inputs: Inputs, *, noise: NonNegativeFloat | Noise = 0.0, rng: Rng = None
     ) -> None:
-        require_callable("target", target, needed="an AttentionLayer, or a function of token matrices,")
-        require_inputs("inputs", inputs)
         self._target: Target | None = target
         self._inputs: Inputs | None = inputs
-        self._noise = noise if callable(noise) else non_negative("noise", noise)
+        self._noise = noise
         self._rng = random_generator(rng)
         self._x = self._y = np.empty((0, 0, 0))
         self._shape = (inputs.k, inputs.d)
@@ -66,8 +62,9 @@ class ExampleOracle:
         self._streams: list[ExampleOracle] = []
 
     @classmethod
-    def from_arrays(cls, x: ArrayLike, y: ArrayLike) -> "ExampleOracle":
-        """An oracle that serves the given examples once each, in order, and says so when it runs out.
+    @checked
+    def from_arrays(cls, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> "ExampleOracle":
+        """An oracle that serves copies of the given examples once each, in order, and says so when it runs out.
 
         Parameters
         ----------
@@ -79,10 +76,7 @@ class ExampleOracle:
         ValueError
             If the shapes differ or are not (n, k, d), or an entry is not finite.
         """
-        # copies: what becomes of the arrays later is no concern of the oracle's
-        x, y = (np.array(real_array(name, array)) for name, array in (("x", x), ("y", y)))
-        if x.ndim != 3 or x.shape != y.shape or 0 in x.shape:
-            raise ValueError(f"x has shape {x.shape} and y {y.shape}: both must be (n, k, d), and not empty.")
+        x, y = np.array(x), np.array(y)
         oracle = cls.__new__(cls)
         oracle._target = oracle._inputs = None
         oracle._noise = 0.0
@@ -91,7 +85,7 @@ class ExampleOracle:
         return oracle
 
     @classmethod
-    def from_files(cls, x_path: str | Path, y_path: str | Path | None = None) -> "ExampleOracle":
+    def from_files(cls, x_path: FilePath, y_path: FilePath | None = None) -> "ExampleOracle":
         """An oracle over the examples in a pair of files, one array each, or in one safetensors file with x and y.
 
         The pair may be ``.npy`` or safetensors files.
@@ -103,25 +97,12 @@ class ExampleOracle:
         ValueError
             If something else than a path is given, such as an array.
         """
-        from attention.files import (
-            read_array,
-            read_arrays,
-        )  # files know about layers; examples do not need to
-
-        for path in (x_path,) if y_path is None else (x_path, y_path):
-            if not isinstance(path, str | os.PathLike):
-                raise ValueError(
-                    f"from_files was given a {type(path).__name__}: the paths of files are needed; for arrays there "
-                    "is ExampleOracle.from_arrays(x, y)."
-                )
-
+        if y_path is None:
+            x, y = read_arrays(x_path, names=("x", "y")).values()
+        else:
+            x, y = read_array(x_path), read_array(y_path)
         try:
-            if y_path is None:
-                arrays = read_arrays(x_path, names=("x", "y"))
-                return cls.from_arrays(arrays["x"], arrays["y"])
-            return cls.from_arrays(*(read_array(path) for path in (x_path, y_path)))
-        except FileFormatError:
-            raise
+            return cls.from_arrays(x, y)
         except ValueError as error:
             raise FileFormatError(f"{x_path}: {error}") from None
 
@@ -172,14 +153,14 @@ class ExampleOracle:
             y = y + self._noise * self._rng.standard_normal(y.shape)
         return x, y
 
-    def split(self, workers: int) -> list["ExampleOracle"]:
+    @checked
+    def split(self, workers: Annotated[int, Whole(1, _MOST_WORKERS)]) -> list["ExampleOracle"]:
         """Independent oracles for `workers` workers; given examples are shared out, not repeated."""
-        workers = count("workers", workers)
         if self._target is None or self._inputs is None:
             x, y = self._x[self._next :], self._y[self._next :]
             if len(x) < workers:
                 raise ExamplesExhaustedError(
-                    f"{len(x)} examples are left: too few for {shown(workers)} workers, who need at least one each."
+                    f"{len(x)} examples are left: too few for {workers} workers, who need at least one each."
                 )
             self._x, self._y = self._x[: self._next], self._y[: self._next]
             streams = [
@@ -187,7 +168,6 @@ class ExampleOracle:
                 for part in zip(np.array_split(x, workers), np.array_split(y, workers), strict=True)
             ]
         else:
-            workers = count("workers", workers, most=_MOST_WORKERS)
             streams = [
                 ExampleOracle(self._target, self._inputs, noise=self._noise, rng=rng)
                 for rng in self._rng.spawn(workers)

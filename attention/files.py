@@ -16,7 +16,6 @@ from attention._arrays import shown, to_numpy
 from attention._containers import (
     ALLOWED,
     DTYPES,
-    HEADER_LIMIT,
     guarded,
     json_object,
     read_npy,
@@ -25,7 +24,7 @@ from attention._containers import (
 )
 from attention.inputs import Inputs, inputs_from_json, inputs_to_json
 from attention.layer import AttentionLayer
-from attention.validation import as_path, require_finite, require_instance, require_mapping
+from attention.validation import as_path, checked, require_finite
 
 __all__ = [
     "StoredLayer",
@@ -44,6 +43,7 @@ FilePath = str | os.PathLike[str]
 
 _METADATA_KEY = "attention_bounds"
 _FORMAT = 1
+_METADATA_LIMIT = 16 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +87,8 @@ class StoredLayer:
     kind: str | None
 
 
-def write_tensors(
-    path: FilePath, kind: str, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]
-) -> None:
+@checked
+def write_tensors(path: FilePath, kind: str, tensors: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
     """Write arrays and JSON metadata as one safetensors file.
 
     Parameters
@@ -114,39 +113,25 @@ def write_tensors(
     -----
     The same content gives the same bytes. Arrays come back bit for bit, in the machine's byte order.
     """
-    if not isinstance(kind, str) or not kind:
-        raise ValueError(f"kind is {kind!r}: a word that says what the tensors are is needed.")
     path = as_path(path)
-    require_mapping("tensors", tensors)
-    require_mapping("metadata", metadata)
+    if not kind:
+        raise ValueError("kind is '': a word that says what the tensors are is needed.")
     arrays = {name: _writable_array(name, tensors[name]) for name in sorted(tensors)}
-    reserved = {"format", "kind"} & set(metadata)
-    if reserved:
+    if reserved := {"format", "kind"} & set(metadata):
         raise ValueError(f"The metadata name {', '.join(sorted(reserved))}: choose other names.")
+    about = {"format": _FORMAT, "kind": kind, **metadata}
     try:
-        text = json.dumps(
-            {"format": _FORMAT, "kind": kind, **metadata},
-            sort_keys=True,
-            separators=(",", ":"),
-            allow_nan=False,
-        )
+        text = json.dumps(about, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"The metadata have no JSON form: {error}.") from None
-    # each quote and backslash of the text is escaped once more in the header
-    if 2 * len(text) + sum(100 + 6 * len(name) + 24 * a.ndim for name, a in arrays.items()) > HEADER_LIMIT:
+    if len(text) > _METADATA_LIMIT:
         raise ValueError(f"The metadata take {len(text)} characters: put what is large into the tensors.")
     write_whole(path, safetensors.numpy.save(arrays, metadata={_METADATA_KEY: text}))
 
 
+@checked
 def read_tensors(path: FilePath, *, kind: str | None = None) -> StoredTensors:
-    """Read what `write_tensors` wrote.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    kind : str, optional
-        The kind it must be of; any if None.
+    """Read what `write_tensors` wrote; the file must be of that `kind`, if one is given.
 
     Raises
     ------
@@ -157,14 +142,13 @@ def read_tensors(path: FilePath, *, kind: str | None = None) -> StoredTensors:
     tensors, about = _read(path)
     if about is None:
         raise wrong(path, "the file has no metadata of this toolkit; give one that the toolkit wrote")
-    if kind is not None:
-        require_instance("kind", kind, str, needed="a word, or None for any,")
     if kind is not None and about["kind"] != kind:
         raise wrong(path, f"the file is of kind {about['kind']!r:.100} where {kind!r} is needed")
     metadata = {name: value for name, value in about.items() if name not in ("format", "kind")}
     return StoredTensors(kind=about["kind"], tensors=tensors, metadata=metadata)
 
 
+@checked
 def save_layer(
     path: FilePath,
     layer: AttentionLayer,
@@ -188,18 +172,10 @@ def save_layer(
     Raises
     ------
     ValueError
-        If `made` has no JSON form, or the path and the layer are not what they must be.
+        If `made` has no JSON form.
     OSError
         If the file cannot be written.
     """
-    if not isinstance(path, str | os.PathLike):
-        raise ValueError(
-            f"The path is a {type(path).__name__}: save_layer takes the path first, then the layer."
-        )
-    if not isinstance(layer, AttentionLayer):
-        raise ValueError(f"The layer is a {type(layer).__name__}: save_layer writes an AttentionLayer only.")
-    if made is not None:
-        require_mapping("made", made)
     tensors = {"theta": to_numpy(layer.theta), "w": to_numpy(layer.w)}
     described = None if inputs is None else inputs_to_json(inputs)
     write_tensors(path, "layer", tensors, {"inputs": described, "made": dict(made or {})})
@@ -211,40 +187,31 @@ def load_layer(path: FilePath) -> StoredLayer:
     Raises
     ------
     FileFormatError
-        If the file is missing or damaged, or theta and w are not finite floats of one shape (m, d, d).
+        If the file is missing or damaged, or theta and w make no layer.
     """
     path = as_path(path)
     tensors, about = _read(path)
-    missing = [name for name in ("theta", "w") if name not in tensors]
-    if missing:
+    about = about or {}
+    if missing := [name for name in ("theta", "w") if name not in tensors]:
         raise wrong(
             path,
             f"the file holds no {' and no '.join(missing)}, so it is no layer (a checkpoint needs a layer's number; a "
             "model of linear attention is for `linear learn`)",
         )
-    theta, w = tensors["theta"], tensors["w"]
-    for name, array in (("theta", theta), ("w", w)):
-        m, d, e = array.shape if array.ndim == 3 else (0, 0, 0)
-        if array.dtype.kind != "f" or m < 1 or d < 1 or d != e:
-            raise wrong(
-                path, f"{name} is {array.dtype} of shape {array.shape} where floats (m, d, d) are needed"
-            )
-    if theta.shape != w.shape:
-        raise wrong(path, f"theta has shape {theta.shape} and w {w.shape} where they must be equal")
-    layer = guarded(path, "theta and w make no layer", lambda: AttentionLayer(theta=theta, w=w))
-    described, made = (about or {}).get("inputs"), (about or {}).get("made") or {}
+    layer = guarded(
+        path, "theta and w make no layer", lambda: AttentionLayer(theta=tensors["theta"], w=tensors["w"])
+    )
+    described, made, inputs = about.get("inputs"), about.get("made") or {}, None
     if not isinstance(made, dict):
         raise wrong(path, "the file says how it was made, but not as a JSON object")
-    inputs = None
     if described is not None:
-        inputs = guarded(
-            path, "the inputs are not described as they must be", lambda: inputs_from_json(described)
-        )
+        inputs = guarded(path, "the inputs are not described rightly", lambda: inputs_from_json(described))
         if inputs.d != layer.dim:
             raise wrong(path, f"the inputs have {inputs.d} coordinates and the layer {layer.dim}")
-    return StoredLayer(layer=layer, inputs=inputs, made=made, kind=(about or {}).get("kind"))
+    return StoredLayer(layer=layer, inputs=inputs, made=made, kind=about.get("kind"))
 
 
+@checked
 def read_arrays(path: FilePath, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
     """Read arrays from a ``.npy`` file (named "array") or from any safetensors file (named as there).
 
@@ -264,31 +231,13 @@ def read_arrays(path: FilePath, names: Sequence[str] | None = None) -> dict[str,
     arrays = {"array": read_npy(path)} if path.suffix.lower() == ".npy" else read_safetensors(path)[0]
     if names is None:
         return arrays
-    if (
-        isinstance(names, str)
-        or not isinstance(names, Sequence)
-        or not all(isinstance(one, str) for one in names)
-    ):
-        raise ValueError(f"names is {shown(names)}: a list of texts is needed.")
-    missing = [name for name in names if name not in arrays]
-    if missing:
+    if missing := [name for name in names if name not in arrays]:
         raise wrong(path, f"the file holds no array named {' and none named '.join(missing)}")
     return {name: arrays[name] for name in names}
 
 
 def read_array(path: FilePath) -> np.ndarray:
-    """Read the one array of a file that `read_arrays` reads.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-
-    Raises
-    ------
-    FileFormatError
-        If it cannot be read or holds another number of arrays.
-    """
+    """Read the one array of a file that `read_arrays` reads; FileFormatError if it holds another number."""
     arrays = read_arrays(path)
     if len(arrays) != 1:
         raise wrong(Path(path), f"the file holds {len(arrays)} arrays where one is needed")
@@ -296,14 +245,7 @@ def read_array(path: FilePath) -> np.ndarray:
 
 
 def write_examples(path: FilePath, x: ArrayLike, y: ArrayLike) -> None:
-    """Write examples as one safetensors file with x and y, for `ExampleOracle.from_files`.
-
-    Parameters
-    ----------
-    path : path
-        Where to.
-    x, y : array (n, k, d)
-        Token matrices and their labels.
+    """Write token matrices and their labels (n, k, d) as one file, for `ExampleOracle.from_files`.
 
     Raises
     ------
@@ -314,20 +256,6 @@ def write_examples(path: FilePath, x: ArrayLike, y: ArrayLike) -> None:
     if x.ndim != 3 or x.shape != y.shape or 0 in x.shape:
         raise ValueError(f"x has shape {x.shape} and y {y.shape}: both must be (n, k, d), and not empty.")
     write_tensors(path, "examples", {"x": x, "y": y}, {})
-
-
-def _writable_array(name: str, array: Any) -> np.ndarray:
-    if not isinstance(name, str) or not name or name == "__metadata__" or not name.isprintable():
-        raise ValueError(f"A tensor is named {name!r}: a printable name other than __metadata__ is needed.")
-    try:
-        array = np.asarray(to_numpy(array))
-    except ValueError:
-        raise ValueError(f"{name} is a {type(array).__name__} that makes no array: {ALLOWED}.") from None
-    array = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
-    if array.dtype not in DTYPES.values():
-        raise ValueError(f"{name} is an array of {array.dtype}: {ALLOWED}.")
-    require_finite(name, array)
-    return array
 
 
 def write_whole(path: FilePath, data: bytes) -> None:
@@ -350,17 +278,27 @@ def write_whole(path: FilePath, data: bytes) -> None:
         raise
 
 
+def _writable_array(name: str, array: Any) -> np.ndarray:
+    if not isinstance(name, str) or not name or name == "__metadata__" or not name.isprintable():
+        raise ValueError(f"A tensor is named {name!r}: a printable name other than __metadata__ is needed.")
+    try:
+        array = np.asarray(to_numpy(array))
+    except ValueError:
+        raise ValueError(f"{name} is a {type(array).__name__} that makes no array: {ALLOWED}.") from None
+    array = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
+    if array.dtype not in DTYPES.values():
+        raise ValueError(f"{name} is an array of {array.dtype}: {ALLOWED}.")
+    require_finite(name, array)
+    return array
+
+
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
     """The arrays of a safetensors file and, where it has them, the metadata of this toolkit."""
     tensors, metadata = read_safetensors(path)
     text = metadata.get(_METADATA_KEY)
     if text is None:
         return tensors, None
-    about = json_object(path, "metadata of this toolkit", text.encode("utf-8", "surrogatepass"))
-    if type(about.get("format")) is not int or about["format"] != _FORMAT:
-        raise wrong(
-            path, f"the file has format {about.get('format')!r:.50}; this version reads format {_FORMAT}"
-        )
-    if not isinstance(about.get("kind"), str) or not about["kind"]:
-        raise wrong(path, "the file does not say of which kind it is")
+    about = json_object(path, "metadata of this toolkit", text)
+    if about.get("format") != _FORMAT or not isinstance(about.get("kind"), str) or not about["kind"]:
+        raise wrong(path, f"the file is not of format {_FORMAT}, which this version reads, with its kind")
     return tensors, about

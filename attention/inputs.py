@@ -1,7 +1,7 @@
 """Where the token matrices X come from: Boolean, Gaussian, sphere, slice tokens, positions and constants."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from attention._arrays import shown
 from attention.memory import require_memory
-from attention.validation import count, finite_number, random_generator, real_array, require_instance
+from attention.validation import NonNegativeInt, PositiveInt, checked, count, random_generator, real_array
 
 __all__ = [
     "BooleanInputs",
@@ -25,8 +25,7 @@ __all__ = [
     "sinusoidal_positions",
 ]
 
-# bytes a number while matrices are drawn: itself, and what it is made from
-_DRAWING = 40
+_DRAWING = 40  # bytes a number while matrices are drawn: itself, and what it is made from
 Rng = Any  # whatever numpy.random.default_rng accepts (SPEC 7)
 
 
@@ -47,16 +46,10 @@ class Inputs(Protocol):
 
 
 @dataclass(frozen=True)
+@checked
 class _TokenShape:
-    k: int
-    d: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "k", count("k", self.k))
-        object.__setattr__(self, "d", count("d", self.d))
-
-    def _size(self, n: int) -> tuple[int, int, int]:
-        return _size_of(cast(Inputs, self), n)
+    k: PositiveInt
+    d: PositiveInt
 
 
 @dataclass(frozen=True)
@@ -71,7 +64,7 @@ class BooleanInputs(_TokenShape):
 
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` matrices of independent signs; O(n k d)."""
-        size = self._size(n)
+        size = _size(self, n)
         total = math.prod(size)
         bits = np.unpackbits(
             np.frombuffer(random_generator(rng).bytes(-(-total // 8)), np.uint8), count=total
@@ -85,7 +78,7 @@ class GaussianInputs(_TokenShape):
 
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` matrices of independent N(0, 1) entries; O(n k d)."""
-        return random_generator(rng).standard_normal(self._size(n))
+        return random_generator(rng).standard_normal(_size(self, n))
 
 
 @dataclass(frozen=True)
@@ -94,11 +87,12 @@ class SphereInputs(_TokenShape):
 
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` matrices whose rows are uniform of norm sqrt(d); O(n k d)."""
-        x = random_generator(rng).standard_normal(self._size(n))
+        x = random_generator(rng).standard_normal(_size(self, n))
         return x * (np.sqrt(self.d) / np.linalg.norm(x, axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True)
+@checked
 class SliceInputs:
     """Boolean tokens conditioned on the Hamming weights of fixed substrings (the talk's local concentration).
 
@@ -110,24 +104,18 @@ class SliceInputs:
         For each token, the number of +1 entries in each of its substrings.
     """
 
-    blocks: tuple[int, ...]
-    weights: tuple[tuple[int, ...], ...]
+    blocks: Sequence[PositiveInt]
+    weights: Sequence[Sequence[NonNegativeInt]]
 
     def __post_init__(self) -> None:
-        blocks = tuple(count("A block", size) for size in _listed("blocks", self.blocks))
-        weights = tuple(
-            tuple(count("A weight", one, least=0) for one in _listed("A row of weights", row))
-            for row in _listed("weights", self.weights)
-        )
-        if not blocks or not weights:
-            raise ValueError("blocks and weights are empty: at least one substring and one token are needed.")
-        for row in weights:
-            if len(row) != len(blocks) or any(one > size for one, size in zip(row, blocks, strict=False)):
+        if not self.blocks or not self.weights:
+            raise ValueError("blocks or weights is empty: at least one substring and one token are needed.")
+        for row in self.weights:
+            if len(row) != len(self.blocks) or any(a > b for a, b in zip(row, self.blocks, strict=True)):
                 raise ValueError(
-                    f"A token has weights {row} for blocks {blocks}: one weight a block, at most its length, is needed."
+                    f"weights has a row {row} for blocks {self.blocks}: one weight a block, at most its length, is "
+                    "needed."
                 )
-        object.__setattr__(self, "blocks", blocks)
-        object.__setattr__(self, "weights", weights)
 
     @property
     def k(self) -> int:
@@ -142,8 +130,8 @@ class SliceInputs:
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` matrices, every substring uniform given its weight; O(n k d log d)."""
         rng = random_generator(rng)
-        n, _, _ = size = _size_of(self, n)
-        x = np.empty(size)
+        n, _, _ = shape = _size(self, n)
+        x = np.empty(shape)
         start = 0
         for size, *ones in zip(self.blocks, *self.weights, strict=True):
             order = rng.random((n, self.k, size)).argsort(axis=-1)
@@ -152,38 +140,10 @@ class SliceInputs:
         return x
 
 
-@dataclass(frozen=True, eq=False)
-class PositionedInputs:
-    """Tokens of another distribution with positional encodings added.
-
-    Parameters
-    ----------
-    inputs : Inputs
-        The distribution of the tokens themselves.
-    positions : array (k, d)
-        What is added to every sample.
-    """
-
+@dataclass(frozen=True)
+@checked
+class _Around:
     inputs: Inputs
-    positions: np.ndarray
-
-    def __post_init__(self) -> None:
-        require_inputs("inputs", self.inputs)
-        positions = real_array("positions", self.positions).copy()
-        if positions.shape != (self.inputs.k, self.inputs.d):
-            raise ValueError(
-                f"positions has shape {positions.shape}: (k, d) = {(self.inputs.k, self.inputs.d)} is needed."
-            )
-        positions.flags.writeable = False
-        object.__setattr__(self, "positions", positions)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PositionedInputs):
-            return NotImplemented
-        return self.inputs == other.inputs and np.array_equal(self.positions, other.positions)
-
-    def __hash__(self) -> int:
-        return hash((self.inputs, self.positions.tobytes()))
 
     @property
     def k(self) -> int:
@@ -195,13 +155,44 @@ class PositionedInputs:
         """The number of coordinates of a token."""
         return self.inputs.d
 
+
+@dataclass(frozen=True, eq=False)
+@checked
+class PositionedInputs(_Around):
+    """Tokens of another distribution with positional encodings added.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The distribution of the tokens themselves.
+    positions : array (k, d)
+        What is added to every sample.
+    """
+
+    positions: Float[np.ndarray, "k d"]
+
+    def __post_init__(self) -> None:
+        positions = self.positions.copy()
+        if positions.shape != (self.k, self.d):
+            raise ValueError(f"positions has shape {positions.shape}: (k, d) = {(self.k, self.d)} is needed.")
+        positions.flags.writeable = False
+        object.__setattr__(self, "positions", positions)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PositionedInputs):
+            return NotImplemented
+        return self.inputs == other.inputs and np.array_equal(self.positions, other.positions)
+
+    def __hash__(self) -> int:
+        return hash((self.inputs, self.positions.tobytes()))
+
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` matrices of the wrapped distribution and add the positions."""
         return self.inputs.sample(n, rng=rng) + self.positions
 
 
 @dataclass(frozen=True)
-class ConstantCoordinateInputs:
+class ConstantCoordinateInputs(_Around):
     """Tokens of another distribution with a last coordinate that is 1, for layers that absorbed their biases.
 
     Parameters
@@ -215,16 +206,6 @@ class ConstantCoordinateInputs:
     array([[1., 1.]])
     """
 
-    inputs: Inputs
-
-    def __post_init__(self) -> None:
-        require_inputs("inputs", self.inputs)
-
-    @property
-    def k(self) -> int:
-        """The number of tokens."""
-        return self.inputs.k
-
     @property
     def d(self) -> int:
         """The number of coordinates of a token, the constant one among them."""
@@ -236,9 +217,9 @@ class ConstantCoordinateInputs:
         return np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)
 
 
-def sinusoidal_positions(k: int, d: int, *, scale: float = 1.0) -> Float[np.ndarray, "k d"]:
+@checked
+def sinusoidal_positions(k: PositiveInt, d: PositiveInt, *, scale: float = 1.0) -> Float[np.ndarray, "k d"]:
     """The sinusoidal positional encodings of Vaswani et al. (arXiv 1706.03762, Section 3.5), times `scale`."""
-    k, d, scale = count("k", k), count("d", d), finite_number("scale", scale)
     require_memory(f"Positions of {shown(k)} tokens in {shown(d)} dimensions", 40 * k * d + 32 * (k + d))
     angle = np.arange(k)[:, None] / 10000.0 ** (2 * (np.arange(d) // 2) / d)
     return scale * np.where(np.arange(d) % 2 == 0, np.sin(angle), np.cos(angle))
@@ -249,27 +230,20 @@ _BY_NAME: dict[str, Any] = {
     "gaussian": GaussianInputs,
     "sphere": SphereInputs,
     "slice": SliceInputs,
+    "positioned": PositionedInputs,
+    "constant-coordinate": ConstantCoordinateInputs,
 }
-_WRAPPERS = ("positioned", "constant-coordinate")
 
 
 def inputs_to_json(inputs: Inputs) -> dict[str, Any]:
     """`inputs` as plain JSON values; `inputs_from_json` gives it back bit for bit."""
-    if isinstance(inputs, PositionedInputs):
-        return {
-            "name": "positioned",
-            "inputs": inputs_to_json(inputs.inputs),
-            "positions": inputs.positions.tolist(),
-        }
-    if isinstance(inputs, ConstantCoordinateInputs):
-        return {"name": "constant-coordinate", "inputs": inputs_to_json(inputs.inputs)}
     for name, kind in _BY_NAME.items():
         if type(inputs) is kind:
             return {"name": name} | {
-                field.name: getattr(inputs, field.name) for field in fields(cast(Any, inputs))
+                one.name: _plain(getattr(inputs, one.name)) for one in fields(cast(Any, inputs))
             }
     raise ValueError(
-        f"{type(inputs).__name__} has no JSON form: {', '.join(_BY_NAME)}, {' and '.join(_WRAPPERS)} ones have."
+        f"inputs is of the type {type(inputs).__name__}: {', '.join(_BY_NAME)} inputs have a JSON form."
     )
 
 
@@ -281,37 +255,23 @@ def inputs_from_json(data: Mapping[str, Any]) -> Inputs:
     ValueError
         If the name is unknown or a field is missing, superfluous or out of range.
     """
-    if not isinstance(data, Mapping):
-        raise ValueError(
-            f"The inputs are described by {type(data).__name__}: an object with a name is needed."
-        )
-    kwargs: dict[str, Any] = dict(data)
-    name = kwargs.pop("name", None)
+    name = data.get("name") if isinstance(data, Mapping) else None
+    if not isinstance(name, str) or name not in _BY_NAME:
+        raise ValueError(f"The inputs are named {shown(name)}: {' or '.join(_BY_NAME)} is needed.")
+    parts = {part: value for part, value in data.items() if part != "name"}
+    if "inputs" in parts:
+        parts["inputs"] = inputs_from_json(parts["inputs"])
+    if "positions" in parts:
+        parts["positions"] = real_array("positions", parts["positions"])
     try:
-        if name == "positioned":
-            positions = _positions(kwargs.pop("positions"))
-            return PositionedInputs(inputs_from_json(kwargs.pop("inputs")), positions, **kwargs)
-        if name == "constant-coordinate":
-            return ConstantCoordinateInputs(inputs_from_json(kwargs.pop("inputs")), **kwargs)
-        if not isinstance(name, str) or name not in _BY_NAME:
-            raise ValueError(
-                f"The inputs are named {name!r}: {', '.join(_BY_NAME)}, {' or '.join(_WRAPPERS)} is needed."
-            )
-        return _BY_NAME[name](**{key: _tuples(value) for key, value in kwargs.items()})
-    except (KeyError, TypeError, OverflowError) as error:
+        return _BY_NAME[name](**parts)
+    except TypeError as error:
         raise ValueError(
             f"The description of the {name} inputs does not fit them ({error}): it needs what inputs_to_json writes."
         ) from None
 
 
-def require_inputs(name: str, value: Any) -> None:
-    """Raise when `value` is no distribution of token matrices."""
-    require_instance(
-        name, value, Inputs, needed="a distribution of token matrices such as BooleanInputs(k, d)"
-    )
-
-
-def _size_of(inputs: Inputs, n: Any) -> tuple[int, int, int]:
+def _size(inputs: Inputs, n: Any) -> tuple[int, int, int]:
     """The shape of `n` matrices, once there is the memory to draw them in."""
     n, k, d = count("n", n, least=0), inputs.k, inputs.d
     require_memory(
@@ -322,22 +282,7 @@ def _size_of(inputs: Inputs, n: Any) -> tuple[int, int, int]:
     return n, k, d
 
 
-def _positions(values: Any) -> np.ndarray:
-    try:
-        return real_array("positions", values)
-    except ValueError as error:
-        raise ValueError(f"The positions of the inputs do not fit: {error}") from None
-
-
-def _listed(name: str, values: Any) -> tuple[Any, ...]:
-    try:
-        return tuple(values)
-    except TypeError:
-        raise ValueError(
-            f"{name} does not fit: it is {shown(values)}, and a sequence of whole numbers is needed."
-        ) from None
-
-
-def _tuples(value: Any) -> Any:
-    # JSON knows lists only, and blocks and weights are tuples
-    return tuple(_tuples(one) for one in value) if isinstance(value, list) else value
+def _plain(value: Any) -> Any:
+    if isinstance(value, Inputs):
+        return inputs_to_json(value)
+    return value.tolist() if isinstance(value, np.ndarray) else value

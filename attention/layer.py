@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Shaped
@@ -11,18 +11,19 @@ from jaxtyping import Shaped
 from attention._arrays import as_floating, is_numpy, namespace, shown
 from attention._kernels import contract, mix, softmax
 from attention.memory import require_memory
-from attention.validation import require_callable, require_finite, require_instance
+from attention.projections import Biases, layer_parameters, torch_projections
+from attention.validation import checked, require_finite
 
 __all__ = [
     "AttentionLayer",
     "attention_pattern",
-    "require_layer",
     "require_layer_memory",
     "require_no_overflow",
 ]
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class AttentionLayer:
     """A multi-head attention layer, F(X) = sum_i softmax(X Theta_i X^T) X W_i.
 
@@ -64,29 +65,21 @@ class AttentionLayer:
         xp = namespace(self.theta, self.w)
         dtype = _common_dtype(self.theta, self.w, xp)
         for name in ("theta", "w"):
-            array = getattr(self, name)
-            shape = tuple(array.shape)
-            if len(shape) != 3 or shape[0] < 1 or shape[1] < 1 or shape[1] != shape[2]:
-                raise ValueError(
-                    f"{name} has shape {shape}: (m, d, d) with m heads and d coordinates is needed."
-                )
-            array = as_floating(array, dtype, xp)
-            require_finite(name, array)
+            given = getattr(self, name)
+            array = as_floating(given, dtype, xp)
+            if array is not given:  # large whole numbers may be infinite in the other's type
+                require_finite(name, array)
             if is_numpy(array):
                 array = np.array(array, order="C")
                 array.flags.writeable = False
             object.__setattr__(self, name, array)
-        if tuple(self.theta.shape) != tuple(self.w.shape):
-            raise ValueError(
-                f"theta has shape {tuple(self.theta.shape)} and w {tuple(self.w.shape)}: they must be equal."
-            )
 
     @classmethod
     def from_torch(
         cls,
         module: Any,
         *,
-        biases: Literal["dropped", "absorbed"] | None = None,
+        biases: Biases | None = None,
         coordinates: int | None = None,
     ) -> "AttentionLayer":
         """The self-attention of a ``torch.nn.MultiheadAttention``, without mask, as a NumPy layer in float64.
@@ -109,17 +102,18 @@ class AttentionLayer:
 
         Notes
         -----
-        `attention.convert_torch_module` gives the same layer with notes on what was dropped and how large it was;
-        `attention.convert_projections` says how it is computed.
+        `attention.convert_torch_module` gives the same layer with notes on what was dropped and how large it was.
         """
-        from attention.conversion import convert_torch_module, torch_projections  # built on this class
-
-        if biases is None and (there := torch_projections(module).biased):
+        projections = torch_projections(module)
+        if biases is None and projections.biased:
             raise ValueError(
-                f"The module has biases that are not zero ({', '.join(there)}), and a layer has none: biases='dropped' "
-                "leaves them out, biases='absorbed' keeps them by a last coordinate that is 1."
+                f"The module has biases that are not zero ({', '.join(projections.biased)}), and a layer has none: "
+                "biases='dropped' leaves them out, biases='absorbed' keeps them by a last coordinate that is 1."
             )
-        return convert_torch_module(module, biases=biases or "dropped", coordinates=coordinates).layer
+        theta, w, _ = layer_parameters(
+            projections, heads=module.num_heads, biases=biases or "dropped", coordinates=coordinates
+        )
+        return cls(theta=theta, w=w)
 
     @property
     def heads(self) -> int:
@@ -163,9 +157,9 @@ class AttentionLayer:
         x, xp = self._tokens(x)
         return attention_pattern(self._logits(x, xp))
 
+    @checked
     def map(self, convert: Callable[[Any], Any]) -> "AttentionLayer":
         """The same layer with `convert` applied to both parameters, for example ``torch.from_numpy``."""
-        require_callable("convert", convert)
         return AttentionLayer(theta=convert(_writeable(self.theta)), w=convert(_writeable(self.w)))
 
     def _tokens(self, x: Any) -> tuple[Any, Any]:
@@ -214,11 +208,6 @@ def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"
             "scale theta or x down."
         )
     return softmax(logits, xp)
-
-
-def require_layer(name: str, value: Any) -> None:
-    """Raise when `value` is no `AttentionLayer`."""
-    require_instance(name, value, AttentionLayer, needed="an AttentionLayer")
 
 
 def require_layer_memory(heads: int, dim: int, *, arrays: int = 4) -> None:

@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from attention.examples import ExampleOracle
-from attention.inputs import Inputs, Rng, require_inputs
-from attention.layer import AttentionLayer, require_layer
+from attention.inputs import Inputs, Rng
+from attention.layer import AttentionLayer
 from attention.metrics import parameter_errors, relative_error, unknown_part_error
-from attention.validation import count, require_callable, require_finite, require_instance, require_shape
+from attention.validation import PositiveInt, checked, require_finite, require_shape
 
 __all__ = [
     "Fit",
@@ -159,14 +159,11 @@ class Step:
 
     def to_json(self) -> dict[str, Any]:
         """The numbers as JSON values, without the layer."""
-        return {
-            "name": self.name,
-            "examples": self.examples,
-            "seconds": self.seconds,
-            "measures": dict(self.measures),
-            **({} if self.phase is None else {"phase": self.phase, "round": self.round}),
-            **({"engine": self.engine} if self.engine else {}),
-        }
+        found = {name: getattr(self, name) for name in ("name", "examples", "seconds")}
+        found["measures"] = dict(self.measures)
+        if self.phase is not None:
+            found |= {"phase": self.phase, "round": self.round}
+        return found | {"engine": self.engine} if self.engine else found
 
 
 Progress = Callable[[Step], None]
@@ -253,6 +250,7 @@ class Learner(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class GroundTruth:
     """The target, its known part and fresh inputs: what errors are measured against, never learned from.
 
@@ -267,31 +265,30 @@ class GroundTruth:
     """
 
     layer: AttentionLayer
-    x: Float[np.ndarray, "n k d"]
+    x: Shaped[Any, "n k d"]
     known: Predictor | None = None
 
     def __post_init__(self) -> None:
-        require_layer("layer", self.layer)
-        require_shape("x", self.x, ("n", "k", self.layer.dim))
-        require_finite("x", self.x)
+        if self.x.shape[2] != self.layer.dim:
+            raise ValueError(
+                f"x has {self.x.shape[2]} coordinates: {self.layer.dim}, those of the layer, are needed."
+            )
         if isinstance(self.x, np.ndarray):  # its bytes may be in the order of another machine
             object.__setattr__(self, "x", self.x.astype(self.x.dtype.newbyteorder("="), copy=False))
-        if self.known is not None:
-            require_callable("known", self.known)
 
     @classmethod
+    @checked
     def draw(
         cls,
         layer: AttentionLayer,
         inputs: Inputs,
-        n: int = 2000,
+        n: PositiveInt = 2000,
         *,
         known: Predictor | None = None,
         rng: Rng = None,
     ) -> "GroundTruth":
         """Ground truth on `n` fresh inputs."""
-        require_inputs("inputs", inputs)
-        return cls(layer=layer, x=inputs.sample(count("n", n), rng=rng), known=known)
+        return cls(layer=layer, x=inputs.sample(n, rng=rng), known=known)
 
     @cached_property
     def y(self) -> Float[np.ndarray, "n k d"]:
@@ -303,6 +300,7 @@ class GroundTruth:
         """The known part on `x`; None for zero."""
         return None if self.known is None else np.asarray(self.known(self.x))
 
+    @checked
     def measure(
         self, *, predict: Predictor | None = None, layer: AttentionLayer | None = None
     ) -> dict[str, float]:
@@ -310,12 +308,9 @@ class GroundTruth:
 
         ``theta_error`` and ``w_error`` are the worst head's, heads matched by the Hungarian algorithm.
         """
-        if layer is not None:
-            require_layer("layer", layer)
         predict = layer if predict is None else predict
         measures: dict[str, float] = {}
         if predict is not None:
-            require_callable("predict", predict)
             predicted = np.asarray(predict(self.x), dtype=np.float64)
             measures["relative_error"] = relative_error(predicted, self.y)
             measures["unknown_part_error"] = unknown_part_error(predicted, self.y, self.y_known)
@@ -343,14 +338,11 @@ class Recorder:
         If the oracle is none: a layer, say, or arrays.
     """
 
+    @checked
     def __init__(
-        self, oracle: ExampleOracle, *, truth: GroundTruth | None = None, progress: Progress | None = None
+        self, oracle: Any, *, truth: GroundTruth | None = None, progress: Progress | None = None
     ) -> None:
         require_oracle(oracle)
-        if truth is not None:
-            require_instance("truth", truth, GroundTruth, needed="a GroundTruth")
-        if progress is not None:
-            require_callable("progress", progress, needed="a function of a Step")
         self._oracle, self._truth, self._progress = oracle, truth, progress
         self._drawn_before = oracle.drawn
         self._trace: list[Step] = []
@@ -409,20 +401,11 @@ class Recorder:
         examples_needed: int | None = None,
     ) -> Fit:
         """The `Fit` of what was recorded; a layer predicts by itself."""
-        seconds, examples = self.seconds, self.examples
         predictor = layer if predict is None else predict
         if predictor is None:
             raise ValueError("A fit needs a predictor or a layer; neither was given.")
-        return Fit(
-            predict=predictor,
-            layer=layer,
-            outcome=outcome,
-            examples_used=examples,
-            seconds=seconds,
-            trace=tuple(self._trace),
-            alone=alone,
-            examples_needed=examples_needed,
-        )
+        trace = tuple(self._trace)
+        return Fit(predictor, layer, outcome, self.examples, self.seconds, trace, alone, examples_needed)
 
 
 def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from attention._arrays import namespace, to_numpy
-from attention.layer import AttentionLayer, require_layer
-from attention.validation import require_finite
+from attention.layer import AttentionLayer
+from attention.validation import checked, require_finite
 
 __all__ = ["ParameterErrors", "parameter_errors", "relative_error", "unknown_part_error"]
 
@@ -95,6 +95,7 @@ class ParameterErrors:
     matching: Int[np.ndarray, " m"]
 
 
+@checked
 def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> ParameterErrors:
     """Match the heads of two layers (Hungarian algorithm) and give each head's relative errors.
 
@@ -110,8 +111,6 @@ def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> Parameter
     """
     from scipy.optimize import linear_sum_assignment
 
-    require_layer("fitted", fitted)
-    require_layer("truth", truth)
     if (fitted.heads, fitted.dim) != (truth.heads, truth.dim):
         raise ValueError(
             f"The layers have {fitted.heads} and {truth.heads} heads in {fitted.dim} and {truth.dim} dimensions: "

@@ -45,9 +45,8 @@ __all__ = [
 # What runs in every call has no type checks of its own: in tests, where every other call has, they would take most of
 # the time.
 Checked = TypeVar("Checked", bound=Callable[..., Any])
-Sizes = (
-    Any  # a dictionary of lengths; named in full, run-time checkers of types would try its entries at random
-)
+# A dictionary of lengths: named in full, run-time checkers of types would try its entries at random.
+Sizes = Any
 
 
 class Unfit(ValueError):

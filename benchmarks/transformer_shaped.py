@@ -17,7 +17,7 @@ from rich.table import Table
 
 from attention import AttentionLayer, BooleanInputs, check_conditions, relative_error
 from attention._arrays import to_numpy
-from attention.transformer_shaped import make_transformer_shaped_layer
+from attention.generators import make_transformer_shaped_layer
 from upper import choose_engine, counting_floor, gauss_newton
 from upper.engine import Engine, EngineName
 from upper.newton.loop import Iterate

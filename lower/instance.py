@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from attention import AttentionLayer, FileFormatError, Inputs, inputs_from_json, inputs_to_json
+from attention import AttentionLayer, FileFormatError, Inputs
 from attention._arrays import is_numpy, to_numpy
-from attention._containers import guarded, read_entries
+from attention._containers import guarded, tensor_names
 from attention.files import read_tensors, write_tensors
+from attention.inputs import inputs_from_json, inputs_to_json
 from attention.validation import as_path, non_negative, require_instance, require_mapping
 from lower.certificate import Certificate
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
@@ -192,7 +193,7 @@ def load_instance(path: str | Path) -> HardInstance:
 def unknown_tensors(path: str | Path, instance: HardInstance) -> tuple[str, ...]:
     """The tensors of an instance's file that are no part of an instance; only the header is read."""
     parts = {*_TENSORS, *(_GATED if isinstance(instance.known, GatedKnownPart) else _LINEAR)}
-    return tuple(name for name in read_entries(as_path(path)) if name not in parts)
+    return tuple(name for name in tensor_names(as_path(path)) if name not in parts)
 
 
 def _assembled(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> HardInstance:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention import AttentionLayer, Inputs, inputs_to_json
+from attention import AttentionLayer, Inputs
 from attention._arrays import shown
+from attention.inputs import inputs_to_json
 from attention.validation import require_instance, require_mapping
 from lower.certificate import Certificate
 from lower.instance import HardInstance

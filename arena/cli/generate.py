@@ -10,7 +10,7 @@ from arena.cli.generate_families import FAMILY_COMMANDS
 from arena.cli.written import OutOption, write_target
 from arena.made_targets import lwr_target, nice_target, parity_target
 from arena.targets import checkpoint_target
-from attention.conversion import Biases
+from attention.projections import Biases
 from lwe import law_from_json
 from sq import Construction
 

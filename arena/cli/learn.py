@@ -27,7 +27,7 @@ from arena.phases import LAYER_FILE, LearnedPhases, is_six_phase, learn_phases
 from arena.students import STUDENTS, DoesNotApplyError, Student, choose_effort, choose_students
 from arena.targets import Target, load_target
 from attention import Step, save_layer
-from attention._containers import read_entries
+from attention._containers import tensor_names
 from attention.errors import FileFormatError
 from attention.validation import non_negative
 
@@ -251,7 +251,7 @@ def _given_examples(
 
 def _holds_examples(file: Path) -> bool:
     try:
-        names = set(read_entries(file))
+        names = set(tensor_names(file))
     except FileFormatError:
         return False  # which reading it says in a sentence
     return {"x", "y"} <= names and "theta" not in names

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from scipy.special import comb, expit
 
 from attention import AttentionLayer, make_nice_layer
-from attention.structured import make_low_rank_layer
+from attention.generators import make_low_rank_layer
 from sq import ParityHeads, heads_needed, parity_heads
 
 __all__ = ["STEEPEST", "ParityPath", "PathPoint", "draw_path"]

@@ -8,7 +8,6 @@ import numpy as np
 
 from attention import (
     AttentionLayer,
-    ConditionReport,
     check_conditions,
     make_affinely_dependent_layer,
     make_block_diagonal_layer,
@@ -17,6 +16,7 @@ from attention import (
     make_nice_layer,
     make_repeated_singular_values_layer,
 )
+from attention.conditions import ConditionReport
 
 __all__ = ["NICE", "VIOLATIONS", "Violated", "Violation", "violated_layer"]
 

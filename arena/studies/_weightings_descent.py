@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 
+from arena.studies._weightings_layers import WeightedLayer, Weighting
 from attention._kernels import contract, mix
-from attention.weightings import WeightedLayer, Weighting
 
 __all__ = ["DescentEnd", "descend"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
+from arena.studies._weightings_layers import NormalisedPower, Softmax, WeightedLayer, Weighting
 from attention import BooleanInputs
-from attention.weightings import NormalisedPower, Softmax, WeightedLayer, Weighting
 from upper.six_phase import Contrasts, certify_agreement
 from upper.six_phase.equations import EquationMoments
 

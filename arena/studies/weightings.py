@@ -16,12 +16,7 @@ from arena.studies._weightings_hull import (
     span_basis,
     span_error,
 )
-from arena.studies._weightings_rows import PASSES, TOLERANCES
-from arena.studies._weightings_table import weightings_table
-from arena.studies._weightings_words import found_in_words
-from arena.studies.study import Parameters, Study
-from attention import BooleanInputs, ExampleOracle, make_nice_layer, relative_error
-from attention.weightings import (
+from arena.studies._weightings_layers import (
     NormalisedPower,
     NormalisedSigmoid,
     Softmax,
@@ -29,6 +24,11 @@ from attention.weightings import (
     WeightedLayer,
     Weighting,
 )
+from arena.studies._weightings_rows import PASSES, TOLERANCES
+from arena.studies._weightings_table import weightings_table
+from arena.studies._weightings_words import found_in_words
+from arena.studies.study import Parameters, Study
+from attention import BooleanInputs, ExampleOracle, make_nice_layer, relative_error
 from paper_checks import Scale
 from upper import Newton
 from upper.floor import counting_floor

@@ -332,7 +332,7 @@ def lattice_values(constants: Constants, scale: Scale, rng: Generator) -> Sequen
     "e^-8 the value of a column without structure. That Gaussian heads stay below e^-6 is measured.",
     constants={"lattice": 1.0, "generic": -6.0, "start": 4.0, "end": 4 * math.pi, "margin": 0.01},
     wrong=Fault(
-        "attention._local_limit:largest_characteristic_value",
+        "attention._head_measures:largest_characteristic_value",
         given(lambda columns: np.abs(columns) ** 0.5),
         "the roots of a column's entries in place of the entries",
     ),

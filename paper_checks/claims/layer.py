@@ -15,12 +15,12 @@ from attention import (
     BooleanInputs,
     ConstantCoordinateInputs,
     GaussianInputs,
-    Projections,
     attention_pattern,
-    convert_projections,
     convert_torch_module,
     make_nice_layer,
 )
+from attention.conversion import convert_projections
+from attention.projections import Projections
 from paper_checks.check import Basis, Constants, Scale, check
 from paper_checks.claims._faults import HALF_LOGITS, NEGATED_LOGITS
 from paper_checks.comparison import Comparison, Kind, at_least, at_most, close, equal
@@ -291,7 +291,7 @@ def transformer_heads(constants: Constants, scale: Scale, rng: Generator) -> Seq
     "appended, and the loop again without the key biases.",
     constants={"constant": 1.0, "last_output": 0.0, "rounding": 1e-13},
     wrong=Fault(
-        "attention.conversion:_parameters",
+        "attention.projections:_parameters",
         lambda right: (
             lambda maps, m, scale, absorbed, kept: right(
                 replace(maps, value_bias=None), m, scale, absorbed, kept

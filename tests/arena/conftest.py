@@ -8,7 +8,8 @@ import pytest
 
 from arena.cli.main import run
 from arena.results import Cell, LearnerRecord, Results, TargetRecord, TracePoint
-from attention import BooleanInputs, GaussianInputs, Outcome, inputs_to_json
+from attention import BooleanInputs, GaussianInputs, Outcome
+from attention.inputs import inputs_to_json
 from lower import Hardness
 
 NICE = (

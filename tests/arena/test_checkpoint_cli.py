@@ -181,7 +181,7 @@ WRONG = [
     (["inspect", "{layer}", "--biases", "absorbed"], "--biases is for a model's checkpoint"),
     (["inspect", "{layer}", "--layer", "0"], "no attention layer named as in BERT or GPT-2"),
     (["inspect", "{dir}/absent", "--layer", "0"], "there is no such file"),
-    (["inspect", "{dir}/text.safetensors", "--layer", "0"], "no safetensors file"),
+    (["inspect", "{dir}/text.safetensors", "--layer", "0"], "no valid safetensors file"),
     (["inspect", "{dir}/pickle.bin", "--layer", "0"], "safetensors.torch.save_file"),
     (["inspect", "{dir}/nan.safetensors", "--layer", "0", "--heads", "4"], "NaN"),
     (["inspect", "{dir}/lacking.safetensors", "--layer", "0", "--heads", "4"], "is missing"),

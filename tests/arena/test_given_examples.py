@@ -75,7 +75,7 @@ def test_what_is_held_out_is_not_learned_from(files):
     fitted, given = (set(orbits(part).tolist()) for part in (seen[0], x))
     assert len(seen[0]) + learned.held_out == N
     held = given - fitted
-    assert len(held) == len(given) // 20
+    assert len(held) == N // 20
     assert sum(one in held for one in orbits(x).tolist()) == learned.held_out > len(held)
     kept = np.array([one in fitted for one in orbits(x).tolist()])
     np.testing.assert_array_equal(seen[0], x[kept])  # in order
@@ -116,7 +116,7 @@ WRONG = [
     (["--examples-from", "{x}", "{y}", "--learner", "elimination"], "Of given examples none is known"),
     (["--examples-from", "{x}", "{y}", "--learner", "linear", "--heads", "2"], "no use for --heads"),
     (["{both}", "--heads", "2", "-o", "{both}"], "would take the place"),
-    (["--examples-from", "{x}", "{one}", "--heads", "2"], "both must be (n, k, d)"),
+    (["--examples-from", "{x}", "{one}", "--heads", "2"], "of shape (n, k, d) is needed"),
     (["--examples-from", "{same}", "{y}", "--heads", "2"], "are all of one input"),
 ]
 

@@ -10,8 +10,9 @@ from arena import Learned, compare, learn, load_target, nice_target, parity_targ
 from arena.cli.main import run
 from arena.learned import UnusedSettingError
 from arena.students import STUDENTS, DoesNotApplyError
-from attention import FileFormatError, inputs_to_json
+from attention import FileFormatError
 from attention.files import load_layer
+from attention.inputs import inputs_to_json
 from upper import KnownPart, LinearBaseline, Newton
 
 

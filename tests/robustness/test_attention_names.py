@@ -15,23 +15,15 @@ SUBJECTS = [
     *test_attention_learning.SUBJECTS,
 ]
 EXCEPTIONS = {
-    "attention.Condition": "a record of what was measured",
-    "attention.ConditionReport": "a record of what was measured",
     "attention.ExamplesExhaustedError": "an error",
     "attention.FileFormatError": "an error",
     "attention.Fit": "a record of what was learned",
-    "attention.ImportedLayer": "a record of what was converted",
     "attention.Inputs": "a protocol",
     "attention.Learner": "a protocol",
-    "attention.LogitEquation": "a record of three arrays",
     "attention.MixedArraysError": "an error",
     "attention.NotEnoughMemoryError": "an error",
     "attention.Outcome": "an enumeration",
-    "attention.ParameterErrors": "a record of what was measured",
     "attention.Step": "a record of what was measured",
-    "attention.StoredLayer": "a record of what was read",
-    "attention.StoredTensors": "a record of what was read",
-    "attention.Weighting": "a protocol",
     "attention.read_checkpoint_layer": "its files are tried in tests/attention/test_checkpoints.py",
 }
 

@@ -17,10 +17,16 @@ from arena.studies._weightings_hull import (
     span_error,
     usable_rows,
 )
+from arena.studies._weightings_layers import (
+    NormalisedPower,
+    NormalisedSigmoid,
+    Softmax,
+    Sparsemax,
+    WeightedLayer,
+)
 from arena.studies._weightings_rows import TOLERANCES, slope_of
 from arena.studies.weightings import STUDY
 from attention import BooleanInputs, make_nice_layer, relative_error
-from attention.weightings import NormalisedPower, NormalisedSigmoid, Softmax, Sparsemax, WeightedLayer
 from paper_checks import Scale
 
 LINEAR = {

@@ -1,4 +1,4 @@
-"""Structured layers have the structure they are named after, measured another way than they are made."""
+"""Generated layers have the structure they are named after, measured another way than they are made."""
 
 import itertools
 
@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from attention import (
     BooleanInputs,
+    check_conditions,
     make_affinely_dependent_layer,
     make_block_diagonal_layer,
     make_close_heads_layer,
     make_diagonal_layer,
     make_low_rank_layer,
     make_repeated_singular_values_layer,
+    make_transformer_shaped_layer,
 )
 
 MAKERS = {
@@ -65,16 +67,6 @@ def test_sigma_scales_theta_alone(make):
     np.testing.assert_allclose(three.theta, 3 * one.theta, rtol=0, atol=1e-14)
     np.testing.assert_array_equal(three.w, one.w)
     assert not zero.theta.any()
-
-
-@pytest.mark.bad_input
-@every
-@pytest.mark.parametrize(
-    "wrong", [{"heads": 0}, {"dim": 0}, {"sigma": -1.0}, {"sigma": np.inf}, {"heads": 2.5}]
-)
-def test_sizes_out_of_range(make, wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        make(**{"heads": 3, "dim": 6, **wrong})
 
 
 @given(**heads_and_dims)
@@ -159,36 +151,82 @@ def test_affine_hull_has_a_dimension_less(heads, dim, seed):
     np.testing.assert_allclose(theta[:half].mean(axis=0), theta[half:].mean(axis=0), atol=1e-12)
 
 
+class TestTransformerShaped:
+    @given(
+        heads=st.integers(1, 5),
+        dim=st.integers(2, 12),
+        rank=st.integers(1, 12),
+        exponent=st.floats(0, 1.5),
+        seed=st.integers(0, 2**32),
+    )
+    @settings(max_examples=40, deadline=None)
+    def test_every_matrix_has_the_power_law_spectrum_of_its_rank(self, heads, dim, rank, exponent, seed):
+        rank = min(rank, dim)
+        layer = make_transformer_shaped_layer(heads=heads, dim=dim, rank=rank, exponent=exponent, rng=seed)
+        law = np.zeros(dim)
+        law[:rank] = np.arange(1, rank + 1) ** -exponent
+        for matrices in (layer.theta, layer.w):
+            values = np.linalg.svd(matrices, compute_uv=False)
+            np.testing.assert_allclose(values / values[:, :1], np.tile(law, (heads, 1)), atol=1e-10)
+
+    @pytest.mark.parametrize("asked", [0.2, 0.45, 0.9])
+    def test_incoherence_is_the_one_asked_for(self, asked):
+        layer = make_transformer_shaped_layer(heads=6, dim=48, rank=16, incoherence=asked, rng=0)
+        report = check_conditions(layer)
+        for name in ("theta_incoherence", "w_incoherence"):
+            assert report[name].measured == pytest.approx(asked, abs=1e-9)
+        for matrices in (layer.theta, layer.w):  # measured again, from the definition
+            flat = matrices.reshape(6, -1)
+            cosines = np.abs(flat @ flat.T) / np.outer(*2 * [np.linalg.norm(flat, axis=1)])
+            assert np.triu(cosines, 1).max() == pytest.approx(asked, abs=1e-9)
+            assert np.median(cosines) < 0.7 * asked  # the most alike pair is not every pair
+
+    def test_independent_heads_that_are_more_alike_than_asked_stay_as_they_are(self):
+        none, some = (
+            make_transformer_shaped_layer(heads=4, dim=4, rank=2, incoherence=asked, rng=0)
+            for asked in (0.0, 0.1)
+        )
+        assert check_conditions(none)["theta_incoherence"].measured > 0.1
+        np.testing.assert_array_equal(none.theta, some.theta)
+
+    def test_strengths_are_the_deviations_of_logits_and_span_the_range(self):
+        layer = make_transformer_shaped_layer(heads=5, dim=48, rank=16, strengths=(0.5, 4.0), rng=0)
+        sizes = np.linalg.norm(layer.theta, axis=(1, 2))
+        np.testing.assert_allclose(np.sort(sizes), np.geomspace(0.5, 4.0, 5))
+        measured = layer.logits(BooleanInputs(2, 48).sample(20_000, rng=0))[:, :, 0, 1].std(axis=0)
+        np.testing.assert_allclose(measured, sizes, rtol=0.08)
+        w_sizes = np.linalg.norm(layer.w, axis=(1, 2))
+        assert w_sizes.max() / w_sizes.min() == pytest.approx(8)
+        assert np.mean(w_sizes**2) == pytest.approx(48)
+
+    def test_the_default_is_as_uneven_as_a_trained_layer(self):
+        report = check_conditions(make_transformer_shaped_layer(rng=0), tokens=16)
+        assert (report.heads, report.dim) == (12, 96)
+        assert report["theta_incoherence"].measured == pytest.approx(0.45)
+        assert 3 < report["theta_stable_rank"].measured < 5
+        assert report["theta_norms_comparable"].measured == pytest.approx(4)
+
+    def test_one_head_has_the_least_strength_and_projections_as_in_a_nice_layer(self):
+        layer = make_transformer_shaped_layer(heads=1, dim=9, rank=3, strengths=(0.5, 4.0), rng=0)
+        assert np.linalg.norm(layer.theta) == pytest.approx(0.5)
+        assert np.linalg.norm(layer.w) == pytest.approx(3)
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
-    ("make", "kwargs", "match"),
+    ("make", "options", "match"),
     [
-        (make_block_diagonal_layer, {"heads": 1, "dim": 4, "block": 5}, "block is 5: at most 4"),
-        (
-            make_block_diagonal_layer,
-            {"heads": 1, "dim": 4, "block": 0},
-            "block is 0: a whole number of at least 1",
-        ),
-        (make_low_rank_layer, {"heads": 1, "dim": 4, "rank": 5}, "rank is 5: at most 4"),
-        (
-            make_low_rank_layer,
-            {"heads": 1, "dim": 4, "rank": 1, "w_rank": 0},
-            "w_rank is 0: a whole number of at least 1",
-        ),
-        (
-            make_close_heads_layer,
-            {"heads": 1, "dim": 4, "gap": 0.1},
-            "heads is 1: at least 2",
-        ),
-        (make_close_heads_layer, {"heads": 2, "dim": 4, "gap": 1.5}, r"gap is 1\.5: at most sqrt"),
-        (make_close_heads_layer, {"heads": 2, "dim": 4, "gap": -0.1}, r"gap is -0\.1"),
-        (make_close_heads_layer, {"heads": 4, "dim": 2, "gap": 0.1}, "fewer than dim"),
-        (make_repeated_singular_values_layer, {"heads": 1, "dim": 4, "multiplicity": 1}, "at least 2"),
-        (make_repeated_singular_values_layer, {"heads": 1, "dim": 4, "multiplicity": 5}, "at most 4"),
-        (make_affinely_dependent_layer, {"heads": 2, "dim": 4}, "heads is 2: from 3"),
-        (make_affinely_dependent_layer, {"heads": 5, "dim": 2}, "heads is 5: from 3"),
+        (make_block_diagonal_layer, {"block": 5}, "block is 5: at most 4"),
+        (make_low_rank_layer, {"rank": 5}, "rank is 5: at most 4"),
+        (make_low_rank_layer, {"rank": 1, "w_rank": 5}, "w_rank is 5: at most 4"),
+        (make_close_heads_layer, {"heads": 16, "gap": 0.1}, "fewer than dim"),
+        (make_repeated_singular_values_layer, {"multiplicity": 5}, "at most 4"),
+        (make_affinely_dependent_layer, {"heads": 17}, r"at most dim\^2"),
+        (make_transformer_shaped_layer, {"rank": 5}, "rank is 5: at most 4"),
+        (make_transformer_shaped_layer, {"rank": 1, "strengths": (2.0, 1.0)}, "two numbers are needed"),
+        (make_transformer_shaped_layer, {"rank": 1, "strengths": (2.0,)}, "two numbers are needed"),
     ],
 )
-def test_knobs_out_of_range(make, kwargs, match):
+def test_arguments_that_do_not_fit_together(make, options, match):
     with pytest.raises(ValueError, match=match):
-        make(**kwargs)
+        make(**{"heads": 2, "dim": 4, **options})

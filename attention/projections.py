@@ -1,0 +1,232 @@
+"""The four linear maps of an attention layer in other software, and the parameters Theta and W that they make."""
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+from jaxtyping import Float
+
+from attention.validation import PositiveInt, checked
+
+__all__ = ["Biases", "Projections", "layer_parameters", "torch_projections"]
+
+Biases = Literal["dropped", "absorbed"]
+_MAPS = ("query", "key", "value", "output")
+
+
+@dataclass(frozen=True, eq=False)
+@checked
+class Projections:
+    """The four linear maps of an attention layer, each y = x A^T + b on rows x.
+
+    Parameters
+    ----------
+    query, key, value : array (p, d)
+        Head i owns rows i h to (i + 1) h, where p = m h.
+    output : array (d, p)
+        Takes the outputs of all heads, side by side, back to d coordinates.
+    query_bias, key_bias, value_bias : array (p,), optional
+        Zero if None.
+    output_bias : array (d,), optional
+        Zero if None.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit together or an entry is not finite.
+    """
+
+    query: Float[np.ndarray, "p d"]
+    key: Float[np.ndarray, "p d"]
+    value: Float[np.ndarray, "p d"]
+    output: Float[np.ndarray, "d p"]
+    query_bias: Float[np.ndarray, " p"] | None = None
+    key_bias: Float[np.ndarray, " p"] | None = None
+    value_bias: Float[np.ndarray, " p"] | None = None
+    output_bias: Float[np.ndarray, " d"] | None = None
+
+    def __post_init__(self) -> None:
+        for name in _MAPS:
+            if getattr(self, f"{name}_bias") is None:
+                object.__setattr__(self, f"{name}_bias", np.zeros(len(getattr(self, name))))
+
+    @classmethod
+    def of(cls, maps: Mapping[str, tuple[Any, Any]]) -> "Projections":
+        """The projections from a weight and a bias (or None) for each of query, key, value and output."""
+        weights = {name: weight for name, (weight, _) in maps.items()}
+        return cls(**weights, **{f"{name}_bias": bias for name, (_, bias) in maps.items()})
+
+    @property
+    def biased(self) -> tuple[str, ...]:
+        """Which of query, key, value and output have a bias that is not zero."""
+        return tuple(name for name in _MAPS if np.any(getattr(self, f"{name}_bias")))
+
+
+def torch_projections(module: Any) -> Projections:
+    """The four maps of a ``torch.nn.MultiheadAttention``, in float64.
+
+    Raises
+    ------
+    ValueError
+        If `module` is something else, or has keys or values of another dimension (``kdim``, ``vdim``), biases
+        among the keys (``add_bias_kv``) or a zero token (``add_zero_attn``).
+    """
+    torch = sys.modules.get("torch")  # whoever has such a module has imported it
+    if torch is None or not isinstance(module, torch.nn.MultiheadAttention):
+        raise ValueError(f"module is a {type(module).__name__}: a torch.nn.MultiheadAttention is needed.")
+    beyond = {
+        "kdim or vdim other than embed_dim": not module._qkv_same_embed_dim,
+        "add_bias_kv": module.bias_k is not None or module.bias_v is not None,
+        "add_zero_attn": module.add_zero_attn,
+    }
+    for name, used in beyond.items():
+        if used:
+            raise ValueError(f"The module uses {name}, which no layer of this class can express.")
+    parameters = (module.in_proj_weight, module.in_proj_bias, module.out_proj.weight, module.out_proj.bias)
+    if not all(one is None or (torch.is_tensor(one) and not one.is_meta) for one in parameters):
+        raise ValueError("The module's parameters are quantised or on the meta device: load them first.")
+    # float64 on the CPU holds every other floating type exactly
+    inward, inward_bias, outward, outward_bias = [
+        None if one is None else one.detach().cpu().double().numpy() for one in parameters
+    ]
+    biases: Any = [None] * 3 if inward_bias is None else np.split(inward_bias, 3)
+    weights = np.split(cast(np.ndarray, inward), 3)
+    maps = {name: (weights[i], biases[i]) for i, name in enumerate(_MAPS[:3])}
+    return Projections.of(maps | {"output": (outward, outward_bias)})
+
+
+@checked
+def layer_parameters(
+    projections: Projections,
+    *,
+    heads: PositiveInt,
+    scale: float | None = None,
+    biases: Biases = "dropped",
+    coordinates: PositiveInt | None = None,
+) -> tuple[Float[np.ndarray, "m e e"], Float[np.ndarray, "m e e"], tuple[str, ...]]:
+    """Theta and W of the layer that four linear maps make, and notes on what was dropped.
+
+    Parameters
+    ----------
+    projections : Projections
+        The maps.
+    heads : int
+        The number m of heads; it divides p.
+    scale : float, optional
+        The factor of the logits; 1 / sqrt(h) if None.
+    biases : "dropped" or "absorbed"
+        "absorbed" adds a last coordinate to the tokens, to be 1 in every one: the layer's first d output
+        coordinates are then those of the maps with their biases, and the last is 0.
+    coordinates : int, optional
+        Keep the first so many of the d coordinates, of tokens and of outputs. The logits of every head are
+        rescaled to keep their spread on Boolean tokens; the constant coordinate stays.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range or the kept block of a head is zero.
+
+    Notes
+    -----
+    With Q_i, K_i, V_i the rows of head i and O_i its columns of the output map, Theta_i = scale Q_i^T K_i and
+    W_i = V_i^T O_i^T. Absorbed, Q_i, K_i and V_i get their bias as a last column, and a share 1/m of the output
+    bias is added to the last row of each W_i. A key bias moves all logits of a row alike, so that F does not
+    depend on it; it is kept so that the logits agree too.
+
+    The spread of a head's logits is the norm of Theta_i without the constant's column: the standard deviation of
+    the logit of a token on another, both Boolean. O(m h d'^2) with d' the coordinates kept.
+
+    References
+    ----------
+    The maps are those of Vaswani et al., arXiv 1706.03762, Section 3.2.2.
+    """
+    p, d = projections.query.shape
+    if p % heads:
+        raise ValueError(f"heads is {heads}: a divisor of {p}, the rows of the query map, is needed.")
+    kept = d if coordinates is None else coordinates
+    if kept > d:
+        raise ValueError(f"coordinates is {kept}: at most {d} is possible, as many as a token has.")
+    scale = 1 / math.sqrt(p // heads) if scale is None else scale
+    with np.errstate(over="ignore", invalid="ignore"):  # the layer refuses what overflowed
+        theta, w, factors = _parameters(projections, heads, scale, biases == "absorbed", kept)
+        notes = _about_biases(projections, biases == "absorbed")
+    if kept < d:
+        notes.append(
+            f"The first {kept} of {d} coordinates were kept; the logits of each head were rescaled, by "
+            f"{factors.min():.3g} to {factors.max():.3g}, to keep their spread on Boolean tokens."
+        )
+    return theta, w, tuple(notes)
+
+
+def _parameters(
+    projections: Projections, m: int, scale: float, absorbed: bool, kept: int
+) -> tuple[Float[np.ndarray, "m e e"], Float[np.ndarray, "m e e"], Float[np.ndarray, " m"]]:
+    """Theta, W and the factors by which the logits were rescaled."""
+    d = projections.query.shape[1]
+
+    def by_head(name: str) -> np.ndarray:
+        weight, bias = getattr(projections, name), getattr(projections, f"{name}_bias")
+        stacked = np.column_stack([weight, bias]) if absorbed else weight
+        return stacked.reshape(m, -1, stacked.shape[1])
+
+    query, key, value = by_head("query"), by_head("key"), by_head("value")
+    output = projections.output[:kept].reshape(kept, m, -1).transpose(1, 2, 0)
+
+    columns = [*range(kept), d] if absorbed else list(range(kept))
+    product = query[:, :, columns].transpose(0, 2, 1) @ key[:, :, columns]
+    factors = np.ones(m)
+    if kept < d:
+        before = _product_norms(query, key[:, :, :d])
+        after = np.linalg.norm(product[:, :, :kept], axis=(1, 2))
+        # what is left of a larger whole is rounding, and to blow that up would be to make up a head
+        if (empty := after <= 1e-14 * before).any():
+            raise ValueError(
+                f"The first {kept} coordinates of Theta of head {np.argmax(empty)} are zero: keep more coordinates."
+            )
+        factors = before / after
+    theta = (scale * factors)[:, None, None] * product
+    w = np.zeros_like(theta)
+    w[:, :, :kept] = value[:, :, columns].transpose(0, 2, 1) @ output
+    if absorbed:
+        w[:, -1, :kept] += cast(np.ndarray, projections.output_bias)[:kept] / m
+    if kept < d and not (zero := np.any(w, axis=(1, 2))).all():
+        raise ValueError(
+            f"The first {kept} coordinates of W of head {np.argmin(zero)} are zero: keep more coordinates."
+        )
+    return theta, w, factors
+
+
+def _product_norms(
+    left: Float[np.ndarray, "m h a"], right: Float[np.ndarray, "m h b"]
+) -> Float[np.ndarray, " m"]:
+    """The Frobenius norms of left_i^T right_i, from two Gram matrices of the small side."""
+    grams = (left @ left.transpose(0, 2, 1)) * (right @ right.transpose(0, 2, 1))
+    return np.sqrt(np.maximum(grams.sum(axis=(1, 2)), 0))
+
+
+def _about_biases(projections: Projections, absorbed: bool) -> list[str]:
+    if absorbed:
+        return [
+            "The biases were absorbed: every token has a last coordinate that is 1, and the last output is 0. The "
+            "last column of each Theta and the split of the last row of W over heads do not show in the outputs."
+        ]
+    one_token = float(_product_norms(projections.value[None], projections.output.T[None])[0])
+    sizes: dict[str, tuple[Any, str]] = {
+        "query": (np.linalg.norm(projections.query), "the size of the queries"),
+        "key": (np.linalg.norm(projections.key), "the size of the keys"),
+        "value": (np.linalg.norm(projections.value), "the size of the values"),
+        "output": (one_token, "the size of the output for one token alone"),
+    }
+    notes = []
+    for name in projections.biased:
+        size, what = sizes[name]
+        norm = float(np.linalg.norm(getattr(projections, f"{name}_bias")))
+        share = f"{norm / float(size):.3g} of {what}" if size > 0 else f"{what} is zero"
+        harmless = ", and without influence on the outputs" if name == "key" else ""
+        notes.append(f"The {name} bias was dropped: {share}{harmless}.")
+    if notes:
+        notes.append("Sizes are root mean squares on tokens of independent coordinates of variance 1.")
+    return notes
