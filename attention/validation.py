@@ -129,8 +129,13 @@ def checked(subject: Checked) -> Checked:
 @functools.cache
 def constraints(subject: Any) -> Any:
     """The constraint of each argument that has one, by name."""
-    hints = get_type_hints(inspect.unwrap(subject), include_extras=True)
-    found = {name: _constraint(hint) for name, hint in hints.items() if name != "return"}
+    subject, scope = inspect.unwrap(subject), None
+    if not isinstance(subject, type):  # what it returns may name a library that is imported late
+        scope = subject.__globals__
+        arguments = {name: hint for name, hint in subject.__annotations__.items() if name != "return"}
+        subject = types.SimpleNamespace(__annotations__=arguments)
+    hints = get_type_hints(subject, scope, include_extras=True)
+    found = {name: _constraint(hint) for name, hint in hints.items()}
     return {name: one for name, one in found.items() if one is not None}
 
 

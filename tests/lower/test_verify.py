@@ -263,5 +263,5 @@ def test_the_definition_of_a_family_of_ones_own_verifies_its_instances():
 
 @pytest.mark.bad_input
 def test_something_else_than_an_instance_is_refused_in_a_sentence():
-    with pytest.raises(ValueError, match="instance is 'it.safetensors'"):
+    with pytest.raises(ValueError, match=r"instance is 'it\.safetensors'"):
         verify_instance("it.safetensors", DEFINITIONS)
