@@ -177,22 +177,24 @@ def _bounds(words: Any) -> str:
 @functools.cache
 def Whole(least: int | None = None, most: int | None = None) -> Constraint:
     """A whole number within bounds, as in ``Annotated[int, Whole(1, 64)]``."""
-
-    def convert(value: Any, sizes: Sizes) -> int:
-        try:
-            number = operator.index(value)
-        except TypeError:
-            raise Unfit(shown(value)) from None
-        inside = (least is None or number >= least) and (most is None or number <= most)
-        if isinstance(value, bool | np.bool_) or not inside:
-            raise Unfit(shown(value if isinstance(value, bool | np.bool_) else number))
-        return number
-
     outside = [*([] if least is None else [least - 1]), *([] if most is None else [most + 1])]
-    bad = [*outside, 1.5, math.nan, True, "1", None, [1]]
     return Constraint(
-        "a whole number" + _bounds({"of at least": least, "of at most": most}), convert, lambda: bad
+        "a whole number" + _bounds({"of at least": least, "of at most": most}),
+        functools.partial(_to_whole, least=least, most=most),
+        lambda: [*outside, 1.5, math.nan, True, "1", None, [1]],
     )
+
+
+def _to_whole(value: Any, sizes: Sizes, *, least: int | None, most: int | None) -> int:
+    if isinstance(value, bool | np.bool_):
+        raise Unfit(shown(value))
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise Unfit(shown(value)) from None
+    if (least is not None and number < least) or (most is not None and number > most):
+        raise Unfit(shown(number))
+    return number
 
 
 @functools.cache
@@ -204,31 +206,34 @@ def Real(
     below: int | float | None = None,
 ) -> Constraint:
     """A finite number within bounds, as in ``Annotated[float, Real(above=0, most=1)]``."""
-
-    def convert(value: Any, sizes: Sizes) -> float:
-        # NumPy would make numbers of truth values, and of arrays with one entry
-        plain = not isinstance(value, bool | np.bool_ | str | bytes) and not getattr(value, "ndim", False)
-        if not plain or (isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "fiu"):
-            raise Unfit(shown(value))
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise Unfit(shown(value)) from None
-        if (
-            not math.isfinite(number)
-            or (least is not None and number < least)
-            or (above is not None and number <= above)
-            or (most is not None and number > most)
-            or (below is not None and number >= below)
-        ):
-            raise Unfit(str(number))
-        return number
-
     outside = [bound for bound in (above, below) if bound is not None]
     outside += [*([] if least is None else [least - 1e-3]), *([] if most is None else [most + 1e-3])]
-    bounds = _bounds({"of at least": least, "above": above, "of at most": most, "below": below})
-    bad = [*outside, math.nan, math.inf, True, "1", None, 1j, [1.0]]
-    return Constraint("a finite number" + bounds, convert, lambda: bad)
+    bounds = {"of at least": least, "above": above, "of at most": most, "below": below}
+    return Constraint(
+        "a finite number" + _bounds(bounds),
+        functools.partial(_to_real, least=least, above=above, most=most, below=below),
+        lambda: [*outside, math.nan, math.inf, True, "1", None, 1j, [1.0]],
+    )
+
+
+def _to_real(value: Any, sizes: Sizes, *, least: Any, above: Any, most: Any, below: Any) -> float:
+    # NumPy would make numbers of truth values, and of arrays with one entry
+    plain = not isinstance(value, bool | np.bool_ | str | bytes) and not getattr(value, "ndim", False)
+    if not plain or (isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "fiu"):
+        raise Unfit(shown(value))
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise Unfit(shown(value)) from None
+    if (
+        not math.isfinite(number)
+        or (least is not None and number < least)
+        or (above is not None and number <= above)
+        or (most is not None and number > most)
+        or (below is not None and number >= below)
+    ):
+        raise Unfit(str(number))
+    return number
 
 
 PositiveInt = Annotated[int, Whole(1)]
@@ -272,36 +277,43 @@ def _constraint(hint: Any) -> Constraint | None:
 
 
 def _either(options: Any) -> Constraint:
-    def convert(value: Any, sizes: Sizes) -> Any:
-        refusals = []
-        for option in options:
-            try:
-                return option.convert(value, sizes)
-            except Unfit as unfit:
-                refusals.append(unfit)
-        # what an array lacks says more than its type
-        raise min(refusals, key=lambda unfit: str(unfit) in (_given(value), shown(value)))
+    return Constraint(
+        ", or ".join(option.needed for option in options),
+        functools.partial(_to_first, options=options),
+        lambda: [value for option in options for value in option.bad()],
+    )
 
-    needed = ", or ".join(option.needed for option in options)
-    return Constraint(needed, convert, lambda: [value for option in options for value in option.bad()])
+
+def _to_first(value: Any, sizes: Sizes, *, options: Any) -> Any:
+    refusals = []
+    for option in options:
+        try:
+            return option.convert(value, sizes)
+        except Unfit as unfit:
+            refusals.append(unfit)
+    # what an array lacks says more than its type
+    raise min(refusals, key=lambda unfit: str(unfit) in (_given(value), shown(value)))
 
 
 def _one_of(allowed: Any) -> Constraint:
-    def convert(value: Any, sizes: Sizes) -> Any:
-        if not any(type(value) is type(one) and value == one for one in allowed):
-            raise Unfit(shown(value))
-        return value
-
+    convert = functools.partial(_to_one_of, allowed=allowed)
     return Constraint(" or ".join(map(repr, allowed)), convert, lambda: ["no such", 0.5, [], None])
 
 
-def _that_is(fits: Callable[[Any], bool], needed: str) -> Constraint:
-    def convert(value: Any, sizes: Sizes) -> Any:
-        if not fits(value):
-            raise Unfit(_given(value))
-        return value
+def _to_one_of(value: Any, sizes: Sizes, *, allowed: Any) -> Any:
+    if not any(type(value) is type(one) and value == one for one in allowed):
+        raise Unfit(shown(value))
+    return value
 
-    return Constraint(needed, convert, lambda: [None, object(), 2, [1]])
+
+def _that_is(fits: Callable[[Any], bool], needed: str) -> Constraint:
+    return Constraint(needed, functools.partial(_fitting, fits=fits), lambda: [None, object(), 2, [1]])
+
+
+def _fitting(value: Any, sizes: Sizes, *, fits: Callable[[Any], bool]) -> Any:
+    if not fits(value):
+        raise Unfit(_given(value))
+    return value
 
 
 def _kind(kind: Any) -> Constraint:
@@ -314,64 +326,71 @@ def _kind(kind: Any) -> Constraint:
 
 
 def _entries(entry: Constraint) -> Constraint:
-    """A sequence whose entries have a constraint; it becomes a tuple."""
+    return Constraint(
+        f"a sequence with every entry {entry.needed}",
+        functools.partial(_to_tuple, entry=entry),
+        lambda: [None, 2, "no such", *([value] for value in entry.bad())],
+    )
 
-    def convert(value: Any, sizes: Sizes) -> Any:
-        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-            raise Unfit(_given(value))
-        try:
-            return tuple(entry.convert(one, sizes) for one in value)
-        except Unfit as unfit:
-            raise Unfit(f"a sequence with {unfit}") from None
-        except TypeError:  # an array without axes
-            raise Unfit(_given(value)) from None
 
-    def bad() -> Any:
-        return [None, 2, "no such", *([value] for value in entry.bad())]
-
-    return Constraint(f"a sequence with every entry {entry.needed}", convert, bad)
+def _to_tuple(value: Any, sizes: Sizes, *, entry: Constraint) -> Any:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise Unfit(_given(value))
+    try:
+        return tuple(entry.convert(one, sizes) for one in value)
+    except Unfit as unfit:
+        raise Unfit(f"a sequence with {unfit}") from None
+    except TypeError:  # an array without axes
+        raise Unfit(_given(value)) from None
 
 
 def _mapping(entry: Constraint | None) -> Constraint:
     """A mapping from texts; its entries have a constraint, or none."""
+    return Constraint(
+        "a mapping from texts" + ("" if entry is None else f" to {entry.needed}"),
+        functools.partial(_to_mapping, entry=entry),
+        lambda: [None, 2, "no such", {1: 2}],
+    )
 
-    def convert(value: Any, sizes: Sizes) -> Any:
-        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-            raise Unfit(shown(value))
-        if entry is None:
-            return value
-        try:
-            return {key: entry.convert(one, sizes) for key, one in value.items()}
-        except Unfit as unfit:
-            raise Unfit(f"a mapping to {unfit}") from None
 
-    to = "" if entry is None else f" to {entry.needed}"
-    return Constraint(f"a mapping from texts{to}", convert, lambda: [None, 2, "no such", {1: 2}])
+def _to_mapping(value: Any, sizes: Sizes, *, entry: Constraint | None) -> Any:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise Unfit(shown(value))
+    if entry is None:
+        return value
+    try:
+        return {key: entry.convert(one, sizes) for key, one in value.items()}
+    except Unfit as unfit:
+        raise Unfit(f"a mapping to {unfit}") from None
 
 
 def _array(dims: Any, *, numpy: bool, whole: bool = False) -> Constraint:
     """An array of finite numbers with a shape: of NumPy in double precision, or of the library it is of."""
     dims = [str(dim) for dim in dims]
-
-    def convert(value: Any, sizes: Sizes) -> Any:
-        array = _numbers(value, whole) if numpy else value
-        if not array_api_compat.is_array_api_obj(array):
-            raise Unfit(_given(value))
-        xp = namespace(array)
-        if not xp.isdtype(array.dtype, "integral" if whole else ("real floating", "integral", "bool")):
-            raise Unfit(f"an array of {array.dtype}")
-        _measure(dims, tuple(array.shape), sizes)
-        if xp.isdtype(array.dtype, "real floating") and not bool(xp.all(xp.isfinite(array))):
-            raise Unfit("an array with NaN or infinite entries")
-        return array
-
-    def bad() -> Any:
-        ones = np.ones([int(dim) if dim.isdigit() else 2 for dim in dims])
-        return [None, "no such", ones[None], ones * np.nan, ones * 1j, ones.astype(str), ones[..., :0]]
-
     shape = f"({', '.join(dims)}{',' * (len(dims) == 1)})"
-    needed = f"an array of finite {'whole' if whole else 'real'} numbers of shape {shape}"
-    return Constraint(needed, convert, bad)
+    return Constraint(
+        f"an array of finite {'whole' if whole else 'real'} numbers of shape {shape}",
+        functools.partial(_to_array, dims=dims, numpy=numpy, whole=whole),
+        functools.partial(_bad_arrays, dims),
+    )
+
+
+def _to_array(value: Any, sizes: Sizes, *, dims: Any, numpy: bool, whole: bool) -> Any:
+    array = _numbers(value, whole) if numpy else value
+    if not array_api_compat.is_array_api_obj(array):
+        raise Unfit(_given(value))
+    xp = namespace(array)
+    if not xp.isdtype(array.dtype, "integral" if whole else ("real floating", "integral", "bool")):
+        raise Unfit(f"an array of {array.dtype}")
+    _measure(dims, tuple(array.shape), sizes)
+    if xp.isdtype(array.dtype, "real floating") and not bool(xp.all(xp.isfinite(array))):
+        raise Unfit("an array with NaN or infinite entries")
+    return array
+
+
+def _bad_arrays(dims: Any) -> Any:
+    ones = np.ones([int(dim) if dim.isdigit() else 2 for dim in dims])
+    return [None, "no such", ones[None], ones * np.nan, ones * 1j, ones.astype(str), ones[..., :0]]
 
 
 def _numbers(value: Any, whole: bool) -> np.ndarray:
@@ -436,13 +455,13 @@ def require_finite(name: str, array: Any) -> None:
 def require_shape(name: str, array: Any, shape: Sequence[int | str]) -> None:
     """Raise when `array` has not the `shape`; a text in `shape` allows any length of at least one."""
     wanted = _array(shape, numpy=False)
+    check(name, array, Constraint(wanted.needed, functools.partial(_of_shape, shape=shape), list))
 
-    def convert(value: Any, sizes: Sizes) -> None:
-        if not hasattr(value, "shape"):
-            raise Unfit(_given(value))
-        _measure([str(size) for size in shape], tuple(value.shape), sizes)
 
-    check(name, array, Constraint(wanted.needed, convert, list))
+def _of_shape(value: Any, sizes: Sizes, *, shape: Any) -> None:
+    if not hasattr(value, "shape"):
+        raise Unfit(_given(value))
+    _measure([str(size) for size in shape], tuple(value.shape), sizes)
 
 
 def require_flag(name: str, value: Any) -> None:
