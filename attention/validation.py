@@ -10,7 +10,17 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    no_type_check,
+)
 
 import array_api_compat
 import jaxtyping
@@ -32,6 +42,8 @@ __all__ = [
     "constraints",
 ]
 
+# What runs in every call has no type checks of its own: in tests, where every other call has, they would take most of
+# the time.
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 Sizes = (
     Any  # a dictionary of lengths; named in full, run-time checkers of types would try its entries at random
@@ -139,6 +151,7 @@ def constraints(subject: Any) -> Any:
     return {name: one for name, one in found.items() if one is not None}
 
 
+@no_type_check
 def check(name: str, value: Any, constraint: Constraint, sizes: Sizes = None) -> Any:
     """`value` as the constraint makes it, or an error with its name, what was given and what is needed.
 
@@ -185,6 +198,7 @@ def Whole(least: int | None = None, most: int | None = None) -> Constraint:
     )
 
 
+@no_type_check
 def _to_whole(value: Any, sizes: Sizes, *, least: int | None, most: int | None) -> int:
     if isinstance(value, bool | np.bool_):
         raise Unfit(shown(value))
@@ -216,6 +230,7 @@ def Real(
     )
 
 
+@no_type_check
 def _to_real(value: Any, sizes: Sizes, *, least: Any, above: Any, most: Any, below: Any) -> float:
     # NumPy would make numbers of truth values, and of arrays with one entry
     plain = not isinstance(value, bool | np.bool_ | str | bytes) and not getattr(value, "ndim", False)
@@ -242,6 +257,7 @@ PositiveFloat = Annotated[float, Real(above=0)]
 NonNegativeFloat = Annotated[float, Real(least=0)]
 
 
+@no_type_check
 def _given(value: Any) -> str:
     plain = value is None or isinstance(value, str | bytes | int | float | complex)
     return shown(value) if plain else f"of the type {type(value).__name__}"
@@ -284,6 +300,7 @@ def _either(options: Any) -> Constraint:
     )
 
 
+@no_type_check
 def _to_first(value: Any, sizes: Sizes, *, options: Any) -> Any:
     refusals = []
     for option in options:
@@ -295,27 +312,32 @@ def _to_first(value: Any, sizes: Sizes, *, options: Any) -> Any:
     raise min(refusals, key=lambda unfit: str(unfit) in (_given(value), shown(value)))
 
 
+@no_type_check
 def _one_of(allowed: Any) -> Constraint:
     convert = functools.partial(_to_one_of, allowed=allowed)
     return Constraint(" or ".join(map(repr, allowed)), convert, lambda: ["no such", 0.5, [], None])
 
 
+@no_type_check
 def _to_one_of(value: Any, sizes: Sizes, *, allowed: Any) -> Any:
     if not any(type(value) is type(one) and value == one for one in allowed):
         raise Unfit(shown(value))
     return value
 
 
+@no_type_check
 def _that_is(fits: Callable[[Any], bool], needed: str) -> Constraint:
     return Constraint(needed, functools.partial(_fitting, fits=fits), lambda: [None, object(), 2, [1]])
 
 
+@no_type_check
 def _fitting(value: Any, sizes: Sizes, *, fits: Callable[[Any], bool]) -> Any:
     if not fits(value):
         raise Unfit(_given(value))
     return value
 
 
+@no_type_check
 def _kind(kind: Any) -> Constraint:
     if kind is bool:
         flag = _that_is(lambda value: isinstance(value, bool | np.bool_), "True or False")
@@ -333,6 +355,7 @@ def _entries(entry: Constraint) -> Constraint:
     )
 
 
+@no_type_check
 def _to_tuple(value: Any, sizes: Sizes, *, entry: Constraint) -> Any:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise Unfit(_given(value))
@@ -344,6 +367,7 @@ def _to_tuple(value: Any, sizes: Sizes, *, entry: Constraint) -> Any:
         raise Unfit(_given(value)) from None
 
 
+@no_type_check
 def _mapping(entry: Constraint | None) -> Constraint:
     """A mapping from texts; its entries have a constraint, or none."""
     return Constraint(
@@ -353,6 +377,7 @@ def _mapping(entry: Constraint | None) -> Constraint:
     )
 
 
+@no_type_check
 def _to_mapping(value: Any, sizes: Sizes, *, entry: Constraint | None) -> Any:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise Unfit(shown(value))
@@ -364,6 +389,7 @@ def _to_mapping(value: Any, sizes: Sizes, *, entry: Constraint | None) -> Any:
         raise Unfit(f"a mapping to {unfit}") from None
 
 
+@no_type_check
 def _array(dims: Any, *, numpy: bool, whole: bool = False) -> Constraint:
     """An array of finite numbers with a shape: of NumPy in double precision, or of the library it is of."""
     dims = [str(dim) for dim in dims]
@@ -375,6 +401,7 @@ def _array(dims: Any, *, numpy: bool, whole: bool = False) -> Constraint:
     )
 
 
+@no_type_check
 def _to_array(value: Any, sizes: Sizes, *, dims: Any, numpy: bool, whole: bool) -> Any:
     array = _numbers(value, whole) if numpy else value
     if not array_api_compat.is_array_api_obj(array):
@@ -393,6 +420,7 @@ def _bad_arrays(dims: Any) -> Any:
     return [None, "no such", ones[None], ones * np.nan, ones * 1j, ones.astype(str), ones[..., :0]]
 
 
+@no_type_check
 def _numbers(value: Any, whole: bool) -> np.ndarray:
     try:
         array = np.asarray(to_numpy(value))
@@ -404,6 +432,7 @@ def _numbers(value: Any, whole: bool) -> np.ndarray:
         return np.asarray(array, dtype=np.float64)
 
 
+@no_type_check
 def _measure(dims: Any, shape: Any, sizes: Sizes) -> None:
     """Hold a shape against names and numbers; a name is one length, and none is 0."""
     given = f"an array of shape {shape}"
@@ -458,6 +487,7 @@ def require_shape(name: str, array: Any, shape: Sequence[int | str]) -> None:
     check(name, array, Constraint(wanted.needed, functools.partial(_of_shape, shape=shape), list))
 
 
+@no_type_check
 def _of_shape(value: Any, sizes: Sizes, *, shape: Any) -> None:
     if not hasattr(value, "shape"):
         raise Unfit(_given(value))
