@@ -6,14 +6,11 @@ from lower.bounds import (
     number_of_parities,
     parity_exponent,
     parity_targets,
-    query_bound_growth,
     query_lower_bound,
     query_verdict,
-    symbolic_query_bound,
 )
 from lower.certificate import Certificate, Hardness, Statement
 from lower.enumeration import all_sign_matrices
-from lower.exponents import ExponentComparison, compare_exponents
 from lower.gf2 import GF2Solution, solve_gf2
 from lower.instance import HardInstance, load_instance, save_instance
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
@@ -27,7 +24,6 @@ __all__ = [
     "Certificate",
     "Definition",
     "ErrorBound",
-    "ExponentComparison",
     "GF2Solution",
     "GatedKnownPart",
     "HardInstance",
@@ -39,7 +35,6 @@ __all__ = [
     "Statement",
     "Verification",
     "all_sign_matrices",
-    "compare_exponents",
     "eliminated_per_query",
     "exact_fraction",
     "load_instance",
@@ -47,13 +42,11 @@ __all__ = [
     "outward_context",
     "parity_exponent",
     "parity_targets",
-    "query_bound_growth",
     "query_lower_bound",
     "query_verdict",
     "rounded_up",
     "save_instance",
     "solve_gf2",
-    "symbolic_query_bound",
     "verify_instance",
     "walsh_hadamard",
 ]

@@ -4,12 +4,12 @@ import math
 import re
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from attention._arrays import shown
-from attention.validation import count, require_instance
+from attention.validation import NonNegativeInt, PositiveInt, Whole, checked
 from lower.certificate import Hardness, Statement
 
 if TYPE_CHECKING:
@@ -22,18 +22,14 @@ __all__ = [
     "number_of_parities",
     "parity_exponent",
     "parity_targets",
-    "query_bound_growth",
     "query_lower_bound",
     "query_verdict",
-    "symbolic_query_bound",
 ]
 
 Number = float | Fraction | str
 
 # bits of the largest number that is computed exactly: one of some million digits
 _MOST_BITS = 1 << 24
-# heads whose polynomial is expanded, and whose factorial can still be printed
-_MOST_EXPANDED, _MOST_PRINTED = 60, 700
 
 
 def exact_fraction(name: str, value: Number | int) -> Fraction:
@@ -96,7 +92,8 @@ def eliminated_per_query(tolerance: Number) -> int:
     return math.ceil(1 / tau**2) - 1
 
 
-def query_lower_bound(targets: int, tolerance: Number, *, success: Number | int = 1) -> int:
+@checked
+def query_lower_bound(targets: PositiveInt, tolerance: Number, *, success: Number | int = 1) -> int:
     """The fewest correlational queries with which a learner can tell `targets` orthogonal candidates apart.
 
     Parameters
@@ -123,14 +120,14 @@ def query_lower_bound(targets: int, tolerance: Number, *, success: Number | int 
     >>> query_lower_bound(9139, 0.1)  # three hidden bits among 39
     93
     """
-    targets = count("targets", targets)
     share = exact_fraction("success", success)
     if not 0 < share <= 1:
         raise ValueError(f"success is {success}: a probability above 0 and at most 1 is needed.")
     return max(0, math.ceil((share * targets - 1) / eliminated_per_query(tolerance)))
 
 
-def query_verdict(targets: int, dim: int, *, shortcut: str = "") -> Statement:
+@checked
+def query_verdict(targets: PositiveInt, dim: PositiveInt, *, shortcut: str = "") -> Statement:
     """The statement "verdict" of a family of orthogonal targets; see `Hardness`.
 
     Parameters
@@ -156,8 +153,6 @@ def query_verdict(targets: int, dim: int, *, shortcut: str = "") -> Statement:
     >>> [query_verdict(targets, 48).value for targets in (16215, 47)]
     ['proved', 'looks easy']
     """
-    dim = count("dim", dim)
-    require_instance("shortcut", shortcut, str, needed="a text")
     needed, source = query_lower_bound(targets, "0.1"), "lower.query_lower_bound"
     bound = f"At least {needed} correlational queries of tolerance 0.1 are proved to be needed"
     if shortcut:
@@ -169,14 +164,15 @@ def query_verdict(targets: int, dim: int, *, shortcut: str = "") -> Statement:
     return Statement("verdict", Hardness.NEITHER.value, said, "derived", source)
 
 
-def number_of_parities(dim: int, bits: int) -> int:
+@checked
+def number_of_parities(dim: PositiveInt, bits: NonNegativeInt) -> int:
     """C(d - 1, l): the parities of `bits` coordinates that leave one of `dim` out for the gate."""
-    among, chosen = count("dim", dim) - 1, count("bits", bits, least=0)
-    _require_writable(among, chosen)
-    return math.comb(among, chosen)
+    _require_writable(dim - 1, bits)
+    return math.comb(dim - 1, bits)
 
 
-def parity_exponent(heads: int) -> int:
+@checked
+def parity_exponent(heads: PositiveInt) -> int:
     """2m - 1: the power of d with which the number of parities hidden by m heads grows.
 
     Examples
@@ -184,27 +180,12 @@ def parity_exponent(heads: int) -> int:
     >>> parity_exponent(2)
     3
     """
-    return 2 * count("heads", heads) - 1
+    return 2 * heads - 1
 
 
-def parity_targets(heads: int, *, symbol: Any = None) -> "sympy.Poly":
-    """The number C(d - 1, 2m - 1) of parities that m heads hide, as a polynomial in d.
-
-    Parameters
-    ----------
-    heads : int
-        The number m of heads.
-    symbol : sympy.Symbol, optional
-        What stands for d; ``Symbol("d", integer=True, positive=True)`` when left out.
-
-    Returns
-    -------
-    sympy.Poly
-        A polynomial of degree 2m - 1 with rational coefficients.
-
-    References
-    ----------
-    Derived here; the paper states the d^Omega(m) form without the constant in the exponent.
+@checked
+def parity_targets(heads: Annotated[int, Whole(1, 60)]) -> "sympy.Poly":
+    """The number C(d - 1, 2m - 1) of parities that m heads hide, as a polynomial in d of degree 2m - 1.
 
     Examples
     --------
@@ -213,81 +194,10 @@ def parity_targets(heads: int, *, symbol: Any = None) -> "sympy.Poly":
     """
     import sympy  # half a second to import, and nothing else here needs it
 
-    count("heads", heads, most=_MOST_EXPANDED)
-    if symbol is not None and not isinstance(symbol, sympy.Symbol):
-        raise ValueError(f"symbol is {shown(symbol)}: a sympy.Symbol is needed.")
-    d = sympy.Symbol("d", integer=True, positive=True) if symbol is None else symbol
+    d = sympy.Symbol("d", integer=True, positive=True)
     bits = parity_exponent(heads)
     falling = sympy.prod([d - 1 - step for step in range(bits)])
     return sympy.Poly(sympy.expand(falling / sympy.factorial(bits)), d)
-
-
-def symbolic_query_bound(
-    *, heads: Any = None, dim: Any = None, tolerance: Any = None, targets: Any = None
-) -> "sympy.Expr":
-    """ceil((C(d - 1, 2m - 1) - 1) / M*): the queries that parities of m heads take, with what is left out as symbols.
-
-    Parameters
-    ----------
-    heads, dim : int or sympy.Expr, optional
-        m and d; ``Symbol("m")`` and ``Symbol("d")``, positive integers, when left out.
-    tolerance : float, Fraction, str or sympy.Expr, optional
-        tau; ``Symbol("tau")``, positive, when left out. A float stands for the decimal that it prints.
-    targets : int or sympy.Expr, optional
-        The number of targets, C(d - 1, 2m - 1) when left out.
-
-    Raises
-    ------
-    ValueError
-        If a tolerance that is a number is not in (0, 1), or another number is no positive integer.
-
-    Notes
-    -----
-    For d < 2m there is no target and the expression with symbols means nothing; with numbers the bound is 0 then.
-
-    References
-    ----------
-    Derived here: `query_lower_bound` over the family that `parity_targets` counts.
-
-    Examples
-    --------
-    >>> symbolic_query_bound()
-    ceiling((binomial(d - 1, 2*m - 1) - 1)/(ceiling(tau**(-2)) - 1))
-    >>> symbolic_query_bound(heads=2, dim=40, tolerance=0.1)
-    93
-    """
-    import sympy
-
-    m, d = _symbol_or("heads", "m", heads), _symbol_or("dim", "d", dim)
-    if targets is None and m.is_number and d.is_number:
-        _require_writable(int(d) - 1, 2 * int(m) - 1)
-    number = sympy.binomial(d - 1, 2 * m - 1) if targets is None else _symbol_or("targets", "N", targets)
-    if tolerance is None:
-        tolerance = sympy.Symbol("tau", positive=True)
-    if isinstance(tolerance, sympy.Expr) and not tolerance.is_Float and not tolerance.is_Rational:
-        if tolerance.is_number and not 0 < tolerance < 1:
-            raise ValueError(f"tolerance is {tolerance}: a number above 0 and below 1 is needed.")
-        eliminated = sympy.ceiling(1 / tolerance**2) - 1
-    else:
-        if isinstance(tolerance, sympy.Expr):
-            tolerance = Fraction(str(tolerance)) if tolerance.is_Rational else float(tolerance)
-        eliminated = sympy.Integer(eliminated_per_query(tolerance))
-    bound = sympy.ceiling((number - 1) / eliminated)
-    return sympy.Integer(0) if bound.is_number and bound < 0 else bound
-
-
-def _symbol_or(name: str, letter: str, value: Any) -> "sympy.Expr":
-    import sympy
-
-    if value is None:
-        return sympy.Symbol(letter, integer=True, positive=True)
-    # a text would be evaluated
-    if isinstance(value, bool) or not isinstance(value, int | np.integer | sympy.Expr):
-        raise ValueError(f"{name} is {shown(value)}: a whole number or a sympy expression is needed.")
-    given = sympy.sympify(value)
-    if given.is_number and not (given.is_integer and given >= 1):
-        raise ValueError(f"{name} is {value}: a whole number of at least 1 is needed.")
-    return given
 
 
 def _require_writable(among: int, chosen: int) -> None:
@@ -298,27 +208,3 @@ def _require_writable(among: int, chosen: int) -> None:
             f"C(dim - 1, bits) with dim {shown(among + 1)} is a number of more than {_MOST_BITS} bits: fewer bits or "
             "dimensions are needed."
         )
-
-
-def query_bound_growth(heads: int) -> "sympy.Expr":
-    """tau^2 d^(2m - 1) / (2m - 1)!: the query bound for large d and small tau, up to a factor that tends to 1.
-
-    Parameters
-    ----------
-    heads : int
-        The number m of heads.
-
-    References
-    ----------
-    Derived here.
-
-    Examples
-    --------
-    >>> query_bound_growth(2)
-    d**3*tau**2/6
-    """
-    import sympy
-
-    d, tau = sympy.Symbol("d", integer=True, positive=True), sympy.Symbol("tau", positive=True)
-    degree = parity_exponent(count("heads", heads, most=_MOST_PRINTED))
-    return d**degree * tau**2 / sympy.factorial(degree)

@@ -4,12 +4,15 @@ import numpy as np
 from jaxtyping import Float
 
 from attention.memory import require_memory
-from attention.validation import count
+from attention.validation import NonNegativeInt, PositiveInt, checked
 
 __all__ = ["all_sign_matrices"]
 
 
-def all_sign_matrices(k: int, d: int, start: int = 0, stop: int | None = None) -> Float[np.ndarray, "n k d"]:
+@checked
+def all_sign_matrices(
+    k: PositiveInt, d: PositiveInt, start: NonNegativeInt = 0, stop: NonNegativeInt | None = None
+) -> Float[np.ndarray, "n k d"]:
     """The matrices number `start` to `stop` of the 2^(k d) in {-1, 1}^(k x d), in a fixed order.
 
     Parameters
@@ -34,17 +37,15 @@ def all_sign_matrices(k: int, d: int, start: int = 0, stop: int | None = None) -
     >>> all_sign_matrices(1, 2)[:, 0].tolist()
     [[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]]
     """
-    k, d = count("k", k), count("d", d)
     if k * d > 62:
         raise ValueError(f"k is {k} and d {d}: enumeration of matrices of more than 62 entries is hopeless.")
     total = 1 << (k * d)
-    first = count("start", start, least=0)
-    last = total if stop is None else min(count("stop", stop, least=0), total)
+    last = total if stop is None else min(stop, total)
     require_memory(
-        f"Enumerating {max(last - first, 0)} matrices of {k} tokens in {d} dimensions",
-        24 * k * d * max(last - first, 0),
+        f"Enumerating {max(last - start, 0)} matrices of {k} tokens in {d} dimensions",
+        24 * k * d * max(last - start, 0),
         advice="take them in blocks by start and stop",
     )
-    numbers = np.arange(min(first, last), last, dtype=np.int64)
+    numbers = np.arange(min(start, last), last, dtype=np.int64)
     bits = (numbers[:, None] >> np.arange(k * d)) & 1
     return (1.0 - 2.0 * bits).reshape(len(numbers), k, d)

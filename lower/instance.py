@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Int
 
 from attention import AttentionLayer, FileFormatError, Inputs
-from attention._arrays import is_numpy, to_numpy
+from attention._arrays import is_numpy
 from attention._containers import guarded, tensor_names
 from attention.files import read_tensors, write_tensors
 from attention.inputs import inputs_from_json, inputs_to_json
-from attention.validation import as_path, non_negative, require_instance, require_mapping
+from attention.validation import NonNegativeFloat, as_path, checked
 from lower.certificate import Certificate
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
 
@@ -28,6 +28,7 @@ _METADATA = ("family", "inputs", "certificate", "realisation_error", "parameters
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class HardInstance:
     """A target that is hard to learn, with everything needed to judge a learner on it.
 
@@ -64,19 +65,10 @@ class HardInstance:
     secret: Int[np.ndarray, "..."]
     known: KnownPart
     certificate: Certificate
-    realisation_error: float
+    realisation_error: NonNegativeFloat
     parameters: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.family, str) or not self.family:
-            raise ValueError(f"The family is {self.family!r}: a name is needed.")
-        for name, kinds, needed in (
-            ("certificate", Certificate, "a Certificate"),
-            ("layer", AttentionLayer, "an AttentionLayer"),
-            ("inputs", Inputs, "a distribution of token matrices"),
-            ("known", KnownPart, "a LinearKnownPart or a GatedKnownPart"),
-        ):
-            require_instance(name, getattr(self, name), kinds, needed=needed)
         if self.certificate.family != self.family:
             raise ValueError(
                 f"The certificate is of the family {self.certificate.family!r} and the instance of "
@@ -90,23 +82,16 @@ class HardInstance:
         sizes = {"inputs": self.inputs.k, "known part": self.known.k}
         if len(set(sizes.values())) != 1:
             raise ValueError(f"The numbers of tokens differ, {_listed(sizes)}: they must agree.")
-        secret = to_numpy(self.secret)
-        if secret.dtype.kind not in "iu" or secret.size < 1:
-            raise ValueError(
-                f"secret has shape {secret.shape} of {secret.dtype}: whole numbers, at least one, are needed."
-            )
-        secret = np.array(secret, dtype=np.int64)
+        if not self.secret.size:
+            raise ValueError("secret is empty: at least one whole number is needed.")
+        secret = np.array(self.secret, dtype=np.int64)
         secret.flags.writeable = False
-        require_mapping("parameters", self.parameters)
         try:
             parameters = json.loads(json.dumps(dict(self.parameters), allow_nan=False))
         except (TypeError, ValueError) as error:
             raise ValueError(f"The parameters have no JSON form: {error}.") from None
         object.__setattr__(self, "secret", secret)
         object.__setattr__(self, "parameters", parameters)
-        object.__setattr__(
-            self, "realisation_error", non_negative("realisation_error", self.realisation_error)
-        )
 
     @property
     def allowed_error(self) -> float:
@@ -126,6 +111,7 @@ class HardInstance:
         )
 
 
+@checked
 def save_instance(path: str | Path, instance: HardInstance, *, made: Mapping[str, Any] | None = None) -> None:
     """Write an instance as one safetensors file; `load_instance` gives it back bit for bit.
 
@@ -144,9 +130,6 @@ def save_instance(path: str | Path, instance: HardInstance, *, made: Mapping[str
     known part with a gate has its two parts under names of their own, and its gate among the metadata.
     """
     path = as_path(path)
-    require_instance("instance", instance, HardInstance, needed="a HardInstance")
-    if made is not None:
-        require_mapping("made", made)
     tensors = {
         "theta": instance.layer.theta,
         "w": instance.layer.w,

@@ -6,16 +6,16 @@ from typing import Any
 import array_api_compat
 import numpy as np
 from jaxtyping import Float, Shaped
-from numpy.typing import ArrayLike
 
 from attention._arrays import as_floating, namespace, shown
 from attention.memory import require_memory
-from attention.validation import count, finite_number, real_array, require_finite, require_instance
+from attention.validation import NonNegativeInt, PositiveInt, checked, require_finite
 
 __all__ = ["GatedKnownPart", "KnownPart", "LinearKnownPart"]
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class LinearKnownPart:
     """The known part K(X) = M X P of a target: a mixing M of the tokens, a projection P of the coordinates.
 
@@ -51,16 +51,14 @@ class LinearKnownPart:
 
     def __post_init__(self) -> None:
         for name in ("mixing", "projection"):
-            array = np.array(real_array(name, getattr(self, name)))
-            if array.ndim != 2 or array.shape[0] < 1 or array.shape[0] != array.shape[1]:
-                raise ValueError(f"{name} has shape {array.shape}: a square matrix is needed.")
+            array = np.array(getattr(self, name))
             array.flags.writeable = False
             object.__setattr__(self, name, array)
 
     @classmethod
-    def zero(cls, k: int, d: int) -> "LinearKnownPart":
+    @checked
+    def zero(cls, k: PositiveInt, d: PositiveInt) -> "LinearKnownPart":
         """Nothing known in advance about a target on `k` tokens in `d` coordinates."""
-        k, d = count("k", k), count("d", d)
         require_memory(
             f"A known part of {shown(k)} tokens in {shown(d)} dimensions",
             16 * (k**2 + d**2),
@@ -69,7 +67,10 @@ class LinearKnownPart:
         return cls(mixing=np.zeros((k, k)), projection=np.zeros((d, d)))
 
     @classmethod
-    def from_gate(cls, c: float, c0: float, *, gate: int, direction: ArrayLike) -> "LinearKnownPart":
+    @checked
+    def from_gate(
+        cls, c: float, c0: float, *, gate: NonNegativeInt, direction: Float[np.ndarray, " d"]
+    ) -> "LinearKnownPart":
         """The known part K = C a_g [1; 1] w^T + c0 u_g [1; -1] w^T of a staircase on two tokens.
 
         Parameters
@@ -83,15 +84,12 @@ class LinearKnownPart:
         direction : array (d,)
             The output direction w.
         """
-        c, c0, gate = finite_number("c", c), finite_number("c0", c0), count("gate", gate, least=0)
-        w = real_array("direction", direction)
-        if w.ndim != 1 or gate >= len(w):
-            raise ValueError(
-                f"gate is {gate} and direction has shape {w.shape}: a coordinate of a vector is needed."
-            )
+        d = len(direction)
+        if gate >= d:
+            raise ValueError(f"gate is {gate}: a coordinate from 0 to {d - 1} is needed.")
         own, other = c / 2 + c0 / 2, c / 2 - c0 / 2
         return cls(
-            mixing=np.array([[own, other], [other, own]]), projection=np.outer(np.eye(len(w))[gate], w)
+            mixing=np.array([[own, other], [other, own]]), projection=np.outer(np.eye(d)[gate], direction)
         )
 
     @property
@@ -144,6 +142,7 @@ class LinearKnownPart:
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class GatedKnownPart:
     """A known part that is linear on a gate and linear off it: on where the tokens differ in one coordinate.
 
@@ -173,22 +172,18 @@ class GatedKnownPart:
     ([[1.0, -1.0], [1.0, 1.0]], np.False_)
     """
 
-    gate: int
+    gate: NonNegativeInt
     on: LinearKnownPart
     off: LinearKnownPart
 
     def __post_init__(self) -> None:
-        for name in ("on", "off"):
-            require_instance(name, getattr(self, name), LinearKnownPart, needed="a LinearKnownPart")
         sizes = (self.on.k, self.on.d), (self.off.k, self.off.d)
         if sizes[0] != sizes[1]:
             raise ValueError(
                 f"The part on the gate is for (k, d) = {sizes[0]}, off it for {sizes[1]}: they must agree."
             )
-        gate = count("gate", self.gate, least=0)
-        if gate >= self.off.d:
-            raise ValueError(f"gate is {gate}: a coordinate from 0 to {self.off.d - 1} is needed.")
-        object.__setattr__(self, "gate", gate)
+        if self.gate >= self.off.d:
+            raise ValueError(f"gate is {self.gate}: a coordinate from 0 to {self.off.d - 1} is needed.")
 
     @property
     def k(self) -> int:

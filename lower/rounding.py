@@ -2,11 +2,9 @@
 
 import math
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
+from typing import Annotated
 
-import numpy as np
-
-from attention._arrays import shown
-from attention.validation import count
+from attention.validation import Whole, checked
 
 __all__ = ["outward_context", "rounded_up"]
 
@@ -14,16 +12,18 @@ _SLACK = Decimal("1e-30")
 _LEAST = Decimal("1e-400")
 
 
-def outward_context(digits: int = 50) -> Context:
+@checked
+def outward_context(digits: Annotated[int, Whole(1, 10**6)] = 50) -> Context:
     """A decimal context of `digits` digits whose exponents are wide enough for e^-beta at any float64 slope."""
     return Context(
-        prec=count("digits", digits, most=10**6),
+        prec=digits,
         Emin=MIN_EMIN,
         Emax=MAX_EMAX,
         traps=[InvalidOperation, DivisionByZero, Overflow],
     )
 
 
+@checked
 def rounded_up(value: Decimal, *, positive: bool) -> float:
     """A float64 number that is at least `value`, a non-negative decimal right to 30 digits or more.
 
@@ -39,10 +39,8 @@ def rounded_up(value: Decimal, *, positive: bool) -> float:
     >>> rounded_up(Decimal("1e-434"), positive=True), rounded_up(Decimal(0), positive=False)
     (5e-324, 0.0)
     """
-    if not isinstance(value, Decimal) or not value.is_finite() or value < 0:
-        raise ValueError(f"value is {shown(value)}: a finite Decimal of at least 0 is needed.")
-    if not isinstance(positive, bool | np.bool_):
-        raise ValueError(f"positive is {shown(positive)}: True or False is needed.")
+    if not value.is_finite() or value < 0:
+        raise ValueError(f"value is {value}: a finite Decimal of at least 0 is needed.")
     with_slack = Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX).multiply(value, 1 + _SLACK)
     target = max(with_slack, _LEAST) if positive else with_slack
     nearest = float(target)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from attention import AttentionLayer, Inputs
 from attention._arrays import shown
 from attention.inputs import inputs_to_json
-from attention.validation import require_instance, require_mapping
+from attention.validation import checked
 from lower.certificate import Certificate
 from lower.instance import HardInstance
 from lower.known import GatedKnownPart, KnownPart
@@ -156,6 +156,7 @@ class Verification:
         return {"holds": self.holds, **asdict(self), "reasons": list(self.reasons)}
 
 
+@checked
 def verify_instance(
     instance: HardInstance, definitions: Mapping[str, Callable[[HardInstance], Definition]]
 ) -> Verification:
@@ -189,8 +190,6 @@ def verify_instance(
     >>> print(verify_instance(BumpFamily(dim=6, bits=4).instance(3), DEFINITIONS))
     Verified on all inputs: 2 heads read back, realisation error 3.1e-17, certificate and known part recomputed.
     """
-    require_instance("instance", instance, HardInstance, needed="a HardInstance")
-    require_mapping("definitions", definitions)
     family = instance.family
     if family not in definitions:
         return Verification(family, (f"no definition of the family {family!r} is known",), None, 0)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from attention.validation import require_finite
+from attention.validation import real_array, require_array
 
 __all__ = ["walsh_hadamard"]
 
@@ -47,7 +47,12 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
     """
     from scipy.linalg import hadamard
 
-    values = _real_array(values)
+    values = np.asarray(values)
+    if values.dtype.kind != "f":  # floats of any precision stay what they are
+        values = real_array("values", values)
+    require_array("values", values, ("...",))
+    if not values.ndim:
+        raise ValueError(f"values is the one number {values}: a sequence of 2^b of them is needed.")
     size = values.shape[-1]
     if size.bit_count() != 1:
         raise ValueError(f"There are {size} values: a power of two is needed.")
@@ -64,18 +69,3 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
             result = signs @ result.reshape(-1, 1 << taken, 1 << done)
         done += taken
     return result.reshape(values.shape) if bits else values.copy()
-
-
-def _real_array(values: ArrayLike | Sequence[Any]) -> np.ndarray:
-    try:
-        found = np.asarray(values)
-    except ValueError:
-        raise ValueError("values is a ragged sequence: rows of one length are needed.") from None
-    if found.dtype.kind in "iub":
-        found = found.astype(np.float64)
-    if found.dtype.kind != "f":
-        raise ValueError(f"values has entries of type {found.dtype}: real numbers are needed.")
-    if not found.ndim:
-        raise ValueError(f"values is the one number {found}: a sequence of 2^b of them is needed.")
-    require_finite("values", found)
-    return found

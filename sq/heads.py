@@ -107,7 +107,7 @@ class ParityHeads:
             direction=direction,
         )
 
-    def known(self, *, gate: int, direction: ArrayLike) -> LinearKnownPart:
+    def known(self, *, gate: int, direction: np.ndarray) -> LinearKnownPart:
         """The known part C a_g [1; 1] w^T + c0 u_g [1; -1] w^T."""
         return LinearKnownPart.from_gate(self.c, self.c0, gate=gate, direction=direction)
 

@@ -16,7 +16,6 @@ from lower import (
     parity_targets,
     query_lower_bound,
 )
-from lower.bounds import query_bound_growth, symbolic_query_bound
 
 TOLERANCES = (0.9, 0.5, 0.3, 0.1, 0.05)
 QUERIES = {
@@ -92,58 +91,6 @@ def test_tolerances_outside_0_to_1_are_explained(tolerance):
 def test_success_must_be_a_probability():
     with pytest.raises(ValueError, match="success"):
         query_lower_bound(10, 0.1, success=1.5)
-
-
-def test_the_symbolic_query_bound_gives_the_table():
-    formula = symbolic_query_bound()
-    m, d = (sympy.Symbol(name, integer=True, positive=True) for name in "md")
-    tau = sympy.Symbol("tau", positive=True)
-    assert formula.free_symbols == {m, d, tau}
-    for (dim, bits), (targets, queries) in QUERIES.items():
-        for tolerance, expected in zip(TOLERANCES, queries, strict=True):
-            assert symbolic_query_bound(targets=targets, tolerance=tolerance) == expected
-            if bits % 2:
-                exact = sympy.Rational(str(tolerance))
-                numbers = {m: (bits + 1) // 2, d: dim, tau: exact}
-                assert formula.subs(numbers) == expected
-                assert symbolic_query_bound(heads=numbers[m], dim=dim, tolerance=exact) == expected
-
-
-def test_the_symbolic_query_bound_with_numbers_is_the_query_lower_bound():
-    for heads, dim, tolerance in [(1, 2, 0.9), (2, 3, 0.9), (2, 12, 0.3), (3, 5, 0.05)]:
-        bits = 2 * heads - 1
-        expected = query_lower_bound(number_of_parities(dim, bits), tolerance) if bits < dim else 0
-        assert symbolic_query_bound(heads=heads, dim=dim, tolerance=tolerance) == expected
-    at_root = symbolic_query_bound(heads=2, dim=40, tolerance=1 / sympy.sqrt(10))
-    assert at_root == -(-(9139 - 1) // 9)  # 1/tau^2 is 10 exactly, so M* = 9
-    assert symbolic_query_bound(heads=2, dim=40, tolerance=sympy.Float(0.1)) == 93
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"heads": 1.5}, "heads is 1.5: a whole number"),
-        ({"heads": 0}, "heads is 0: a whole number"),
-        ({"dim": -3}, "dim is -3"),
-        ({"tolerance": sympy.sqrt(2)}, "above 0 and below 1"),
-        ({"tolerance": 2}, "tolerance is 2"),
-        ({"tolerance": "1e-99999999"}, "exponents of up to 999"),
-    ],
-)
-def test_wrong_numbers_of_a_symbolic_bound_are_named(options, words):
-    with pytest.raises(ValueError, match=words):
-        symbolic_query_bound(**options)
-
-
-@pytest.mark.parametrize("heads", [1, 2, 3])
-def test_the_query_bound_grows_as_its_leading_term(heads):
-    growth = query_bound_growth(heads)
-    d, tau = sorted(growth.free_symbols, key=str)
-    assert sympy.degree(growth, d) == 2 * heads - 1
-    bound = query_lower_bound(number_of_parities(10**5, 2 * heads - 1), Fraction(1, 100))
-    ratio = bound / growth.subs({d: 10**5, tau: sympy.Rational(1, 100)})
-    assert float(ratio) == pytest.approx(1, abs=3e-3 if heads > 1 else 0.2)
 
 
 @pytest.mark.bad_input  # they are no floats by type

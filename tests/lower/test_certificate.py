@@ -51,7 +51,7 @@ def test_it_prints_every_statement_with_its_status():
 def test_statements_that_are_none_are_refused(changes):
     data = make().to_json()
     data["statements"][0] |= changes
-    with pytest.raises(ValueError, match=r"statement|status|value"):
+    with pytest.raises(ValueError, match=r"statement|status|value|meaning"):
         Certificate.from_json(data)
 
 

@@ -55,11 +55,11 @@ def test_zero_is_zero_and_says_so():
 
 @pytest.mark.bad_input
 def test_bad_arguments_are_explained():
-    with pytest.raises(ValueError, match="square"):
+    with pytest.raises(ValueError, match="mixing is an array of shape"):
         LinearKnownPart(mixing=np.ones((2, 3)), projection=np.eye(3))
     with pytest.raises(ValueError, match="finite"):
         LinearKnownPart(mixing=np.eye(2), projection=np.full((3, 3), np.nan))
-    with pytest.raises(ValueError, match="coordinate of a vector"):
+    with pytest.raises(ValueError, match="gate is 3"):
         LinearKnownPart.from_gate(1.0, 1.0, gate=3, direction=np.ones(3))
     with pytest.raises(ValueError, match="shape"):
         LinearKnownPart.zero(2, 3)(np.ones((4, 3, 3)))

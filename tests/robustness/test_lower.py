@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import sympy
 import test_lower_instances
 from fuzzing import (
     Argument,
@@ -121,62 +120,6 @@ def signs_are_right(result, given):
     assert len(np.unique(flat, axis=0)) == len(flat)
 
 
-def comparison_is_right(result, given):
-    """Where the powers cross, by trying every number of heads."""
-    assert "Powers of d" in str(result)
-    assert (result.constant, result.tokens_exponent, result.tolerance_exponent) == tuple(
-        as_number(given[name]) for name in ("constant", "tokens_exponent", "tolerance_exponent")
-    )
-    assert result.heads == tuple(range(1, int(given["most_heads"]) + 1))
-    # c m^3 beats every line from m = 3 t on
-    peak = int(3 * result.tolerance_exponent) + 2
-    some = [*range(1, 60), *range(max(60, peak - 5), max(60, peak + 5))]
-    above, below = zip(*(powers(result, m) for m in some), strict=True)
-    assert result.contradicted == tuple(
-        m for m in result.heads if powers(result, m)[0] < powers(result, m)[1]
-    )
-    least = max(power / ((1 + result.tokens_exponent) * m**3) for m, power in zip(some, below, strict=True))
-    assert result.least_constant == least
-    assert [result.upper(m) for m in some] == list(above)
-    assert [result.lower(m) for m in some] == list(below)
-
-
-def powers(one, m):
-    """c m^3 (1 + kappa) of the running time; 2 m - 1 - 2 t of the queries, and m - 2 t where tokens grow with d."""
-    hidden = m if one.tokens_exponent else 2 * m - 1
-    return one.constant * m**3 * (1 + one.tokens_exponent), max(0, hidden - 2 * one.tolerance_exponent)
-
-
-def powers_are_right(result, given):
-    assert result == powers(lower.compare_exponents(0.25), int(given["heads"]))
-
-
-def symbolic_is_right(result, given):
-    """With numbers in the place of the symbols that are left, the bound of the numbers."""
-    numbers = {"m": 2, "d": 7, "N": 35, "tau": Fraction(1, 3)}
-    values = {symbol: sympy.Rational(str(as_number(numbers[symbol.name]))) for symbol in result.free_symbols}
-    heads, dim, targets, tolerance = (given[name] for name in ("heads", "dim", "targets", "tolerance"))
-    heads, dim = (numbers[letter] if one is None else int(one) for one, letter in ((heads, "m"), (dim, "d")))
-    if targets is None:
-        targets = math.comb(dim - 1, 2 * heads - 1)
-    tolerance = numbers["tau"] if tolerance is None else as_number(tolerance)
-    most = math.ceil(1 / tolerance**2) - 1
-    assert result.subs(values) == max(0, math.ceil(Fraction(int(targets) - 1, most)))
-
-
-def growth_is_right(result, given):
-    """It is what the bound tends to: at d = 10^12 m^2 and tau = 1e-6, to six digits."""
-    m = int(given["heads"])
-    if m > 50:
-        return
-    d, tau = 10**12 * m * m, Fraction(1, 10**6)
-    grown = result.subs(
-        {one: d if one.name == "d" else sympy.Rational(1, 10**6) for one in result.free_symbols}
-    )
-    bound = lower.query_lower_bound(math.comb(d - 1, 2 * m - 1), tau)
-    assert abs(sympy.Rational(bound) / grown - 1) < sympy.Rational(1, 10**5)
-
-
 def statement_is_right(result, given):
     assert (result.name, result.meaning, result.source) == tuple(
         given[name] for name in ("name", "meaning", "source")
@@ -269,38 +212,8 @@ SUBJECTS = [
     Subject(
         "lower.parity_targets",
         lower.parity_targets,
-        {"heads": whole(), "symbol": anything(None)},
-        right=targets_are_right,
-    ),
-    Subject(
-        "lower.symbolic_query_bound",
-        lower.symbolic_query_bound,
-        {"heads": whole(), "dim": whole(), "tolerance": TOLERANCES, "targets": whole()},
-        right=symbolic_is_right,
-    ),
-    Subject(
-        "lower.symbolic_query_bound.of all parities",
-        lambda heads, dim, tolerance: lower.symbolic_query_bound(heads=heads, dim=dim, tolerance=tolerance),
-        {"heads": whole(), "dim": whole(1, 12), "tolerance": TOLERANCES},
-        right=lambda result, given: symbolic_is_right(result, {"targets": None, **given}),
-    ),
-    Subject("lower.query_bound_growth", lower.query_bound_growth, {"heads": whole()}, right=growth_is_right),
-    Subject(
-        "lower.compare_exponents",
-        lower.compare_exponents,
-        {
-            "constant": TOLERANCES,
-            "tokens_exponent": TOLERANCES,
-            "tolerance_exponent": TOLERANCES,
-            "most_heads": whole(),
-        },
-        right=comparison_is_right,
-    ),
-    Subject(
-        "lower.ExponentComparison.upper",
-        lambda heads: (lambda one: (one.upper(heads), one.lower(heads)))(lower.compare_exponents(0.25)),
         {"heads": whole()},
-        right=powers_are_right,
+        right=targets_are_right,
     ),
     Subject(
         "lower.Statement",
@@ -390,7 +303,6 @@ EXCEPTIONS = {
     "lower.SATURATED_SLOPE": "a constant",
     "lower.Definition": "a record of what a family says; sq.DEFINITIONS and lwe.DEFINITIONS make it",
     "lower.ErrorBound": "a record of what was computed",
-    "lower.ExponentComparison": "a record that compare_exponents makes; its methods are tried",
     "lower.GF2Solution": "a record of what was found",
     "lower.Heads": "numbers that a definition holds; lower.verify_instance holds layers to them",
     "lower.Verification": "a record of what was found",
