@@ -71,6 +71,9 @@ class Constraint:
     convert: Callable[[Any, Sizes], Any]
     bad: Callable[[], Any]
 
+    def __repr__(self) -> str:
+        return self.needed
+
 
 def checked(subject: Checked) -> Checked:
     """Hold the arguments of a function, or the fields of a dataclass, against their annotations.
