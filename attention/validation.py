@@ -284,7 +284,7 @@ def _constraint(hint: Any) -> Constraint | None:
         numpy = hint.array_type is np.ndarray and not flags
         whole = bool(kinds) and all("int" in str(kind) for kind in kinds)
         return _array(hint.dim_str.split(), numpy=numpy, whole=whole)
-    if origin in (list, collections.abc.Sequence) or (origin is tuple and args[1:] == (...,)):
+    if origin is collections.abc.Sequence or (origin is tuple and args[1:] == (...,)):
         entry = _constraint(args[0])
         return None if entry is None else _entries(entry)
     if origin in (dict, collections.abc.Mapping) or hint in (dict, Mapping):

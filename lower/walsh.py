@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from attention.validation import real_array, require_array
+from attention.validation import real_array, require_finite
 
 __all__ = ["walsh_hadamard"]
 
@@ -47,10 +47,10 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
     """
     from scipy.linalg import hadamard
 
-    values = np.asarray(values)
-    if values.dtype.kind != "f":  # floats of any precision stay what they are
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":  # of any precision, which it keeps
+        require_finite("values", values)
+    else:
         values = real_array("values", values)
-    require_array("values", values, ("...",))
     if not values.ndim:
         raise ValueError(f"values is the one number {values}: a sequence of 2^b of them is needed.")
     size = values.shape[-1]

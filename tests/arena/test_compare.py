@@ -478,7 +478,7 @@ class _Named(KnownPart):
         ({"timeout": 1.0, "isolated": False}, "needs isolated=True"),
         ({"jobs": 0}, "jobs is 0"),
         ({"seeds": 0}, "seeds is 0"),
-        ({"preset": "slow"}, "quick or full"),
+        ({"preset": "slow"}, "'quick' or 'full'"),
         ({"learners": "nobody"}, "'nobody' is no learner"),
         ({"learners": []}, "No learner is given"),
         ({"learners": [KnownPart]}, "is no learner"),

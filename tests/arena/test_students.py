@@ -168,7 +168,7 @@ def test_a_build_function_that_returns_no_learner_is_a_sentence(returned):
 
 def test_presets_by_name():
     assert choose_effort("quick") is PRESETS["quick"]
-    with pytest.raises(ValueError, match="'slow': quick or full is needed"):
+    with pytest.raises(ValueError, match="'slow': 'quick' or 'full' is needed"):
         choose_effort("slow")
 
 

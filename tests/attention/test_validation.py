@@ -252,8 +252,15 @@ def needed_fields(subject):
     return {name for name in fields if name not in vars(subject) and name in constraints(subject)}
 
 
+def right_arguments(subject):
+    return RIGHT.get(subject.__name__, {"m": 2} if "m" in constraints(subject) else {})
+
+
 SUBJECTS = [
-    *((subject, subject, RIGHT.get(subject.__name__, {"m": 2})) for subject in checked_subjects()),
+    *(
+        (subject, subject, RIGHT.get(subject.__name__, {"m": 2} if "m" in constraints(subject) else {}))
+        for subject in checked_subjects()
+    ),
     *METHODS,
 ]
 

@@ -144,10 +144,10 @@ def test_whole_numbers_and_sequences_are_taken_as_float64(values):
         ([], "There are 0 values: a power of two"),
         (np.zeros((2, 0)), "There are 0 values: a power of two"),
         (3.0, "the one number 3"),
-        ([[1, 2], [3]], "ragged"),
-        (["a", "b"], "real numbers are needed"),
-        ([1j, 2], "type complex128: real numbers are needed"),
-        ([None, None], "real numbers are needed"),
+        ([[1, 2], [3]], "values is of the type list"),
+        (["a", "b"], "an array of finite real numbers"),
+        ([1j, 2], "values is an array of complex128"),
+        ([None, None], "an array of finite real numbers"),
     ],
 )
 @pytest.mark.bad_input

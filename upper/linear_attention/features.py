@@ -321,7 +321,9 @@ def as_tokens(x: Any, d: int | None = None) -> Any:
     return x if xp.isdtype(x.dtype, "real floating") else as_floating(x, xp.float64, xp)
 
 
-def predicted(features: Callable[[Any], Any], x: Any, coefficients: np.ndarray, rows: int = 1) -> Any:
+def predicted(
+    features: Callable[[Any], Any], x: Any, coefficients: np.ndarray, rows: int | None = None
+) -> Any:
     """features(x) @ coefficients in blocks of sequences, in the array type of tokens x; `rows` rows a sequence."""
     xp = namespace(x)
     flat = xp.reshape(x, (-1, *x.shape[-2:]))
@@ -329,9 +331,9 @@ def predicted(features: Callable[[Any], Any], x: Any, coefficients: np.ndarray, 
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         parts = [
             xp.matmul(features(flat[part, ...]), own)
-            for part in blocks(flat.shape[0], rows * len(coefficients))
+            for part in blocks(flat.shape[0], (rows or 1) * len(coefficients))
         ]
-    lead = x.shape[:-2] + ((rows,) if rows > 1 else ())
+    lead = x.shape[:-2] + (() if rows is None else (rows,))
     together = xp.concat(parts) if parts else xp.zeros(0, dtype=x.dtype)
     require_no_overflow(together, xp)
     return xp.reshape(together, (*lead, coefficients.shape[1]))

@@ -5,9 +5,10 @@ Derived here for Chen and Li, arXiv 2402.04084. A family has features that map a
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import overload
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -55,7 +56,7 @@ class StatisticalQuery:
 
 
 @dataclass(frozen=True, eq=False)
-class QueryFamily:
+class QueryFamily(Sequence[StatisticalQuery]):
     """Scalar queries that are entries of one matrix, E[L^T R], with features L (r, I) and R (r, J) of an example.
 
     `features` maps a batch of examples to left features (n, r, I) and right features (n, r, J); `entries`, an array
@@ -81,7 +82,15 @@ class QueryFamily:
     def __iter__(self) -> Iterator[StatisticalQuery]:
         return (self[place] for place in range(len(self)))
 
-    def __getitem__(self, place: int) -> StatisticalQuery:
+    @overload
+    def __getitem__(self, place: int) -> StatisticalQuery: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "list[StatisticalQuery]": ...
+
+    def __getitem__(self, place: int | slice) -> "StatisticalQuery | list[StatisticalQuery]":
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
         i, j = (int(index) for index in self.entries[place])
         value = partial(self._value, i, j)
         return StatisticalQuery(
