@@ -1,4 +1,4 @@
-"""One learner on one target: `learn` runs it, and `Learned` is what came of it."""
+"""One learner on one target: `learn` runs it, and `Learned` is the result."""
 
 import dataclasses
 import os

@@ -110,8 +110,8 @@ def which_held_out(
     """
     names = orbits(x)
     fitted, held = (set(), set()) if before is None else (set(orbits(part).tolist()) for part in before)
-    spare = len(x) + (0 if before is None else len(before[0])) - least
-    share = max(0, min(max(ENOUGH, len(x) // HELD_OUT_SHARE), spare))
+    left_over = len(x) + (0 if before is None else len(before[0])) - least
+    share = max(0, min(max(ENOUGH, len(x) // HELD_OUT_SHARE), left_over))
     distinct = len(set(names.tolist()) | fitted | held)
     repeated = distinct < len(x) + len(fitted) + len(held)
     wanted = min(share, max(1, distinct // _ORBIT_SHARE)) if repeated else share
@@ -123,7 +123,7 @@ def which_held_out(
             held.add(int(name))
             wanted -= 1
     mask = np.isin(names, list(held))
-    return mask if mask.sum() <= spare else np.arange(len(x)) < share
+    return mask if mask.sum() <= left_over else np.arange(len(x)) < share
 
 
 @dataclass(frozen=True, eq=False)

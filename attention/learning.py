@@ -84,7 +84,7 @@ class Outcome(Enum):
         "allow more examples, or take it that the projections cancel."
     )
     NO_AGREEMENT = (
-        "Phase 2 or 4 failed: too few rows were found on which all heads have the same attention pattern; allow more "
+        "Too few rows were found on which all heads have the same attention pattern; allow more "
         "examples: agreement within eps has probability of order eps^((m-1)(k-1))."
     )
     CONTRADICTION = (

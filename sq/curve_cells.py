@@ -1,4 +1,4 @@
-"""The cells of a query-count curve: what is measured, and what came of it."""
+"""The cells of a query-count curve: what is measured, and the result."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -59,7 +59,7 @@ print(layer.patterns(x)[0].round(2))
 # Now and then they do agree. The theorem lives on such rows: where all heads have the same pattern p, the label of
 # the row is :math:`p X \sum_i W_i`, and the sum of the projections is all that matters. Agreement up to a tolerance
 # in logits has probability of order :math:`\text{tolerance}^{(m-1)(k-1)}`, which is why many heads or tokens are
-# dear. Here the exponent is 1: half the tolerance, half the rows.
+# expensive. Here the exponent is 1: half the tolerance, half the rows.
 
 import numpy as np
 

@@ -152,8 +152,8 @@ class FullHeads:
         flat = xp.reshape(self._low, (n * k, d))
         return engine.matmul(xp.matrix_transpose(flat), xp.reshape(mixed, (n * k, m * d)))
 
-    def damping(self, damping: float) -> Callable[[Any], Any]:
-        """The damping lambda tr(C)/m of a direction."""
+    def damping_term(self, damping: float) -> Callable[[Any], Any]:
+        """The term lambda D of the normal equations: p -> lambda D p, with D = tr(C)/m I."""
         shift = damping * self._mean
         return lambda direction: shift * direction
 

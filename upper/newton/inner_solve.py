@@ -170,7 +170,7 @@ class NormalEquations:
 
         It ends early where rounding leaves no positive curvature.
         """
-        engine, damped = self._engine, self._heads.damping(damping)
+        engine, damped = self._engine, self._heads.damping_term(damping)
         # numbers may leave single precision where heads hardly change or lambda is huge: that step is rejected
         with np.errstate(over="ignore", invalid="ignore"):
             apply = self._preconditioner(damping, damped)

@@ -102,10 +102,11 @@ def gauss_newton(
 
     Notes
     -----
-    With Z = [P_1 X ... P_m X] and G = Z^T Z, a trial solves (J^T (I - Z G^-1 Z^T) J + lambda D) dTheta = J^T R
+    With Z = [P_1 X ... P_m X], a trial solves (J^T (I - Z G^-1 Z^T) J + lambda D) dTheta = J^T R
     (`upper.newton.inner_solve`) to the forcing term max(min(.7, c), .06, .3 tolerance / c), c the relative residual.
-    lambda starts at 1e-2 and follows `next_damping`. W follows each trial by one correction with the ridge
-    max(1e-6, 1e-3 lambda) times the mean diagonal of G. Residuals are float32, and float64 once c < 2e-5.
+    G is Z^T Z and a ridge of max(1e-6, 1e-3 min(lambda, 1)) times its mean diagonal, and D the heads' `damping_term`:
+    tr(C)/m I for full matrices, C the coupling of heads. lambda starts at 1e-2 and follows `next_damping`. W follows
+    each trial by one correction, W + G^-1 Z^T (Y - Z W). Residuals are float32, and float64 once c < 2e-5.
 
     At low rank Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V (at r = d the V
     stay). Factors are balanced at the start and whenever norms of columns that belong together differ fourfold.

@@ -292,8 +292,8 @@ class LowRankHeads:
         last = engine.matmul(turned(self._low), self._low_values.together([back], self._low_read))
         return xp.concat([gradient, last], axis=1)
 
-    def damping(self, damping: float) -> Callable[[Any], Any]:
-        """The damping of a direction, by what it does to the Theta_i and W_i."""
+    def damping_term(self, damping: float) -> Callable[[Any], Any]:
+        """The term lambda D of the normal equations: p -> lambda D p, with D the change of the Theta_i and W_i."""
         blocks = [self.engine.put(damping * one, self.engine.single) for one in self._damped]
         return lambda direction: self._by_blocks(direction, blocks)
 

@@ -174,9 +174,9 @@ class SpanHeads(FullHeads):
         apart = xp.permute_dims(xp.reshape(gradient, (d, self.heads, d)), (0, 2, 1))
         return engine.matmul(self._basis, xp.reshape(apart, (d * d, self.heads)))
 
-    def damping(self, damping: float) -> Callable[[Any], Any]:
+    def damping_term(self, damping: float) -> Callable[[Any], Any]:
         """The damping of the matrices that a direction moves."""
-        return super().damping(damping * self._square)
+        return super().damping_term(damping * self._square)
 
     def preconditioner(self, damping: float) -> Callable[[Any], Any]:
         """That of the matrices, in coordinates."""

@@ -1,11 +1,11 @@
-"""The six-phase learner of Chen and Li (arXiv 2402.04084), one file a phase.
+"""The six-phase learner of Chen and Li (arXiv 2402.04084); the name of a file begins with its phase.
 
 1. `estimate_projection_sum`: a crude estimate of sum_i W_i.
-2. `sculpt_affine_hull`: certify the rows on which all heads agree, and sculpt the affine hull of the Theta_i out.
+2. `sculpt_affine_hull` (paper mode only): certify the rows on which all heads agree, and sculpt the affine hull of the Theta_i out.
 3. `refine_by_margin` (the paper's way) or `refine_by_consistency`: a better estimate of the sum.
 4. `sculpt_affine_hull` again, with it.
 5. `attention_span`: the span of the Theta_i.
-6. `search_net` (the paper's way) or a fit within the span and Newton: the heads themselves.
+6. `search_net` (the paper's way) or `phase6_heads.fit_heads`, a fit within the span and Newton: the heads.
 
 `SixPhase` calls them one after the other. `six_phase_queries` counts phases 1 to 5 as statistical queries, and
 `learn_by_queries` runs them against any oracle that answers such.

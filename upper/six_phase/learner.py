@@ -124,7 +124,7 @@ class SixPhase:
             )
 
     def minimum_examples(self, k: int, d: int) -> int:
-        """The fewest with which every phase can begin: about d^2 / (k (k - 1)) a sculpting, and 2 m d / k."""
+        """The fewest with which every phase can begin: the sum of the least that each needs."""
         if self._refusal(k, d):
             return 1
         return sum(wish.least for wish in self._wishes(k, d).values())
@@ -176,17 +176,17 @@ class SixPhase:
             return run.failed(failure)
 
     def _six_phases(self, run: Run, rng: np.random.Generator) -> Phases:
-        """The six phases of the paper, and beside them what practical mode does in their place."""
+        """The six phases; practical mode skips the second, and does the third and the sixth in its own way."""
         paper, oracle, jobs = self.mode == "paper", run.oracle, self.jobs
         sculpting: Any = {"wide": run.wide_if_given, "body": self.body, "jobs": jobs}
 
         run.phase = 1  # estimate the sum of the projections
-        w = run.found_sum(estimate_projection_sum(oracle, run.allowed("sum"), jobs=jobs)).w
+        w = run.record_sum(estimate_projection_sum(oracle, run.allowed("sum"), jobs=jobs)).w
 
         if paper:
             run.phase = 2  # sculpt the affine hull; in practical mode phase 3 certifies by itself
             examples = run.allowed("hull")
-            hull = run.found_hull(
+            hull = run.record_hull(
                 sculpt_affine_hull(oracle, w, accept=_FIRST_ACCEPT, examples=examples, **sculpting)
             )
 
@@ -200,19 +200,19 @@ class SixPhase:
                 margin = refine_by_margin(
                     oracle, body, wide=hull.wide, examples=examples, over=over, jobs=jobs
                 )
-                w = run.found_refinement(margin).w
+                w = run.record_refinement(margin).w
             else:
                 consistent = refine_by_consistency(oracle, w, examples=examples // len(SHARES), jobs=jobs)
-                w = run.found_refinement(consistent).w
+                w = run.record_refinement(consistent).w
 
             run.phase = 4  # sculpt again
             examples = run.allowed(f"hull {number}")
-            hull = run.found_hull(
+            hull = run.record_hull(
                 sculpt_affine_hull(oracle, w, accept=self._share(oracle.k), examples=examples, **sculpting)
             )
 
         run.phase, run.round = 5, None  # extract the span of the heads
-        span = run.found_span(attention_span(hull.body, hull.wide), must_be_clear=paper)
+        span = run.record_span(attention_span(hull.body, hull.wide), must_be_clear=paper)
 
         run.phase = 6  # search the span for the heads
         examples = run.allowed("heads")
@@ -221,7 +221,7 @@ class SixPhase:
             x, y = draw_examples(oracle, examples)
             net = search_net(x, y, span, heads=run.heads, over=self.net_over, most=self._work)
             return run.ended_by_net(net, self.tolerance)
-        # paper mode must run where nothing of this is there
+        # imported here, so that paper mode never imports `upper.newton`
         from upper.six_phase.phase6_heads import fit_heads
 
         tolerance = 1e-14 if self.tolerance is None else self.tolerance

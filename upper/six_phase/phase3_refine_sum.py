@@ -144,7 +144,7 @@ def refine_by_margin(
             f"2 d = {2 * d} are needed to regress on.",
         )
     best = np.argsort(-margins, kind="stable")[: _ROWS * d]
-    w, condition = _regressed(tokens[best], labels[best])
+    w, condition = _regressed(tokens[best], labels[best], Outcome.NO_LARGE_MARGIN)
     margins = margins[best]
     measures = {
         "phase_examples": n,
@@ -214,7 +214,7 @@ def refine_by_consistency(
             raise PhaseFailedError(
                 Outcome.NO_AGREEMENT, f"{len(best)} of {n * k} rows could be certified: {d} are needed."
             )
-        refined, condition = _regressed(read[best], labels[best])
+        refined, condition = _regressed(read[best], labels[best], Outcome.NO_AGREEMENT)
         thresholds.append(float(residual[best[-1]]))
         changes.append(relative_change(refined, w))
         w = refined
@@ -251,12 +251,12 @@ def _best_certified(
     return residual[example, row], read, y[example, row]
 
 
-def _regressed(read: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
-    """The sum that maps what rows read to their labels, and the condition number of the regression."""
+def _regressed(read: np.ndarray, labels: np.ndarray, otherwise: Outcome) -> tuple[np.ndarray, float]:
+    """The sum that maps what rows read to their labels, and the condition number; `otherwise` if it is not unique."""
     w, _, rank, singular = np.linalg.lstsq(read, labels, rcond=None)
     if rank < read.shape[1]:
         raise PhaseFailedError(
-            Outcome.NO_LARGE_MARGIN,
+            otherwise,
             f"the {len(read)} rows used read tokens of rank {rank} of {read.shape[1]}.",
         )
     return w, float(singular[0] / singular[-1])

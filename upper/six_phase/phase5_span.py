@@ -77,7 +77,7 @@ class AttentionSpan:
         if not self.gap.wide:
             return f"found no wide direction ({step}), so one head is assumed."
         directions = "wide direction" if self.gap.wide == 1 else "wide directions"
-        hardly = f"after {self.gap.wide} {directions} the spectrum has hardly a step ({step})"
+        hardly = f"after {self.gap.wide} {directions} the spectrum has no clear step ({step})"
         return "" if self.is_clear else f"found no clear gap: {hardly}."
 
     def errors(self, layer: AttentionLayer) -> dict[str, float]:

@@ -40,7 +40,7 @@ def fit_heads(
     rng: np.random.Generator,
     tell: Callable[..., None],
 ) -> FittedHeads:
-    """The heads in the span that fit best, then Newton's iterates from there, and again from half-way off.
+    """The heads in the span that fit best, then Newton's iterates from there, and again from a perturbed start.
 
     A twentieth of the `examples` drawn is held out. `work` is a budget in passes over them, and `tolerance` the
     relative residual at which to stop. `tell` is called with the name of each step of the trace, its measures, and its
@@ -66,7 +66,7 @@ def fit_heads(
     measures |= {"starts": len(found.residuals), "passes": found.passes}
     tell("fit within the span", measures, layer=split.layer(within))
 
-    def start(examples: SplitExamples, heads: int, number: int) -> np.ndarray:
+    def start(_examples: SplitExamples, _heads: int, number: int) -> np.ndarray:
         if number == 1:
             return found.theta
         size = np.linalg.norm(found.theta, axis=(1, 2), keepdims=True)
@@ -74,11 +74,11 @@ def fit_heads(
 
     before = last = found.passes
 
-    def told(number: int, place: int, iterate: Iterate) -> None:
+    def trace_iterate(number: int, place: int, iterate: Iterate) -> None:
         nonlocal before, last
         before = last if place == 0 else before
         last = before + iterate.passes
-        where = " from half-way off" if number > 1 else ""
+        where = " from a perturbed start" if number > 1 else ""
         measures = {"residual": iterate.residual, "damping": iterate.damping, "passes": last}
         tell(f"Newton polish{where}, iterate {place}", measures, layer=split.layer(iterate))
 
@@ -94,7 +94,7 @@ def fit_heads(
         unknowns=unknowns(heads=m, tokens=k, dim=d),
         starts=2,
         work=max(1, work - found.passes),
-        tell=told,
+        tell=trace_iterate,
     )
     best = min([within, *ends.iterates], key=attrgetter("residual"))
     outcome, error = judge(

@@ -101,7 +101,7 @@ def share_of_budget(
 
     Everything it wants if the rest of the budget is enough for all that are left. Otherwise each gets the least
     with which it can begin, and of what remains a share in proportion to the square root of what more it wants: in
-    proportion to the wishes themselves the cheap phases, whose errors all later ones inherit, would starve.
+    proportion to the wishes themselves the cheap phases, whose errors all later ones inherit, would get too few.
 
     Examples
     --------
@@ -117,11 +117,11 @@ def share_of_budget(
     rest = budget - drawn
     if rest >= sum(wish.wanted for wish in left):
         return rest if use_all and len(left) == 1 else own.wanted
-    spare = rest - sum(wish.least for wish in left)
+    left_over = rest - sum(wish.least for wish in left)
     weights = [math.sqrt(max(wish.wanted - wish.least, 0)) for wish in left]
-    if spare <= 0 or not weights[0]:
+    if left_over <= 0 or not weights[0]:
         return max(0, min(own.least, rest))
-    return min(own.wanted, own.least + int(spare * weights[0] / sum(weights)))
+    return min(own.wanted, own.least + int(left_over * weights[0] / sum(weights)))
 
 
 @dataclass(eq=False)
@@ -195,8 +195,8 @@ class Run:
             **cast(Any, measures),
         )
 
-    def found_sum(self, found: ProjectionSum) -> ProjectionSum:
-        """Phase 1 is done."""
+    def record_sum(self, found: ProjectionSum) -> ProjectionSum:
+        """Record what phase 1 found; fail if its standard error is too large."""
         self.projection_sum = found
         self._tell_sum("sum of the projections", found)
         share = found.measures["standard_error"]
@@ -207,8 +207,8 @@ class Run:
             )
         return found
 
-    def found_hull(self, found: AffineHull) -> AffineHull:
-        """Phase 2 or 4 is done."""
+    def record_hull(self, found: AffineHull) -> AffineHull:
+        """Record what phase 2 or 4 found; fail if it cannot be used."""
         before = self.hulls[-1] if self.hulls else None
         self.hulls.append(found)
 
@@ -224,8 +224,8 @@ class Run:
         found.require_usable(before)
         return found
 
-    def found_refinement(self, found: ProjectionSum) -> ProjectionSum:
-        """Phase 3 is done."""
+    def record_refinement(self, found: ProjectionSum) -> ProjectionSum:
+        """Record what phase 3 found."""
         self.refinements.append(found)
         self._tell_sum("refine the sum", found)
         return found
@@ -233,8 +233,8 @@ class Run:
     def _tell_sum(self, what: str, found: ProjectionSum) -> None:
         self.tell(what, found.measures, against=lambda layer: {"sum_error": found.error(layer)})
 
-    def found_span(self, found: AttentionSpan, *, must_be_clear: bool) -> AttentionSpan:
-        """Phase 5 is done."""
+    def record_span(self, found: AttentionSpan, *, must_be_clear: bool) -> AttentionSpan:
+        """Record what phase 5 found; fail if the spectrum has no clear gap where one is needed."""
         self.span = found
         self.tell("span of the attention matrices", found.measures, against=found.errors)
         if must_be_clear and found.directions.size and not found.is_clear:

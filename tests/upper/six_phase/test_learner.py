@@ -275,7 +275,7 @@ def test_a_spectrum_without_a_step_ends_paper_mode_and_is_a_doubt_in_practical_m
     monkeypatch.setattr("upper.six_phase.learner.attention_span", without_a_step)
     paper, practical = (run(SixPhase(m=2, mode=mode), 2, 2, 10)[0] for mode in ("paper", "practical"))
     assert paper.failed == 5
-    assert "hardly a step" in paper.explanation
+    assert "no clear step" in paper.explanation
     assert "no clear gap" in practical.explanation
 
 
