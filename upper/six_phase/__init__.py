@@ -1,7 +1,8 @@
 """The six-phase learner of Chen and Li (arXiv 2402.04084); the name of a file begins with its phase.
 
 1. `estimate_projection_sum`: a crude estimate of sum_i W_i.
-2. `sculpt_affine_hull` (paper mode only): certify the rows on which all heads agree, and sculpt the affine hull of the Theta_i out.
+2. `sculpt_affine_hull` (paper mode only): certify the rows on which all heads agree, and sculpt the affine hull of
+   the Theta_i out.
 3. `refine_by_margin` (the paper's way) or `refine_by_consistency`: a better estimate of the sum.
 4. `sculpt_affine_hull` again, with it.
 5. `attention_span`: the span of the Theta_i.

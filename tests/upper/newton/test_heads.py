@@ -113,7 +113,7 @@ def test_same_numbers_on_every_array_library(kind, library):
         found.append(np.asarray(heads.times(direction)).copy())
         found.append(np.asarray(heads.transpose_times(convert(rng.standard_normal((10, 5))))).copy())
         single = heads.engine.cast(direction, heads.engine.single)
-        found.append(np.asarray(heads.damping(0.1)(single)).copy())
+        found.append(np.asarray(heads.damping_term(0.1)(single)).copy())
         found.append(np.asarray(heads.preconditioner(0.1)(single)).copy())
         return found
 
@@ -144,7 +144,7 @@ def test_the_normal_equations_are_solved_with_the_linear_factor_eliminated(kind)
     heads.linearise(parameters, linear)
     unit = np.eye(len(parameters) * moving).reshape(-1, len(parameters), moving)
     jacobian = np.stack([heads.times(one).copy() for one in unit], axis=-1)
-    damped = np.stack([heads.damping(1.0)(one).ravel() for one in unit], axis=-1)
+    damped = np.stack([heads.damping_term(1.0)(one).ravel() for one in unit], axis=-1)
     projected = jacobian - np.einsum("rp,pq,sq,sef->ref", read, inverse, read, jacobian, optimize=True)
     normal = np.einsum("ref,reg->fg", jacobian, projected, optimize=True)
     residual = rng.standard_normal((n * k, d))

@@ -159,11 +159,11 @@ def test_repeated_tokens_alone_fail_with_agreement():
     assert failure.value.outcome is Outcome.NO_AGREEMENT
 
 
-def test_tokens_that_do_not_span_fail_with_margin():
+def test_tokens_that_do_not_span_fail_with_agreement():
     layer = make_nice_layer(heads=2, dim=8, rng=18)
     x = GaussianInputs(k=2, d=8).sample(500, rng=19)
     x[..., -1] = 0.0
     oracle = ExampleOracle.from_arrays(x, layer(x))
     with pytest.raises(PhaseFailedError, match="rank 7 of 8") as failure:
         refine_by_consistency(oracle, layer.w.sum(axis=0), examples=500, shares=(0.5,))
-    assert failure.value.outcome is Outcome.NO_LARGE_MARGIN
+    assert failure.value.outcome is Outcome.NO_AGREEMENT
