@@ -1,6 +1,5 @@
 """Where a target is from: what its file keeps of that, and the sentence that tells it."""
 
-import dataclasses
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
@@ -11,6 +10,7 @@ from arena._phrases import plural, sentence
 from attention import Inputs
 from attention.conversion import ImportedLayer
 from attention.inputs import inputs_to_json
+from lower import Family
 
 __all__ = [
     "FROM_ARRAYS",
@@ -33,25 +33,22 @@ def made_by(generator: str, parameters: Mapping[str, Any], seed: int) -> dict[st
 
 
 def made_of_family(generator: str, family: Any, number: int | None, seed: int) -> dict[str, Any]:
-    """What is kept of a target of a family: the family's options, and its number or the seed that drew it."""
-    made = made_by(generator, _options(family), seed)
+    """What is kept of a target of a family: the family's parameters, and its number or the seed that drew it."""
+    made = made_by(generator, _flat(family.to_json()) if isinstance(family, Family) else {}, seed)
     if number is not None:
         made["parameters"]["number"] = int(number)
         del made["seed"]
     return made
 
 
-def _options(family: Any) -> dict[str, Any]:
-    """The fields of a family that are plain values; those of a family it is built on beside them."""
+def _flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that are given, with those of a family that it is built on beside them."""
     said: dict[str, Any] = {}
-    for field in dataclasses.fields(family) if dataclasses.is_dataclass(family) else ():
-        value = getattr(family, field.name)
-        if dataclasses.is_dataclass(value):
-            said |= {field.name: getattr(value, "name", type(value).__name__), **_options(value)}
-        elif isinstance(value, bool | int | float | str):
-            said[field.name] = value
-        elif isinstance(value, tuple) and all(isinstance(one, int | float) for one in value):
-            said[field.name] = list(value)
+    for name, value in parameters.items():
+        if isinstance(value, Mapping):
+            said |= {name: value["family"], **_flat({one: value[one] for one in value if one != "family"})}
+        elif value is not None:
+            said[name] = list(value) if isinstance(value, tuple) else value
     return said
 
 
@@ -115,6 +112,6 @@ def how_imported(parameters: Mapping[str, Any]) -> str:
 
 def describe_inputs(described: Mapping[str, Any]) -> str:
     """The distribution of the tokens in words, from what `attention.inputs.inputs_to_json` wrote."""
-    if described["name"] == "constant-coordinate":
+    if described.get("name") == "constant-coordinate":
         return f"{describe_inputs(described['inputs'])}, a constant as last coordinate"
-    return f"{described['name']} inputs"
+    return f"{described.get('name', 'unknown')} inputs"

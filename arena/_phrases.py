@@ -16,15 +16,15 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
 
 
-def plural(n: int, what: str) -> str:
+def plural(n: int, one: str, many: str | None = None) -> str:
     """`n` things, in words.
 
     Examples
     --------
-    >>> plural(1, "head"), plural(2, "head")
-    ('1 head', '2 heads')
+    >>> plural(1, "head"), plural(2, "head"), plural(2, "study", "studies")
+    ('1 head', '2 heads', '2 studies')
     """
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+    return f"{n} {one}" if n == 1 else f"{n} {many or one + 's'}"
 
 
 def sentence(text: str) -> str:

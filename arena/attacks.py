@@ -1,26 +1,16 @@
 """Attacks by name: those of `lwe.attacks`, and learners of attention layers as attacks."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
+import lwe.attacks
 from arena.engines import asked_settings, placed
-from attention.validation import require_instance
+from attention.validation import checked
 from lwe import Attack, LWRParameters
-from lwe.attacks import (
-    AroraGeAttack,
-    BKWAttack,
-    DualAttack,
-    EliminationAttack,
-    ExhaustiveAttack,
-    LatticeAttack,
-    LearnerAttack,
-    LeastSquaresAttack,
-    LinearisationAttack,
-    MeetInTheMiddleAttack,
-)
-from lwe.costs import deviations
+from lwe.attacks import LearnerAttack
+from lwe.costs.deviations import deviations
 from upper import Adam, Newton
 from upper.six_phase import SixPhase
 
@@ -31,27 +21,15 @@ _MOST_HEADS = 64
 
 @dataclass(frozen=True)
 class AttackKind:
-    """An attack by name.
+    """An attack by name."""
 
-    Attributes
-    ----------
-    name, title : str
-        What the command line calls it, and what a table does.
-    reach : str
-        What it is known to break, and by whom: a sentence.
-    build : callable
-        Makes it, with options of its own, for the parameters of what it attacks.
-    learner : bool
-        Whether it is a learner of attention layers that is handed samples.
-    """
-
-    name: str
-    title: str
-    reach: str
-    build: Callable[[LWRParameters], Attack]
-    learner: bool = False
+    name: str  #: what the command line calls it
+    title: str  #: what a table calls it
+    build: Callable[[LWRParameters], Attack]  #: makes it for the parameters of what it attacks
+    learner: bool = False  #: whether it is a learner of attention layers that is handed samples
 
 
+@checked
 def choose_attacks(names: str | None = None) -> list[AttackKind]:
     """The attacks in a comma-separated list of names; all that are no learners if None.
 
@@ -65,8 +43,6 @@ def choose_attacks(names: str | None = None) -> list[AttackKind]:
     >>> [kind.title for kind in choose_attacks("least-squares, bkw")]
     ['Least squares', 'BKW']
     """
-    if names is not None:
-        require_instance("names", names, str, needed="a text with commas")
     if names is None:
         return [kind for kind in ATTACKS.values() if not kind.learner]
     wanted = list(dict.fromkeys(part.strip() for part in names.split(",") if part.strip()))
@@ -94,36 +70,24 @@ def learners_on_engine(
             raise ValueError(
                 f"None of these attacks has a choice of {name}, which {' and '.join(could[name])} have: leave it out."
             )
-    return [
-        replace(kind, build=partial(_placed, kind.build, asked)) if asked and kind.learner else kind
-        for kind in kinds
-    ]
+    return [_placed(kind, asked) if asked and kind.learner else kind for kind in kinds]
 
 
-def _placed(
-    build: Callable[[LWRParameters], Attack], settings: Mapping[str, str], parameters: LWRParameters
-) -> Attack:
-    attack = build(parameters)
-    if not isinstance(attack, LearnerAttack):
-        return attack
-    return replace(attack, learner=placed(attack.learner, settings))
+def _placed(kind: AttackKind, settings: Mapping[str, str]) -> AttackKind:
+    def build(parameters: LWRParameters) -> Attack:
+        attack = kind.build(parameters)
+        assert isinstance(attack, LearnerAttack)
+        return replace(attack, learner=placed(attack.learner, settings))
+
+    return replace(kind, build=build)
 
 
-def _always(make: Callable[[], Attack], parameters: LWRParameters) -> Attack:
-    return make()
+def _plain(name: str, attack: type[Attack]) -> AttackKind:
+    return AttackKind(name, attack().title, lambda parameters: attack())
 
 
-def _newton(parameters: LWRParameters) -> Attack:
-    return LearnerAttack(Newton(m=_heads(parameters), examples=4000, work=3000))
-
-
-def _adam(parameters: LWRParameters) -> Attack:
-    return LearnerAttack(Adam(m=_heads(parameters), batch=512, work=4000, learning_rate=0.01))
-
-
-def _six_phase(parameters: LWRParameters) -> Attack:
-    # its theorem is for uniform tokens
-    return LearnerAttack(SixPhase(m=_heads(parameters)), on_gate_only=False)
+def _learner(name: str, title: str, build: Callable[[int], Attack]) -> AttackKind:
+    return AttackKind(name, title, lambda parameters: build(_heads(parameters)), learner=True)
 
 
 def _heads(parameters: LWRParameters) -> int:
@@ -135,81 +99,13 @@ def _heads(parameters: LWRParameters) -> int:
 ATTACKS: Mapping[str, AttackKind] = {
     kind.name: kind
     for kind in (
-        AttackKind(
-            "least-squares",
-            "Least squares",
-            "Every coordinate where the inner product spans less than q, so that nothing wraps around.",
-            partial(_always, LeastSquaresAttack),
+        *itertools.starmap(_plain, lwe.attacks.ATTACKS.items()),
+        _learner("newton", "Newton", lambda m: LearnerAttack(Newton(m=m, examples=4000, work=3000))),
+        _learner(
+            "adam", "Adam", lambda m: LearnerAttack(Adam(m=m, batch=512, work=4000, learning_rate=0.01))
         ),
-        AttackKind(
-            "exhaustive",
-            "Exhaustive",
-            "Secrets of few candidates: some 2^36 at most.",
-            partial(_always, ExhaustiveAttack),
-        ),
-        AttackKind(
-            "meet-in-the-middle",
-            "Meet in the middle",
-            "Secrets of few candidates, about the square root of exhaustive search's time.",
-            partial(_always, MeetInTheMiddleAttack),
-        ),
-        AttackKind(
-            "elimination",
-            "Elimination",
-            "Noise-free parities, q = 2, of any size.",
-            partial(_always, EliminationAttack),
-        ),
-        AttackKind(
-            "linearisation",
-            "Linearisation",
-            "q a power of two and q/p small: the lowest bit of the label is a polynomial of degree q/p over GF(2).",
-            partial(_always, LinearisationAttack),
-        ),
-        AttackKind(
-            "arora-ge",
-            "Arora-Ge",
-            "Errors from a small set, or few residues a label, q prime: linear equations in products of the secret.",
-            partial(_always, AroraGeAttack),
-        ),
-        AttackKind(
-            "bkw",
-            "BKW",
-            "Learning parity with noise, with about 2^(n / log n) samples.",
-            partial(_always, BKWAttack),
-        ),
-        AttackKind(
-            "lattice",
-            "Primal lattice",
-            "Errors small against q and moderate n: LLL and BKZ on the embedding.",
-            partial(_always, LatticeAttack),
-        ),
-        AttackKind(
-            "dual",
-            "Dual lattice",
-            "The same, by telling labels from random ones: it finds no secret.",
-            partial(_always, DualAttack),
-        ),
-        AttackKind(
-            "newton",
-            "Newton",
-            "A learner of attention layers, given the samples as examples; no theorem.",
-            _newton,
-            learner=True,
-        ),
-        AttackKind(
-            "adam",
-            "Adam",
-            "A learner of attention layers, given the samples as examples; no theorem.",
-            _adam,
-            learner=True,
-        ),
-        AttackKind(
-            "six-phase",
-            "Six-phase",
-            "A learner of attention layers, given the samples as examples; its theorem is for nice ones.",
-            _six_phase,
-            learner=True,
-        ),
+        # its theorem is for uniform tokens
+        _learner("six-phase", "Six-phase", lambda m: LearnerAttack(SixPhase(m=m), on_gate_only=False)),
     )
 }
-"""Every attack by name, in the order of the table."""
+"""Every attack by name, in the order of the table: those of `lwe.attacks`, then learners of attention layers."""

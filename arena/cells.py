@@ -1,31 +1,30 @@
 """One cell of a comparison: one learner on one target with one seed, under one thread, whatever happens."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from importlib.util import find_spec
+from typing import Any
 
+import msgspec
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from arena.engines import engine_used
-from arena.identity import target_stream
-from arena.results import Cell, TracePoint
-from arena.students import DoesNotApplyError, Effort, Student
+from arena.identity import identity, target_stream
+from arena.records import Cell, Status, TracePoint
+from arena.students import DoesNotApplyError, Effort, Student, set_up_for
 from arena.targets import Target
 from attention import Fit, Learner
 from attention.learning import Progress
 from attention.validation import count, require_instance
+from runs import Cell as EngineCell
+from runs import Result, Store, single_thread
 
-__all__ = ["fit_target", "run_cell", "single_thread"]
-
-_LONGEST_MESSAGE = 2000
+__all__ = ["engine_cell", "fit_target", "run_cell", "stored_cell", "stored_results"]
 
 
 def run_cell(
     target: Target, student: Student, seed: int, effort: Effort, *, progress: Progress | None = None
 ) -> Cell:
-    """Run one learner on one target; a crash is recorded in the cell and ends nothing else.
+    """Run one learner on one target; where it does not apply, or a package it needs is absent, the cell says so.
 
     Notes
     -----
@@ -38,14 +37,13 @@ def run_cell(
     try:
         learner = student.build(target, effort)
         fit, measures = fit_target(target, learner, seed, extra=student.extra, progress=progress)
-        return _done(target, student, seed, fit, measures, engine_used(learner, target))
-    except Exception as error:  # one learner's failure must not lose the others' results
-        # not for this target, or the optional dependency it names is absent
-        absent = isinstance(error, ImportError) and bool(student.extra) and find_spec(student.extra) is None
-        if absent or isinstance(error, DoesNotApplyError):
-            return Cell(target.name, student.name, seed, "not applicable", message=_said(error))
-        message = f"{type(error).__name__}: {_said(error)}"
-        return Cell(target.name, student.name, seed, "failed", message=message)
+    except DoesNotApplyError as error:
+        return Cell(target.name, student.name, seed, Status.NOT_APPLICABLE, message=str(error))
+    except ImportError as error:
+        if not student.extra or find_spec(student.extra) is not None:
+            raise
+        return Cell(target.name, student.name, seed, Status.NOT_INSTALLED, message=str(error))
+    return _done(target, student, seed, fit, measures, engine_used(learner, target))
 
 
 def fit_target(
@@ -68,33 +66,52 @@ def fit_target(
     which = target_stream(target)
     engine_used(learner, target)  # imports torch where it will be used, so that it is held to one thread too
     for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, stream]) for stream in range(3))
-    with single_thread(extra):
+    with single_thread(torch=extra == "torch"):
         truth = target.ground_truth(rng=for_truth)
         oracle = target.oracle(noise=noise, rng=for_oracle)
         fit = learner.fit(oracle, rng=for_learner, truth=truth, progress=progress)
         return fit, truth.measure(predict=fit.predict, layer=fit.layer)
 
 
-@contextmanager
-def single_thread(extra: str = "") -> Iterator[None]:
-    """One thread for BLAS, OpenMP and, where `extra` is "torch" or it is loaded, torch: more would change the bits."""
-    with ExitStack() as limits:
-        if "torch" in sys.modules or (extra == "torch" and find_spec("torch") is not None):
-            import torch
+def engine_cell(target: Target, student: Student, seed: int, effort: Effort) -> EngineCell:
+    """The call of `run_cell` as the engine computes and keeps it.
 
-            limits.callback(torch.set_num_threads, torch.get_num_threads())
-            torch.set_num_threads(1)
-        limits.enter_context(threadpool_limits(limits=1))
-        yield
+    Its arguments hold the records of the target and of the learner, the number of the target's streams, and the
+    learner as it is set up, or the effort where it cannot be set up.
+    """
+    learners = set_up_for(student, [target], effort)
+    arguments = {
+        "target": asdict(target.record),
+        "stream": target_stream(target),
+        "learner": asdict(student.record(learners)),
+        "set_up": identity(learners or [effort]),
+        "seed": seed,
+    }
+    return EngineCell(_computed, arguments, {"objects": (target, student, effort)})
 
 
-def _said(error: Exception) -> str:
-    try:
-        text = str(error)
-    except Exception:  # a learner's exception may be as broken as the learner
-        text = "an error that cannot be printed"
-    text = text.encode("utf-8", "replace").decode("utf-8")  # surrogates have no place in a file
-    return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + " ..."
+def stored_cell(result: Result) -> Cell:
+    """The cell that a result of the engine holds; one that crashed or timed out says so."""
+    if result.status == "done":
+        return msgspec.convert(result.value, Cell)
+    arguments = result.cell.arguments
+    names = arguments["target"]["name"], arguments["learner"]["name"], arguments["seed"]
+    return Cell(*names, Status(result.status), message=result.message)
+
+
+def stored_results(store: Store) -> list[Result]:
+    """The results of cells of comparisons that a store holds."""
+    name = EngineCell(_computed).name
+    return [
+        Result.from_json(EngineCell(_computed, data["arguments"]), data)
+        for data in store.values()
+        if data["function"] == name
+    ]
+
+
+def _computed(objects: tuple[Target, Student, Effort], seed: int, **records: Any) -> dict[str, Any]:
+    target, student, effort = objects
+    return asdict(run_cell(target, student, seed, effort))
 
 
 def _done(
@@ -104,7 +121,7 @@ def _done(
         target.name,
         student.name,
         seed,
-        "done",
+        Status.DONE,
         outcome=fit.outcome.name,
         outcome_text=str(fit.outcome),
         succeeded=fit.outcome.succeeded,
@@ -117,6 +134,7 @@ def _done(
         engine=engine,
         alone=fit.alone,
         trace=tuple(
-            TracePoint(step.name, step.examples, step.seconds, dict(step.measures)) for step in fit.trace
+            TracePoint(step.name, step.examples, step.seconds, step.measures.get("unknown_part_error"))
+            for step in fit.trace
         ),
     )

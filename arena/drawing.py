@@ -1,32 +1,40 @@
-"""A figure as an object: notebooks show it, and it can be saved."""
+"""A figure as an object: notebooks show it, and it is saved as SVG or PDF."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from attention.files import FilePath, write_whole
+from runs.figures import pdf_bytes, svg_text
 
 __all__ = ["Drawing"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Drawing:
-    """A figure as SVG text; a notebook whose cell ends with one shows the picture.
+    """A figure; a notebook whose cell ends with one shows the picture.
 
     Attributes
     ----------
-    svg : str
-        The whole SVG document.
+    figure : matplotlib.figure.Figure
+        The figure.
     words : str
-        What is drawn, in one line, for those who cannot see it.
-
-    Examples
-    --------
-    >>> Drawing("<svg xmlns='http://www.w3.org/2000/svg'/>", "Nothing at all")
-    <Drawing: Nothing at all>
+        What is drawn, for those who cannot see it.
     """
 
-    svg: str
+    figure: Any = field(repr=False)
     words: str = "A figure"
+
+    @cached_property
+    def svg(self) -> str:
+        """The whole SVG document, the same for the same numbers."""
+        return svg_text(self.figure)
+
+    @cached_property
+    def pdf(self) -> bytes:
+        """The PDF, its fonts embedded, without a date."""
+        return pdf_bytes(self.figure)
 
     def __repr__(self) -> str:
         return f"<Drawing: {self.words}>"
@@ -35,18 +43,19 @@ class Drawing:
         return self.svg
 
     def save(self, path: FilePath) -> Path:
-        """Write the figure as an SVG file and return where it is.
+        """Write the figure as an .svg or a .pdf file and return where it is.
 
         Raises
         ------
         ValueError
-            If the path does not end in .svg: no other format is written.
+            If the path ends in something else.
         OSError
             If the file cannot be written; then what was there stays.
         """
         path = Path(path)
-        if path.suffix.lower() != ".svg":
-            raise ValueError(f"{path} does not end in .svg, and a drawing is saved as SVG only: rename it.")
+        kind = path.suffix.lower()
+        if kind not in (".svg", ".pdf"):
+            raise ValueError(f"{path} ends in neither .svg nor .pdf: rename it.")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, self.svg.encode())
+        write_whole(path, self.pdf if kind == ".pdf" else self.svg.encode())
         return path

@@ -3,20 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from arena._fields import as_plain
-from arena._phrases import plural
 from arena.cells import single_thread
-from arena.engines import engine_used, require_engine
-from arena.learned import set_up, told_of_fit, written_of_fit
-from arena.records import LearnerRecord, TargetRecord
+from arena.engines import engine_used
+from arena.learned import LearnerRun, set_up
+from arena.records import TargetRecord
 from arena.students import Student
 from arena.targets import Target
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, Learner, relative_error, save_layer
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, Learner, relative_error
 from attention.evaluation import orbits, which_held_out
 from attention.files import FilePath
 from attention.learning import Progress
@@ -27,77 +26,44 @@ __all__ = ["LearnedExamples", "learn_examples"]
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedExamples:
+class LearnedExamples(LearnerRun):
     """What one learner made of given examples.
 
     Attributes
     ----------
-    names : tuple of str
+    learner, seed, fit, engine
+        As for `arena.Learned`; the seed is also that of which examples were held out.
+    files : tuple of str
         The files they are from.
     shape : tuple of int
         The numbers (n, k, d) of the examples given.
-    learner : LearnerRecord
-        The learner and the parameters it ran with.
-    seed : int
-        The seed of the fit, and of which examples were held out.
-    fit : Fit
-        What the learner returned.
     held_out : int
         So many examples the learner never saw.
     held_out_error : float
         The relative error on those: nothing else is known to measure against.
-    engine : str
-        What computed it; empty where that is not known.
     """
 
-    names: tuple[str, ...]
+    files: tuple[str, ...]
     shape: tuple[int, ...]
-    learner: LearnerRecord
-    seed: int
-    fit: Fit
     held_out: int
     held_out_error: float
-    engine: str = ""
-
-    @property
-    def layer(self) -> AttentionLayer | None:
-        """The fitted layer; None where the learner fits something else."""
-        return self.fit.layer
 
     def __repr__(self) -> str:
         ended = f"{self.fit.outcome.name}, held-out error {self.held_out_error:.3g}"
-        return f"<LearnedExamples: {self.learner.title} on {' and '.join(self.names)}, {ended}>"
+        return f"<LearnedExamples: {self.learner.title} on {' and '.join(self.files)}, {ended}>"
 
     def __str__(self) -> str:
         n, k, d = self.shape
-        lines = [
-            f"{self.learner.title} on: {plural(n, 'example')} of {plural(k, 'token')} in {d} dimensions",
-            f"  {self.fit.outcome}",
-            f"  {'error on held-out examples':<28} {self.held_out_error:.3g} ({self.held_out} of them)",
-        ]
-        return "\n".join(lines + told_of_fit(self.fit, self.learner, given=n - self.held_out))
+        error = f"{self.held_out_error:.3g} ({self.held_out} of them)"
+        return self.text(
+            f"{n} examples of {k} tokens in {d} dimensions", {"error on held-out examples": error}
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, with the trace; what is not finite is None."""
-        n, k, d = self.shape
-        return as_plain(
-            {
-                "files": list(self.names),
-                "examples": n,
-                "tokens": k,
-                "dim": d,
-                "learner": self.learner.name,
-                "seed": self.seed,
-                "outcome": self.fit.outcome.name,
-                "outcome_text": str(self.fit.outcome),
-                "succeeded": self.fit.outcome.succeeded,
-                "held_out": self.held_out,
-                "held_out_error": self.held_out_error,
-                **written_of_fit(self.fit, self.learner),
-                "engine": self.engine,
-                "trace": [step.to_json() for step in self.fit.trace],
-            }
-        )
+        own = {"files": list(self.files), "held_out": self.held_out, "held_out_error": self.held_out_error}
+        shape = dict(zip(("examples", "tokens", "dim"), self.shape, strict=True))
+        return as_plain({**own, **shape}) | super().to_json()
 
     def save(self, path: FilePath) -> Path:
         """Write the fitted layer, and return where it is; the file says nothing of the distribution of the tokens.
@@ -109,31 +75,17 @@ class LearnedExamples:
         OSError
             If the file cannot be written; then what was there stays.
         """
-        if self.layer is None:
-            raise ValueError(f"{self.learner.title} ended without a layer: there is nothing to save.")
-        made = {
-            "generator": f"learn {self.learner.name}",
-            "examples": list(self.names),
-            "seed": self.seed,
-            "outcome": self.fit.outcome.name,
-        }
-        save_layer(path, self.layer, made=made)
-        return Path(path)
+        return self.save_with(path, None, examples=list(self.files))
 
 
 def learn_examples(
     files: Sequence[FilePath],
     learner: str | Student | Learner = "newton",
     *,
-    heads: int | Literal["auto"] | None = None,
+    heads: int | str | None = None,
     seed: int = 0,
-    preset: str = "full",
-    examples: int | None = None,
-    work: int | None = None,
-    rank: int | None = None,
-    engine: str | None = None,
-    device: str | None = None,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> LearnedExamples:
     """Run one learner on the examples in files, and measure on some of them that it never saw.
 
@@ -147,8 +99,8 @@ def learn_examples(
         The heads of the layer to fit: examples do not say. Not for learners that fit no heads.
     seed : int
         Seed of every random choice, that of the examples held out among them.
-    preset, examples, work, rank, engine, device, progress
-        As for `arena.learn`.
+    progress, **settings
+        As for `arena.learn`: preset, examples, work, rank, engine, device.
 
     Raises
     ------
@@ -165,59 +117,44 @@ def learn_examples(
     A twentieth is held out at random, with what follows from them by a symmetry; learners hold out some of the rest
     themselves. Without a budget of examples all of the rest are used. The order of the others is kept.
     """
-    x, y = _read(files)
-    n, k, d = x.shape
-    chosen = set_up(
-        _stand_in(k, d, 1 if heads is None or heads == "auto" else count("heads", heads)),
-        learner,
-        preset=preset,
-        examples=examples,
-        work=work,
-        heads=heads,
-        rank=rank,
-        engine=engine,
-        device=device,
-    )
-    if heads is None and hasattr(chosen.learner, "m"):
-        raise ValueError(
-            f"Examples do not say how many heads {chosen.student.title} is to fit: give --heads a number."
-        )
-    require_engine(engine, device)
-    for_split, for_learner = (np.random.default_rng([seed, stream]) for stream in range(2))
-    held = _held_out(x, for_split)
-    oracle = ExampleOracle.from_arrays(x[~held], y[~held])
-    learner_of_all = chosen.learner
-    if isinstance(chosen.learner, Newton) and chosen.learner.examples is None:
-        learner_of_all = replace(chosen.learner, examples=oracle.remaining)
-    used = engine_used(learner_of_all, chosen.target)
-    with single_thread(chosen.student.extra):
-        fit = chosen.learner.fit(oracle, rng=for_learner, progress=progress)
-        predicted = np.asarray(fit.predict(x[held]), dtype=np.float64)
-    return LearnedExamples(
-        names=tuple(str(file) for file in files),
-        shape=(n, k, d),
-        learner=chosen.student.record([chosen.learner]),
-        seed=seed,
-        fit=fit,
-        held_out=int(held.sum()),
-        held_out_error=relative_error(predicted, y[held]),
-        engine=used,
-    )
-
-
-def _read(files: Sequence[FilePath]) -> tuple[Float[np.ndarray, "n k d"], Float[np.ndarray, "n k d"]]:
     if isinstance(files, str) or len(files) not in (1, 2):
         raise ValueError(
             "The examples are two files, the token matrices and their labels, or one with x and y."
         )
-    oracle = ExampleOracle.from_files(*(Path(file) for file in files))
-    return oracle.draw(oracle.remaining or 0)
+    given = ExampleOracle.from_files(*(Path(file) for file in files))
+    x, y = given.draw(given.remaining or 0)
+    number = 1 if heads is None or heads == "auto" else count("heads", heads)
+    chosen = set_up(_stand_in(given.k, given.d, number), learner, heads=heads, **settings)
+    if heads is None and hasattr(chosen.learner, "m"):
+        raise ValueError(
+            f"Examples do not say how many heads {chosen.student.title} is to fit: give --heads a number."
+        )
+    for_split, for_learner = (np.random.default_rng([seed, stream]) for stream in range(2))
+    held = _held_out(x, for_split)
+    oracle = ExampleOracle.from_arrays(x[~held], y[~held])
+    placed = chosen.learner
+    if isinstance(placed, Newton) and placed.examples is None:
+        placed = replace(placed, examples=oracle.remaining)
+    engine = engine_used(placed, chosen.target)
+    with single_thread(torch=chosen.student.extra == "torch"):
+        fit = chosen.learner.fit(oracle, rng=for_learner, progress=progress)
+        predicted = np.asarray(fit.predict(x[held]), dtype=np.float64)
+    return LearnedExamples(
+        learner=chosen.record,
+        seed=seed,
+        fit=fit,
+        engine=engine,
+        files=tuple(str(file) for file in files),
+        shape=x.shape,
+        held_out=int(held.sum()),
+        held_out_error=relative_error(predicted, y[held]),
+    )
 
 
-def _held_out(x: Float[np.ndarray, "n k d"], rng: np.random.Generator) -> np.ndarray:
+def _held_out(x: Float[np.ndarray, "n k d"], rng: np.random.Generator) -> Bool[np.ndarray, " n"]:
     """Which examples are held out, in a random order: files may be sorted."""
     if len(set(orbits(x).tolist())) < 2:
-        raise ValueError(f"The {plural(len(x), 'example')} are all of one input: two at least are needed.")
+        raise ValueError(f"The {len(x)} examples are all of one input: two at least are needed.")
     order = rng.permutation(len(x))
     held = np.zeros(len(x), dtype=bool)
     held[order] = which_held_out(x[order])

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-import lwe
-import sq
 from arena._fields import as_plain
 from arena._origin import FROM_CHECKPOINT, describe_inputs, how_imported
-from arena.results import TargetRecord
+from arena.records import TargetRecord
 from arena.targets import Target, load_target, require_path
 from attention import AttentionLayer
 from attention.conditions import ConditionReport, check_conditions
 from attention.files import load_layer
-from attention.validation import require_flag
+from attention.validation import checked
 from lower import Certificate, HardInstance, Verification, verify_instance
 from lower.instance import unknown_tensors
 
@@ -125,6 +123,7 @@ class Inspection:
         return "".join(f"\n{line}" for line in [*lines, *(f"  - {note}" for note in self.notes)])
 
 
+@checked
 def inspect(
     target: Target | str | Path,
     *,
@@ -163,7 +162,6 @@ def inspect(
     >>> found.conditions.satisfied, found.holds
     (True, True)
     """
-    require_flag("verify", verify)
     file = None if isinstance(target, Target) else str(target)
     if isinstance(target, Target):
         if tokens is not None:
@@ -196,7 +194,7 @@ def inspect(
 def _verification(instance: HardInstance | None, file: str | None) -> Verification:
     if instance is None:
         raise ValueError("verify needs a hard instance: a layer is what its numbers say.")
-    found = verify_instance(instance, {**sq.DEFINITIONS, **lwe.DEFINITIONS})
+    found = verify_instance(instance)
     more = () if file is None else unknown_tensors(file, instance)
     reasons = (f"tensor {one}: an instance has none of that name" for one in more)
     return replace(found, reasons=(*found.reasons, *reasons))

@@ -2,24 +2,24 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from arena._fields import as_plain
 from arena.cells import fit_target
-from arena.engines import asked_settings, engine_used, require_engine
+from arena.engines import engine_used, require_engine
 from arena.records import LearnerRecord, TargetRecord
 from arena.students import Student, as_students, choose_effort
 from arena.targets import Target, load_target
-from attention import AttentionLayer, Fit, Learner, Outcome, save_layer
+from attention import AttentionLayer, Fit, Inputs, Learner, Outcome, save_layer
 from attention.files import FilePath
 from attention.inputs import inputs_from_json
 from attention.learning import Progress
 from attention.validation import non_negative
-from upper import Newton
 
-__all__ = ["Learned", "SetUp", "UnusedSettingError", "learn", "set_up", "told_of_fit", "written_of_fit"]
+__all__ = ["FitSummary", "Learned", "LearnerRun", "SetUp", "UnusedSettingError", "learn", "set_up"]
 
 _ONE_TOKEN = (
     "With one token a pattern is always 1: examples tell nothing of Theta, and of the W only their sum; an exact layer "
@@ -41,41 +41,161 @@ class UnusedSettingError(ValueError):
         self.title, self.setting = title, setting
 
 
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """What one learner made of one target.
+@dataclass(frozen=True)
+class FitSummary:
+    """What a fit found beside its layer, and what it cost: known with ground truth and without.
 
     Attributes
     ----------
-    target : TargetRecord
-        What it was run on.
+    noise_level, expected_excess : float or None
+        Newton's estimates, where it ended at the level of noise.
+    alone : str
+        The part of the learner that found the layer alone; else empty.
+    heads_found : int or None
+        The number of heads, where it was to be found.
+    heads_trusted : bool
+        Whether a layer of that many heads explains the examples.
+    examples_used : int
+        Examples drawn.
+    examples_needed : int or None
+        About how many are needed, where there were too few.
+    seconds : float
+        Seconds of the fit.
+    """
+
+    noise_level: float | None
+    expected_excess: float | None
+    alone: str
+    heads_found: int | None
+    heads_trusted: bool
+    examples_used: int
+    examples_needed: int | None
+    seconds: float
+
+    @classmethod
+    def of(cls, fit: Fit, learner: LearnerRecord) -> "FitSummary":
+        """The summary of a fit by that learner."""
+        at_floor = fit.outcome is Outcome.RESIDUAL_FLOOR
+        last: Mapping[str, float] = fit.trace[-1].measures if fit.trace and at_floor else {}
+        counted = learner.parameters.get("m") == "auto" and fit.layer is not None
+        return cls(
+            noise_level=last.get("noise_level"),
+            expected_excess=last.get("expected_excess"),
+            alone=fit.alone,
+            heads_found=fit.layer.heads if counted and fit.layer is not None else None,
+            heads_trusted=fit.outcome.succeeded or at_floor,
+            examples_used=fit.examples_used,
+            examples_needed=fit.examples_needed,
+            seconds=fit.seconds,
+        )
+
+    @property
+    def rows(self) -> dict[str, str]:
+        """What there is to show, by its label."""
+        doubt = "" if self.heads_trusted else " (not to be trusted: no such layer explains the examples)"
+        needed = "" if self.examples_needed is None else f", and about {self.examples_needed} are needed"
+        rows = {
+            "found by": f"{self.alone} alone" if self.alone else "",
+            "noise on the labels, found": _digits(self.noise_level),
+            "expected excess error": _digits(self.expected_excess),
+            "heads found": "" if self.heads_found is None else f"{self.heads_found}{doubt}",
+            "examples used": f"{self.examples_used}{needed}",
+            "seconds": f"{self.seconds:.2f}",
+        }
+        return {label: text for label, text in rows.items() if text}
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class LearnerRun:
+    """One learner that ran: what is the same on a target and on given examples.
+
+    Attributes
+    ----------
     learner : LearnerRecord
         The learner and the parameters it ran with.
     seed : int
         The seed of the fit.
     fit : Fit
         What the learner returned.
-    measures : dict of str to float
-        Errors on fresh inputs: ``relative_error``, ``unknown_part_error`` and, where the fitted layer has the target's
-        shape, ``theta_error`` and ``w_error`` of the worst head.
     engine : str
         What computed it, as in "numpy" or "torch cpu bfloat16"; empty where that is not known.
-    noise : float
-        Standard deviation of the noise that was added to the labels; the measures are of labels without it.
     """
 
-    target: TargetRecord
     learner: LearnerRecord
     seed: int
     fit: Fit
-    measures: dict[str, float]
-    engine: str = ""
-    noise: float = 0.0
+    engine: str
 
     @property
     def layer(self) -> AttentionLayer | None:
         """The fitted layer; None where the learner fits something else."""
         return self.fit.layer
+
+    @property
+    def summary(self) -> FitSummary:
+        """What the fit found beside its layer, and what it cost."""
+        return FitSummary.of(self.fit, self.learner)
+
+    def text(self, title: str, rows: Mapping[str, str]) -> str:
+        """The run as lines of text: what it was on, how it ended, and a label and a value for each row."""
+        shown = {**rows, **self.summary.rows}
+        lines = [f"{self.learner.title} on: {title}", f"  {self.fit.outcome}"]
+        return "\n".join(lines + [f"  {label:<28} {value}" for label, value in shown.items() if value])
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, with the trace; what is not finite is None."""
+        return as_plain(
+            {
+                "learner": self.learner.name,
+                "seed": self.seed,
+                "outcome": self.fit.outcome.name,
+                "outcome_text": str(self.fit.outcome),
+                "succeeded": self.fit.outcome.succeeded,
+                **self.summary.to_json(),
+                "engine": self.engine,
+                "trace": [step.to_json() for step in self.fit.trace],
+            }
+        )
+
+    def save_with(self, path: FilePath, inputs: Inputs | None, **source: Any) -> Path:
+        """Write the fitted layer with what it was learned from, and return where it is."""
+        if self.layer is None:
+            raise ValueError(f"{self.learner.title} ended without a layer: there is nothing to save.")
+        made = {"generator": f"learn {self.learner.name}", **source, "seed": self.seed}
+        save_layer(path, self.layer, inputs=inputs, made=made | {"outcome": self.fit.outcome.name})
+        return Path(path)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned(LearnerRun):
+    """What one learner made of one target.
+
+    Attributes
+    ----------
+    learner : LearnerRecord
+        The learner and the parameters it ran with.
+    seed : int
+        The seed of the fit.
+    fit : Fit
+        What the learner returned.
+    engine : str
+        What computed it, as in "numpy" or "torch cpu bfloat16"; empty where that is not known.
+    target : TargetRecord
+        What it was run on.
+    measures : dict of str to float
+        Errors on fresh inputs: ``relative_error``, ``unknown_part_error`` and, where the fitted layer has the target's
+        shape, ``theta_error`` and ``w_error`` of the worst head.
+    noise : float
+        Standard deviation of the noise that was added to the labels; the measures are of labels without it.
+    """
+
+    target: TargetRecord
+    measures: dict[str, float]
+    noise: float = 0.0
 
     @property
     def error(self) -> float:
@@ -88,37 +208,21 @@ class Learned:
 
     def __str__(self) -> str:
         rows = {
-            "relative error": self.measures["relative_error"],
-            "error on the unknown part": self.error,
-            "worst head's error in Theta": self.measures.get("theta_error"),
-            "worst head's error in W": self.measures.get("w_error"),
-            "noise on the labels, added": self.noise or None,
+            "relative error": _digits(self.measures["relative_error"]),
+            "error on the unknown part": _digits(self.error),
+            "worst head's error in Theta": _digits(self.measures.get("theta_error")),
+            "worst head's error in W": _digits(self.measures.get("w_error")),
+            "noise on the labels, added": _digits(self.noise or None),
         }
-        lines = [f"{self.learner.title} on: {self.target.title}", f"  {self.fit.outcome}"]
-        lines += [f"  {name:<28} {value:.3g}" for name, value in rows.items() if value is not None]
-        if self.target.tokens == 1 and "theta_error" in self.measures:
-            lines += [f"  {_ONE_TOKEN}"]
-        return "\n".join(lines + told_of_fit(self.fit, self.learner))
+        text = self.text(self.target.title, rows)
+        hidden = self.target.tokens == 1 and "theta_error" in self.measures
+        return f"{text}\n  {_ONE_TOKEN}" if hidden else text
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, with the trace; what is not finite is None."""
-        return as_plain(
-            {
-                "learner": self.learner.name,
-                "seed": self.seed,
-                "outcome": self.fit.outcome.name,
-                "outcome_text": str(self.fit.outcome),
-                "succeeded": self.fit.outcome.succeeded,
-                "relative_error": self.measures["relative_error"],
-                "unknown_part_error": self.error,
-                "theta_error": self.measures.get("theta_error"),
-                "w_error": self.measures.get("w_error"),
-                "noise": self.noise,
-                **written_of_fit(self.fit, self.learner),
-                "engine": self.engine,
-                "trace": [step.to_json() for step in self.fit.trace],
-            }
-        )
+        names = ("relative_error", "unknown_part_error", "theta_error", "w_error")
+        measures = {name: self.measures.get(name) for name in names}
+        return super().to_json() | as_plain({**measures, "noise": self.noise})
 
     def save(self, path: FilePath) -> Path:
         """Write the fitted layer as a file that `load_target` reads, and return where it is.
@@ -130,18 +234,8 @@ class Learned:
         OSError
             If the file cannot be written; then what was there stays.
         """
-        if self.layer is None:
-            raise ValueError(f"{self.learner.title} ended without a layer: there is nothing to save.")
-        made: dict[str, Any] = {
-            "generator": f"learn {self.learner.name}",
-            "target": self.target.name,
-            "seed": self.seed,
-            "outcome": self.fit.outcome.name,
-        }
-        if self.noise:
-            made["noise"] = self.noise
-        save_layer(path, self.layer, inputs=inputs_from_json(self.target.inputs), made=made)
-        return Path(path)
+        noise = {"noise": self.noise} if self.noise else {}
+        return self.save_with(path, inputs_from_json(self.target.inputs), target=self.target.name, **noise)
 
 
 def learn(
@@ -173,7 +267,7 @@ def learn(
         The effort of a learner given by name.
     examples, work, heads : int, optional
         Instead of the learner's own: its budget in examples, its budget in passes over them (Adam: in steps), and the
-        heads of the layer it fits, which Newton finds out itself where they are "auto".
+        heads of the layer it fits, which Newton and the six phases find out themselves where they are "auto".
     rank : int, optional
         For Newton: the rank of every head, where it is known.
     noise : float
@@ -218,55 +312,7 @@ def learn(
         engine=engine,
         device=device,
     )
-    require_engine(engine, device)
-    noise = non_negative("noise", noise)
-    fit, measures = fit_target(
-        chosen.target, chosen.learner, seed, noise=noise, extra=chosen.student.extra, progress=progress
-    )
-    return chosen.learned(seed, fit, measures, noise=noise)
-
-
-def told_of_fit(fit: Fit, learner: LearnerRecord, *, given: int | None = None) -> list[str]:
-    """The rows of words that are the same with ground truth and without: noise and heads found, and what it cost.
-
-    Where examples were `given`, how many of them were used is said of them.
-    """
-    found = written_of_fit(fit, learner)
-    rows = {"found by": f"{fit.alone} alone: the learner's other parts found nothing"} if fit.alone else {}
-    if found["noise_level"] is not None:
-        excess = found["expected_excess"]
-        rows["noise on the labels, found"] = (
-            f"{found['noise_level']:.3g} an entry (expected excess squared error {excess:.2g})"
-        )
-    if found["heads_found"] is not None:
-        # at the level of the noise starts agree, and so do held-out examples
-        told = fit.outcome.succeeded or fit.outcome is Outcome.RESIDUAL_FLOOR
-        doubt = "" if told else " (not to be trusted: no layer of that many heads explains the examples)"
-        rows["heads found"] = f"{found['heads_found']}{doubt}"
-    used = str(fit.examples_used) if given is None else f"{fit.examples_used} of {given}"
-    if fit.examples_needed is not None:
-        used += f", and about {fit.examples_needed} are needed"
-    rows |= {"examples used": used, "seconds": f"{fit.seconds:.2f}"}
-    return [f"  {name:<28} {words}" for name, words in rows.items()]
-
-
-def written_of_fit(fit: Fit, learner: LearnerRecord) -> dict[str, Any]:
-    """The same as values.
-
-    ``noise_level`` and ``expected_excess`` are Newton's estimates where it ended at the level of noise, else None;
-    ``heads_found`` is the number where it was to be found.
-    """
-    last = fit.trace[-1].measures if fit.trace and fit.outcome is Outcome.RESIDUAL_FLOOR else {}
-    counted = learner.parameters.get("m") == "auto" and fit.layer is not None
-    return {
-        "noise_level": last.get("noise_level"),
-        "expected_excess": last.get("expected_excess"),
-        "alone": fit.alone,
-        "examples_needed": fit.examples_needed,
-        "heads_found": fit.layer.heads if counted and fit.layer is not None else None,
-        "examples_used": fit.examples_used,
-        "seconds": fit.seconds,
-    }
+    return chosen.run(seed, noise=noise, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,10 +333,19 @@ class SetUp:
     student: Student
     learner: Learner
 
-    def learned(self, seed: int, fit: Fit, measures: dict[str, float], *, noise: float = 0.0) -> Learned:
-        """What came of it, learned from labels with that noise."""
-        record, engine = self.student.record([self.learner]), engine_used(self.learner, self.target)
-        return Learned(self.target.record, record, seed, fit, measures, engine, noise)
+    @property
+    def record(self) -> LearnerRecord:
+        """The learner and its parameters."""
+        return self.student.record([self.learner])
+
+    def run(self, seed: int, *, noise: float = 0.0, progress: Progress | None = None) -> Learned:
+        """Learn, and measure on fresh examples what was learned."""
+        noise = non_negative("noise", noise)
+        fit, measures = fit_target(
+            self.target, self.learner, seed, noise=noise, extra=self.student.extra, progress=progress
+        )
+        engine = engine_used(self.learner, self.target)
+        return Learned(self.record, seed, fit, engine, self.target.record, measures, noise)
 
 
 def set_up(
@@ -298,18 +353,16 @@ def set_up(
     learner: str | Student | Learner,
     *,
     preset: str = "full",
-    examples: int | None = None,
-    work: int | None = None,
-    heads: int | Literal["auto"] | None = None,
-    rank: int | None = None,
+    heads: int | str | None = None,
     engine: str | None = None,
     device: str | None = None,
+    **settings: Any,
 ) -> SetUp:
     """The one learner that is meant, with its settings for the target; the parameters are those of `learn`.
 
     Raises
     ------
-    FileFormatError, DoesNotApplyError, ValueError
+    FileFormatError, DoesNotApplyError, ValueError, ImportError
         As `learn` does.
     """
     students = as_students(learner if isinstance(learner, str) else [learner])
@@ -317,38 +370,16 @@ def set_up(
         raise ValueError(f"{len(students)} learners are named: learn runs one; compare runs several.")
     student, effort = students[0], choose_effort(preset)
     target = target if isinstance(target, Target) else load_target(target)
-    settings: dict[str, Any] = {"examples": examples, "work": work, "heads": heads, "rank": rank}
-    settings |= asked_settings(engine, device)
-    changed = _changed(student.build(target, effort), settings, student.title)
-    if examples is not None and isinstance(changed, Newton):
-        _require_enough(changed, examples, target)
-    return SetUp(target, student, changed)
+    built = student.build(target, effort)
+    settings |= {"m": heads, "engine": engine, "device": device}
+    changed = {name: value for name, value in settings.items() if value is not None}
+    fields = {field.name for field in dataclasses.fields(built)}  # type: ignore[arg-type]
+    for name in changed:
+        if name not in fields:
+            raise UnusedSettingError(student.title, "heads" if name == "m" else name)
+    require_engine(engine, device)
+    return SetUp(target, student, dataclasses.replace(built, **changed))  # type: ignore[type-var]
 
 
-def _changed(learner: Learner, settings: dict[str, Any], title: str) -> Learner:
-    fields = {field.name for field in dataclasses.fields(learner)}  # type: ignore[arg-type]
-    wanted = {name: value for name, value in settings.items() if value is not None}
-    field_of = {name: "m" if name == "heads" else name for name in wanted}
-    for name, field in field_of.items():
-        if field not in fields:
-            raise UnusedSettingError(title, name)
-    if wanted.get("heads") == "auto" and not isinstance(learner, Newton):
-        raise ValueError(f"{title} has to be told the number of heads: only newton takes 'auto'.")
-    return dataclasses.replace(learner, **{field_of[name]: value for name, value in wanted.items()})  # type: ignore[type-var]
-
-
-def _require_enough(newton: Newton, examples: int, target: Target) -> None:
-    """Raise below the fewest examples, which leave nothing to tell a layer from another: say the usual number too."""
-    k, d = target.record.tokens, target.record.dim
-    least = newton.minimum_examples(k, d)
-    if examples >= least:
-        return
-    said = (
-        "and that for a single head"
-        if newton.m == "auto"
-        else "which hardly tell a layer from others that fit them too; by default it takes "
-        f"{newton.default_examples(newton.m, k, d)}"
-    )
-    raise ValueError(
-        f"Newton has {examples} examples of {k} tokens in {d} dimensions: at least {least} are needed, {said}."
-    )
+def _digits(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"

@@ -8,11 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from arena._fields import as_plain
-from arena.plain import folded
-from attention.errors import FileFormatError
+from attention import FileFormatError
 from attention.files import read_arrays
-from attention.validation import count, require_finite, require_shape
-from paper_checks.linear_attention import Curve, Plot
+from attention.validation import count, require_array
+from studies.line_figure import Panel
 from upper.linear_attention import (
     certify,
     exact_rank,
@@ -100,13 +99,8 @@ class LinearCertified:
     average: bool = False
 
     def __str__(self) -> str:
-        lines = [
-            f"Learned from: {self.data.words}",
-            f"Cared about:  {self.domain.words}",
-            *(f"  {line}" for line in folded(str(self.certificate).splitlines())),
-            *(f"  {line}" for line in folded(self.warnings())),
-        ]
-        return "\n".join(lines)
+        sources = f"Learned from: {self.data.words}\nCared about:  {self.domain.words}"
+        return "\n".join([sources, str(self.certificate), *self.warnings()])
 
     def warnings(self) -> list[str]:
         """What is to be known before the verdict is believed, in sentences."""
@@ -128,29 +122,17 @@ class LinearCertified:
                 )
         return said
 
-    def plots(self) -> tuple[Plot, ...]:
-        """The two spectra."""
-        curves = []
+    def panels(self) -> dict[str, Panel]:
+        """What is drawn, by name of the file: the two spectra, nothing where all tokens are zero."""
+        curves = {}
         for label, spectrum in zip(("data", "domain"), self.spectra, strict=True):
             there = spectrum > max(self.certificate.tolerance * spectrum[0], 0.0)
-            if not there.any():
-                continue
-            places = np.arange(1, len(spectrum) + 1)[there]
-            curves.append(
-                Curve(label, tuple(places.tolist()), tuple(spectrum[there].tolist()), marks_only=True)
-            )
+            if there.any():
+                curves[label] = (np.arange(1, len(spectrum) + 1)[there].tolist(), spectrum[there].tolist())
         if not curves:
-            return ()  # all tokens are zero
-        return (
-            Plot(
-                name="spectrum",
-                words="Eigenvalues of the features' moments on the data and on the domain, zeros left out",
-                x_label="place",
-                y_label="eigenvalue",
-                curves=tuple(curves),
-                verticals={f"rank {self.certificate.rank}": self.certificate.rank + 0.5},
-            ),
-        )
+            return {}
+        border = self.certificate.rank + 0.5
+        return {"spectrum": Panel("place", "eigenvalue", curves, marks_only=True, verticals=(border,))}
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; what is not finite is None."""
@@ -222,8 +204,7 @@ def token_source(name: str, *, dim: int | None, tokens: int | None) -> TokenSour
     arrays = read_arrays(path)
     x = arrays.get("x", next(iter(arrays.values()))) if arrays else np.zeros(0)
     try:
-        require_shape("The array", x, ("N", "n", "d"))
-        require_finite("The array", x)
+        require_array("The array", x, ("N", "n", "d"))
     except ValueError as error:
         raise FileFormatError(f"{path}: {error}") from None
     x = np.asarray(x, dtype=float)

@@ -1,7 +1,7 @@
 """Linear attention learned from examples by regression: what the examples determine, heads, and Adam beside it."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,9 @@ from jaxtyping import Float
 
 from arena._fields import as_plain
 from arena._phrases import plural
-from arena.linear_words import cell_text
-from arena.plain import folded
 from attention import relative_error
 from attention.validation import count, non_negative
-from paper_checks.linear_attention import Curve, Plot
+from studies.line_figure import Panel, number_text
 from upper.linear_attention import (
     FeatureMoments,
     LinearAttention,
@@ -34,7 +32,6 @@ _HELD_OUT_SHARE = 10
 _CURVE_FEATURES = 700  # more, and the curve of errors takes longer than what is asked for
 _HEADS_FEATURES = 800
 _EXACT = 1e-9  # a relative residual that is rounding
-_MATCHED = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +58,6 @@ class LinearLearned:
         Relative distance of coefficients within which heads count as found.
     heads : HeadsFound or None
         The tensor as heads, where that was asked for and tried.
-    sought : bool
-        Whether heads were asked for.
     heads_error : float or None
         Relative error of the model of those heads on the same unseen examples.
     heads_seconds : float
@@ -84,7 +79,6 @@ class LinearLearned:
     noise: float
     tolerance: float
     heads: HeadsFound | None
-    sought: bool
     heads_error: float | None
     heads_seconds: float
     by_gradient: tuple[tuple[int, GradientFit, float], ...]
@@ -96,14 +90,9 @@ class LinearLearned:
         """What the examples determine, in a sentence."""
         features, rank = len(self.regression.coefficients), self.regression.rank
         if rank == features:
-            return (
-                f"Determined: the examples have the full rank {features}. Every model that fits them best is this one, "
-                "on inputs of every length."
-            )
+            return f"Determined: the examples have the full rank {features}, and no other model fits them as well."
         return (
-            f"Determined in part: the examples have rank {rank} of {features}. On inputs like these every model that "
-            "fits best may still agree: `linear certify` tells; on others this is one answer of many, that of least "
-            "norm."
+            f"Determined in part: the examples have rank {rank} of {features}. `linear certify` tells where."
         )
 
     @property
@@ -113,72 +102,40 @@ class LinearLearned:
             return self.heads.model
         return heads_of_tensor(self.regression.tensor, average=self.regression.average)
 
-    @property
-    def _measured(self) -> str:
-        return "error on unseen inputs" if self.against == "model" else "error on held-out labels"
-
     def __str__(self) -> str:
         found = self.regression
-        lines = [
-            f"Linear attention, {self.source}",
-            *(f"  {line}" for line in folded([self.verdict])),
-            f"  {self._measured:<28} {cell_text(self.error)} ({self.fresh} of them)",
-            f"  {'residual on the examples':<28} {cell_text(found.residual)} ({found.examples} of them)",
-            f"  {'solved by':<28} {found.method}, in {self.seconds:.2f} s",
+        rows = [
+            (f"error on {self.fresh} unseen {self.against}", number_text(self.error)),
+            (f"residual on {found.examples} examples", number_text(found.residual)),
+            ("solved by", f"{found.method}, in {self.seconds:.2f} s"),
         ]
-        if self.heads is None and self.sought:
-            why = (
-                "the rank is not full, and heads are not determined"
-                if not found.unique
-                else f"{len(found.coefficients)} features are too many for the search"
-            )
-            lines.append(f"  {'heads':<28} not sought: {why}")
         if self.heads is not None:
-            first, *rest = str(self.heads).splitlines()
-            lines += [f"  {'heads':<28} {first}", *(f"  {'':<28} {line.strip()}" for line in rest)]
-            lines.append(f"  {'error of these heads':<28} {cell_text(self.heads_error)}")
-        for heads, fit, error in self.by_gradient:
-            ratio = fit.seconds / max(self.seconds, 1e-9)
-            lines.append(
-                f"  {'Adam, ' + plural(heads, 'head'):<28} {cell_text(error)} in "
-                f"{fit.seconds:.1f} s, {ratio:.0f} times the regression's time"
-            )
-        if self.by_gradient:
-            said = said_of_gradient(self.error, [(number, error) for number, _, error in self.by_gradient])
-            lines += [f"  {line}" for line in folded([said])]
-        return "\n".join(lines)
+            rows += [("heads", str(self.heads)), ("error of these heads", number_text(self.heads_error))]
+        for number, fit, error in self.by_gradient:
+            rows.append((f"Adam, {plural(number, 'head')}", f"{number_text(error)} in {fit.seconds:.1f} s"))
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(
+            [
+                f"Linear attention, {self.source}",
+                self.verdict,
+                *(f"{name:<{width}}  {said}" for name, said in rows),
+            ]
+        )
 
-    def plots(self) -> tuple[Plot, ...]:
-        """The error against the number of examples, and what was left by each number of heads."""
-        plots = []
+    def panels(self) -> dict[str, Panel]:
+        """What is drawn, by name of the file: the error by number of examples, the distance by number of heads."""
+        panels = {}
         if self.curve:
-            sizes, errors = zip(*self.curve, strict=True)
-            plots.append(
-                Plot(
-                    name="learning",
-                    words="Error of least squares on unseen examples against the number of examples",
-                    x_label="examples N",
-                    y_label="relative error",
-                    curves=(Curve("least squares of least norm", sizes, errors),),
-                    verticals=self._borders(),
-                )
+            panels["learning"] = Panel(
+                "examples",
+                "relative error",
+                {"least squares of least norm": tuple(zip(*self.curve, strict=True))},  # type: ignore[dict-item]
+                verticals=(self.regression.rank,),
             )
         if self.heads is not None and len(self.heads.tried) > 1:
-            numbers, tails = zip(*self.heads.tried, strict=True)
-            plots.append(
-                Plot(
-                    name="heads",
-                    words="What no model of so many heads explained of the coefficients",
-                    x_label="heads H",
-                    y_label="relative distance",
-                    curves=(Curve("best found", numbers, tails),),
-                )
-            )
-        return tuple(plots)
-
-    def _borders(self) -> dict[str, int]:
-        features, rank = len(self.regression.coefficients), self.regression.rank
-        return {f"D = {features}": features} if rank == features else {f"rank {rank}": rank}
+            tried = tuple(zip(*self.heads.tried, strict=True))
+            panels["heads"] = Panel("heads", "relative distance", {"best found": tried})  # type: ignore[dict-item]
+        return panels
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; what is not finite is None."""
@@ -344,36 +301,12 @@ def learn_linear(
         noise=noise,
         tolerance=allowed,
         heads=heads_found,
-        sought=heads,
         heads_error=heads_error,
         heads_seconds=heads_seconds,
         by_gradient=tuple(by_gradient),
         curve=curve,
         seed=seed,
     )
-
-
-def said_of_gradient(exact: float, errors: Sequence[tuple[int, float]]) -> str:
-    """Where Adam matches the exact learner, by the number of its heads, in a sentence.
-
-    Examples
-    --------
-    >>> said_of_gradient(1e-15, [(2, 1e-9), (4, 0.1)])
-    'Adam matches the regression with 2 heads, to 1e-6; with 4 heads it does not, which is no claim that it cannot.'
-    """
-    precise = {number for number, error in errors if error < _MATCHED}
-    near = {number for number, error in errors if error <= 1.05 * exact + _MATCHED}
-    far = [number for number, _ in errors if number not in near]
-    to = f", to {_MATCHED:.0e}".replace("e-0", "e-") if precise >= near else ", as near as the labels allow"
-    fails = f"with {_heads(far)} it does not, which is no claim that it cannot."
-    if not near:
-        return f"Adam does not match the regression here: {fails}"
-    said = f"Adam matches the regression with {_heads(sorted(near))}{to}"
-    return f"{said}; {fails}" if far else f"{said}."
-
-
-def _heads(numbers: Sequence[int]) -> str:
-    return " and ".join(map(str, numbers)) + (" head" if list(numbers) == [1] else " heads")
 
 
 def model_examples(

@@ -1,137 +1,46 @@
 """Up to which size attacks and learners break learning with rounding: sizes in turn, until two are not broken."""
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
-from typing import Any
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
-from arena._answers import answers_to, jobs_allowed
-from arena.attacking import attack_here, came_of, longest_seconds
-from arena.attacks import ATTACKS, AttackKind
-from arena.calls import Call
-from arena.curve_store import CurveStore
-from arena.identity import cell_key
-from arena.made_with import versions
-from attention.validation import count, non_negative, require_instance
-from lwe import AttackOutcome, AttackResult, Budget, LWRParameters, Matrix, law_from_json, make_samples
+from arena.attacking import attack_here, attack_result, longest_seconds
+from arena.attacks import ATTACKS, choose_attacks
+from arena.drawing import Drawing
+from arena.looks import look_places
+from arena.plain import aligned
+from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, checked
+from lwe import AttackOutcome, AttackResult, Budget, LWRParameters, make_samples, parse_law
+from lwe.parameters import Matrix
+from runs import Cell, run
+from runs.figures import FAINT, axes_in, canvas, dimension_axis, legend_above, line_look
 
-__all__ = ["BROKEN_FROM", "LWRCell", "LWRPoint", "largest_broken", "lwr_curve"]
+if TYPE_CHECKING:
+    import pandas
 
-BROKEN_FROM = 0.95
-"""The share of fresh labels from which a size counts as broken."""
+__all__ = ["draw_lwr_curve", "lwr_curve", "lwr_table"]
 
-_PASSING = (AttackOutcome.FAILED.name, AttackOutcome.MISSING.name)  # another run may find otherwise
-_SAMPLES = 20_000
+_BROKEN_FROM = 0.95  # of the fresh labels: learners come to that which never reach all of them
 _PATIENCE = 2
+_COLUMNS = 4  # of the legend
 
 
-@dataclass(frozen=True)
-class LWRCell:
-    """One attack on learning with rounding of one size.
-
-    Attributes
-    ----------
-    attack : str
-        One of `ATTACKS`.
-    secret_dim, modulus, levels : int
-        n, q and p.
-    matrix : str
-        What the rows of the public matrix are: binary, ternary, gadget or uniform.
-    secret : str
-        The law of the secret, in words such as "uniform" or "ternary".
-    samples : int
-        How many samples it gets.
-    seconds : float
-        What it may take.
-    seed : int
-        Draws the secret and the samples, the same for all attacks.
-    """
-
-    attack: str
-    secret_dim: int
-    modulus: int
-    levels: int
-    matrix: Matrix = "binary"
-    secret: str = "uniform"
-    samples: int = _SAMPLES
-    seconds: float = 5.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.attack not in ATTACKS:
-            raise ValueError(f"{self.attack!r} is no attack: choose among {', '.join(ATTACKS)}.")
-        object.__setattr__(self, "samples", count("samples", self.samples, least=5))
-        object.__setattr__(self, "seconds", non_negative("seconds", self.seconds, strictly=True))
-        object.__setattr__(self, "seed", count("seed", self.seed, least=0))
-        _ = self.parameters  # for its errors
-
-    @property
-    def parameters(self) -> LWRParameters:
-        """The problem."""
-        law = law_from_json(self.secret)
-        return LWRParameters(self.secret_dim, self.modulus, self.levels, matrix=self.matrix, secret=law)
-
-
-@dataclass(frozen=True)
-class LWRPoint:
-    """What came of one attack on one size.
-
-    Attributes
-    ----------
-    cell : LWRCell
-        What was attacked.
-    outcome : str
-        The name of an `AttackOutcome`.
-    explanation : str
-        What the attack says.
-    accuracy : float or None
-        The share of fresh labels it predicts.
-    took : float
-        Seconds.
-    """
-
-    cell: LWRCell
-    outcome: str
-    explanation: str
-    accuracy: float | None
-    took: float
-
-    @property
-    def broken(self) -> bool:
-        """Whether 95 % of the fresh labels are predicted, which learners come to that never reach all of them."""
-        succeeded = AttackOutcome[self.outcome].succeeded
-        return succeeded and self.accuracy is not None and self.accuracy >= BROKEN_FROM
-
-    def row(self) -> dict[str, Any]:
-        """The point as one row of a table: plain JSON values."""
-        own = {name: getattr(self, name) for name in ("outcome", "accuracy", "took", "explanation")}
-        return {**asdict(self.cell), **own, "broken": self.broken}
-
-    @classmethod
-    def from_row(cls, row: dict[str, Any]) -> "LWRPoint":
-        """The point that `row` wrote."""
-        cell = LWRCell(**{name: row[name] for name in LWRCell.__dataclass_fields__})
-        return cls(cell, row["outcome"], row["explanation"], row["accuracy"], row["took"])
-
-
+@checked
 def lwr_curve(
     attacks: Sequence[str],
-    dims: Sequence[int],
-    modulus: int,
-    levels: Sequence[int],
+    dims: Sequence[PositiveInt],
+    modulus: PositiveInt,
+    levels: Sequence[PositiveInt],
     *,
     matrix: Matrix = "binary",
     secret: str = "uniform",
-    samples: int = _SAMPLES,
-    seconds: float = 5.0,
-    seed: int = 0,
-    jobs: int | None = None,
-    store: CurveStore | None = None,
-    fresh: bool = False,
-    isolated: bool = True,
-    on_point: Callable[[LWRPoint], None] | None = None,
-) -> tuple[LWRPoint, ...]:
+    samples: Annotated[int, Whole(5)] = 20_000,
+    seconds: PositiveFloat = 5.0,
+    seed: NonNegativeInt = 0,
+    on_point: Callable[[dict[str, Any]], Any] | None = None,
+    **options: Any,
+) -> "pandas.DataFrame":
     """Run each attack at each p on growing n, until two sizes in turn are not broken.
 
     Parameters
@@ -144,163 +53,178 @@ def lwr_curve(
         q.
     levels : sequence of int
         The numbers p of levels, from 2 to q.
-    matrix, secret, samples, seconds, seed
-        As of `LWRCell`.
-    jobs : int, optional
-        How many attacks run at once, by default as `joblib` is configured, which is one; they share the machine, and
-        with it what a second is worth.
-    store : CurveStore, optional
-        Where points are kept, and taken from if they are there.
-    fresh : bool
-        Whether every cell is run again, also those in the store.
-    isolated : bool
-        Whether attacks run in processes of their own; otherwise one after another, here, where nothing ends one that
-        does not look at its clock.
+    matrix, secret : str
+        What the rows of the public matrix are, and the law of the secret, such as "uniform" or "ternary".
+    samples, seconds : int, float
+        How many samples an attack gets, and what it may take.
+    seed : int
+        Draws the secret and the samples, the same for all attacks.
     on_point : callable, optional
-        Called with each point as it is there.
+        Called with each row as it is there.
+    **options
+        As of `runs.run`: jobs, store, fresh, isolated, cluster. Attacks that run at once share the machine, and with
+        it what a second is worth. With ``isolated=False`` nothing ends one that does not look at its clock.
 
     Returns
     -------
-    tuple of LWRPoint
-        By attack, p and n; sizes beyond the second failure are not tried.
+    pandas.DataFrame
+        A row for each attack, p and n, in that order; sizes beyond the second failure are not tried. `broken` is
+        whether 95 % of the fresh labels are predicted.
 
     Raises
     ------
     ValueError
-        If a list is empty, a name unknown, or numbers do not fit together, or `jobs` is above 1 without processes of
-        their own.
-    StoreError
-        If the store cannot be read or written.
-    WorkersLostError
-        If what runs the attacks broke down.
+        If a list is empty, a name unknown, or numbers do not fit together.
 
     Notes
     -----
     What is broken within seconds depends on the machine. One secret a size: a lucky or unlucky one moves a point.
-
-    An interruption ends the processes and is passed on: what was done by then is in the store. Within `arena.cluster`
-    isolated attacks run on the workers of a dask cluster. The next size of an attack begins when the one before is
-    done; workers wait only where fewer sizes can begin than there are workers.
+    The sizes that come next are run together, one of each attack at each p; the round ends with the last of them.
     """
+    from pandas import DataFrame
+
     for name, values in (("attacks", attacks), ("dims", dims), ("levels", levels)):
-        if not len(values):
+        if not values:
             raise ValueError(f"{name} is empty: at least one is needed.")
-    make = partial(
-        LWRCell,
-        modulus=modulus,
-        matrix=matrix,
-        secret=secret,
-        samples=samples,
-        seconds=seconds,
-        seed=seed,
-    )
-    series = [
-        [make(attack=attack, levels=one, secret_dim=n) for n in sorted(set(dims))]
-        for attack in dict.fromkeys(attacks)
-        for one in sorted(set(levels))
-    ]
-    known = {} if store is None or fresh else _stored(store, [cell for cells in series for cell in cells])
-    jobs = jobs_allowed(jobs, isolated=isolated)
-    turns, longest = _Turns(series, known), longest_seconds(Budget(seconds=float(seconds)))
-
-    def tell(points: Sequence[LWRPoint]) -> None:
-        if on_point is not None:
-            for point in points:
-                on_point(point)
-
-    tell(turns.begin())
-    # whoever is asked for calls must not wait for answers: the calls end, and what is ready by then begins anew
-    while turns.ready:
-        with answers_to(turns.calls(), jobs=jobs, timeout=longest, isolated=isolated) as answers:
-            for answer in answers:
-                cell: Any = answer.name
-                point = _point(cell, came_of(cell.attack, answer, longest))
-                if store is not None and point.outcome not in _PASSING:
-                    store.put(_key(cell), point.row())
-                tell(turns.go_on(point))
-    found = turns.found
-    order = {cell: place for place, cell in enumerate(cell for cells in series for cell in cells)}
-    return tuple(sorted(found, key=lambda point: order[point.cell]))
+    names = [kind.name for kind in choose_attacks(",".join(attacks))]
+    sizes, law = sorted(set(dims)), parse_law(secret)
+    for size, p in itertools.product(sizes, levels):
+        LWRParameters(size, modulus, p, matrix=matrix, secret=law)  # for its errors
+    common = {
+        "modulus": modulus,
+        "matrix": matrix,
+        "secret": secret,
+        "samples": samples,
+        "seconds": seconds,
+        "seed": seed,
+    }
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {
+        series: [] for series in itertools.product(names, sorted(set(levels)))
+    }
+    longest = longest_seconds(Budget(seconds=seconds)) if options.get("isolated", True) else None
+    while cells := [
+        Cell(_attacked, {"attack": name, "secret_dim": sizes[len(rows)], "levels": p, **common})
+        for (name, p), rows in found.items()
+        if len(rows) < len(sizes) and not _is_over([row["broken"] for row in rows])
+    ]:
+        for result in run(cells, timeout=longest, retry_failed=True, **options):
+            given = result.cell.arguments
+            row = _row(given, attack_result(given["attack"], result))
+            found[row["attack"], row["levels"]].append(row)
+            if on_point is not None:
+                on_point(row)
+    return DataFrame([row for rows in found.values() for row in rows])
 
 
-def largest_broken(points: Sequence[LWRPoint]) -> dict[tuple[str, int], int | None]:
-    """The largest n broken, by attack and p; None where none was."""
-    found: dict[tuple[str, int], int | None] = {}
-    for point in points:
-        require_instance("A point", point, LWRPoint, needed="an LWRPoint")
-        key = (point.cell.attack, point.cell.levels)
-        found[key] = max(found.get(key) or 0, point.cell.secret_dim if point.broken else 0) or None
-    return found
-
-
-class _Turns:
-    """Which cells are to be run: of each series one at a time, until so many in turn are not broken.
-
-    Points that are known take their turn without being run. Another thread may take the calls.
-    """
-
-    def __init__(self, series: Sequence[Sequence[LWRCell]], known: Mapping[LWRCell, LWRPoint]) -> None:
-        self._rest = {_series_of(cells[0]): iter(cells) for cells in series}
-        self._known = known
-        self._missed: Counter[tuple[str, int]] = Counter()
-        self.ready: deque[LWRCell] = deque()
-        self.found: list[LWRPoint] = []
-
-    def begin(self) -> list[LWRPoint]:
-        """Make the first cells ready; the points that were known."""
-        return [point for series in self._rest for point in self._advance(series)]
-
-    def go_on(self, point: LWRPoint) -> list[LWRPoint]:
-        """Make the cell after this point ready, if there is to be one; the point, and those known that follow it."""
-        self._settle(point)
-        return [point, *self._advance(_series_of(point.cell))]
-
-    def calls(self) -> Iterator[Call]:
-        """What is ready, and what becomes so while calls are taken; it never waits."""
-        while self.ready:
-            cell = self.ready.popleft()
-            yield Call(cell, _attacked, (ATTACKS[cell.attack], cell))
-
-    def _advance(self, series: tuple[str, int]) -> list[LWRPoint]:
-        known = []
-        while self._missed[series] < _PATIENCE and (cell := next(self._rest[series], None)) is not None:
-            if cell not in self._known:
-                self.ready.append(cell)
-                break
-            known.append(self._known[cell])
-            self._settle(known[-1])
-        return known
-
-    def _settle(self, point: LWRPoint) -> None:
-        series = _series_of(point.cell)
-        self.found.append(point)
-        self._missed[series] = 0 if point.broken else self._missed[series] + 1
-
-
-def _series_of(cell: LWRCell) -> tuple[str, int]:
-    return cell.attack, cell.levels
-
-
-def _attacked(kind: AttackKind, cell: LWRCell) -> AttackResult:
-    parameters = cell.parameters
+def _attacked(
+    attack: str,
+    secret_dim: int,
+    levels: int,
+    modulus: int,
+    matrix: Matrix,
+    secret: str,
+    samples: int,
+    seconds: float,
+    seed: int,
+) -> dict[str, Any]:
+    parameters = LWRParameters(secret_dim, modulus, levels, matrix=matrix, secret=parse_law(secret))
     try:
-        samples, _ = make_samples(parameters, cell.samples, rng=[cell.seed, cell.secret_dim])
+        drawn, _ = make_samples(parameters, samples, rng=[seed, secret_dim])
     except ValueError as error:  # there is not the memory for so many
-        return AttackResult(cell.attack, AttackOutcome.FAILED, str(error))
-    budget = Budget(seconds=cell.seconds)
-    return attack_here(kind, samples, parameters, budget, [cell.seed, cell.secret_dim, 1])
+        return AttackResult(attack, AttackOutcome.FAILED, str(error)).to_json()
+    stream = [seed, secret_dim, 1]
+    return attack_here(ATTACKS[attack], drawn, parameters, Budget(seconds=seconds), stream).to_json()
 
 
-def _point(cell: LWRCell, result: AttackResult) -> LWRPoint:
-    return LWRPoint(cell, result.outcome.name, result.explanation, result.accuracy, result.seconds)
+def _row(given: Mapping[str, Any], result: AttackResult) -> dict[str, Any]:
+    reached = result.accuracy is not None and result.accuracy >= _BROKEN_FROM
+    return {
+        **given,
+        "outcome": result.outcome.name,
+        "accuracy": result.accuracy,
+        "took": result.seconds,
+        "explanation": result.explanation,
+        "broken": result.outcome.succeeded and reached,
+    }
 
 
-def _key(cell: LWRCell) -> str:
-    what = {name: value for name, value in asdict(cell).items() if name not in ("attack", "seed")}
-    return cell_key({"curve": "learning with rounding", **what}, cell.attack, cell.seed, versions())
+def _is_over(broken: Sequence[bool]) -> bool:
+    return len(broken) >= _PATIENCE and not any(broken[-_PATIENCE:])
 
 
-def _stored(store: CurveStore, cells: Sequence[LWRCell]) -> dict[LWRCell, LWRPoint]:
-    keys = {cell: _key(cell) for cell in cells}
-    there = store.find(keys.values())
-    return {cell: LWRPoint.from_row(there[key]) for cell, key in keys.items() if key in there}
+def lwr_table(curve: "pandas.DataFrame") -> str:
+    """The largest n broken, a row for each attack and a column for each p, from what `lwr_curve` gives."""
+    largest = int(curve.secret_dim.max())
+    series = {key: _reach(own, largest) for key, own in curve.groupby(["attack", "levels"])}
+    levels = sorted(curve.levels.unique())
+    rows = [("largest n broken", *(f"p = {p}" for p in levels))]
+    for name in curve.attack.unique():
+        rows.append((ATTACKS[name].title, *(series.get((name, p), "?") for p in levels)))
+    legend = f"Broken: {_BROKEN_FROM:.0%} of fresh labels predicted; + the largest n tried, ? interrupted."
+    missing = ", ".join(curve[curve.outcome == "MISSING"].attack.unique())
+    said = [f"For want of a package, not run: {missing}."] if missing else []
+    return "\n".join([aligned(rows, left=1), "", legend, *said, "A failed attack is no claim of security."])
+
+
+def _reach(series: "pandas.DataFrame", largest: int) -> str:
+    tried, broken = series.secret_dim.max(), list(series.broken)
+    reached = max(series.secret_dim[series.broken], default="-")
+    end = "+" if reached == largest else "" if tried == largest or _is_over(broken) else "?"
+    return f"{reached}{end}"
+
+
+def draw_lwr_curve(curve: "pandas.DataFrame") -> Drawing:
+    """The largest n that each attack and learner breaks, against q/p, from what `lwr_curve` gives.
+
+    Raises
+    ------
+    ValueError
+        If it has no rows.
+
+    Notes
+    -----
+    Attacks that break no size are named below the figure. Shaded are the sizes at which a table of the samples would
+    do. Marks stand beside one another at each q/p, so that attacks of the same reach are all seen.
+    """
+    if curve.empty:
+        raise ValueError("There is no point to draw: give sizes, levels and attacks.")
+    first, tried = curve.iloc[0], sorted(curve.secret_dim.unique())
+    ratios = [float(first.modulus / p) for p in sorted(curve.levels.unique(), reverse=True)]
+    reached = curve[curve.broken].groupby(["attack", "levels"]).secret_dim.max()
+    breaking = [name for name in curve.attack.unique() if name in reached.index]
+    with canvas(6.2, 4.3) as figure:
+        axes = axes_in(figure, (0.09, 0.235, 0.88, 0.695 - 0.045 * -(-len(breaking) // _COLUMNS)))
+        aside = _aside(ratios, len(breaking))
+        for name, factor in zip(breaking, aside, strict=True):
+            sizes = [reached.get((name, round(first.modulus / ratio)), math.nan) for ratio in ratios]
+            look, title = line_look(look_places(list(ATTACKS))[name]), ATTACKS[name].title
+            axes.plot([factor * ratio for ratio in ratios], sizes, label=title, clip_on=False, **look)
+        dimension_axis(axes, ratios)
+        left, right = axes.get_xlim()
+        axes.set_xlim(left * min(aside, default=1.0), right * max(aside, default=1.0))
+        axes.set_yscale("log")
+        low, high = tried[0] / 1.15, tried[-1] * 1.15
+        axes.set_ylim(low, high)
+        axes.set_yticks(tried, [str(size) for size in tried])
+        axes.set_yticks([], minor=True)
+        bits = {"binary": 1.0, "ternary": 1.5}.get(first.matrix, math.log2(first.modulus))
+        known = math.log2(first.samples) / bits  # up to this n there are no more rows than samples
+        axes.axhspan(low, min(max(low, known), high), color=FAINT, alpha=0.1, linewidth=0, zorder=0)
+        axes.set_xlabel("q / p", labelpad=1)
+        axes.set_title("largest n broken", loc="left", fontsize=9.5, pad=4)
+        legend_above(figure, columns=_COLUMNS)
+        silent = ", ".join(ATTACKS[name].title for name in curve.attack.unique() if name not in breaking)
+        note = (
+            f"q = {first.modulus}, {first.matrix} public matrix, {first.secret} secret, {first.samples} samples, "
+            f"{first.seconds:g} s an attack, n up to {tried[-1]}.\n"
+            "Shaded: a table of the samples predicts as well."
+        ) + (f"\nNo size broken by {silent}." if silent else "")
+        figure.text(0.015, 0.015, note, color=FAINT, fontsize=8, va="bottom", linespacing=1.3)
+        return Drawing(figure, "How far attacks on learning with rounding reach")
+
+
+def _aside(ratios: Sequence[float], count: int) -> list[float]:
+    """By what to multiply q/p for each attack: a third of the least distance, shared among them."""
+    nearest = min((math.log(b / a) for a, b in itertools.pairwise(ratios)), default=0.5)
+    middle = (count - 1) / 2
+    return [math.exp(0.33 * nearest * (place - middle) / max(count - 1, 1)) for place in range(count)]

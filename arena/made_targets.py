@@ -6,11 +6,14 @@ from functools import partial
 from arena._origin import made_by, made_of_family
 from arena.targets import Target, inputs_named, instance_target, layer_target
 from attention import make_nice_layer
-from attention.validation import count, one_of, require_callable, require_instance
-from lwe import IntegerLaw, LWRParameters, Matrix, law_from_json, lwr_instance
-from sq import Construction, TargetFamily, make_parity_instance
+from attention.validation import count, require_callable, require_instance
+from lower import FAMILIES, Family
+from lwe import IntegerLaw, LWRFamily, parse_law
+from lwe.parameters import Matrix
+from sq import ParityFamily, TargetFamily
+from sq.parities import Construction
 
-__all__ = ["PRESET_COUNT", "family_target", "lwr_target", "nice_target", "parity_target", "preset_targets"]
+__all__ = ["family_target", "lwr_target", "nice_target", "parity_target", "preset_count", "preset_targets"]
 
 
 def nice_target(
@@ -54,25 +57,20 @@ def parity_target(
     seed: int = 0,
     name: str = "",
 ) -> Target:
-    """A hidden parity realised by heads, as made by `sq.make_parity_instance`."""
-    require_instance("name", name, str, needed="a text")
-    seed = count("seed", seed, least=0)
-    instance = make_parity_instance(
-        dim=dim, heads=heads, bits=bits, construction=construction, beta=beta, rng=seed
-    )
-    made = made_by("sq-parity", dict(instance.parameters), seed)
-    return instance_target(name or f"sq-parity-{instance.layer.heads}-{dim}", instance, made)
+    """A hidden parity realised by heads: a target of `sq.ParityFamily`."""
+    family = ParityFamily(dim=dim, heads_count=heads, bits=bits, construction=construction, beta=beta)
+    return family_target(family, seed=seed, name=name)
 
 
 def family_target(
-    family: TargetFamily, number: int | None = None, *, seed: int = 0, name: str = ""
+    family: Family | TargetFamily, number: int | None = None, *, seed: int = 0, name: str = ""
 ) -> Target:
     """A target of a hard family, as made by its `instance`.
 
     Parameters
     ----------
-    family : sq.TargetFamily
-        The family, such as `sq.BumpFamily(dim=32, bits=8)`.
+    family : lower.Family
+        The family, such as `sq.BumpFamily(dim=32, bits=8)`; any with an `instance` will do.
     number : int, optional
         Which of its secrets; drawn with the seed when left out.
     seed : int
@@ -97,9 +95,9 @@ def family_target(
     require_callable("The instance of the family", getattr(family, "instance", None), needed="a family")
     instance = family.instance(number, rng=seed)
     made = made_of_family(instance.family, family, number, seed)
-    return instance_target(
-        name or f"{instance.family}-{instance.layer.heads}-{instance.layer.dim}", instance, made
-    )
+    heads, dim = instance.layer.heads, instance.layer.dim
+    own = family.label(heads) if isinstance(family, Family) else f"{instance.family}-{heads}-{dim}"
+    return instance_target(name or own, instance, made)
 
 
 def lwr_target(
@@ -107,7 +105,6 @@ def lwr_target(
     secret_dim: int,
     modulus: int,
     levels: int,
-    gadget: bool = False,
     matrix: Matrix = "binary",
     secret: IntegerLaw | str = "uniform",
     noise: IntegerLaw | str = "zero",
@@ -115,14 +112,12 @@ def lwr_target(
     seed: int = 0,
     name: str = "",
 ) -> Target:
-    """Learning with rounding realised by heads, as made by `lwe.lwr_instance`.
+    """Learning with rounding realised by heads, as made by `lwe.LWRFamily`.
 
     Parameters
     ----------
     secret_dim, modulus, levels, matrix, secret, noise
         See `lwe.LWRParameters`; laws also in words, such as "ternary" or "gaussian:3".
-    gadget : bool
-        Short for `matrix` = "gadget".
     deviations : float, optional
         Leave out the heads of sums beyond so many standard deviations.
     seed : int
@@ -135,37 +130,37 @@ def lwr_target(
     ValueError
         If the parameters contradict one another, or no heads realise them.
     """
-    require_instance("name", name, str, needed="a text")
-    seed = count("seed", seed, least=0)
-    one_of("gadget", gadget, (True, False))
-    secret, noise = (law_from_json(law) if isinstance(law, str) else law for law in (secret, noise))
-    parameters = LWRParameters(
+    secret, noise = (parse_law(law) if isinstance(law, str) else law for law in (secret, noise))
+    family = LWRFamily(
         secret_dim=secret_dim,
         modulus=modulus,
         levels=levels,
-        matrix="gadget" if gadget else matrix,
+        matrix=matrix,  # type: ignore[arg-type]
         secret=secret,
         noise=noise,
+        deviations=deviations,
     )
-    instance = lwr_instance(parameters, rng=seed, deviations=deviations)
-    made = made_by("lwr", dict(instance.parameters), seed)
-    rows = "" if parameters.matrix == "binary" else f"{parameters.matrix}-"
-    return instance_target(name or f"lwr-{rows}{secret_dim}-{modulus}-{levels}", instance, made)
+    return family_target(family, seed=seed, name=name)
 
 
 def preset_targets(seed: int = 0) -> list[Target]:
-    """The targets of a comparison without files: three nice ones, hidden parity, two of learning with rounding."""
+    """The targets of a comparison without files: three nice ones, and those that families name (`Family.compared`)."""
     seed = count("seed", seed, least=0)
-    return [make(seed=seed) for make in _PRESET]
+    return [make(seed=seed) for make in (*_NICE, *_hard())]
 
 
-_PRESET: tuple[Callable[..., Target], ...] = (
+def preset_count() -> int:
+    """How many targets a comparison without files has."""
+    return len(_NICE) + len(_hard())
+
+
+_NICE: tuple[Callable[..., Target], ...] = (
     partial(nice_target, heads=2, tokens=2, dim=32),
     partial(nice_target, heads=4, tokens=4, dim=32),
     partial(nice_target, heads=2, tokens=2, dim=32, inputs="gaussian"),
-    partial(parity_target, heads=2, dim=48, bits=3),
-    partial(lwr_target, secret_dim=24, modulus=64, levels=2),
-    partial(lwr_target, secret_dim=6, modulus=16, levels=2, gadget=True),
 )
-PRESET_COUNT = len(_PRESET)
-"""How many targets a comparison without files has."""
+
+
+def _hard() -> list[Callable[..., Target]]:
+    known = [FAMILIES[name] for name in sorted(FAMILIES, reverse=True)]  # those for statistical queries first
+    return [partial(family_target, family.preset(**own)) for family in known for own in family.compared]

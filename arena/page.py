@@ -1,216 +1,171 @@
-"""The comparison as one self-contained HTML page: no network, readable without its script."""
+"""The comparison as one self-contained HTML page, and its map of errors for notebooks."""
 
 import base64
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from arena._inline import dark_colours, heat_variable, inline_figure, learner_variable
-from arena._phrases import plural
-from arena._templates import TEMPLATES, templates
-from arena.figures import heat_map, learning_curve
-from arena.palette import heat_level, is_strong
-from arena.results import LearnerRecord, Results, TargetRecord
-from arena.sheets import curves_csv, table_csv
-from arena.summary import BROKEN
-from arena.words import (
-    family,
-    findings,
-    hardness_meaning,
-    in_order,
-    interruption,
-    outcome_words,
-    seeds_note,
-    seeds_wanted,
-    short_error,
-    short_seconds,
-    verdict_meaning,
-)
+from arena._origin import describe_inputs
+from arena.figures import curve_points, heat_map, learning_curves
+from arena.frames import csv_of, pair_frame, step_frame
+from arena.inline_svg import inline_svg
+from arena.looks import look_places
+from arena.numbers import count_text, error_text, number_text, printable, seconds_text
+from arena.records import Cell, LearnerRecord, Status, TargetRecord
+from arena.results import Results
+from arena.summary import Summary
+from arena.table import legend
+from arena.tally import interruption_text, tally
+from runs.figures import heat_colours, heat_level, is_strong, learner_look
 
-__all__ = ["render_page"]
+__all__ = ["render_map", "render_page", "template"]
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """One learner on one target, as the page shows it."""
+
+    target: TargetRecord
+    learner: LearnerRecord
+    summary: Summary
+    seeds: int
+
+    @property
+    def measured(self) -> bool:
+        return self.summary.status is Status.DONE
+
+    @property
+    def lost(self) -> bool:
+        return self.summary.status is not None and self.summary.status.lost
+
+    @property
+    def level(self) -> int:
+        return heat_level(self.summary.error)
+
+    @property
+    def strong(self) -> bool:
+        return is_strong(self.level)
+
+    @property
+    def ended(self) -> str:
+        """How it ended, or why it did not."""
+        return self.summary.outcome_text if self.measured else self.summary.message or self.summary.verdict
 
 
 def render_page(results: Results) -> str:
-    """The page of a comparison.
-
-    Parameters
-    ----------
-    results : Results
-        The comparison.
-
-    Returns
-    -------
-    str
-        One HTML document with its figures, data, style and script inside; the same for the same results.
+    """The page of a comparison: one HTML document with its figures, data, style and script inside.
 
     Notes
     -----
     Its content-security policy lets nothing in but the page's own script, by hash: a name that a shared
     file brings along is text, and would not run even if it were not escaped.
     """
-    from markupsafe import Markup
-
-    environment = templates()
-    environment.filters["family"] = family
-    script = (TEMPLATES / "script.js").read_text(encoding="utf-8")
-    targets = in_order(results)
-    pairs = [
-        _pair(results, target, learner, target_place, learner_place)
-        for target_place, target in enumerate(targets)
-        for learner_place, learner in enumerate(results.learners)
-    ]
-    heat = heat_map(results)
+    script = (_TEMPLATES / "script.js").read_text(encoding="utf-8")
+    places = look_places([learner.name for learner in results.learners])
+    rows = _rows(results)
     made = {key: value for key, value in results.made.items() if key not in ("command", "versions")}
-    page = environment.get_template("index.html.j2").render(
-        summed_up=_summed_up(results),
-        given=any(family(target) == "given" for target in targets),
-        reused=bool(results.made.get("reused")),
-        stopped=interruption(results),
-        findings=findings(results),
-        meaning=verdict_meaning().capitalize(),
-        hardness=hardness_meaning(results),
-        heat_map=Markup(inline_figure(heat, "map", _heat_map_words(results))),
-        heat_map_width=_width(heat),
-        rows=[
-            (target, [pair for pair in pairs if pair["target_place"] == place])
-            for place, target in enumerate(targets)
-        ],
-        pairs=pairs,
-        lost=_lost(results),
-        targets=[_target(results, target, place) for place, target in enumerate(targets)],
-        dark=dark_colours(),
-        learners=[
-            {
-                "record": learner,
-                "colour": learner_variable(place),
-                "parameters": [(_words(name), _value(value)) for name, value in learner.parameters.items()],
-                "pairs": [pair for pair in pairs if pair["learner"] is learner],
-            }
-            for place, learner in enumerate(results.learners)
-        ],
-        command=str(results.made.get("command") or ""),
-        made=[(_MADE.get(key, _words(key)), _value(value, key)) for key, value in made.items()],
-        versions=_value(results.made.get("versions") or ""),
+    return template("index.html.j2").render(
+        results=results,
+        rows=rows,
+        idle=[pair for _, pairs in rows for pair in pairs if not pair.measured and not pair.lost],
+        learners=results.learners,
+        legend=legend(results),
+        tally=tally(results),
+        stopped=interruption_text(results),
+        lost=[cell for cell in results.cells if cell.status.lost],
+        looks={name: learner_look(place)["color"] for name, place in places.items()},
+        curves={target.name: _curves(results, target, n) for n, target in enumerate(results.shown)},
+        file_names={target.name: _file_name(target.name, n) for n, target in enumerate(results.shown)},
+        heat_map=_link("image/svg+xml", heat_map(results).svg),
         sheets=[
-            ("results.csv", "one line per fit", _data_link(results.to_csv())),
-            ("table.csv", "the table: one line per target and learner", _data_link(table_csv(results))),
-            ("curves.csv", "the curves: one line per step of every fit", _data_link(curves_csv(results))),
+            ("results.csv", "one line per fit", _link("text/csv", results.to_csv())),
+            ("table.csv", "one line per target and learner", _link("text/csv", csv_of(pair_frame(results)))),
+            ("curves.csv", "one line per step of every fit", _link("text/csv", csv_of(step_frame(results)))),
         ],
-        json=Markup(_json_in_script(results.to_json())),
-        script=Markup(script),
+        made=made,
+        json=_json_in_script(results.to_json()),
+        script=script,
         script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-    return page.lstrip()
 
 
-_MADE = {
-    "preset": "effort",
-    "seconds": "took",
-    "jobs": "fits at once",
-    "timeout": "time-out of a fit",
-    "reused": "fits taken from an earlier run",
-    "interrupted": "stopped before the end",
-    "store": "kept in",
-}
-
-
-def _summed_up(results: Results) -> str:
-    counts = (
-        (len(results.targets), "target"),
-        (len(results.learners), "learner"),
-        (seeds_wanted(results), "seed"),
+def render_map(results: Results) -> str:
+    """The map of errors as HTML for a notebook: no script, its colours written into every cell."""
+    return template("map.html.j2").render(
+        rows=_rows(results), learners=results.learners, legend=legend(results)
     )
-    return ", ".join(plural(count, word) for count, word in counts)
 
 
-def _data_link(text: str) -> str:
-    return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
+def template(name: str) -> Any:
+    """A template of the package: text is escaped, and a name that is missing is an error."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-
-def _pair(
-    results: Results, target: TargetRecord, learner: LearnerRecord, target_place: int, learner_place: int
-) -> dict[str, Any]:
-    """One learner on one target as the tables show it; an empty key sorts last."""
-    summary = results.summary(target.name, learner.name)
-    done = summary.status == "done"
-    error = math.inf if summary.error is None else summary.error
-    several = done and summary.done > 1 and summary.error_min != summary.error_max
-    low, high = short_error(summary.error_min), short_error(summary.error_max)
-    cells = results.cell(target.name, learner.name)
-    sentence = next((cell.outcome_text for cell in cells if cell.outcome == summary.outcome), "")
-    return {
-        "target": target,
-        "learner": learner,
-        "target_place": target_place,
-        "learner_place": learner_place,
-        "first": learner_place == 0,
-        "error": short_error(summary.error) if done else "–",
-        "range": f"{low} to {high}" if several and low != high else "",
-        "error_key": (repr(error) if math.isfinite(error) else "1e999") if done else "",
-        "verdict": summary.verdict,
-        "css": "broken" if summary.status in BROKEN else "learned" if summary.verdict == "learned" else "",
-        "colour": heat_variable(heat_level(error)) if done else "",
-        "ink": "on-strong" if is_strong(heat_level(error)) else "on-weak",
-        "seeds": seeds_note(summary, seeds_wanted(results)),
-        "examples": f"{summary.examples:,.0f}" if summary.examples is not None else "–",
-        "examples_key": "" if summary.examples is None else repr(summary.examples),
-        "seconds": short_seconds(summary.seconds).replace("-", "–"),
-        "seconds_key": "" if summary.seconds is None else repr(summary.seconds),
-        "outcome": outcome_words(summary) if summary.outcome else summary.verdict,
-        "said": (sentence if done else summary.message or sentence) or summary.verdict,
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": count_text,
+        "error": error_text,
+        "seconds": seconds_text,
+        "number": number_text,
+        "printable": printable,
+        "setting": _setting,
+        "inputs": describe_inputs,
+        "words": lambda name: str(name).replace("_", " "),
+        "finite": lambda value: (
+            "" if math.isnan(value) else "1e999" if math.isinf(value) else repr(float(value))
+        ),
     }
+    environment.globals |= {"heat": heat_colours(), "dark_heat": heat_colours(dark=True)}
+    return environment.get_template(name)
 
 
-def _lost(results: Results) -> dict[str, Any]:
-    """The cells that did not come back, and a heading that says what became of them."""
-    cells = [cell for cell in results.cells if cell.status in BROKEN]
-    seen = [status for status in BROKEN if any(cell.status == status for cell in cells)]
-    return {
-        "heading": "What " + " or ".join(seen),
-        "cells": [
-            {
-                "learner": results.learner(cell.learner).title,
-                "target": results.target(cell.target).title,
-                "cell": cell,
-            }
-            for cell in cells
-        ],
-    }
+def _rows(results: Results) -> list[tuple[TargetRecord, list[_Pair]]]:
+    """Each target as it is shown, with its learners."""
+    return [
+        (
+            target,
+            [
+                _Pair(target, learner, results.summary(target.name, learner.name), results.seeds)
+                for learner in results.learners
+            ],
+        )
+        for target in results.shown
+    ]
 
 
-def _target(results: Results, target: TargetRecord, place: int) -> dict[str, Any]:
+def _curves(results: Results, target: TargetRecord, place: int) -> list[dict[str, str]]:
     from markupsafe import Markup
 
-    name = _file_name(target.name, place)
-    curves = []
-    for against, words in (("examples", "examples drawn"), ("seconds", "time")):
-        svg = learning_curve(results, target.name, "examples" if against == "examples" else "seconds")
-        label = f"Error on the unknown part against {words}. {_curve_words(results, target)}"
-        curves.append(
-            {
-                "svg": Markup(inline_figure(svg, f"t{place}{against[0]}", label)),
-                "name": f"{name}-error-against-{against}.svg",
-                "caption": f"Error against {words}; the marker is where a learner ended.",
-            }
-        )
-    inputs = {key: value for key, value in target.inputs.items() if isinstance(value, str | int | float)}
-    distribution = str(inputs.pop("name", inputs.pop("kind", "")))
-    inner = target.inputs.get("inputs")
-    if isinstance(inner, dict) and "name" in inner:
-        distribution = f"{inner['name']}, {distribution}"
-    extra = ", ".join(f"{key} {value}" for key, value in inputs.items() if key not in ("k", "d"))
-    columns = _columns(target.certificate)
-    return {
-        "record": target,
-        "curves": curves,
-        "sheet": f"{name}-curves.csv",
-        "points": _data_link(curves_csv(results, target.name)),
-        "columns": columns,
-        "sentences": [] if columns else _sentences(target.certificate),
-        "inputs": f"{distribution} ({extra})" if extra else distribution,
-    }
+    drawn = []
+    for against in ("examples", "seconds"):
+        cells = [cell for cell in results.cells if cell.target == target.name]
+        titles = {f"curve-{cell.learner}-{cell.seed}": _points_text(cell, against) for cell in cells}
+        drawing = learning_curves(results, target.name, "examples" if against == "examples" else "seconds")
+        svg = inline_svg(drawing.svg, drawing.words, titles, prefix=f"{against}-{place}")
+        drawn.append({"against": against, "svg": Markup(svg)})
+    return drawn
+
+
+def _points_text(cell: Cell, against: str) -> str:
+    """A line for each point of a curve, in their order: what a reader sees who points at it."""
+    text = count_text if against == "examples" else seconds_text
+    unit = " examples" if against == "examples" else ""
+    return "\n".join(f"{error_text(y)} after {text(x)}{unit}" for x, y in curve_points(cell, against))
+
+
+def _link(kind: str, text: str) -> str:
+    return f"data:{kind};charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
 
 
 def _file_name(name: str, place: int) -> str:
@@ -218,88 +173,21 @@ def _file_name(name: str, place: int) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or f"target-{place}"
 
 
-def _columns(lines: Sequence[str]) -> dict[str, Any] | None:
-    """A certificate that holds a table in columns, header and rule above it; None where it holds none."""
-    rule = next((place for place, line in enumerate(lines) if _RULE.fullmatch(line.strip())), 0)
-    if rule < 2:  # a line that says what it is, and a header
-        return None
-    header = _GAP.split(lines[rule - 1].strip())
-    rows = [_GAP.split(line.strip()) for line in lines[rule + 1 :]]
-    length = next((place for place, row in enumerate(rows) if len(row) != len(header)), len(rows))
-    return {
-        "title": lines[0],
-        "before": lines[1 : rule - 1],
-        "header": header,
-        "rows": [(_words(first), others) for first, *others in rows[:length]],
-        "after": lines[rule + 1 + length :],
-    }
+def _json_in_script(text: str) -> Any:
+    from markupsafe import Markup
 
-
-_RULE, _GAP = re.compile(r"-+( {2,}-+)+"), re.compile(r" {2,}")
-
-
-def _sentences(lines: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Long lines as (label, sentence, source), to be wrapped; none where the lines are short or in columns."""
-    in_columns = sum("  " in line.strip() for line in lines)
-    if 2 * in_columns >= len(lines) or all(len(line) <= _LINE for line in lines):
-        return []
-    said = []
-    for line in lines:
-        label, colon, rest = line.strip().partition(": ")
-        rest = rest if colon else label
-        source = _SOURCE.search(rest)
-        said.append(
-            (label if colon else "", rest[: source.start()] if source else rest, source[1] if source else "")
-        )
-    return said
-
-
-_SOURCE = re.compile(r" (\[[^\[\]]+\])$")
-_LINE = 110
-
-
-def _width(svg: str) -> float:
-    return float(re.search(r'viewBox="0 0 ([\d.]+) ', svg)[1])  # type: ignore[index]
-
-
-def _heat_map_words(results: Results) -> str:
-    rows = [
-        f"{target.title}: {_curve_words(results, target)}" for target in in_order(results) if results.learners
-    ]
-    return "Heat map of the error on the unknown part. " + " ".join(rows)
-
-
-def _curve_words(results: Results, target: TargetRecord) -> str:
-    said = []
-    for learner in results.learners:
-        summary = results.summary(target.name, learner.name)
-        number = f" {short_error(summary.error)}," if summary.status == "done" else ""
-        note = seeds_note(summary, seeds_wanted(results))
-        said.append(f"{learner.title}{number} {summary.verdict}{f' ({note})' if note else ''}")
-    return "; ".join(said) + "."
-
-
-def _json_in_script(text: str) -> str:
     # within a script element nothing may look like markup; inside JSON strings these escapes mean the same
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return text
+    return Markup(text)
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _value(value: Any, name: str = "") -> str:
+def _setting(value: Any) -> str:
     """A parameter or a version as words."""
-    if name in ("seconds", "timeout") and isinstance(value, int | float):
-        return short_seconds(float(value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{_words(str(key))} {_value(item)}" for key, item in value.items())
+        return ", ".join(f"{key} {_setting(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return ", ".join(_value(item) for item in value)
-    if value is None:
-        return "not set"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+        return ", ".join(_setting(item) for item in value)
+    if value is None or isinstance(value, bool):
+        return {None: "not set", True: "yes", False: "no"}[value]
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,8 +1,8 @@
-"""A six-phase learner on one target, phase by phase: what each found in words, as figures and as a page."""
+"""A six-phase learner on one target, phase by phase: as records, a table, figures and a page."""
 
+import base64
 import json
 import os
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from arena._fields import as_plain
-from arena._phrases import plural
-from arena.cells import fit_target
 from arena.drawing import Drawing
+from arena.inline_svg import inline_svg
 from arena.learned import Learned, set_up
-from arena.phase_arrays import phase_arrays
-from arena.phase_figures import FIGURES, draw_phases
-from arena.phase_page import render_phases
-from arena.phase_words import PhaseStory, digits, tell_phases
+from arena.numbers import error_text, number_text, printable, seconds_text
+from arena.page import template
+from arena.phase_figures import draw_phases
+from arena.phase_record import PhaseRecord, phase_records
 from arena.students import Student
+from arena.table import LINES, rendered
 from arena.targets import Target
-from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Learner
+from attention import AttentionLayer, Fit, Learner
 from attention.files import FilePath, write_whole
-from attention.inputs import Rng
 from attention.learning import Progress
 from upper.six_phase import Phases, SixPhase
 
@@ -39,7 +38,7 @@ class LearnedPhases:
     Attributes
     ----------
     learned : Learned
-        What any learner's run tells.
+        The run as `learn` gives it.
     phases : Phases
         What every phase found.
     target : Target
@@ -69,69 +68,75 @@ class LearnedPhases:
         return self.learned.error
 
     @cached_property
-    def stories(self) -> tuple[PhaseStory, ...]:
-        """The six phases in words."""
-        return tell_phases(self.phases, self.target.layer, self.mode)
+    def records(self) -> tuple[PhaseRecord, ...]:
+        """The six phases."""
+        return phase_records(self.phases, self.mode)
 
     @cached_property
     def drawings(self) -> Mapping[str, Drawing]:
         """The figures by name; a phase that was not reached has none."""
-        return draw_phases(self.phases, self.target.layer, self.target.inputs)
+        return draw_phases(self.phases, self.target.layer)
 
     def __repr__(self) -> str:
         return repr(self.learned).replace("<Learned:", "<LearnedPhases:")
 
     def __str__(self) -> str:
-        return self.words()
+        """The table of the phases, as `attention-bounds explain` prints it."""
+        from rich.box import Box
+        from rich.table import Table
 
-    def words(self, width: int = 100) -> str:
-        """The six phases for a person at a terminal of that width."""
-        return _Words(width).of(self)
-
-    def page(self) -> str:
-        """The six phases as one self-contained HTML page with their figures."""
-        return render_phases(
-            target=self.target.record,
-            learned=self.learned,
-            explanation=self.phases.explanation,
-            heads=self.phases.heads,
-            mode=self.mode,
-            stories=self.stories,
-            drawings=self.drawings,
-            data=self._result(None),
+        record, fit = self.target.record, self.fit
+        table = Table(box=Box(LINES, ascii=True), show_edge=False, pad_edge=False)
+        table.add_column("Phase", width=26)
+        table.add_column("Examples", justify="right")
+        table.add_column("Measured")
+        table.add_column("", justify="right")
+        table.add_column("State")
+        for one in self.records:
+            measured = one.found | one.errors
+            values = "\n".join(map(number_text, measured.values()))
+            title, labels = f"{one.number}. {one.title}", "\n".join(measured)
+            table.add_row(title, f"{one.examples:,}", labels, values, one.state, end_section=True)
+        return "\n".join(
+            [
+                f"{self.learned.learner.title} on: {printable(record.title)}",
+                f"  m = {record.heads}, k = {record.tokens}, d = {record.dim}; heads looked for: {self.phases.heads}",
+                "",
+                rendered(table),
+                self.phases.explanation,
+                f"Error on fresh inputs: {error_text(self.error)}, after {fit.examples_used:,} examples and "
+                f"{seconds_text(fit.seconds)}.",
+            ]
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values: those of `Learned.to_json`, how it ended and which phase failed, and the phases.
+    def page(self) -> str:
+        """The six phases as one self-contained HTML page with their figures, without a script."""
+        from markupsafe import Markup
 
-        A phase's ``acceptance``, the share of rows it used (None where it chooses none), ``measures`` and ``arrays``
-        (see `phase_arrays`) are those of its last round. Of earlier rounds ``earlier_arrays`` has the arrays and
-        ``trace`` the measures.
-        """
-        stories = []
-        for story in self.stories:
-            *earlier, arrays = phase_arrays(self.phases, story.number) or [{}]
-            acceptance = story.measures.get("acceptance", story.measures.get("row_share"))
-            stories.append(
-                {
-                    "number": story.number,
-                    "title": story.title,
-                    "state": story.state,
-                    "does": story.does,
-                    "found": list(story.found),
-                    "error": list(story.error),
-                    "ended": story.ended,
-                    "examples": story.examples,
-                    "acceptance": acceptance,
-                    "measures": story.measures,
-                    "arrays": arrays,
-                    "earlier_arrays": earlier,
-                }
-            )
+        figures: dict[int, list[tuple[Markup, str]]] = {number: [] for number in range(1, 7)}
+        for name, drawing in self.drawings.items():
+            figure = Markup(inline_svg(drawing.svg, drawing.words)), drawing.words
+            figures[int(name.split("-")[1])].append(figure)
+        data = base64.b64encode(_json_text(self.to_json()).encode()).decode()
+        page = template("phases.html.j2").render(
+            told=self,
+            target=self.target.record,
+            figures=figures,
+            data="data:application/json;charset=utf-8;base64," + data,
+        )
+        return page.lstrip()
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values: those of `Learned.to_json`, how it ended, which phase failed, and the phases."""
         phases = self.phases
-        told = {"mode": self.mode, "heads": phases.heads, "failed": phases.failed}
-        told["explanation"] = phases.explanation
-        return as_plain({**self.learned.to_json(), **told, "phases": stories})
+        told = {
+            "mode": self.mode,
+            "heads": phases.heads,
+            "failed": phases.failed,
+            "explanation": phases.explanation,
+            "phases": [one.to_json() for one in self.records],
+        }
+        return as_plain({**self.learned.to_json(), **told})
 
     def save(self, folder: FilePath, *, result: Mapping[str, Any] | None = None) -> Path:
         """Fill a folder with index.html, an SVG file for every figure, result.json and the fitted layer.
@@ -155,19 +160,14 @@ class LearnedPhases:
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for name in FIGURES:
-            if name in self.drawings:
-                self.drawings[name].save(folder / f"{name}.svg")
-            else:
-                (folder / f"{name}.svg").unlink(missing_ok=True)
-        write_whole(folder / "result.json", self._result(result).encode())
+        for old in folder.glob("phase-[1-6]-*.svg"):
+            old.unlink()
+        for name, drawing in self.drawings.items():
+            drawing.save(folder / f"{name}.svg")
+        write_whole(folder / "result.json", _json_text(self.to_json() if result is None else result).encode())
         self.learned.save(folder / LAYER_FILE)
         write_whole(folder / "index.html", self.page().encode())
         return folder
-
-    def _result(self, result: Mapping[str, Any] | None) -> str:
-        told = self.to_json() if result is None else as_plain(result)
-        return json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def learn_phases(
@@ -175,12 +175,9 @@ def learn_phases(
     learner: str | Student | Learner = "six-phase",
     *,
     seed: int = 0,
-    preset: str = "full",
-    examples: int | None = None,
-    work: int | None = None,
-    heads: int | None = None,
     noise: float = 0.0,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> LearnedPhases:
     """Run a six-phase learner on one target and keep what every phase found.
 
@@ -190,8 +187,8 @@ def learn_phases(
         The target, or a file of one.
     learner : str, Student or SixPhase
         "six-phase", "six-phase-paper", or a `SixPhase` that is set up.
-    seed, preset, examples, work, heads, noise, progress
-        As for `learn`.
+    seed, noise, progress, **settings
+        As for `learn`: preset, examples, work, heads.
 
     Raises
     ------
@@ -206,20 +203,15 @@ def learn_phases(
     --------
     >>> from arena import nice_target
     >>> told = learn_phases(nice_target(heads=2, tokens=2, dim=16, seed=1), "six-phase-paper", seed=2)
-    >>> print(told.stories[4].found[0])
-    A span of 2 dimensions among d² = 256: for 2 heads.
+    >>> [phase.state for phase in told.records]
+    ['done', 'done', 'done', 'done', 'done', 'done']
     """
-    chosen = set_up(target, learner, preset=preset, examples=examples, work=work, heads=heads)
+    chosen = set_up(target, learner, **settings)
     if not isinstance(chosen.learner, SixPhase):
         raise ValueError(f"{chosen.student.title} has no six phases: choose six-phase or six-phase-paper.")
-    keeping = _Keeping(chosen.learner, [])
-    fit, measures = fit_target(chosen.target, keeping, seed, noise=noise, progress=progress)
-    return LearnedPhases(
-        learned=chosen.learned(seed, fit, measures, noise=noise),
-        phases=replace(keeping.kept[-1], fit=fit),
-        target=chosen.target,
-        mode=chosen.learner.mode,
-    )
+    keeping = _Keeping(**vars(chosen.learner))
+    learned = replace(chosen, learner=keeping).run(seed, noise=noise, progress=progress)
+    return LearnedPhases(learned, keeping.phases, chosen.target, keeping.mode)
 
 
 def is_six_phase(student: Student) -> bool:
@@ -227,69 +219,15 @@ def is_six_phase(student: Student) -> bool:
     return student.name in ("six-phase", "six-phase-paper")
 
 
-@dataclass(frozen=True)
-class _Keeping:
-    """The learner as any other, what its phases found kept."""
+class _Keeping(SixPhase):
+    """The learner as it is, which keeps what its phases found."""
 
-    learner: SixPhase
-    kept: list[Phases]
+    phases: Phases
 
-    @property
-    def examples(self) -> int | None:
-        return self.learner.examples
-
-    @property
-    def work(self) -> int | None:
-        return self.learner.work
-
-    def minimum_examples(self, k: int, d: int) -> int:
-        return self.learner.minimum_examples(k, d)
-
-    def fit(
-        self,
-        oracle: ExampleOracle,
-        *,
-        rng: Rng = None,
-        truth: GroundTruth | None = None,
-        progress: Progress | None = None,
-    ) -> Fit:
-        self.kept.append(self.learner.run(oracle, rng=rng, truth=truth, progress=progress))
-        return self.kept[-1].fit
+    def run(self, *given: Any, **settings: Any) -> Phases:
+        object.__setattr__(self, "phases", super().run(*given, **settings))
+        return self.phases
 
 
-@dataclass(frozen=True)
-class _Words:
-    """Paragraphs at a terminal."""
-
-    width: int
-
-    def of(self, told: LearnedPhases) -> str:
-        record, fit = told.target.record, told.fit
-        lines = [
-            f"The six phases in {told.mode} mode on: {record.title}",
-            f"  m = {plural(record.heads, 'head')}, k = {plural(record.tokens, 'token')}, "
-            f"d = {plural(record.dim, 'coordinate')}; the learner looks for {told.phases.heads}",
-        ]
-        for story in told.stories:
-            lines += ["", f"Phase {story.number}: {story.title}", *self._folded("", story.does)]
-            lines += self._folded("Found: ", " ".join(story.found))
-            lines += self._folded("Against the truth: ", " ".join(story.error))
-            if story.state != "done":
-                lines += self._folded("", story.ended)
-        lines += ["", *self._folded("", f"The end: {told.phases.explanation}")]
-        lines += self._folded(
-            "",
-            f"Error on fresh inputs: {digits(told.error)}, after {fit.examples_used:,} examples and "
-            f"{fit.seconds:.1f} seconds.",
-        )
-        return "\n".join(lines)
-
-    def _folded(self, label: str, text: str) -> list[str]:
-        if not text:
-            return []
-        return textwrap.wrap(
-            label + text,
-            max(self.width, 40),
-            initial_indent="  ",
-            subsequent_indent="    " if label else "  ",
-        )
+def _json_text(data: Mapping[str, Any]) -> str:
+    return json.dumps(as_plain(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

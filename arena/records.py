@@ -1,36 +1,28 @@
-"""What a comparison remembers: of each target, of each learner, and of what became of every pair."""
+"""What a comparison remembers: of each target, of each learner, and of the fit of every pair."""
 
+import math
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
-from arena._fields import (
-    as_number,
-    encodes,
-    require_mapping,
-    require_one_of,
-    require_real,
-    require_texts,
-    require_truth,
-    require_whole,
-    wrong,
-)
-from lower import Hardness
+from lower import Certificate, Hardness
 
-__all__ = ["STATUSES", "Cell", "LearnerRecord", "TargetRecord", "TracePoint"]
+__all__ = ["Cell", "LearnerRecord", "Status", "TargetRecord", "TracePoint"]
 
-_HARD = (
-    "parity",
-    "pair",
-    "bump",
-    "two-slope",
-    "designed-steps",
-    "centre-threshold",
-    "token-parity",
-    "hidden-gate",
-    "lwr",
-)
-_KINDS = ("nice", *_HARD, "file")
-STATUSES = ("done", "not applicable", "failed", "timed out")
+
+class Status(StrEnum):
+    """Whether a fit came back, and what stood in its way."""
+
+    DONE = "done"
+    NOT_APPLICABLE = "does not apply"
+    NOT_INSTALLED = "not installed"
+    TIMED_OUT = "timed out"
+    FAILED = "failed"
+
+    @property
+    def lost(self) -> bool:
+        """Whether the fit was begun and did not come back."""
+        return self in (Status.FAILED, Status.TIMED_OUT)
 
 
 @dataclass(frozen=True)
@@ -42,7 +34,7 @@ class TargetRecord:
     name, title : str
         A short unique name, and how a person would call it.
     kind : str
-        The family: "nice", "parity" or another of the hard ones, "lwr", or "file" for what was given.
+        "nice", what `lower.Family.kind` calls a hard family, or "file" for what was given.
     heads, tokens, dim : int
         The numbers m of heads, k of tokens and d of coordinates.
     inputs : dict
@@ -53,10 +45,10 @@ class TargetRecord:
         The seed it was made with, where it was made here.
     known : str
         One sentence about the part known in advance.
-    certificate : tuple of str
-        Lines of the certificate of hardness, or of the conditions measured.
-    hardness : Hardness or None
-        How hard its certificate says it is; None for a layer that hides no secret.
+    certificate : Certificate or None
+        The certificate of a hard instance; None for a layer that hides no secret.
+    conditions : tuple of dict of str to str
+        The non-degeneracy conditions of another layer, a row each, as `attention.ConditionReport.rows` gives them.
     """
 
     name: str
@@ -69,29 +61,20 @@ class TargetRecord:
     how: str
     seed: int | None = None
     known: str = ""
-    certificate: tuple[str, ...] = ()
-    hardness: Hardness | None = None
-
-    def __post_init__(self) -> None:
-        """Hold every field to its kind."""
-        require_texts(self, "name", "title", "how", "known")
-        require_one_of(self, "kind", _KINDS)
-        for name in ("heads", "tokens", "dim"):
-            require_whole(self, name, least=1)
-        require_whole(self, "seed", least=None, optional=True)
-        require_mapping(self, "inputs")
-        if self.hardness is not None:
-            require_one_of(self, "hardness", tuple(Hardness))
-        lines = self.certificate
-        is_list = isinstance(lines, list | tuple)
-        if not is_list or not all(isinstance(line, str) and encodes(line) for line in lines):
-            raise wrong(self, "certificate", "a list of lines of text")
-        object.__setattr__(self, "certificate", tuple(lines))
+    certificate: Certificate | None = None
+    conditions: tuple[dict[str, str], ...] = ()
 
     @property
-    def has_secret(self) -> bool:
-        """Whether it is an instance that hides a secret, hard or not."""
-        return self.hardness is not None
+    def hardness(self) -> Hardness | None:
+        """How hard its certificate says it is; None for a layer that hides no secret."""
+        return None if self.certificate is None else self.certificate.hardness
+
+    @property
+    def family(self) -> str:
+        """What kind of target it is: how hard, nice (drawn at random), or given (the caller's own)."""
+        if self.hardness is not None:
+            return self.hardness.label
+        return "nice" if self.kind == "nice" else "given"
 
 
 @dataclass(frozen=True)
@@ -113,37 +96,23 @@ class LearnerRecord:
     guarantee: str
     parameters: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Hold every field to its kind."""
-        require_texts(self, "name", "title", "guarantee")
-        require_mapping(self, "parameters")
-
 
 @dataclass(frozen=True)
 class TracePoint:
-    """One step of a fit: its name, what it had cost until then, and its measures (null where not finite)."""
+    """One step of a fit: what it had cost until then, and the error on the unknown part (None where not finite)."""
 
     name: str
     examples: int
     seconds: float | None
-    measures: dict[str, float | None] = field(default_factory=dict)
+    error: float | None = None
 
     def __post_init__(self) -> None:
-        """Hold every field to its kind."""
-        require_texts(self, "name")
-        require_whole(self, "examples", least=0)
-        require_real(self, "seconds")
-        require_mapping(self, "measures")
-        try:
-            measures = {key: as_number(value) for key, value in self.measures.items()}
-        except TypeError:
-            raise wrong(self, "measures", "a mapping to numbers or null") from None
-        object.__setattr__(self, "measures", measures)
+        _make_finite(self, "seconds", "error")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What became of one learner on one target with one seed.
+    """The fit of one learner on one target with one seed.
 
     Attributes
     ----------
@@ -151,7 +120,7 @@ class Cell:
         The names of the two.
     seed : int
         The seed of the fit.
-    status : {"done", "not applicable", "failed", "timed out"}
+    status : Status
         Whether a fit came back.
     message : str
         Why none did.
@@ -176,7 +145,7 @@ class Cell:
     target: str
     learner: str
     seed: int
-    status: str
+    status: Status
     message: str = ""
     outcome: str = ""
     outcome_text: str = ""
@@ -192,15 +161,17 @@ class Cell:
     trace: tuple[TracePoint, ...] = ()
 
     def __post_init__(self) -> None:
-        """Hold every field to its kind; NaN and infinities become None."""
-        require_texts(self, "target", "learner", "message", "outcome", "outcome_text", "engine", "alone")
-        require_whole(self, "seed", least=None)
-        require_one_of(self, "status", STATUSES)
-        require_truth(self, "succeeded")
-        for name in ("relative_error", "unknown_part_error", "theta_error", "w_error", "seconds"):
-            require_real(self, name)
-        require_whole(self, "examples_used", least=0, optional=True)
-        is_list = isinstance(self.trace, list | tuple)
-        if not is_list or not all(isinstance(point, TracePoint) for point in self.trace):
-            raise wrong(self, "trace", "a tuple of TracePoint")
-        object.__setattr__(self, "trace", tuple(self.trace))
+        _make_finite(self, "relative_error", "unknown_part_error", "theta_error", "w_error", "seconds")
+
+    @property
+    def fitted(self) -> bool:
+        """Whether a fit came back that speaks of this target."""
+        return self.status is Status.DONE and self.outcome != "NOT_APPLICABLE"
+
+
+def _make_finite(record: Any, *names: str) -> None:
+    """Make NaN and the infinities of fields None, which JSON has."""
+    for name in names:
+        value = getattr(record, name)
+        if value is not None:
+            object.__setattr__(record, name, float(value) if math.isfinite(value) else None)

@@ -1,38 +1,26 @@
-"""The record of a comparison, kept exactly as JSON, and the ways to look at it: table, figures, page, data frame."""
+"""The record of a comparison, kept exactly as JSON, and the ways to look at it: table, figures, page, data frames."""
 
 import json
-import operator
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from importlib.util import find_spec
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from arena._csv import csv_text
-from arena._fields import require_mapping, wrong
-from arena._phrases import plural
-from arena._reading import FORMAT, read_comparison
+import msgspec
+
 from arena.drawing import Drawing
-from arena.records import Cell, LearnerRecord, TargetRecord, TracePoint
-from arena.summary import LEARNED, NOTHING, Summary, summarise
-from attention.errors import FileFormatError
+from arena.records import Cell, LearnerRecord, TargetRecord
+from arena.summary import Summary, summarise
+from attention import FileFormatError
 from attention.files import FilePath, write_whole
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = [
-    "LEARNED",
-    "NOTHING",
-    "Cell",
-    "LearnerRecord",
-    "Results",
-    "Summary",
-    "TargetRecord",
-    "TracePoint",
-]
+__all__ = ["Results"]
 
+_FORMAT = "attention-bounds results 2"
 _DATA = "results.json"
 _HOW_STARTED = ("seconds", "command", "jobs", "timeout", "fresh", "reused", "store")
 
@@ -46,24 +34,21 @@ class Results:
     made : dict
         How it was made: command, preset, versions, seconds, seeds, jobs.
     targets, learners : tuple of TargetRecord, tuple of LearnerRecord
-        In the order they are shown.
+        In the order they were given.
     cells : tuple of Cell
         One per target, learner and seed.
 
     Examples
     --------
-    >>> target = TargetRecord("toy", "A toy", "nice", 1, 2, 4, {"kind": "boolean"}, "Drawn at random.")
+    >>> from arena import Status
+    >>> target = TargetRecord("toy", "A toy", "nice", 1, 2, 4, {"name": "boolean"}, "Drawn at random.")
     >>> learner = LearnerRecord("Newton", "Newton", "None proved.", {"m": 1})
-    >>> cell = Cell("toy", "Newton", 0, "done", outcome="EXACT", unknown_part_error=1e-15, examples_used=64)
+    >>> cell = Cell("toy", "Newton", 0, Status.DONE, outcome="EXACT", unknown_part_error=1e-15, examples_used=64)
     >>> results = Results({"preset": "quick"}, (target,), (learner,), (cell,))
     >>> results
-    <Results: 1 target, 1 learner, 1 cell>
+    <Results: 1 targets, 1 learners, 1 cells>
     >>> results.summary("toy", "Newton").verdict
     'learned'
-    >>> print(str(results).splitlines()[2])
-    A toy                   1e-15 learned
-    >>> results.plot()
-    <Drawing: Error on the unknown part: heat map of 1 target and 1 learner>
     >>> Results.from_json(results.to_json()) == results
     True
     """
@@ -75,96 +60,80 @@ class Results:
 
     def __post_init__(self) -> None:
         """Hold names to be unique and every cell to name a target and a learner."""
-        require_mapping(self, "made")
-        for name, kind in (("targets", TargetRecord), ("learners", LearnerRecord), ("cells", Cell)):
-            records = tuple(getattr(self, name))
-            if not all(isinstance(record, kind) for record in records):
-                raise wrong(self, name, f"{kind.__name__} only")
-            object.__setattr__(self, name, records)
+        for name in ("targets", "learners", "cells"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         for what, records in (("target", self.targets), ("learner", self.learners)):
             names = Counter(record.name for record in records)
-            twice = [name for name, times in names.items() if times > 1]
-            if twice:
+            if twice := [name for name, times in names.items() if times > 1]:
                 raise ValueError(f"Two {what}s are named {twice[0]!r}: every {what} needs a name of its own.")
-            strangers = [name for cell in self.cells if (name := getattr(cell, what)) not in names]
-            if strangers:
+            if strangers := [name for cell in self.cells if (name := getattr(cell, what)) not in names]:
                 raise ValueError(f"A cell names the {what} {strangers[0]!r}, which is not among the {what}s.")
         keys = Counter((cell.target, cell.learner, cell.seed) for cell in self.cells)
-        repeated = [key for key, times in keys.items() if times > 1]
-        if repeated:
+        if repeated := [key for key, times in keys.items() if times > 1]:
             raise ValueError(f"Two cells are for target, learner and seed {repeated[0]}: one is allowed.")
 
     def __repr__(self) -> str:
-        return f"<Results: {self._counts()}, {plural(len(self.cells), 'cell')}>"
+        return (
+            f"<Results: {len(self.targets)} targets, {len(self.learners)} learners, {len(self.cells)} cells>"
+        )
 
     def __str__(self) -> str:
-        """The table, what it says and its legend, as `attention-bounds compare` prints them."""
+        """The table, what it shows and its legend, as `attention-bounds compare` prints them."""
         from arena.table import table_text
 
         return table_text(self).rstrip("\n")
 
     def _repr_html_(self) -> str:
-        from arena.notebook import results_html
+        from arena.page import render_map
 
-        return results_html(self)
+        return render_map(self)
 
-    def _counts(self) -> str:
-        return f"{plural(len(self.targets), 'target')}, {plural(len(self.learners), 'learner')}"
+    @property
+    def shown(self) -> list[TargetRecord]:
+        """The targets as they are shown: those with a secret below the others, otherwise in their own order."""
+        return sorted(self.targets, key=lambda target: target.hardness is not None)
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds a pair of target and learner is to have."""
+        most = max(Counter((cell.target, cell.learner) for cell in self.cells).values(), default=0)
+        return max(int(self.made.get("seeds", 0)), most)
 
     def plot(
         self, target: str | None = None, against: Literal["examples", "seconds"] | None = None
     ) -> Drawing:
-        """The heat map of errors or, where a target is named, its curve of error against what it cost.
+        """The heat map of errors or, where a target is named, its curves of error against what they cost.
 
         Parameters
         ----------
         target : str, optional
-            The name of a target, for its curve; by default the heat map of all.
+            The name of a target, for its curves; by default the heat map of all.
         against : {"examples", "seconds"}, optional
-            What is on the horizontal axis of the curve; by default the examples drawn.
+            What is on the horizontal axis of the curves; by default the examples drawn.
 
         Returns
         -------
         Drawing
-            What a notebook shows as a picture, and `Drawing.save` writes as SVG.
+            What a notebook shows as a picture, and `Drawing.save` writes as SVG or PDF.
 
         Raises
         ------
         ValueError
             If there is no such target or axis, or an axis is given without a target.
         """
-        from arena.figures import heat_map, learning_curve
-        from arena.words import printable
+        from arena.figures import heat_map, learning_curves
 
-        if target is None:
-            if against is not None:
-                raise ValueError(f"against is {against!r} without a target: a heat map has no such axis.")
-            counts = self._counts().replace(", ", " and ")
-            return Drawing(heat_map(self), f"Error on the unknown part: heat map of {counts}")
-        svg = learning_curve(self, target, "examples" if against is None else against)
-        title = printable(self.target(target).title)
-        return Drawing(svg, f"Error on {title}, against {against or 'examples'}")
+        if target is not None:
+            return learning_curves(self, target, "examples" if against is None else against)
+        if against is not None:
+            raise ValueError(f"against is {against!r} without a target: a heat map has no such axis.")
+        return heat_map(self)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """The cells as a data frame, one row each, with what is known of target and learner.
+        """The cells as a data frame, one row each, with what is known of target and learner."""
+        from arena.frames import cell_frame
 
-        Returns
-        -------
-        pandas.DataFrame
-            The columns of `to_csv`, then ``target_title``, ``target_kind``, ``target_hardness``, ``target_heads``,
-            ``target_tokens``, ``target_dim``, ``target_seed`` and ``learner_title``. Whole numbers are nullable
-            integers; errors and seconds are floats, NaN where there is none.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-        """
-        if find_spec("pandas") is None:
-            raise ImportError("pandas is not installed: pip install 'attention-bounds[tables]' brings it.")
-        from arena.frame import data_frame
-
-        return data_frame(self)
+        return cell_frame(self)
 
     def page(self) -> str:
         """The page of the comparison: one HTML document that needs no network."""
@@ -220,7 +189,7 @@ class Results:
 
     def to_json(self) -> str:
         """As JSON text; `from_json` gives back equal records, every float to its last bit."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, allow_nan=False, ensure_ascii=False, indent=1)
+        return json.dumps({"format": _FORMAT, **asdict(self)}, allow_nan=False, ensure_ascii=False, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "Results":
@@ -229,17 +198,25 @@ class Results:
         Raises
         ------
         ValueError
-            If the text is not JSON, is of another kind, lacks or adds a field, or holds a wrong value.
+            If the text is not JSON, is of another kind, lacks a field, or holds a wrong value.
         """
         try:
-            return cls(**read_comparison(text))
+            data = json.loads(text, parse_constant=_refuse_constant)
+            if not isinstance(data, dict) or data.get("format") != _FORMAT:
+                raise ValueError(f"This is not a comparison of the format {_FORMAT!r}: compare again.")
+            return msgspec.convert(data, cls)
         except RecursionError:
             raise ValueError("The results are nested too deeply to be a comparison.") from None
+        except json.JSONDecodeError as error:
+            raise ValueError(f"The results are not JSON ({error}): give a whole results.json.") from None
+        except msgspec.ValidationError as error:
+            raise ValueError(f"The results hold a wrong value. {error}") from None
 
     def to_csv(self) -> str:
         """The cells as CSV, one line each, traces left out; text a spreadsheet would run is disarmed."""
-        names = [item.name for item in fields(Cell) if item.name != "trace"]
-        return csv_text(names, ([getattr(cell, name) for name in names] for cell in self.cells))
+        from arena.frames import csv_of
+
+        return csv_of(self.to_pandas())
 
     def target(self, name: str) -> TargetRecord:
         """The target of that name."""
@@ -252,7 +229,7 @@ class Results:
     def cell(self, target: str, learner: str) -> list[Cell]:
         """The cells of a target and a learner, one per seed, in order of seeds."""
         found = [cell for cell in self.cells if (cell.target, cell.learner) == (target, learner)]
-        return sorted(found, key=operator.attrgetter("seed"))
+        return sorted(found, key=lambda cell: cell.seed)
 
     def summary(self, target: str, learner: str) -> Summary:
         """One learner on one target over all seeds."""
@@ -277,10 +254,6 @@ class Results:
         ------
         ValueError
             If a target, a learner or a seed is not in the comparison.
-
-        Notes
-        -----
-        `made` still tells how the whole comparison was run; its seeds alone become those that are kept.
         """
         kept_targets = _chosen("target", [record.name for record in self.targets], targets)
         kept_learners = _chosen("learner", [record.name for record in self.learners], learners)
@@ -292,19 +265,20 @@ class Results:
         )
         return replace(
             self,
-            made=self.made if seeds is None else {**self.made, "seeds": sorted(kept_seeds)},
+            made=self.made if seeds is None else {**self.made, "seeds": len(kept_seeds)},
             targets=tuple(record for record in self.targets if record.name in kept_targets),
             learners=tuple(record for record in self.learners if record.name in kept_learners),
             cells=cells,
         )
 
     def without_seconds(self) -> "Results":
-        """The same without times and without how the run was started, to compare two runs bit for bit.
-
-        Left out are every number of seconds and, of `made`, how the run was started and what it took from a store.
-        """
+        """The same without times and without how the run was started, to compare two runs bit for bit."""
         made = {key: value for key, value in self.made.items() if key not in _HOW_STARTED}
-        return replace(self, made=made, cells=tuple(_timeless(cell) for cell in self.cells))
+        cells = [
+            replace(cell, seconds=None, trace=tuple(replace(one, seconds=None) for one in cell.trace))
+            for cell in self.cells
+        ]
+        return replace(self, made=made, cells=tuple(cells))
 
 
 def _chosen(what: str, there: Sequence[Any], wanted: Any) -> set[Any]:
@@ -318,20 +292,7 @@ def _chosen(what: str, there: Sequence[Any], wanted: Any) -> set[Any]:
 
 
 def _absent(what: str, name: Any, there: Sequence[Any]) -> ValueError:
-    called = f"{what} {name!r}" if what == "seed" else f"{what} named {name!r}"
-    return ValueError(f"There is no {called}: there are {', '.join(map(str, there)) or 'none'}.")
-
-
-def _timeless(cell: Cell) -> Cell:
-    trace = tuple(
-        replace(
-            point,
-            seconds=None,
-            measures={key: value for key, value in point.measures.items() if not key.endswith("seconds")},
-        )
-        for point in cell.trace
-    )
-    return replace(cell, seconds=None, trace=trace)
+    return ValueError(f"There is no {what} {name!r}: there are {', '.join(map(str, there)) or 'none'}.")
 
 
 def _named(what: str, records: Sequence[Any], name: str) -> Any:
@@ -339,3 +300,7 @@ def _named(what: str, records: Sequence[Any], name: str) -> Any:
         if record.name == name:
             return record
     raise _absent(what, name, [one.name for one in records])
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON: null stands for a number that is not finite.")

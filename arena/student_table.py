@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from arena.effort import Effort
-from arena.results import LearnerRecord
+from arena.records import LearnerRecord
 from arena.targets import Target
 from attention import Learner
 from lwe import Attack, AttackLearner, LatticeAttack, LinearisationAttack, describe_instance
@@ -56,6 +56,8 @@ class Student:
         The optional dependency it needs, if any.
     by_default : bool
         Whether it runs where no learner is named.
+    cost : float
+        How long it takes beside others; 0 for milliseconds.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Student:
     proper: bool = True
     extra: str = ""
     by_default: bool = True
+    cost: float = 0.0
 
     def record(self, learners: Sequence[Learner]) -> LearnerRecord:
         """What the results remember: the parameters all its set-ups share, and the range of the others."""
@@ -87,23 +90,23 @@ def _heads(target: Target) -> int:
     # on hard targets a student of as many heads as the target would only be slower
     return (
         min(target.layer.heads, _MOST_HEADS_ON_HARD_TARGETS)
-        if target.record.has_secret
+        if target.instance is not None
         else target.layer.heads
     )
 
 
 def _newton(target: Target, effort: Effort) -> Learner:
-    work = effort.newton_passes_hard if target.record.has_secret else effort.newton_passes
+    work = effort.newton_passes_hard if target.instance is not None else effort.newton_passes
     return Newton(m=_heads(target), work=work)
 
 
 def _adam(target: Target, effort: Effort) -> Learner:
-    work = effort.adam_steps_hard if target.record.has_secret else effort.adam_steps
+    work = effort.adam_steps_hard if target.instance is not None else effort.adam_steps
     return Adam(m=_heads(target), work=work, tolerance=effort.adam_tolerance)
 
 
 def _tuned_adam(target: Target, effort: Effort) -> Learner:
-    steps = effort.adam_steps_hard if target.record.has_secret else effort.adam_steps
+    steps = effort.adam_steps_hard if target.instance is not None else effort.adam_steps
     lengths = (max(1, steps // 3), steps)
     grid = TunedAdam(
         m=_heads(target), lengths=lengths, schedules=("cosine",), tolerance=effort.adam_tolerance
@@ -112,12 +115,12 @@ def _tuned_adam(target: Target, effort: Effort) -> Learner:
 
 
 def _sgd(target: Target, effort: Effort) -> Learner:
-    steps = effort.adam_steps_hard if target.record.has_secret else effort.adam_steps
+    steps = effort.adam_steps_hard if target.instance is not None else effort.adam_steps
     return SGD(m=_heads(target), work=steps, tolerance=effort.adam_tolerance)
 
 
 def _lbfgs(target: Target, effort: Effort) -> Learner:
-    work = effort.newton_passes_hard if target.record.has_secret else effort.newton_passes
+    work = effort.newton_passes_hard if target.instance is not None else effort.newton_passes
     return LBFGS(m=_heads(target), work=work)
 
 
@@ -130,7 +133,7 @@ def _one_step(target: Target, effort: Effort) -> Learner:
 
 
 def _six_phase(target: Target, effort: Effort) -> Learner:
-    work = effort.newton_passes_hard if target.record.has_secret else effort.newton_passes
+    work = effort.newton_passes_hard if target.instance is not None else effort.newton_passes
     return SixPhase(m=_heads(target), accept=_accept(target, effort), work=work)
 
 
@@ -141,7 +144,7 @@ def _six_phase_paper(target: Target, effort: Effort) -> Learner:
 
 
 def _accept(target: Target, effort: Effort) -> float | None:
-    return effort.six_phase_accept_hard if target.record.has_secret else effort.six_phase_accept
+    return effort.six_phase_accept_hard if target.instance is not None else effort.six_phase_accept
 
 
 def _linear_attention(target: Target, effort: Effort) -> Learner:
@@ -187,6 +190,7 @@ STUDENTS: Mapping[str, Student] = {
             "examples "
             "ends at rounding error.",
             _newton,
+            cost=2.0,
         ),
         Student(
             "adam",
@@ -194,6 +198,7 @@ STUDENTS: Mapping[str, Student] = {
             "No theorem. Measured: it solves nice layers too, with hundreds of times the examples, and float32 stops "
             "it near 2e-7.",
             _adam,
+            cost=4.0,
             extra="torch",
         ),
         Student(
@@ -256,6 +261,7 @@ STUDENTS: Mapping[str, Student] = {
             "No theorem. The best of six settings of Adam, with the cost of all six: what Adam costs who has to find "
             "them.",
             _tuned_adam,
+            cost=8.0,
             extra="torch",
             by_default=False,
         ),
@@ -264,6 +270,7 @@ STUDENTS: Mapping[str, Student] = {
             "SGD",
             "No theorem. Gradient descent with momentum: as fast as Adam (measured), if the rate suits the dimension.",
             _sgd,
+            cost=3.0,
             by_default=False,
         ),
         Student(
@@ -272,6 +279,7 @@ STUDENTS: Mapping[str, Student] = {
             "No theorem. Measured: on most nice layers it ends at rounding error, with twice Newton's examples and "
             "several times its passes.",
             _lbfgs,
+            cost=6.0,
             by_default=False,
         ),
         Student(

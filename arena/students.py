@@ -2,10 +2,16 @@
 
 import dataclasses
 import inspect
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import count
+from pathlib import Path
 from typing import Any
+
+import cloudpickle
 
 from arena.effort import PRESETS, Effort, choose_effort
 from arena.student_table import STUDENTS, DoesNotApplyError, Student
@@ -24,6 +30,7 @@ __all__ = [
     "choose_effort",
     "choose_students",
     "set_up_for",
+    "student_of_file",
 ]
 
 
@@ -46,11 +53,47 @@ def choose_students(names: str | None = None) -> list[Student]:
         return [student for student in STUDENTS.values() if student.by_default]
     parts = [part.strip() for part in names.split(",") if part.strip()]
     wanted = list(dict.fromkeys(name for part in parts for name in (STUDENTS if part == "all" else [part])))
-    unknown = [name for name in wanted if name not in STUDENTS]
+    unknown = [name for name in wanted if name not in STUDENTS and ".py:" not in name]
     if unknown or not wanted:
         given = f"{unknown[0]!r} is no learner" if unknown else "No learner is named"
-        raise ValueError(f"{given}: choose among {', '.join(STUDENTS)}, or all.")
-    return [STUDENTS[name] for name in wanted]
+        close = get_close_matches(unknown[0], STUDENTS, 1) if unknown else []
+        meant = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(
+            f"{given}: choose among {', '.join(STUDENTS)}, all, or FILE.py:CLASS for your own.{meant}"
+        )
+    return [STUDENTS[name] if name in STUDENTS else student_of_file(name) for name in wanted]
+
+
+def student_of_file(place: str) -> Student:
+    """The learner of one's own in FILE.py:CLASS, a frozen dataclass; a field `m` is the number of heads of the target.
+
+    The file is run.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file or class, the file does not run, or the class is no learner.
+    """
+    path, _, name = place.rpartition(":")
+    if not Path(path).is_file():
+        raise ValueError(f"There is no file {path}: a learner of your own is FILE.py:CLASS.")
+    spec = spec_from_file_location(Path(path).stem, path)
+    module = module_from_spec(spec)  # type: ignore[arg-type]
+    sys.modules[module.__name__] = module
+    try:
+        spec.loader.exec_module(module)  # type: ignore[union-attr]
+    except Exception as error:
+        raise ValueError(f"{path} does not run: {type(error).__name__}: {error}") from None
+    kind = getattr(module, name, None)
+    if not (
+        isinstance(kind, type) and dataclasses.is_dataclass(kind) and callable(getattr(kind, "fit", None))
+    ):
+        raise ValueError(
+            f"{path} has no learner {name!r}: a frozen dataclass with a fit as attention.Learner says is needed."
+        )
+    cloudpickle.register_pickle_by_value(module)  # the processes of a comparison do not import it
+    said = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+    return Student(name.lower(), name, f"Set up by the caller. {said}".strip(), _OfTarget(kind))
 
 
 def as_students(
@@ -140,6 +183,18 @@ def _is_learner(given: Any) -> bool:
 
 def _numbered(name: str, number: int, mark: str) -> str:
     return name if number == 1 else f"{name}{mark}{number}"
+
+
+@dataclass(frozen=True)
+class _OfTarget:
+    """A learner of a class of the caller's, with as many heads as the target where it asks for them."""
+
+    kind: type
+
+    def __call__(self, target: Target, effort: Effort) -> Learner:
+        names = {field.name for field in dataclasses.fields(self.kind)}
+        learner: Learner = self.kind(**({"m": target.layer.heads} if "m" in names else {}))
+        return learner
 
 
 @dataclass(frozen=True)

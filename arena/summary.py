@@ -1,30 +1,19 @@
 """One learner on one target over all seeds, in a few numbers and one word."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
-from arena._fields import finite_or_none
+from arena.records import Cell, Status
 
-__all__ = ["BROKEN", "LEARNED", "NOTHING", "NOT_INSTALLED", "Summary", "package_missing", "summarise"]
+__all__ = ["LEARNED", "NOTHING", "Summary", "summarise"]
 
 LEARNED = 1e-3
-"""At or below this error on the unknown part the short word is "learned"."""
+"""At or below this error on the unknown part the verdict is "learned"."""
 NOTHING = 0.9
-"""At or above this error on the unknown part the short word is "nothing"."""
-
-BROKEN = ("failed", "timed out")
-"""What becomes of a cell that did not come back, the graver first."""
-
-NOT_INSTALLED = "not installed"
-"""The short word where nothing but an optional package stands in the way."""
-
-# the stored reason is all there is to tell by, so that results written earlier are told rightly too
-_INSTALL = re.compile(r"pip install \S*attention-bounds\[")
+"""At or above this error on the unknown part the verdict is "nothing"."""
 
 
 @dataclass(frozen=True)
@@ -33,31 +22,32 @@ class Summary:
 
     Attributes
     ----------
-    status : {"done", "failed", "timed out", "not applicable", "missing"}
-        "done" when any fit came back that speaks of this target, and "missing" when there is no cell. Otherwise
-        "failed" when any cell failed, "timed out" when none failed and any ran out of time, else "not applicable".
-    error, error_min, error_max : float or None
-        Median, least and largest error on the unknown part. A fit whose error is not finite counts as
-        infinite; None stands for infinite, and for no fit at all.
-    examples, seconds : float or None
-        Medians.
-    outcomes : dict of str to int
-        How often each outcome was seen, most frequent first.
+    status : Status or None
+        DONE when any fit came back that speaks of this target, otherwise the gravest status; None without a cell.
+    error, error_min, error_max : float
+        Median, least and largest error on the unknown part; infinite where it is not finite, NaN without a fit.
+    examples, seconds : float
+        Medians; NaN where there are none.
+    outcome : str
+        The name of the most frequent outcome; empty when no fit came back.
+    outcome_text : str
+        Its sentence.
     alone : str
-        What did all the work in most fits of the most frequent outcome, as `attention.Fit` says; else empty.
+        What did all the work in most fits, as `attention.Fit` says; else empty.
     seeds, done : int
-        How many cells there are, and how many of them are done.
+        How many cells there are, and how many of them came back.
     message : str
-        The first message of a cell that failed or timed out; if none did, of one that does not apply.
+        Why the first of the others did not.
     """
 
-    status: str
-    error: float | None = None
-    error_min: float | None = None
-    error_max: float | None = None
-    examples: float | None = None
-    seconds: float | None = None
-    outcomes: dict[str, int] = field(default_factory=dict)
+    status: Status | None = None
+    error: float = math.nan
+    error_min: float = math.nan
+    error_max: float = math.nan
+    examples: float = math.nan
+    seconds: float = math.nan
+    outcome: str = ""
+    outcome_text: str = ""
     alone: str = ""
     seeds: int = 0
     done: int = 0
@@ -66,67 +56,44 @@ class Summary:
     @property
     def verdict(self) -> str:
         """A short word: "learned", "partly", "nothing", or else what stands in the way of a number."""
-        if self.status != "done":
-            if self.status == "not applicable":
-                return NOT_INSTALLED if package_missing(self.message) else "does not apply"
-            return "not run" if self.status == "missing" else self.status
-        if self.error is None or self.error >= NOTHING:
-            return "nothing"
-        return "learned" if self.error <= LEARNED else "partly"
-
-    @property
-    def outcome(self) -> str:
-        """The most frequent outcome; empty when no fit came back."""
-        return next(iter(self.outcomes), "")
+        if self.status is not Status.DONE:
+            return "not run" if self.status is None else self.status.value
+        return "learned" if self.error <= LEARNED else "partly" if self.error < NOTHING else "nothing"
 
 
-def package_missing(reason: str) -> bool:
-    """Whether the reason of a cell that does not apply is that an optional package is not installed.
-
-    Examples
-    --------
-    >>> package_missing("Adam needs PyTorch: install the extra, pip install 'attention-bounds[torch]'.")
-    True
-    >>> package_missing("This is an attack on learning with rounding only.")
-    False
-    """
-    return _INSTALL.search(reason) is not None
-
-
-def summarise(cells: Sequence[Any]) -> Summary:
-    """The summary of the cells (`arena.results.Cell`) of one target and one learner, one per seed."""
+def summarise(cells: Sequence[Cell]) -> Summary:
+    """The summary of the cells of one target and one learner, one per seed."""
     if not cells:
-        return Summary("missing")
-    done = [cell for cell in cells if cell.status == "done" and cell.outcome != "NOT_APPLICABLE"]
-    others = sorted((cell for cell in cells if cell not in done), key=_weight)
-    message = next((text for cell in others if (text := cell.message or cell.outcome_text)), "")
-    outcomes = Counter(cell.outcome for cell in cells if cell.outcome)
+        return Summary()
+    done = [cell for cell in cells if cell.fitted]
+    others = sorted((cell for cell in cells if not cell.fitted), key=_gravity)
+    outcomes = Counter((cell.outcome, cell.outcome_text) for cell in cells if cell.outcome)
+    outcome, text = outcomes.most_common(1)[0][0] if outcomes else ("", "")
+    message = next((said for cell in others if (said := cell.message or cell.outcome_text)), "")
     if not done:
-        status = others[0].status
-        return Summary(
-            status if status in BROKEN else "not applicable",
-            outcomes=dict(outcomes.most_common()),
-            seeds=len(cells),
-            message=message,
-        )
+        status = others[0].status if others[0].status is not Status.DONE else Status.NOT_APPLICABLE
+        return Summary(status, outcome=outcome, outcome_text=text, seeds=len(cells), message=message)
     errors = [math.inf if cell.unknown_part_error is None else cell.unknown_part_error for cell in done]
-    examples = [cell.examples_used for cell in done if cell.examples_used is not None]
-    seconds = [cell.seconds for cell in done if cell.seconds is not None]
-    alone = Counter(cell.alone for cell in done if cell.outcome == outcomes.most_common(1)[0][0])
     return Summary(
-        "done",
-        error=finite_or_none(median(errors)),
-        error_min=finite_or_none(min(errors)),
-        error_max=finite_or_none(max(errors)),
-        examples=float(median(examples)) if examples else None,
-        seconds=float(median(seconds)) if seconds else None,
-        outcomes=dict(outcomes.most_common()),
-        alone=alone.most_common(1)[0][0] if alone else "",
+        Status.DONE,
+        error=median(errors),
+        error_min=min(errors),
+        error_max=max(errors),
+        examples=_median([cell.examples_used for cell in done]),
+        seconds=_median([cell.seconds for cell in done]),
+        outcome=outcome,
+        outcome_text=text,
+        alone=Counter(cell.alone for cell in done if cell.outcome == outcome).most_common(1)[0][0],
         seeds=len(cells),
         done=len(done),
         message=message,
     )
 
 
-def _weight(cell: Any) -> int:
-    return BROKEN.index(cell.status) if cell.status in BROKEN else len(BROKEN)
+def _gravity(cell: Cell) -> int:
+    return -list(Status).index(cell.status)
+
+
+def _median(values: Sequence[float | int | None]) -> float:
+    there = [value for value in values if value is not None]
+    return float(median(there)) if there else math.nan

@@ -1,43 +1,32 @@
 """The comparison as a table in the terminal: targets down, learners across."""
 
 import io
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from arena.results import Results, TargetRecord
-from arena.summary import BROKEN, Summary
-from arena.words import (
-    LEGEND,
-    family,
-    findings,
-    hardness_meaning,
-    in_order,
-    losses,
-    outcome_words,
-    printable,
-    seeds_note,
-    seeds_wanted,
-    short_count,
-    short_error,
-    short_seconds,
-    verdict_meaning,
-)
+from arena.numbers import count_text, error_text, printable, seconds_text
+from arena.records import TargetRecord
+from arena.results import Results
+from arena.summary import LEARNED, NOTHING, Summary
+from arena.tally import tally
+from lower import Hardness
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["print_table", "results_table", "table_text"]
+__all__ = ["LINES", "legend", "print_table", "rendered", "table_text"]
 
 _TARGET_WIDTH, _CELL_WIDTH, _GAP = 22, 13, 2
-_STYLES = {"learned": "bold green", "partly": "yellow", "nothing": "red"} | dict.fromkeys(BROKEN, "bold red")
-# dashes, not box-drawing characters: pipes, logs and every encoding take them
-_LINES = "    \n    \n -- \n    \n -- \n    \n    \n    \n"
+_STYLES = {"learned": "bold green", "partly": "yellow", "nothing": "red", "failed": "bold red"}
+LINES = "    \n    \n -- \n    \n -- \n    \n    \n    \n"
+"""The lines of a table: dashes, not box-drawing characters, as pipes, logs and every encoding take them."""
 
 
 def print_table(results: Results, *, file: Any = None, width: int | None = None) -> None:
-    """Print the table, what it says, and its legend.
+    """Print the table and its legend.
 
     Parameters
     ----------
@@ -55,44 +44,49 @@ def print_table(results: Results, *, file: Any = None, width: int | None = None)
         width = 100
     console = Console(file=file, width=width, highlight=False, emoji=False, markup=False)
     encoding = getattr(file, "encoding", None) or "utf-8"
+    text = table_text(results, width=console.width)
     try:
-        table_text(results).encode(encoding)
+        text.encode(encoding)
     except UnicodeEncodeError:
         # a name the encoding lacks must not end the run: it loses its letters, and the table its colours
-        file.write(table_text(results, width=console.width).encode(encoding, "replace").decode(encoding))
+        file.write(text.encode(encoding, "replace").decode(encoding))
     else:
-        console.print(results_table(results, width=console.width))
+        console.print(_table(results, console.width))
 
 
 def table_text(results: Results, *, width: int = 100) -> str:
     """The table as plain text without colours, `width` columns wide at most."""
+    return rendered(_table(results, width), width=width)
+
+
+def rendered(shown: Any, *, width: int = 100) -> str:
+    """Something of rich as plain text without colours, `width` columns wide at most."""
     from rich.console import Console
 
     out = io.StringIO()
-    console = Console(
+    Console(
         file=out,
         width=width,
         highlight=False,
         emoji=False,
         markup=False,
         color_system=None,
-        force_terminal=False,
         legacy_windows=False,
-    )
-    console.print(results_table(results, width=width))
+    ).print(shown)
     return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
 
-def results_table(results: Results, *, width: int = 100) -> "Group":
-    """The table as something `rich` prints.
+def legend(results: Results) -> list[str]:
+    """What the error, the verdicts and the labels of the targets mean."""
+    there = {target.hardness for target in results.targets}
+    return [
+        "Error on the unknown part, median over seeds: 1.0 = nothing learned beyond what is known in advance.",
+        f"Learned: at most {LEARNED:g}. Nothing: at least {NOTHING:g}. Partly: in between.",
+        *(f"{one.label}: {one.meaning}." for one in Hardness if one in there),
+    ]
 
-    Parameters
-    ----------
-    results : Results
-        The comparison.
-    width : int
-        Columns to fill; learners that do not fit side by side go into a second table below.
-    """
+
+def _table(results: Results, width: int) -> "Group":
     from rich.console import Group
     from rich.text import Text
 
@@ -101,17 +95,19 @@ def results_table(results: Results, *, width: int = 100) -> "Group":
     # two tables of about the same width read better than a full one and a rest
     bands = -(-len(names) // fit) or 1
     size = -(-len(names) // bands) or 1
-    tables = [_band(results, names[first : first + size]) for first in range(0, len(names) or 1, size)]
-    said = [Text(printable(sentence), style="bold") for sentence in findings(results)]
-    notes = [Text(printable(note), style="red") for note in losses(results)]
-    labels = hardness_meaning(results)
-    legend = Text(
-        f"\nError on the unknown part, median over seeds: {LEGEND}.\n"
-        f"{verdict_meaning().capitalize()}. ex: examples drawn." + (f"\n{labels}." if labels else ""),
-        style="dim",
+    parts: list[Any] = []
+    for first in range(0, len(names) or 1, size):
+        parts += [_band(results, names[first : first + size]), Text("")]
+    for row in tally(results):
+        found = "; ".join(f"{one.family}: {one.text}" for one in row)
+        parts.append(Text(f"{printable(row[0].learner)}: {found}.", style="bold") if row else Text(""))
+    for cell in results.cells:
+        if cell.status.lost:
+            where = f"{cell.learner} on {cell.target}, seed {cell.seed}, {cell.status}: {cell.message}"
+            parts.append(Text(printable(where), style="red"))
+    return Group(
+        *parts, Text(""), *(Text(line, style="dim") for line in (*legend(results), "ex: examples drawn."))
     )
-    spaced = [line for table in tables for line in (table, Text(""))]
-    return Group(*spaced, *said, *notes, legend)
 
 
 def _band(results: Results, names: list[str]) -> "Table":
@@ -119,14 +115,13 @@ def _band(results: Results, names: list[str]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=Box(_LINES, ascii=True), show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=Box(LINES, ascii=True), show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("Target", width=_TARGET_WIDTH)
     for name in names:
         title = Text(printable(results.learner(name).title))
         table.add_column(title, width=_CELL_WIDTH, overflow="fold", vertical="top")
-    wanted = seeds_wanted(results)
-    for target in in_order(results):
-        cells = [_cell(results.summary(target.name, name), wanted) for name in names]
+    for target in results.shown:
+        cells = [_cell(results.summary(target.name, name), results.seeds) for name in names]
         table.add_row(_target(target), *cells, end_section=True)
     return table
 
@@ -134,20 +129,26 @@ def _band(results: Results, names: list[str]) -> "Table":
 def _target(target: TargetRecord) -> "Text":
     from rich.text import Text
 
-    text = Text(f"{family(target)}\n" if target.has_secret else "", style="bold magenta", overflow="fold")
-    text.append(printable(target.title), style="bold not magenta" if target.has_secret else "bold")
+    text = Text(
+        "" if target.hardness is None else f"{target.family}\n", style="bold magenta", overflow="fold"
+    )
+    text.append(printable(target.title), style="bold not magenta")
     return text.append(f"\nm={target.heads} k={target.tokens} d={target.dim}", style="not bold dim default")
 
 
-def _cell(summary: Summary, wanted: int) -> "Text":
+def _cell(summary: Summary, seeds: int) -> "Text":
     from rich.text import Text
 
     style = _STYLES.get(summary.verdict, "dim")
-    if summary.status != "done":
+    if math.isnan(summary.error):
         return Text(summary.verdict, style=style)
-    text = Text(f"{short_error(summary.error)} {summary.verdict}", style=style)
-    cost = f"{short_count(summary.examples)} ex {short_seconds(summary.seconds).replace(' ', '')}"
+    text = Text(f"{error_text(summary.error)} {summary.verdict}", style=style)
+    cost = f"{count_text(summary.examples)} ex {seconds_text(summary.seconds).replace(' ', '')}"
     text.append(f"\n{cost}", style="not bold default")
-    text.append(f"\n{outcome_words(summary)}", style="not bold dim default")
-    note = seeds_note(summary, wanted)
-    return text.append(f"\n{note}", style="not bold red") if note else text
+    ended = summary.outcome.lower().replace("_", " ") + (
+        f", by {summary.alone} alone" if summary.alone else ""
+    )
+    text.append(f"\n{printable(ended)}", style="not bold dim default")
+    if summary.done < seeds:
+        text.append(f"\n{summary.done} of {seeds} seeds", style="not bold red")
+    return text

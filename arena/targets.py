@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+import sq  # noqa: F401 - its families are there once it is imported
 from arena._origin import FROM_ARRAYS, how_made, made_of_import
 from arena._phrases import plural
-from arena._titles import hard_kind, hard_title
-from arena.results import TargetRecord
+from arena.records import TargetRecord
 from attention import (
     AttentionLayer,
     BooleanInputs,
@@ -30,7 +30,7 @@ from attention.files import StoredLayer, load_layer, save_layer
 from attention.inputs import Rng, inputs_to_json
 from attention.projections import Biases
 from attention.validation import count, require_instance, require_mapping
-from lower import HardInstance, load_instance, save_instance
+from lower import FAMILIES, HardInstance, family_of, load_instance, save_instance
 from lwe import describe_instance, noisy_examples
 
 __all__ = [
@@ -183,7 +183,7 @@ def layer_target(
         how=how_made(made, distribution) or "A layer read from a file.",
         seed=seed if isinstance(seed, int) else None,
         known="Nothing is known in advance: the known part is zero.",
-        certificate=tuple(str(conditions).splitlines()),
+        conditions=tuple(conditions.rows()),
     )
     return Target(
         record=record, layer=layer, inputs=distribution, instance=None, made=made, conditions=conditions
@@ -247,8 +247,8 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
     seed = made.get("seed")
     record = TargetRecord(
         name=name,
-        title=hard_title(instance),
-        kind=hard_kind(instance),
+        title=_hard_title(instance),
+        kind=FAMILIES[instance.family].kind() if instance.family in FAMILIES else "file",
         heads=layer.heads,
         tokens=inputs.k,
         dim=inputs.d,
@@ -256,10 +256,16 @@ def instance_target(name: str, instance: HardInstance, made: Mapping[str, Any]) 
         how=how_made(made, inputs) or f"A hard instance of the family {instance.family}, read from a file.",
         seed=seed if isinstance(seed, int) else None,
         known=instance.known.describe(),
-        certificate=tuple(str(instance.certificate).splitlines()),
-        hardness=instance.certificate.hardness,
+        certificate=instance.certificate,
     )
     return Target(record=record, layer=layer, inputs=inputs, instance=instance, made=dict(made))
+
+
+def _hard_title(instance: HardInstance) -> str:
+    try:
+        return family_of(instance).title
+    except (ValueError, TypeError, LookupError):  # what it says of itself is held to nothing here
+        return f"{instance.family}, {plural(instance.layer.heads, 'head')}"
 
 
 def save_target(path: str | Path, target: Target) -> None:

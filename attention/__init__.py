@@ -1,11 +1,12 @@
 """The learning problem: attention layers, where examples come from, what a learner is and what it returns."""
 
-from attention.checkpoints import read_checkpoint_layer
+from attention._arrays import MixedArraysError
 from attention.conditions import check_conditions
-from attention.conversion import convert_torch_module
-from attention.errors import ExamplesExhaustedError, FileFormatError, MixedArraysError, NotEnoughMemoryError
-from attention.examples import ExampleOracle
+from attention.conversion import convert_torch_module, read_checkpoint_layer
+from attention.evaluation import Outcome, parameter_errors, relative_error, unknown_part_error
+from attention.examples import ExampleOracle, ExamplesExhaustedError
 from attention.files import (
+    FileFormatError,
     load_layer,
     save_layer,
     write_examples,
@@ -35,13 +36,12 @@ from attention.learning import (
     Fit,
     GroundTruth,
     Learner,
-    Outcome,
     Recorder,
     Step,
     check_budget,
     draw_examples,
 )
-from attention.metrics import parameter_errors, relative_error, unknown_part_error
+from attention.memory import NotEnoughMemoryError
 
 __all__ = [
     "AttentionLayer",

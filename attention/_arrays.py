@@ -5,17 +5,11 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from attention.errors import MixedArraysError
-
-__all__ = [
-    "as_floating",
-    "is_numpy",
-    "namespace",
-    "shown",
-    "to_numpy",
-]
-
 _SHOWN = 80
+
+
+class MixedArraysError(ValueError):
+    """Arrays of two libraries (say NumPy and torch) met in one call."""
 
 
 def namespace(*arrays: Any) -> Any:

@@ -3,70 +3,49 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from jaxtyping import Float
 
 from attention._arrays import to_numpy
-from attention._head_measures import HeadMeasures
 from attention.layer import AttentionLayer
 from attention.validation import NonNegativeFloat, Whole, checked
 
 __all__ = ["Condition", "ConditionReport", "check_conditions"]
 
+_START = 4.0  # t0, in units of 1 / |column|: phi(t0) is about exp(-8) for a column without structure
+_LAST = 4 * np.pi  # T, in units of 1 / (root mean square of the column): four periods of equal |entries|
+_STEP = 0.25  # of the grid, in units of 1 / |column|
+_AT_ONCE = 16  # coordinates multiplied before hopeless points of the grid are dropped
+
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition, measured.
+    """One condition, measured."""
 
-    Attributes
-    ----------
-    name : str
-        The condition; thresholds are set by this name.
-    applies_to : "Theta", "W" or "shape"
-        What it is a condition on.
-    measured : float or None
-        The measured value, that of the worst head or pair; None where there is nothing to measure.
-    better : "small" or "large"
-        The direction of good.
-    threshold : float
-        The condition holds when the measured value is at most (small) or at least (large) this.
-    verdict : bool
-        Whether it holds; a condition with nothing to measure holds.
-    per_head : tuple of float or None
-        The value of every head (the worst over its columns or partners); None for one value of all heads.
-    explanation : str
-        What is measured, and why it matters.
-    """
-
-    name: str
-    applies_to: Literal["Theta", "W", "shape"]
+    name: str  #: the condition; thresholds are set by this name
+    applies_to: Literal["Theta", "W", "shape"]  #: what it is a condition on
+    #: the measured value, that of the worst head or pair; None where there is nothing to measure
     measured: float | None
-    better: Literal["small", "large"]
+    better: Literal["small", "large"]  #: the direction of good
+    #: the condition holds when the measured value is at most (small) or at least (large) this
     threshold: float
-    verdict: bool
+    verdict: bool  #: whether it holds; a condition with nothing to measure holds
+    #: the value of every head (the worst over its columns or partners); None for one value of all heads
     per_head: tuple[float, ...] | None
-    explanation: str
+    explanation: str  #: what is measured, and why it matters
 
 
 @dataclass(frozen=True)
 class ConditionReport:
-    """The non-degeneracy conditions of one layer; prints as a table.
+    """The non-degeneracy conditions of one layer; prints as a table."""
 
-    Attributes
-    ----------
-    heads, dim : int
-        The numbers m of heads and d of coordinates.
-    tokens : int or None
-        The number k of tokens, if it was given.
-    conditions : tuple of Condition
-        All of them, violated or not.
-    """
-
-    heads: int
-    dim: int
-    tokens: int | None
-    conditions: tuple[Condition, ...]
+    heads: int  #: the number m of heads
+    dim: int  #: the number d of coordinates
+    tokens: int | None  #: the number k of tokens, if it was given
+    conditions: tuple[Condition, ...]  #: all of them, violated or not
 
     @property
     def satisfied(self) -> bool:
@@ -84,25 +63,31 @@ class ConditionReport:
                 return condition
         raise KeyError(name)
 
-    def __str__(self) -> str:
-        rows = [("condition", "on", "measured", "wanted", "verdict")]
+    def rows(self) -> list[dict[str, str]]:
+        """A row of text for each condition, by column."""
+        rows = []
         for one in self.conditions:
-            bound = "<=" if one.better == "small" else ">="
             measured, wanted = _told_apart(one.measured, one.threshold)
             verdict = "nothing to measure" if one.measured is None else "holds" if one.verdict else "VIOLATED"
-            rows.append((one.name, one.applies_to, measured, f"{bound} {wanted}", verdict))
-        widths = [max(len(row[i]) for row in rows) for i in range(5)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
+            wanted = f"{'<=' if one.better == 'small' else '>='} {wanted}"
+            texts = (one.name, one.applies_to, measured, wanted, verdict)
+            rows.append(dict(zip(("condition", "on", "measured", "wanted", "verdict"), texts, strict=True)))
+        return rows
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        header = list(rows[0]) if rows else []
+        lines = [header, *(list(row.values()) for row in rows)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+        lines.insert(1, ["-" * width for width in widths])
+        table = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
         ]
-        lines.insert(1, "  ".join("-" * width for width in widths))
         tokens = "k not given" if self.tokens is None else f"k={self.tokens} tokens"
         some = len(self.violated)
-        whole = (
-            f"{some} {'condition' if some == 1 else 'conditions'} violated" if some else "all conditions hold"
-        )
+        whole = f"{some} condition{'s' * (some > 1)} violated" if some else "all conditions hold"
         title = f"Non-degeneracy of m={self.heads} heads in d={self.dim} coordinates, {tokens}: {whole}"
-        return "\n".join([title, *(line.rstrip() for line in lines), _NOTE])
+        return "\n".join([title, *(line.rstrip() for line in table), _NOTE])
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON values; an infinite value becomes the text "infinity"."""
@@ -144,11 +129,6 @@ def check_conditions(
     thresholds : mapping of str to float, optional
         Thresholds by the name of the condition, in place of the defaults.
 
-    Raises
-    ------
-    ValueError
-        If `thresholds` has a name that no condition has, or a value below 0.
-
     Notes
     -----
     What each condition measures, and its default threshold; ``<A, B>`` is ``Tr(A^T B)`` and ``|A|`` the
@@ -178,8 +158,8 @@ def check_conditions(
 
     References
     ----------
-    The conditions are those that Chen and Li, arXiv 2402.04084, ask of a layer, as far as they are known to
-    us; how they are measured, and all thresholds, are derived here.
+    The conditions of Chen and Li, arXiv 2402.04084, as far as they are known to us; the measures and all thresholds
+    are this toolkit's own.
 
     Examples
     --------
@@ -196,33 +176,43 @@ def check_conditions(
             f"thresholds names {', '.join(sorted(unknown))}: only {', '.join(_CONDITIONS)} have one."
         )
     m, d = layer.heads, layer.dim
-    theta, w = HeadMeasures(to_numpy(layer.theta)), HeadMeasures(to_numpy(layer.w))
-    pairs = m > 1
-    measured = {
-        "theta_incoherence": theta.incoherence() if pairs else None,
-        "theta_stable_rank": theta.stable_rank(),
-        "theta_trace": theta.trace(),
-        "theta_heavy_column": theta.heavy_column(),
-        "theta_non_arithmetic": theta.non_arithmetic(),
-        "theta_norms": theta.norms,
-        "theta_norms_comparable": theta.norm_ratio() if pairs else None,
-        "theta_pairwise_distance": theta.pairwise_distance() if pairs else None,
-        "theta_distinct_singular_values": theta.singular_value_gap(),
-        "theta_linear_independence": theta.linear_independence(),
-        "theta_affine_independence": theta.affine_independence() if pairs else None,
-        "w_incoherence": w.incoherence() if pairs else None,
-        "w_stable_rank": w.stable_rank(),
-        "w_norms_comparable": w.norm_ratio() if pairs else None,
-        "heads_against_dimension": m / d,
-        "tokens_against_dimension": None if tokens is None else tokens / d,
-    }
+    measures = {"theta": HeadMeasures(to_numpy(layer.theta)), "w": HeadMeasures(to_numpy(layer.w))}
     rank = float(max(m, tokens or 1, math.log(d)))
     by_shape = {"theta_stable_rank": rank, "w_stable_rank": rank, "theta_norms": (1 + math.log(d)) ** 2}
-    conditions = tuple(_condition(name, measured[name], by_shape | given) for name in _CONDITIONS)
-    return ConditionReport(heads=m, dim=d, tokens=tokens, conditions=conditions)
+
+    def judge(name: str) -> Condition:
+        better, default, explanation = _CONDITIONS[name]
+        threshold = float((by_shape | given).get(name, default))  # type: ignore[arg-type]
+        prefix, _, measure = name.partition("_")
+        measured: Any = None
+        if prefix in measures:
+            if m > 1 or measure not in _OF_PAIRS:
+                measured = getattr(measures[prefix], measure)()
+            else:
+                explanation = f"Nothing to measure, as one head makes no pair. {explanation}"
+        elif prefix == "heads":
+            measured = m / d
+        elif tokens is not None:
+            measured = tokens / d
+        else:
+            explanation = f"Nothing to measure, as the number of tokens was not given. {explanation}"
+        per_head = None
+        if isinstance(measured, np.ndarray):
+            per_head = tuple(float(one) for one in measured)
+            measured = max(per_head) if better == "small" else min(per_head)
+        holds = measured is None or (measured <= threshold if better == "small" else measured >= threshold)
+        on = _APPLIES_TO.get(prefix, "shape")
+        return Condition(name, on, measured, better, threshold, bool(holds), per_head, explanation)
+
+    return ConditionReport(
+        heads=m, dim=d, tokens=tokens, conditions=tuple(judge(name) for name in _CONDITIONS)
+    )
 
 
-# name: direction of good, default threshold (None where it depends on the shape), why it matters
+_APPLIES_TO: dict[str, Any] = {"theta": "Theta", "w": "W"}
+_OF_PAIRS = {"incoherence", "norms_comparable", "pairwise_distance", "affine_independence"}
+# name, after "theta_" or "w_" that of a method of `HeadMeasures`: direction of good, default threshold (None where it
+# depends on the shape), why it matters
 _CONDITIONS: dict[str, tuple[Literal["small", "large"], float | None, str]] = {
     "theta_incoherence": ("small", 0.25, "Heads that point in different directions can be told apart."),
     "theta_stable_rank": ("large", None, "Many directions matter alike, so that logits are nearly Gaussian."),
@@ -263,31 +253,6 @@ _CONDITIONS: dict[str, tuple[Literal["small", "large"], float | None, str]] = {
 }
 
 
-def _condition(name: str, measured: np.ndarray | float | None, thresholds: Mapping[str, float]) -> Condition:
-    """The condition, judged; an array holds a value of every head, and the worst one counts."""
-    prefix, _, _ = name.partition("_")
-    better, default, explanation = _CONDITIONS[name]
-    threshold = float(thresholds.get(name, default))  # type: ignore[arg-type]
-    per_head = None
-    if measured is None:
-        missing = "the number of tokens was not given" if prefix == "tokens" else "one head makes no pair"
-        explanation = f"Nothing to measure, as {missing}. {explanation}"
-    elif isinstance(measured, np.ndarray):
-        per_head = tuple(float(one) for one in measured)
-        measured = max(per_head) if better == "small" else min(per_head)
-    applies_to: dict[str, Literal["Theta", "W"]] = {"theta": "Theta", "w": "W"}
-    return Condition(
-        name=name,
-        applies_to=applies_to.get(prefix, "shape"),
-        measured=measured,
-        better=better,
-        threshold=threshold,
-        verdict=measured is None or (measured <= threshold if better == "small" else measured >= threshold),
-        per_head=per_head,
-        explanation=explanation,
-    )
-
-
 def _told_apart(measured: float | None, threshold: float) -> tuple[str, str]:
     """Both numbers to three digits, or to as many as it takes to read that they differ."""
     if measured is None:
@@ -303,3 +268,138 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     return "infinity" if isinstance(value, float) and math.isinf(value) else value
+
+
+class HeadMeasures:
+    """What the conditions measure of matrices A_1, .., A_m, an array (m, d, d).
+
+    Each head is first divided by its largest entry, so that squares neither overflow nor vanish; zero heads divide
+    nothing.
+    """
+
+    def __init__(self, heads: Float[np.ndarray, "m d d"]) -> None:
+        self._epsilon = float(np.finfo(heads.dtype).eps)
+        heads = np.asarray(heads, dtype=np.float64)
+        self._m, self._d, _ = heads.shape
+        scale = np.abs(heads).max(axis=(1, 2))
+        self._scale = np.where(scale > 0, scale, 1.0)
+        self._heads = heads / self._scale[:, None, None]
+        self._size = np.linalg.norm(self._heads, axis=(1, 2))  # 0 for a zero head, else from 1 to d
+        self._per_size = np.divide(1.0, self._size, out=np.zeros(self._m), where=self._size > 0)
+
+    def norms(self) -> Float[np.ndarray, " m"]:
+        """|A_i|."""
+        with np.errstate(over="ignore"):
+            return self._size * self._scale
+
+    def norms_comparable(self) -> float:
+        """Max |A_i| / min |A_i|; infinite with a zero head beside others, 1 if all are zero."""
+        sizes = np.sort(self._size * (self._scale / self._scale.max()))
+        with np.errstate(over="ignore"):
+            return 1.0 if sizes[-1] == 0 else np.inf if sizes[0] == 0 else float(sizes[-1] / sizes[0])
+
+    def incoherence(self) -> Float[np.ndarray, " m"]:
+        """The largest |<A_i, A_j>| / (|A_i| |A_j|) of every head over the other heads."""
+        gram = np.abs(self._units @ self._units.T)
+        np.fill_diagonal(gram, 0)
+        return gram.max(axis=1)
+
+    def stable_rank(self) -> Float[np.ndarray, " m"]:
+        """|A_i|^2 / |A_i|_op^2; 0 for a zero head."""
+        largest = self._singular_values[:, 0]
+        return np.divide(self._size, largest, out=np.zeros(self._m), where=largest > 0) ** 2
+
+    def trace(self) -> Float[np.ndarray, " m"]:
+        """Tr(A_i)^2 / |A_i|^2; 0 for a zero head."""
+        return (np.trace(self._heads, axis1=1, axis2=2) * self._per_size) ** 2
+
+    def heavy_column(self) -> Float[np.ndarray, " m"]:
+        """The largest squared norm of a column of A_i over |A_i|^2; 0 for a zero head."""
+        return (np.linalg.norm(self._heads, axis=1).max(axis=1) * self._per_size) ** 2
+
+    def non_arithmetic(self) -> Float[np.ndarray, " m"]:
+        """The worst column of every head by `largest_characteristic_value`; 1 with a column of zeros."""
+        return np.array([largest_characteristic_value(head).max() for head in self._heads])
+
+    def pairwise_distance(self) -> Float[np.ndarray, " m"]:
+        """The smallest |A_i - A_j| / max(|A_i|, |A_j|) of every head over the others; 0 for two zero heads."""
+        relative = self._scale / self._scale.max()
+        heads, sizes = self._heads * relative[:, None, None], self._size * relative
+        distance = np.full((self._m, self._m), np.inf)
+        for i in range(self._m):
+            for j in range(i):  # differences, not expanded squares: those lose half the digits of close heads
+                larger = max(sizes[i], sizes[j])
+                gap = np.linalg.norm(heads[i] - heads[j]) / larger if larger > 0 else 0.0
+                distance[i, j] = distance[j, i] = gap
+        return distance.min(axis=1)
+
+    def distinct_singular_values(self) -> Float[np.ndarray, " m"]:
+        """The smallest gap of neighbouring singular values over the largest one; values of 0 count once."""
+        gaps = np.zeros(self._m)
+        for head, values in enumerate(self._singular_values):
+            if values[0] > 0:
+                rank = int((values > self._d * self._epsilon * values[0]).sum())
+                distinct = np.append(values[:rank], [0.0] if rank < self._d else [])
+                gaps[head] = (distinct[:-1] - distinct[1:]).min(initial=values[0]) / values[0]
+        return gaps
+
+    def linear_independence(self) -> float:
+        """The smallest singular value of the stacked vec(A_i) / |A_i|."""
+        if self._m > self._d**2:
+            return 0.0
+        return float(np.linalg.svd(self._units, compute_uv=False)[-1])
+
+    def affine_independence(self) -> float:
+        """Singular value m-1 of the stacked vec(A_i - mean), scaled to a root mean square of 1."""
+        if self._m - 1 > self._d**2:
+            return 0.0
+        heads = self._heads * (self._scale / self._scale.max())[:, None, None]
+        centred = (heads - heads.mean(axis=0)).reshape(self._m, -1)
+        size = np.linalg.norm(centred)
+        if size <= self._m * self._epsilon * np.linalg.norm(heads):  # equal heads, to rounding
+            return 0.0
+        return float(np.linalg.svd(centred, compute_uv=False)[self._m - 2] * np.sqrt(self._m - 1) / size)
+
+    @cached_property
+    def _units(self) -> Float[np.ndarray, "m dd"]:
+        return (self._heads * self._per_size[:, None, None]).reshape(self._m, -1)
+
+    @cached_property
+    def _singular_values(self) -> Float[np.ndarray, "m d"]:
+        return np.linalg.svd(self._heads, compute_uv=False)
+
+
+def largest_characteristic_value(columns: Float[np.ndarray, "d n"]) -> Float[np.ndarray, " n"]:
+    """Max over t in [t0, T] of phi(t) = prod_j |cos(t theta_j)| for each column theta: how near a lattice it is.
+
+    From 0 (no lattice in sight) to 1 (all entries multiples of one number, or a column of zeros).
+
+    phi is the modulus of the characteristic function of sum_j +-theta_j with random signs; a local limit theorem
+    needs it small. The range is scale free: t0 = 4 / |theta|, T = 4 pi sqrt(d) / |theta|, on a grid of steps of at
+    most 1 / (4 |theta|), which misses at most a factor exp(-1 / (128 p^2)) of a maximum p. O(d n sqrt(d)) cosines
+    for columns without structure: a point is dropped once its partial product is below the column's value at t0.
+    """
+    d, n = columns.shape
+    norm = np.linalg.norm(columns, axis=0)
+    largest = np.ones(n)
+    alive = norm > 0
+    if not alive.any():
+        return largest
+    # unit columns: the grid is then the same for all
+    units = -np.sort(-np.abs(columns[:, alive] / norm[alive]), axis=0)
+    last = _LAST * np.sqrt(d)
+    grid = np.linspace(_START, last, int(np.ceil((last - _START) / _STEP)) + 1)
+    with np.errstate(divide="ignore"):  # log 0 = -inf is what a zero of phi is
+        best = np.log(np.abs(np.cos(_START * units))).sum(axis=0)
+        column, point = (index.ravel() for index in np.indices((units.shape[1], grid.size)))
+        log = np.zeros(column.size)
+        for first in range(0, d, _AT_ONCE):
+            product = np.ones(column.size)
+            for row in units[first : first + _AT_ONCE]:
+                product *= np.cos(grid[point] * row[column])
+            log += np.log(np.abs(product))
+            kept = log > best[column]
+            column, point, log = column[kept], point[kept], log[kept]
+    np.maximum.at(best, column, log)
+    largest[alive] = np.exp(best)
+    return largest

@@ -1,29 +1,19 @@
-"""Holding examples out, and what a fit amounts to on them: the one standard of evidence of every learner."""
+"""What a fit amounts to: error measures, held-out examples, and the outcome that they bear out."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
-from attention.learning import Outcome
-from attention.metrics import relative_error
-
-__all__ = [
-    "ENOUGH",
-    "ENOUGH_IN_SPAN",
-    "EXACT_ERROR",
-    "HELD_OUT_SHARE",
-    "HeldOut",
-    "hold_out",
-    "orbits",
-    "verdict",
-    "which_held_out",
-]
+from attention._arrays import namespace, to_numpy
+from attention.layer import AttentionLayer
+from attention.validation import checked, require_array
 
 EXACT_ERROR = 1e-10
 """An error this small on held-out examples is rounding: nothing but the target itself explains them."""
@@ -40,37 +30,192 @@ _NEARLY_EXACT = 1e-6
 _ORBIT_SHARE = 8
 # Fitted examples with less than this share of the held-out error were memorised.
 _MEMORISED = 0.1
-# The table's word for so large an error is "nothing", too. In standard errors, how far below that of zero it must be.
+# Errors from here on may be no better than that of zero: within so many standard errors they are not.
 _NOTHING, _SIGNIFICANT = 0.9, 2.0
 # Sums of coordinates that differ by less, relative to the largest, are equal.
 _SAME = 1e-9
+
+Predictor = Callable[[Any], Any]
+
+
+class Outcome(Enum):
+    """How a fit ended; each value is a sentence a user can act on."""
+
+    EXACT = "Exact: the held-out examples are reproduced to the precision of the arithmetic."
+    REACHED_TOLERANCE = "Reached: the error on fresh examples is below the requested tolerance."
+    PRECISION_FLOOR = (
+        "Floor: the error stopped falling at the floor of the arithmetic; use a wider dtype for more."
+    )
+    UNCONFIRMED = (
+        "Unconfirmed: the held-out examples are reproduced, but too few of them say anything new, as the others follow "
+        "from fitted ones by a symmetry; give more examples, of more different inputs."
+    )
+    NOTHING_LEARNED = (
+        "Nothing learned: held-out examples are predicted no better than by zero; allow more examples, or take it as "
+        "evidence that the labels are random or the target is hard for this learner."
+    )
+    BEST_OF_CLASS = (
+        "Best of its class: no better predictor of this kind exists on the examples, but the examples are not "
+        "reproduced; a richer class is needed."
+    )
+    LOCAL_MINIMUM = (
+        "Stuck: every start ended in a local minimum; allow more restarts or examples, or another number of heads, or "
+        "take it as evidence that the target is hard for this learner."
+    )
+    OVERFITTED = (
+        "Overfitted: the examples are reproduced but held-out ones are not; allow more examples, or take it as "
+        "evidence that the target is hard for this learner."
+    )
+    RESIDUAL_FLOOR = (
+        "Floor of the residual: independent starts end at the same error, on held-out examples too; the labels are "
+        "noisy at that level, or the student is too small: too few heads, too low a rank, or a head too weak to be "
+        "found."
+    )
+    WORK_SPENT = (
+        "Out of work: the budget of passes over the data was spent before convergence; allow more work."
+    )
+    ONE_PASS = (
+        "One pass done: this learner estimates once and promises no error; one that iterates may go further."
+    )
+    EXAMPLES_SPENT = (
+        "Out of examples: the budget of examples was spent before convergence; allow more examples."
+    )
+    EXAMPLES_RAN_OUT = "Out of examples: the given examples ran out before convergence; give more of them."
+    DIVERGED = (
+        "Diverged: the parameters left the finite numbers; lower the learning rate or rescale the target."
+    )
+    NO_PROJECTION_SUM = (
+        "Phase 1 failed: the estimate of the sum of the projections does not stand out from its statistical error; "
+        "allow more examples, or take it that the projections cancel."
+    )
+    NO_AGREEMENT = (
+        "Too few rows were found on which all heads have the same attention pattern; allow more "
+        "examples: agreement within eps has probability of order eps^((m-1)(k-1))."
+    )
+    CONTRADICTION = (
+        "Phase 2 or 4 failed: no attention matrix satisfies what the certified rows say; the certificates are false, "
+        "as they are where the projections are not in general position."
+    )
+    NO_LARGE_MARGIN = (
+        "Phase 3 failed: too few rows were found on which every head attends to one token; the asymptotics have not "
+        "set in at this number of coordinates, or the heads attend too weakly."
+    )
+    NOT_REFINED = (
+        "Phase 4 failed: with the refined sum of the projections the rows agree no better, or no longer; allow more "
+        "examples to phase 3."
+    )
+    NO_SPECTRAL_GAP = (
+        "Phase 5 failed: the body has no m - 1 directions that are clearly wider than the others; allow more "
+        "examples, or check the number of heads."
+    )
+    NET_TOO_COARSE = (
+        "Phase 6 failed: no tuple of the net reaches the tolerance on held-out examples; allow more work or more "
+        "examples, or a larger tolerance."
+    )
+    NOT_APPLICABLE = (
+        "Not of this kind: the examples contradict what this attack assumes; use a general learner."
+    )
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether held-out examples confirm a small error: the best of a class need not have one."""
+        return self in _SUCCESSES
+
+    def __str__(self) -> str:
+        return self.value
+
+
+_SUCCESSES = frozenset({Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR})
 # Endings of learners that converged: an error of 1 says more about them.
 _CONVERGED = (Outcome.LOCAL_MINIMUM, Outcome.RESIDUAL_FLOOR, Outcome.BEST_OF_CLASS)
 
-Predictor = Callable[[Any], Any]
+
+def relative_error(predicted: Shaped[Any, "*n k d"], target: Shaped[Any, "*n k d"]) -> float:
+    """sqrt(E||F^ - F||^2 / E||F||^2) over the given outputs; 1.0 is what predicting zero gives.
+
+    A ValueError if the shapes differ, or the target is not finite or zero everywhere.
+    """
+    return unknown_part_error(predicted, target, None)
+
+
+def unknown_part_error(
+    predicted: Shaped[Any, "*n k d"], target: Shaped[Any, "*n k d"], known: Shaped[Any, "*n k d"] | None
+) -> float:
+    """sqrt(E||F^ - F||^2 / E||F - K||^2) with K the known part (zero if None).
+
+    1.0 means "learned nothing beyond what is known in advance"; above 1.0 is worse than that. Computed in float64,
+    whatever the arrays hold. Of predictions that are not finite the error is infinite or NaN. A ValueError if the
+    shapes differ, or the target is not finite or its known part everywhere.
+    """
+    given = {"predicted": predicted, "target": target, "known": known}
+    given = {name: array for name, array in given.items() if name != "known" or array is not None}
+    xp = namespace(*given.values())
+    for name, array in given.items():
+        if tuple(array.shape) != tuple(target.shape) or not all(array.shape):
+            raise ValueError(
+                f"{name} has shape {tuple(array.shape)}: one shape of all outputs is needed, not empty."
+            )
+        if not xp.isdtype(array.dtype, ("real floating", "integral")):
+            raise ValueError(f"{name} is an array of {array.dtype}: real numbers are needed.")
+    parts = {name: np.asarray(to_numpy(array), dtype=np.float64) for name, array in given.items()}
+    edge = np.finfo(np.float64).max / 2
+    if any(np.any((np.abs(array) > edge) & np.isfinite(array)) for array in parts.values()):
+        parts = {name: array / 2 for name, array in parts.items()}  # a difference would overflow
+    for name in given.keys() - {"predicted"}:
+        require_array(name, parts[name])
+    missed, unknown = parts["predicted"] - parts["target"], parts["target"] - parts.get("known", 0.0)
+    missed_unit, unit = (float(np.max(np.abs(part))) for part in (missed, unknown))
+    if unit == 0:
+        raise ValueError(
+            "The target has no unknown part on these examples: an error relative to it has no meaning."
+        )
+    if missed_unit == 0 or not np.isfinite(missed_unit):
+        return missed_unit
+    # each in units of its own largest entry, so that no square over- or underflows, however far apart they are
+    error = float(np.sum((missed / missed_unit) ** 2))
+    energy = float(np.sum((unknown / unit) ** 2))
+    return missed_unit / unit * float(np.sqrt(error / energy))
+
+
+@dataclass(frozen=True)
+class ParameterErrors:
+    """Relative Frobenius errors of matched heads."""
+
+    #: |Theta^_i - Theta_i| / |Theta_i| and the same for W, in the order of the true heads
+    theta: Float[np.ndarray, " m"]
+    w: Float[np.ndarray, " m"]
+    matching: Int[np.ndarray, " m"]  #: which fitted head was matched to each true one
+
+
+@checked
+def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> ParameterErrors:
+    """Match the heads of two layers of one shape (Hungarian algorithm) and give each head's relative errors.
+
+    Heads are identified up to permutation only. Where a head is not identifiable at all (W_i = 0, equal
+    heads), look at the error of the function instead. A zero head has its error relative to 1. O(m^2 d^2 + m^3).
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    if (fitted.heads, fitted.dim) != (truth.heads, truth.dim):
+        raise ValueError(
+            f"The layers have {fitted.heads} and {truth.heads} heads in {fitted.dim} and {truth.dim} dimensions: "
+            "parameters compare only when both agree; compare the functions instead."
+        )
+    theta, w = (
+        _pairwise_relative(to_numpy(getattr(fitted, name)), to_numpy(getattr(truth, name)))
+        for name in ("theta", "w")
+    )
+    _, matching = linear_sum_assignment(theta + w)
+    heads = np.arange(truth.heads)
+    return ParameterErrors(theta=theta[heads, matching], w=w[heads, matching], matching=matching)
 
 
 def orbits(x: Float[np.ndarray, "n k d"]) -> Int[np.ndarray, " n"]:
     """One number for all inputs that every layer maps alike: the tokens in any order, all with the other sign, copies.
 
-    Parameters
-    ----------
-    x : array (n, k, d)
-        Token matrices.
-
-    Returns
-    -------
-    array (n,)
-        Equal for X, P X and -X with a permutation P, and else different.
-
-    Notes
-    -----
-    A layer has F(P X) = P F(X) and F(-X) = -F(X). The tokens are sorted along a fixed direction, and the sign is that
-    of the larger of the two sorted lists. The number is the hash of what results. O(n k d).
-
-    References
-    ----------
-    Derived here.
+    Equal for X, P X and -X with a permutation P, and else different: a layer has F(P X) = P F(X) and F(-X) = -F(X).
+    The tokens are sorted along a fixed direction, and the sign is that of the larger of the two sorted lists. The
+    number is the hash of what results. O(n k d).
     """
     along = np.random.default_rng(0).standard_normal(x.shape[2])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -83,7 +228,8 @@ def orbits(x: Float[np.ndarray, "n k d"]) -> Int[np.ndarray, " n"]:
     first = np.take_along_axis(larger, np.argmax(larger != 0, axis=1)[:, None], axis=1)
     tokens = np.take_along_axis(x, order[:, :, None], axis=1)
     tokens = np.where(first[:, :, None] < 0, -tokens[:, ::-1], tokens) + 0.0  # no zero has a sign
-    return np.array([_digest(one.tobytes()) for one in tokens], dtype=np.int64)
+    digests = (blake2b(one.tobytes(), digest_size=8).digest() for one in tokens)
+    return np.array([int.from_bytes(digest, signed=True) for digest in digests], dtype=np.int64)
 
 
 def which_held_out(
@@ -94,6 +240,9 @@ def which_held_out(
 ) -> Bool[np.ndarray, " n"]:
     """Which examples are held out: a twentieth, at least two, and all that follow from them by a symmetry.
 
+    Where the domain is so small that too few would be left to fit, copies of held-out inputs are fitted after all;
+    `HeldOut.evidence` does not count them.
+
     Parameters
     ----------
     x : array (n, k, d)
@@ -102,11 +251,6 @@ def which_held_out(
         How many are needed to fit, with those of before.
     before : tuple of array, optional
         Inputs that are fitted and inputs that are held out already.
-
-    Notes
-    -----
-    Where the domain is so small that too few would be left to fit, copies of held-out inputs are fitted after all;
-    `HeldOut.evidence` does not count them.
     """
     names = orbits(x)
     fitted, held = (set(), set()) if before is None else (set(orbits(part).tolist()) for part in before)
@@ -128,19 +272,11 @@ def which_held_out(
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Examples that are not fitted, and how much they say.
+    """Examples that are not fitted, and how much they say."""
 
-    Attributes
-    ----------
-    x, y : array (n, k, d)
-        Held-out inputs and their labels.
-    fitted : array (m, k, d)
-        The inputs that are fitted.
-    """
-
-    x: Float[np.ndarray, "n k d"]
-    y: Float[np.ndarray, "n k d"]
-    fitted: Float[np.ndarray, "m k d"]
+    x: Float[np.ndarray, "n k d"]  #: held-out inputs
+    y: Float[np.ndarray, "n k d"]  #: their labels
+    fitted: Float[np.ndarray, "m k d"]  #: the inputs that are fitted
 
     @cached_property
     def evidence(self) -> int:
@@ -208,6 +344,10 @@ def verdict(
 ) -> Outcome:
     """What a fit amounts to.
 
+    A success is EXACT, REACHED_TOLERANCE or PRECISION_FLOOR. It needs small errors on both, and evidence: without it
+    the outcome is UNCONFIRMED. Where the fitted examples are exact and the others nearly so, the conditioning of the
+    fit has taken the last digits.
+
     Parameters
     ----------
     fitted, held_out : float
@@ -222,12 +362,6 @@ def verdict(
         The relative error that was asked for.
     rounding : float
         The relative error at which fitted examples are reproduced, as far as the arithmetic goes.
-
-    Notes
-    -----
-    A success is EXACT, REACHED_TOLERANCE or PRECISION_FLOOR. It needs small errors on both, and evidence: without it
-    the outcome is UNCONFIRMED. Where the fitted examples are exact and the others nearly so, the conditioning of the
-    fit has taken the last digits.
     """
     success = None
     if held_out < EXACT_ERROR and fitted < _NEARLY_EXACT:
@@ -258,10 +392,29 @@ def _no_better_than_zero(predicted: np.ndarray, y: np.ndarray, error: float) -> 
     return error**2 >= 1 - _SIGNIFICANT * spread
 
 
-def _digest(data: bytes) -> int:
-    return int.from_bytes(blake2b(data, digest_size=8).digest(), signed=True)
-
-
 def _trivial(x: np.ndarray) -> np.ndarray:
     """Where all tokens are equal."""
     return (x == x[:, :1]).all(axis=(1, 2))
+
+
+def _pairwise_relative(fitted: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """The relative errors of all fitted heads (columns) on all true ones (rows)."""
+    fitted, truth = (np.asarray(array, dtype=np.float64) for array in (fitted, truth))
+    relative = np.empty((len(truth), len(fitted)))
+    # each true head in units of its own largest entry: next to a head that is 1e200 times as large it is no zero
+    with np.errstate(over="ignore", invalid="ignore"):
+        for row, head in zip(relative, truth, strict=True):
+            unit = float(np.abs(head).max()) or 1.0
+            own = head / unit
+            # differences, not expanded squares: those lose half the digits when heads agree
+            gaps = fitted / unit - own
+            row[:] = _frobenius(gaps) / (_frobenius(own[None])[0] or 1.0)
+    return np.minimum(relative, np.finfo(float).max / 4)  # the matching adds two of them
+
+
+def _frobenius(matrices: np.ndarray) -> np.ndarray:
+    """Frobenius norms whose squares neither over- nor underflow."""
+    largest = np.abs(matrices).max(axis=(1, 2))
+    usable = (largest > 0) & np.isfinite(largest)
+    unit = np.where(usable, largest, 1.0)
+    return np.where(usable, unit * np.linalg.norm(matrices / unit[:, None, None], axis=(1, 2)), largest)

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import numpy as np
 from jaxtyping import Float
 
-from attention.errors import ExamplesExhaustedError, FileFormatError
-from attention.files import FilePath, read_array, read_arrays
+from attention.files import FileFormatError, FilePath, read_array, read_arrays
 from attention.inputs import Inputs, Rng
 from attention.validation import NonNegativeFloat, Whole, checked, count, random_generator
 
@@ -17,6 +16,10 @@ _MOST_WORKERS = 100_000  # a generator each: more would take minutes to make
 
 Target = Callable[[np.ndarray], Any]
 Noise = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+
+
+class ExamplesExhaustedError(ValueError):
+    """More examples were asked for than a finite set of examples holds."""
 
 
 class ExampleOracle:
@@ -52,13 +55,11 @@ class ExampleOracle:
     def __init__(
         self, target: Target, inputs: Inputs, *, noise: NonNegativeFloat | Noise = 0.0, rng: Rng = None
     ) -> None:
-        self._target: Target | None = target
-        self._inputs: Inputs | None = inputs
-        self._noise = noise
+        self._target, self._inputs, self._noise = target, inputs, noise
         self._rng = random_generator(rng)
-        self._x = self._y = np.empty((0, 0, 0))
+        self._left: tuple[np.ndarray, np.ndarray] | None = None  # of given examples
         self._shape = (inputs.k, inputs.d)
-        self._next = 0
+        self._drawn = 0
         self._streams: list[ExampleOracle] = []
 
     @classmethod
@@ -70,32 +71,22 @@ class ExampleOracle:
         ----------
         x, y : array (n, k, d)
             Token matrices and their labels.
-
-        Raises
-        ------
-        ValueError
-            If the shapes differ or are not (n, k, d), or an entry is not finite.
         """
-        x, y = np.array(x), np.array(y)
         oracle = cls.__new__(cls)
-        oracle._target = oracle._inputs = None
-        oracle._noise = 0.0
-        oracle._rng = np.random.default_rng(0)
-        oracle._x, oracle._y, oracle._shape, oracle._next, oracle._streams = x, y, x.shape[1:], 0, []
+        oracle._left, oracle._shape, oracle._drawn, oracle._streams = (
+            (np.array(x), np.array(y)),
+            x.shape[1:],
+            0,
+            [],
+        )
         return oracle
 
     @classmethod
     def from_files(cls, x_path: FilePath, y_path: FilePath | None = None) -> "ExampleOracle":
         """An oracle over the examples in a pair of files, one array each, or in one safetensors file with x and y.
 
-        The pair may be ``.npy`` or safetensors files.
-
-        Raises
-        ------
-        FileFormatError
-            If a file is missing, not of its format, or its arrays are not examples.
-        ValueError
-            If something else than a path is given, such as an array.
+        The pair may be ``.npy`` or safetensors files. A FileFormatError if a file is missing, not of its format, or
+        its arrays are not examples.
         """
         if y_path is None:
             x, y = read_arrays(x_path, names=("x", "y")).values()
@@ -119,34 +110,32 @@ class ExampleOracle:
     @property
     def drawn(self) -> int:
         """How many examples were drawn so far, by this oracle and by the streams split from it."""
-        return self._next + sum(stream.drawn for stream in self._streams)
+        return self._drawn + sum(stream.drawn for stream in self._streams)
 
     @property
     def remaining(self) -> int | None:
         """How many examples are left; None when there is no end."""
-        return None if self._target is not None else len(self._x) - self._next
+        return None if self._left is None else len(self._left[0])
 
     def draw(self, n: int) -> tuple[Float[np.ndarray, "n k d"], Float[np.ndarray, "n k d"]]:
         """Draw `n` examples: token matrices and their labels.
 
-        Raises
-        ------
-        ExamplesExhaustedError
-            If the oracle serves given examples and fewer than `n` are left; then none is drawn.
+        An ExamplesExhaustedError if the oracle serves given examples and fewer than `n` are left; then none is drawn.
         """
         n = count("n", n, least=0)
-        if self._target is None or self._inputs is None:
-            if n > len(self._x) - self._next:
+        if self._left is not None:
+            x, y = self._left
+            if n > len(x):
                 raise ExamplesExhaustedError(
-                    f"{n} examples were asked for and {len(self._x) - self._next} of {len(self._x)} are left: "
-                    "give the learner a smaller budget, or more examples."
+                    f"{n} examples were asked for and {len(x)} are left: give the learner a smaller budget, or more "
+                    "examples."
                 )
-            served = slice(self._next, self._next + n)
-            self._next += n
-            return self._x[served], self._y[served]
+            self._left = x[n:], y[n:]
+            self._drawn += n
+            return x[:n], y[:n]
         x = self._inputs.sample(n, rng=self._rng)
         y = np.asarray(self._target(x))
-        self._next += n
+        self._drawn += n
         if callable(self._noise):
             y = self._noise(y, self._rng)
         elif self._noise > 0:
@@ -156,17 +145,15 @@ class ExampleOracle:
     @checked
     def split(self, workers: Annotated[int, Whole(1, _MOST_WORKERS)]) -> list["ExampleOracle"]:
         """Independent oracles for `workers` workers; given examples are shared out, not repeated."""
-        if self._target is None or self._inputs is None:
-            x, y = self._x[self._next :], self._y[self._next :]
+        if self._left is not None:
+            x, y = self._left
             if len(x) < workers:
                 raise ExamplesExhaustedError(
                     f"{len(x)} examples are left: too few for {workers} workers, who need at least one each."
                 )
-            self._x, self._y = self._x[: self._next], self._y[: self._next]
-            streams = [
-                ExampleOracle.from_arrays(*part)
-                for part in zip(np.array_split(x, workers), np.array_split(y, workers), strict=True)
-            ]
+            parts = zip(np.array_split(x, workers), np.array_split(y, workers), strict=True)
+            streams = [ExampleOracle.from_arrays(*part) for part in parts]
+            self._left = x[:0], y[:0]
         else:
             streams = [
                 ExampleOracle(self._target, self._inputs, noise=self._noise, rng=rng)

@@ -1,9 +1,13 @@
-"""Layers, instances and examples as safetensors files with JSON metadata, held to their format before use."""
+"""Layers, instances and examples as safetensors files with JSON metadata, held to their format before use.
+
+Whatever is wrong with a file that is read, a safetensors, ``.npy`` or JSON file, is a `FileFormatError`.
+"""
 
 import json
+import math
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,18 +17,9 @@ import safetensors.numpy
 from numpy.typing import ArrayLike
 
 from attention._arrays import shown, to_numpy
-from attention._containers import (
-    ALLOWED,
-    DTYPES,
-    guarded,
-    json_object,
-    read_npy,
-    read_safetensors,
-    wrong,
-)
 from attention.inputs import Inputs, inputs_from_json, inputs_to_json
 from attention.layer import AttentionLayer
-from attention.validation import as_path, checked, require_finite
+from attention.validation import as_path, checked, require_array
 
 __all__ = [
     "StoredLayer",
@@ -43,48 +38,36 @@ FilePath = str | os.PathLike[str]
 
 _METADATA_KEY = "attention_bounds"
 _FORMAT = 1
-_METADATA_LIMIT = 16 * 2**20
+_JSON_LIMIT = 16 * 2**20
+_PATH_SHOWN = 400
+_DTYPES = {f"{kind.upper()}{8 * size}": np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+_DTYPES |= {f"F{8 * size}": np.dtype(f"f{size}") for size in (2, 4, 8)}
+_ALLOWED = "float16 to float64 and 8- to 64-bit integers are allowed"
+
+
+class FileFormatError(ValueError):
+    """A file is not what it should be: truncated, of another kind, of wrong shapes, or not finite."""
 
 
 @dataclass(frozen=True, eq=False)
 class StoredTensors:
-    """What a file of this toolkit holds.
+    """What a file of this toolkit holds."""
 
-    Attributes
-    ----------
-    kind : str
-        What the tensors are: "layer", "instance", "examples" or a caller's own word.
-    tensors : dict of str to array
-        The arrays by name, in alphabetical order.
-    metadata : dict
-        The JSON values stored beside them.
-    """
-
-    kind: str
-    tensors: dict[str, np.ndarray]
-    metadata: dict[str, Any]
+    kind: str  #: what the tensors are: "layer", "instance", "examples" or a caller's own word
+    tensors: dict[str, np.ndarray]  #: the arrays by name, in alphabetical order
+    metadata: dict[str, Any]  #: the JSON values stored beside them
 
 
 @dataclass(frozen=True, eq=False)
 class StoredLayer:
-    """A layer from a file, with what the file says about it.
+    """A layer from a file, with what the file says about it."""
 
-    Attributes
-    ----------
-    layer : AttentionLayer
-        The layer.
-    inputs : Inputs or None
-        The distribution of the token matrices it was made for; None if the file names none.
-    made : dict
-        How it was made: generator, parameters, seed, version; empty if the file does not say.
-    kind : str or None
-        The kind of the file: "layer", "instance" or a caller's own; None for a foreign file.
-    """
-
-    layer: AttentionLayer
+    layer: AttentionLayer  #: the layer
+    #: the distribution of the token matrices it was made for; None if the file names none
     inputs: Inputs | None
+    #: how it was made: generator, parameters, seed, version; empty if the file does not say
     made: dict[str, Any]
-    kind: str | None
+    kind: str | None  #: the kind of the file: "layer", "instance" or a caller's own; None for a foreign file
 
 
 @checked
@@ -102,16 +85,11 @@ def write_tensors(path: FilePath, kind: str, tensors: Mapping[str, Any], metadat
     metadata : mapping of str to JSON values
         Anything `json` writes, apart from the names "format" and "kind". Tuples come back as lists.
 
-    Raises
-    ------
-    ValueError
-        If an array is not finite or of another dtype, or the metadata has no JSON form.
-    OSError
-        If the file cannot be written; then nothing is left behind.
-
     Notes
     -----
-    The same content gives the same bytes. Arrays come back bit for bit, in the machine's byte order.
+    A ValueError if an array is not finite or of another dtype, or the metadata has no JSON form; an OSError if the file
+    cannot be written, and then nothing is left behind. The same content gives the same bytes. Arrays come back bit for
+    bit, in the machine's byte order.
     """
     path = as_path(path)
     if not kind:
@@ -124,20 +102,14 @@ def write_tensors(path: FilePath, kind: str, tensors: Mapping[str, Any], metadat
         text = json.dumps(about, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"The metadata have no JSON form: {error}.") from None
-    if len(text) > _METADATA_LIMIT:
+    if len(text) > _JSON_LIMIT:
         raise ValueError(f"The metadata take {len(text)} characters: put what is large into the tensors.")
     write_whole(path, safetensors.numpy.save(arrays, metadata={_METADATA_KEY: text}))
 
 
 @checked
 def read_tensors(path: FilePath, *, kind: str | None = None) -> StoredTensors:
-    """Read what `write_tensors` wrote; the file must be of that `kind`, if one is given.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is missing, damaged, of another kind, or holds an entry that is not finite.
-    """
+    """Read what `write_tensors` wrote; the file must be of that `kind`, if one is given."""
     path = as_path(path)
     tensors, about = _read(path)
     if about is None:
@@ -168,13 +140,6 @@ def save_layer(
         The distribution of the token matrices it is meant for.
     made : mapping, optional
         How it was made: generator, parameters, seed, version, as JSON values.
-
-    Raises
-    ------
-    ValueError
-        If `made` has no JSON form.
-    OSError
-        If the file cannot be written.
     """
     tensors = {"theta": to_numpy(layer.theta), "w": to_numpy(layer.w)}
     described = None if inputs is None else inputs_to_json(inputs)
@@ -182,13 +147,7 @@ def save_layer(
 
 
 def load_layer(path: FilePath) -> StoredLayer:
-    """Read the layer of any safetensors file that holds theta and w: a layer, an instance, or a foreign file.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is missing or damaged, or theta and w make no layer.
-    """
+    """Read the layer of any safetensors file that holds theta and w: a layer, an instance, or a foreign file."""
     path = as_path(path)
     tensors, about = _read(path)
     about = about or {}
@@ -221,11 +180,6 @@ def read_arrays(path: FilePath, names: Sequence[str] | None = None) -> dict[str,
         The file; the ending ``.npy`` decides which of the two formats is read.
     names : sequence of str, optional
         The arrays that must be there, and the only ones given back.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is missing or damaged, lacks a name, or holds an entry that is not finite.
     """
     path = as_path(path)
     arrays = {"array": read_npy(path)} if path.suffix.lower() == ".npy" else read_safetensors(path)[0]
@@ -245,13 +199,7 @@ def read_array(path: FilePath) -> np.ndarray:
 
 
 def write_examples(path: FilePath, x: ArrayLike, y: ArrayLike) -> None:
-    """Write token matrices and their labels (n, k, d) as one file, for `ExampleOracle.from_files`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ or are not (n, k, d), or an entry is not finite.
-    """
+    """Write token matrices and their labels (n, k, d) as one file, for `ExampleOracle.from_files`."""
     x, y = (_writable_array(name, array) for name, array in (("x", x), ("y", y)))
     if x.ndim != 3 or x.shape != y.shape or 0 in x.shape:
         raise ValueError(f"x has shape {x.shape} and y {y.shape}: both must be (n, k, d), and not empty.")
@@ -278,17 +226,79 @@ def write_whole(path: FilePath, data: bytes) -> None:
         raise
 
 
+def read_safetensors(
+    path: Path, names: Collection[str] | None = None, *, bfloat16: bool = False
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Arrays of a safetensors file, in alphabetical order, and its metadata.
+
+    Of other arrays than `names`, where given, no bytes are read. Bfloat16, where allowed, is read as float32.
+    """
+    entries, metadata = _header(path)
+    arrays = {}
+    for name in entries if names is None else sorted(names):
+        if name not in entries:
+            raise wrong(path, f"the file holds no tensor named {name!r:.200}")
+        entry, what = entries[name], f"tensor {name!r:.200}"
+        if entry["dtype"] not in _DTYPES and not (bfloat16 and entry["dtype"] == "BF16"):
+            raise wrong(path, f"{what} has dtype {entry['dtype']}; {_ALLOWED}")
+        array = guarded(path, f"{what} cannot be read", lambda entry=entry: _tensor(path, entry))  # type: ignore[misc]
+        arrays[name] = _finite(path, what, array)
+    return arrays, metadata
+
+
+def tensor_names(path: Path) -> list[str]:
+    """The names in the header of a safetensors file, in alphabetical order."""
+    return list(_header(path)[0])
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array of a ``.npy`` file, of finite real numbers; never a pickle."""
+    _require_file(path)
+    array = guarded(path, "the file is no valid .npy file", lambda: np.load(path, allow_pickle=False))
+    if not isinstance(array, np.ndarray) or array.dtype.newbyteorder("=") not in _DTYPES.values():
+        raise wrong(path, f"the array has dtype {getattr(array, 'dtype', None)!s:.50}; {_ALLOWED}")
+    return _finite(path, "the array", array.astype(array.dtype.newbyteorder("="), copy=False))
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """The JSON object that a file holds."""
+    _require_file(path)
+    if path.stat().st_size > _JSON_LIMIT:
+        raise wrong(path, f"the {what} has more than {_JSON_LIMIT} bytes")
+    return _json_object(path, what, lambda: path.read_text(encoding="utf-8"))
+
+
+def wrong(path: Path, what: str) -> FileFormatError:
+    """The error that says what is wrong with a file, on one line."""
+    named = str(path)
+    if len(named) > _PATH_SHOWN:
+        named = f"{named[: _PATH_SHOWN // 2]} ... {named[-_PATH_SHOWN // 2 :]}"
+    return FileFormatError(f"{named}: {' '.join(what.split())}.")
+
+
+def guarded(path: Path, what: str, use: Callable[[], Any]) -> Any:
+    """What `use` gives; whatever it raises becomes the file's error."""
+    try:
+        return use()
+    except BaseException as error:
+        # a panic of a library's compiled part is no Exception; an interrupt from the keyboard is none of ours
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        reason = getattr(error, "strerror", None) or str(error).strip().split("\n")[0].rstrip(".")[:200]
+        raise wrong(path, f"{what} ({reason or type(error).__name__})") from None
+
+
 def _writable_array(name: str, array: Any) -> np.ndarray:
     if not isinstance(name, str) or not name or name == "__metadata__" or not name.isprintable():
         raise ValueError(f"A tensor is named {name!r}: a printable name other than __metadata__ is needed.")
     try:
         array = np.asarray(to_numpy(array))
     except ValueError:
-        raise ValueError(f"{name} is a {type(array).__name__} that makes no array: {ALLOWED}.") from None
+        raise ValueError(f"{name} is a {type(array).__name__} that makes no array: {_ALLOWED}.") from None
     array = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
-    if array.dtype not in DTYPES.values():
-        raise ValueError(f"{name} is an array of {array.dtype}: {ALLOWED}.")
-    require_finite(name, array)
+    if array.dtype not in _DTYPES.values():
+        raise ValueError(f"{name} is an array of {array.dtype}: {_ALLOWED}.")
+    require_array(name, array)
     return array
 
 
@@ -298,7 +308,64 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
     text = metadata.get(_METADATA_KEY)
     if text is None:
         return tensors, None
-    about = json_object(path, "metadata of this toolkit", text)
+    about = _json_object(path, "metadata of this toolkit", lambda: text)
     if about.get("format") != _FORMAT or not isinstance(about.get("kind"), str) or not about["kind"]:
         raise wrong(path, f"the file is not of format {_FORMAT}, which this version reads, with its kind")
     return tensors, about
+
+
+def _require_file(path: Path) -> None:
+    if not guarded(path, "the file cannot be opened", lambda: os.path.exists(path)):
+        raise wrong(path, "there is no such file")
+    if not path.is_file():  # opening a pipe would wait for ever
+        raise wrong(path, "a file is needed, and this is a directory or a device")
+
+
+def _header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """What the header says of each tensor, with the place of its bytes in the file, and the metadata."""
+    _require_file(path)
+
+    def read() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        # the library holds lengths, offsets and shapes to the file, but cannot read bfloat16 into NumPy
+        with safetensors.safe_open(path, framework="numpy") as valid:
+            metadata = dict(valid.metadata() or {})
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        for entry in header.values():
+            entry["place"] = 8 + length + entry["data_offsets"][0]
+        return {name: header[name] for name in sorted(header)}, metadata
+
+    return guarded(path, "the file is no valid safetensors file", read)
+
+
+def _tensor(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
+    brain = entry["dtype"] == "BF16"  # the upper half of a float32
+    dtype = np.dtype(np.uint16) if brain else _DTYPES[entry["dtype"]]
+    array = np.fromfile(path, dtype.newbyteorder("<"), math.prod(entry["shape"]), offset=entry["place"])
+    array = (array.astype(np.uint32) << 16).view(np.float32) if brain else array.astype(dtype, copy=False)
+    return array.reshape(entry["shape"])
+
+
+def _finite(path: Path, name: str, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise wrong(path, f"{name} holds NaN or infinite entries")
+    return array
+
+
+def _json_object(path: Path, what: str, text: Callable[[], str]) -> dict[str, Any]:
+    """A JSON object without numbers that are not finite."""
+
+    def number(digits: str) -> float:
+        if not math.isfinite(float(digits)):
+            raise ValueError(f"{digits[:50]} is not finite")
+        return float(digits)
+
+    def read() -> Any:
+        return json.loads(text(), parse_float=number, parse_constant=number)
+
+    value = guarded(path, f"the {what} is not valid JSON", read)
+    if not isinstance(value, dict):
+        raise wrong(path, f"the {what} is not a JSON object")
+    return value

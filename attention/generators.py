@@ -1,8 +1,8 @@
 """Random layers: nice ones, ones that break one non-degeneracy condition each, and ones like trained transformers.
 
 Everywhere `heads` and `dim` are the numbers m of heads and d of coordinates, `sigma` is the standard deviation of a
-logit between two different Boolean tokens, and `rng` is anything `numpy.random.default_rng` accepts. Projections W_i
-have entries N(0, 1/d) where nothing else is said. A number out of range is a ValueError.
+logit between two different Boolean tokens, and `rng` is anything `numpy.random.default_rng` accepts. Ranks, blocks and
+multiplicities are at most d. Projections W_i have entries N(0, 1/d) where nothing else is said.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float
 
-from attention._head_measures import HeadMeasures
+from attention.conditions import HeadMeasures
 from attention.inputs import Rng
 from attention.layer import AttentionLayer, require_layer_memory
 from attention.validation import (
@@ -23,17 +23,6 @@ from attention.validation import (
     checked,
     random_generator,
 )
-
-__all__ = [
-    "make_affinely_dependent_layer",
-    "make_block_diagonal_layer",
-    "make_close_heads_layer",
-    "make_diagonal_layer",
-    "make_low_rank_layer",
-    "make_nice_layer",
-    "make_repeated_singular_values_layer",
-    "make_transformer_shaped_layer",
-]
 
 # How much of the common subspace the head that is least like the others takes, of what the two most alike take.
 _LEAST_SHARE = 0.3
@@ -52,8 +41,7 @@ def make_nice_layer(
     >>> make_nice_layer(heads=2, dim=8, rng=0)
     AttentionLayer(heads=2, dim=8, dtype=float64)
     """
-    require_layer_memory(heads, dim)
-    rng = random_generator(rng)
+    rng = _begin(heads, dim, rng)
     theta = rng.standard_normal((heads, dim, dim)) * (sigma / dim)
     return AttentionLayer(theta=theta, w=_nice_w(heads, dim, rng))
 
@@ -81,20 +69,12 @@ def make_block_diagonal_layer(
     sigma: NonNegativeFloat = 2.0,
     rng: Rng = None,
 ) -> AttentionLayer:
-    """Draw a layer whose attention matrices are block diagonal with equal Gaussian blocks.
+    """Draw a layer whose attention matrices are block diagonal with Gaussian blocks of size `block`.
 
-    Parameters
-    ----------
-    block : int
-        The size of a block, at most d; the last block is smaller where it does not divide d.
-
-    Notes
-    -----
-    The entries inside the blocks are N(0, sigma^2 / their number). O(m d^2).
+    The last block is smaller where `block` does not divide d. Entries inside the blocks are N(0, sigma^2 / their
+    number). O(m d^2).
     """
-    _at_most("block", block, dim)
-    require_layer_memory(heads, dim)
-    rng = random_generator(rng)
+    rng = _begin(heads, dim, rng, block=block)
     part = np.arange(dim) // block
     mask = part[:, None] == part
     theta = rng.standard_normal((heads, dim, dim)) * (sigma / math.sqrt(mask.sum())) * mask
@@ -111,28 +91,20 @@ def make_low_rank_layer(
     sigma: NonNegativeFloat = 2.0,
     rng: Rng = None,
 ) -> AttentionLayer:
-    """Draw a layer whose attention matrices have low rank: products of Gaussian d x rank factors.
+    """Draw a layer whose attention matrices have rank `rank`, and W_i `w_rank`: products of Gaussian d x rank factors.
 
-    Parameters
-    ----------
-    rank : int
-        The rank of every Theta_i, at most d.
-    w_rank : int, optional
-        The rank of every W_i; full if None.
-
-    Notes
-    -----
-    The factors are scaled so that an entry of Theta has variance (sigma/d)^2 and one of W variance 1/d, as
-    in a nice layer. The heads of trained transformers are of this kind, of rank d_h. O(m d^2 rank).
+    The W_i have full rank where `w_rank` is None. An entry of Theta has variance (sigma/d)^2 and one of W 1/d, as in a
+    nice layer. The heads of trained transformers are of this kind, of rank d_h. O(m d^2 rank).
     """
-    _at_most("rank", rank, dim)
-    require_layer_memory(heads, dim, arrays=6)
-    rng = random_generator(rng)
-    theta = _product(heads, dim, rank, rng) * (sigma / dim)
-    if w_rank is None:
-        return AttentionLayer(theta=theta, w=_nice_w(heads, dim, rng))
-    _at_most("w_rank", w_rank, dim)
-    return AttentionLayer(theta=theta, w=_product(heads, dim, w_rank, rng) / math.sqrt(dim))
+    rng = _begin(heads, dim, rng, rank=rank, w_rank=w_rank or 1)
+
+    def product(rank: int) -> np.ndarray:
+        left, right = rng.standard_normal((2, heads, dim, rank))
+        return left @ right.swapaxes(1, 2) / math.sqrt(rank)
+
+    theta = product(rank) * (sigma / dim)
+    w = _nice_w(heads, dim, rng) if w_rank is None else product(w_rank) / math.sqrt(dim)
+    return AttentionLayer(theta=theta, w=w)
 
 
 @checked
@@ -146,22 +118,13 @@ def make_close_heads_layer(
 ) -> AttentionLayer:
     """Draw a layer of nearly equal attention matrices: |Theta_i - Theta_j| = gap |Theta_i| for every pair.
 
-    Parameters
-    ----------
-    heads, dim : int
-        m >= 2 and d, with m < d^2.
-    gap : float
-        The relative Frobenius distance of every two heads, from 0 (equal) to sqrt(2) (orthogonal).
-
-    Notes
-    -----
+    The `gap` goes from 0 (equal heads) to sqrt(2) (orthogonal ones), and m is below d^2.
     Theta_i = sigma (cos(a) U + sin(a) V_i) with U, V_1, .., V_m orthonormal and otherwise random, and
     sin(a) = gap / sqrt(2): all norms are equal and all distances are. O(m^2 d^2).
     """
     if heads >= dim**2:
         raise ValueError(f"heads is {heads} and dim {dim}: fewer than dim^2 = {dim**2} heads are needed.")
-    require_layer_memory(heads, dim, arrays=6)
-    rng = random_generator(rng)
+    rng = _begin(heads, dim, rng)
     common, *own = np.linalg.qr(rng.standard_normal((dim**2, heads + 1)))[0].T.reshape(-1, dim, dim)
     sine = min(gap / math.sqrt(2), 1.0)
     theta = sigma * (math.sqrt((1 - sine) * (1 + sine)) * common + sine * np.stack(own))
@@ -177,22 +140,13 @@ def make_repeated_singular_values_layer(
     sigma: NonNegativeFloat = 2.0,
     rng: Rng = None,
 ) -> AttentionLayer:
-    """Draw a layer whose attention matrices have every singular value several times.
+    """Draw a layer whose attention matrices have every singular value `multiplicity` times.
 
-    Parameters
-    ----------
-    multiplicity : int
-        How often a singular value occurs, from 2 to d; the smallest one occurs less often where this does
-        not divide d. With d, every Theta_i is a multiple of an orthogonal matrix.
-
-    Notes
-    -----
-    A nice layer with runs of neighbouring singular values replaced by their root mean square, which leaves
-    every norm |Theta_i| as it was. O(m d^3).
+    The smallest value occurs less often where `multiplicity` does not divide d. With d, every Theta_i is a multiple of
+    an orthogonal matrix. A nice layer with runs of neighbouring singular values replaced by their root mean square,
+    which leaves every norm |Theta_i| as it was. O(m d^3).
     """
-    _at_most("multiplicity", multiplicity, dim)
-    require_layer_memory(heads, dim, arrays=6)
-    rng = random_generator(rng)
+    rng = _begin(heads, dim, rng, multiplicity=multiplicity)
     left, values, right = np.linalg.svd(rng.standard_normal((heads, dim, dim)) * (sigma / dim))
     for first in range(0, dim, multiplicity):
         run = values[:, first : first + multiplicity]
@@ -206,14 +160,7 @@ def make_affinely_dependent_layer(
 ) -> AttentionLayer:
     """Draw a layer whose attention matrices are affinely dependent: their hull has a dimension less.
 
-    Parameters
-    ----------
-    heads, dim : int
-        m >= 3 and d, with m <= d^2.
-
-    Notes
-    -----
-    A nice layer projected so that the mean of the first half of the Theta_i equals the mean of the others
+    A nice layer, m <= d^2, projected so that the mean of the first half of the Theta_i equals the mean of the others
     (of three heads, the last is half-way between the first two); `sigma` is the root mean square over the heads.
     Affine dependence implies linear dependence, and so an incoherence of at least 1/(m-1), by Gershgorin's theorem on
     the normalised Gram matrix. O(m^2 d^2).
@@ -226,8 +173,7 @@ def make_affinely_dependent_layer(
     """
     if heads > dim**2:
         raise ValueError(f"heads is {heads} and dim {dim}: at most dim^2 = {dim**2} heads are possible.")
-    require_layer_memory(heads, dim, arrays=6)
-    rng = random_generator(rng)
+    rng = _begin(heads, dim, rng)
     halves = np.where(np.arange(heads) < (heads + 1) // 2, 1 / ((heads + 1) // 2), -1 / (heads // 2))
     relation = halves / np.linalg.norm(halves)
     theta = rng.standard_normal((heads, dim, dim)) * (sigma / dim)
@@ -268,11 +214,9 @@ def make_transformer_shaped_layer(
     Theta_i = s_i U_i diag(j^-exponent) V_i^T with orthonormal columns U_i, V_i, each the orthonormal part of
     t_i U_0 + sqrt(1 - t_i^2) G_i: U_0 is common to all heads, G_i is the head's own. The shares t_i fall evenly
     from the same value for the two heads that are most alike to .3 of it, and that value is the one at which the
-    incoherence is reached. The W_i are made alike. Both are what `attention.check_conditions` measures as "incoherence"
-    (worst head), "stable rank" and "norm ratio". O(m d^2 (rank + m)) a step of the search for the value.
-
-    Trained layers measured so far had incoherence up to .46, stable ranks down to 3 and norms from 2 to 12; that
-    their singular values follow a power law is an assumption of this generator, not a measurement.
+    incoherence is reached. The W_i are made alike. `attention.check_conditions` measures all of this. Trained layers
+    had incoherence up to .46, stable ranks down to 3 and norms from 2 to 12; that their singular values follow a power
+    law is an assumption. O(m d^2 (rank + m)) a step of the search for the value.
 
     Examples
     --------
@@ -280,13 +224,11 @@ def make_transformer_shaped_layer(
     >>> [int(np.linalg.matrix_rank(head)) for head in layer.theta]
     [4, 4, 4]
     """
-    _at_most("rank", rank, dim)
     if len(strengths) != 2 or strengths[0] > strengths[1]:
         raise ValueError(
             f"strengths is {strengths}: two numbers are needed, first the least, then the largest."
         )
-    require_layer_memory(heads, dim, arrays=8)
-    rng = random_generator(rng)
+    rng = _begin(heads, dim, rng, rank=rank)
     sizes = np.geomspace(*strengths, heads)
     theta = _alike(heads, dim, rank, exponent, incoherence, rng) * rng.permutation(sizes)[:, None, None]
     w = _alike(heads, dim, rank, exponent, incoherence, rng) * rng.permutation(sizes)[:, None, None]
@@ -326,16 +268,14 @@ def _orthonormal(matrices: np.ndarray) -> np.ndarray:
     return q * signs[..., None, :]
 
 
-def _at_most(name: str, value: int, dim: int) -> None:
-    if value > dim:
-        raise ValueError(f"{name} is {value}: at most {dim}, the dimension, is allowed.")
+def _begin(heads: int, dim: int, rng: Rng, **at_most: int) -> np.random.Generator:
+    """The generator to draw with, once the numbers named fit the dimension and the layer the memory."""
+    for name, value in at_most.items():
+        if value > dim:
+            raise ValueError(f"{name} is {value}: at most {dim}, the dimension, is allowed.")
+    require_layer_memory(heads, dim, arrays=6)
+    return random_generator(rng)
 
 
 def _nice_w(heads: int, dim: int, rng: np.random.Generator) -> Float[np.ndarray, "m d d"]:
     return rng.standard_normal((heads, dim, dim)) / math.sqrt(dim)
-
-
-def _product(heads: int, dim: int, rank: int, rng: np.random.Generator) -> Float[np.ndarray, "m d d"]:
-    """Random matrices of the given rank whose entries have variance one."""
-    left, right = rng.standard_normal((2, heads, dim, rank))
-    return left @ right.swapaxes(1, 2) / math.sqrt(rank)

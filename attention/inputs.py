@@ -12,19 +12,6 @@ from attention._arrays import shown
 from attention.memory import require_memory
 from attention.validation import NonNegativeInt, PositiveInt, checked, count, random_generator, real_array
 
-__all__ = [
-    "BooleanInputs",
-    "ConstantCoordinateInputs",
-    "GaussianInputs",
-    "Inputs",
-    "PositionedInputs",
-    "SliceInputs",
-    "SphereInputs",
-    "inputs_from_json",
-    "inputs_to_json",
-    "sinusoidal_positions",
-]
-
 _DRAWING = 40  # bytes a number while matrices are drawn: itself, and what it is made from
 Rng = Any  # whatever numpy.random.default_rng accepts (SPEC 7)
 
@@ -45,9 +32,26 @@ class Inputs(Protocol):
         """Draw `n` independent token matrices."""
 
 
+class _Drawn:
+    """A distribution that draws its matrices itself, once there is the memory for them."""
+
+    def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
+        """Draw `n` independent token matrices; O(n k d)."""
+        n, k, d = count("n", n, least=0), self.k, self.d  # type: ignore[attr-defined]
+        require_memory(
+            f"Drawing n = {shown(n)} matrices of {shown(k)} tokens in {shown(d)} dimensions",
+            _DRAWING * max(n, 1) * k * d,
+            advice="draw fewer at a time",
+        )
+        return self._draw((n, k, d), random_generator(rng))
+
+    def _draw(self, shape: tuple[int, int, int], rng: np.random.Generator) -> np.ndarray:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
 @checked
-class _TokenShape:
+class _TokenShape(_Drawn):
     k: PositiveInt
     d: PositiveInt
 
@@ -62,38 +66,32 @@ class BooleanInputs(_TokenShape):
     (1, 2, 3)
     """
 
-    def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
-        """Draw `n` matrices of independent signs; O(n k d)."""
-        size = _size(self, n)
-        total = math.prod(size)
-        bits = np.unpackbits(
-            np.frombuffer(random_generator(rng).bytes(-(-total // 8)), np.uint8), count=total
-        )
-        return (2.0 * bits - 1.0).reshape(size)
+    def _draw(self, shape: tuple[int, int, int], rng: np.random.Generator) -> np.ndarray:
+        size = math.prod(shape)
+        bits = np.unpackbits(np.frombuffer(rng.bytes(-(-size // 8)), np.uint8), count=size)
+        return (2.0 * bits - 1.0).reshape(shape)
 
 
 @dataclass(frozen=True)
 class GaussianInputs(_TokenShape):
     """Independent standard normal tokens."""
 
-    def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
-        """Draw `n` matrices of independent N(0, 1) entries; O(n k d)."""
-        return random_generator(rng).standard_normal(_size(self, n))
+    def _draw(self, shape: tuple[int, int, int], rng: np.random.Generator) -> np.ndarray:
+        return rng.standard_normal(shape)
 
 
 @dataclass(frozen=True)
 class SphereInputs(_TokenShape):
     """Tokens uniform on the sphere of radius sqrt(d)."""
 
-    def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
-        """Draw `n` matrices whose rows are uniform of norm sqrt(d); O(n k d)."""
-        x = random_generator(rng).standard_normal(_size(self, n))
+    def _draw(self, shape: tuple[int, int, int], rng: np.random.Generator) -> np.ndarray:
+        x = rng.standard_normal(shape)
         return x * (np.sqrt(self.d) / np.linalg.norm(x, axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True)
 @checked
-class SliceInputs:
+class SliceInputs(_Drawn):
     """Boolean tokens conditioned on the Hamming weights of fixed substrings (the talk's local concentration).
 
     Parameters
@@ -127,17 +125,13 @@ class SliceInputs:
         """The number of coordinates of a token."""
         return sum(self.blocks)
 
-    def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
-        """Draw `n` matrices, every substring uniform given its weight; O(n k d log d)."""
-        rng = random_generator(rng)
-        n, _, _ = shape = _size(self, n)
-        x = np.empty(shape)
-        start = 0
+    def _draw(self, shape: tuple[int, int, int], rng: np.random.Generator) -> np.ndarray:
+        n, k, _ = shape
+        parts = []
         for size, *ones in zip(self.blocks, *self.weights, strict=True):
-            order = rng.random((n, self.k, size)).argsort(axis=-1)
-            x[:, :, start : start + size] = np.where(order < np.asarray(ones)[:, None], 1.0, -1.0)
-            start += size
-        return x
+            order = rng.random((n, k, size)).argsort(axis=-1)
+            parts.append(np.where(order < np.asarray(ones)[:, None], 1.0, -1.0))
+        return np.concatenate(parts, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -237,24 +231,21 @@ _BY_NAME: dict[str, Any] = {
 
 def inputs_to_json(inputs: Inputs) -> dict[str, Any]:
     """`inputs` as plain JSON values; `inputs_from_json` gives it back bit for bit."""
-    for name, kind in _BY_NAME.items():
-        if type(inputs) is kind:
-            return {"name": name} | {
-                one.name: _plain(getattr(inputs, one.name)) for one in fields(cast(Any, inputs))
-            }
-    raise ValueError(
-        f"inputs is of the type {type(inputs).__name__}: {', '.join(_BY_NAME)} inputs have a JSON form."
-    )
+    names = [name for name, kind in _BY_NAME.items() if type(inputs) is kind]
+    if not names:
+        raise ValueError(
+            f"inputs is of the type {type(inputs).__name__}: {', '.join(_BY_NAME)} inputs have a JSON form."
+        )
+    parts = {one.name: getattr(inputs, one.name) for one in fields(cast(Any, inputs))}
+    if "inputs" in parts:
+        parts["inputs"] = inputs_to_json(parts["inputs"])
+    if "positions" in parts:
+        parts["positions"] = parts["positions"].tolist()
+    return {"name": names[0]} | parts
 
 
 def inputs_from_json(data: Mapping[str, Any]) -> Inputs:
-    """The distribution that `inputs_to_json` wrote.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown or a field is missing, superfluous or out of range.
-    """
+    """The distribution that `inputs_to_json` wrote."""
     name = data.get("name") if isinstance(data, Mapping) else None
     if not isinstance(name, str) or name not in _BY_NAME:
         raise ValueError(f"The inputs are named {shown(name)}: {' or '.join(_BY_NAME)} is needed.")
@@ -269,20 +260,3 @@ def inputs_from_json(data: Mapping[str, Any]) -> Inputs:
         raise ValueError(
             f"The description of the {name} inputs does not fit them ({error}): it needs what inputs_to_json writes."
         ) from None
-
-
-def _size(inputs: Inputs, n: Any) -> tuple[int, int, int]:
-    """The shape of `n` matrices, once there is the memory to draw them in."""
-    n, k, d = count("n", n, least=0), inputs.k, inputs.d
-    require_memory(
-        f"Drawing n = {shown(n)} matrices of {shown(k)} tokens in {shown(d)} dimensions",
-        _DRAWING * max(n, 1) * k * d,
-        advice="draw fewer at a time",
-    )
-    return n, k, d
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Inputs):
-        return inputs_to_json(value)
-    return value.tolist() if isinstance(value, np.ndarray) else value

@@ -9,17 +9,9 @@ import numpy as np
 from jaxtyping import Shaped
 
 from attention._arrays import as_floating, is_numpy, namespace, shown
-from attention._kernels import contract, mix, softmax
 from attention.memory import require_memory
 from attention.projections import Biases, layer_parameters, torch_projections
-from attention.validation import checked, require_finite
-
-__all__ = [
-    "AttentionLayer",
-    "attention_pattern",
-    "require_layer_memory",
-    "require_no_overflow",
-]
+from attention.validation import checked, require_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,16 +26,11 @@ class AttentionLayer:
     w : array (m, d, d)
         Projection matrices, one a head.
 
-    Raises
-    ------
-    ValueError
-        If the shapes are not (m, d, d) with m, d >= 1, the entries not real and finite, or the two
-        arrays of different libraries.
-
     Notes
     -----
-    Heads are identified by F only up to permutation. One call costs O(n k d^2 m + n k^2 d m) operations and
-    holds O(n k d m + n k^2 m) numbers. NumPy parameters are copied and made read-only.
+    A ValueError if the entries are not real and finite, or the two arrays of different libraries. Heads are identified
+    by F only up to permutation. One call costs O(n k d^2 m + n k^2 d m) operations and holds O(n k d m + n k^2 m)
+    numbers. NumPy parameters are copied and made read-only.
 
     References
     ----------
@@ -68,7 +55,7 @@ class AttentionLayer:
             given = getattr(self, name)
             array = as_floating(given, dtype, xp)
             if array is not given:  # large whole numbers may be infinite in the other's type
-                require_finite(name, array)
+                require_array(name, array)
             if is_numpy(array):
                 array = np.array(array, order="C")
                 array.flags.writeable = False
@@ -76,34 +63,9 @@ class AttentionLayer:
 
     @classmethod
     def from_torch(
-        cls,
-        module: Any,
-        *,
-        biases: Biases | None = None,
-        coordinates: int | None = None,
+        cls, module: Any, *, biases: Biases | None = None, coordinates: int | None = None
     ) -> "AttentionLayer":
-        """The self-attention of a ``torch.nn.MultiheadAttention``, without mask, as a NumPy layer in float64.
-
-        Parameters
-        ----------
-        module : torch.nn.MultiheadAttention
-            The module; ``batch_first`` makes no difference.
-        biases : "dropped" or "absorbed", optional
-            Needed where a bias of the module is not zero, for a layer has none. "absorbed" gives d + 1 coordinates: of
-            tokens whose last coordinate is 1, the first d outputs are the module's with its biases, and the last is 0.
-        coordinates : int, optional
-            Keep the first so many of the d coordinates, logits rescaled to keep their spread.
-
-        Raises
-        ------
-        ValueError
-            If the module is no self-attention of this class, has biases that are not zero and `biases` does not say
-            what becomes of them, or an argument is out of range.
-
-        Notes
-        -----
-        `attention.convert_torch_module` gives the same layer with notes on what was dropped and how large it was.
-        """
+        """The layer of `attention.convert_torch_module`; `biases` is needed where one of the module's is not zero."""
         projections = torch_projections(module)
         if biases is None and projections.biased:
             raise ValueError(
@@ -131,11 +93,8 @@ class AttentionLayer:
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The layer's output on the token matrices `x`, in the array type of `x`.
 
-        Raises
-        ------
-        ValueError
-            If `x` is not (..., k, d), or an array of another library than the parameters, the products overflow, or
-            the logits do not fit into memory.
+        A ValueError if `x` is of another library than the parameters, the products overflow, or the logits do not fit
+        into memory.
         """
         x, xp = self._tokens(x)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
@@ -186,10 +145,7 @@ class AttentionLayer:
 def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
     """The softmax of `logits` over the last axis, stable for logits of any finite size.
 
-    Raises
-    ------
-    ValueError
-        If a logit is infinite or NaN (the products overflowed: scale theta or x down), or there is none.
+    A ValueError if a logit is infinite or NaN (the products overflowed: scale theta or x down), or there is none.
 
     Examples
     --------
@@ -204,10 +160,48 @@ def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"
         logits = as_floating(logits, xp.asarray(0.0).dtype, xp)
     if not bool(xp.all(xp.isfinite(logits))):
         raise ValueError(
-            "The logits holds NaN or infinite entries: every entry must be finite. Where the products overflowed, "
-            "scale theta or x down."
+            "The logits contain NaN or infinite entries. Where the products overflowed, scale theta or x down."
         )
     return softmax(logits, xp)
+
+
+def read_tokens(
+    x: Shaped[Any, "n k d"], theta: Shaped[Any, "m d d"]
+) -> tuple[Shaped[Any, "n k m k"], Shaped[Any, "n*k m*d"]]:
+    """Patterns of all heads, row by row with the heads of a row together, and what they read, Z = [P_1 X ... P_m X].
+
+    One product of (n k, d) by (d, m d) and two batched ones; O(n k m d (d + 2 k)).
+    """
+    xp = namespace(x, theta)
+    pattern = softmax(contract(x, theta, xp), xp)
+    return pattern, mix(pattern, x, xp)
+
+
+def contract(x: Any, theta: Any, xp: Any) -> Any:
+    """x_a Theta_i x_b as (..., k, m, k), from tokens (..., k, d) and matrices (m, d, d)."""
+    *batch, k, d = x.shape
+    m = theta.shape[0]
+    stacked = xp.reshape(xp.permute_dims(theta, (1, 0, 2)), (d, m * d))
+    left = xp.reshape(xp.matmul(xp.reshape(x, (-1, d)), stacked), (*batch, k * m, d))
+    return xp.reshape(xp.matmul(left, xp.matrix_transpose(x)), (*batch, k, m, k))
+
+
+def softmax(logits: Any, xp: Any) -> Any:
+    """The softmax over the last axis, stable for finite logits."""
+    # NumPy's types in the machine's byte order; a type narrower than float32 holds no sum of many weights
+    dtype = logits.dtype.newbyteorder("=") if isinstance(logits.dtype, np.dtype) else logits.dtype
+    logits = xp.astype(logits, xp.float32) if xp.finfo(logits.dtype).bits < 32 else logits
+    with np.errstate(over="ignore"):  # a logit further below the largest than there are numbers has weight 0
+        weights = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+        pattern = weights / xp.sum(weights, axis=-1, keepdims=True)
+        return pattern if pattern.dtype == dtype else xp.astype(pattern, dtype)
+
+
+def mix(weights: Any, x: Any, xp: Any) -> Any:
+    """sum_b weights[..., a, i, b] x_b as one (rows, m d) matrix, from weights (..., k, m, k) and tokens (..., k, d)."""
+    *batch, k, d = x.shape
+    m = weights.shape[-2]
+    return xp.reshape(xp.matmul(xp.reshape(weights, (*batch, k * m, k)), x), (-1, m * d))
 
 
 def require_layer_memory(heads: int, dim: int, *, arrays: int = 4) -> None:

@@ -3,158 +3,34 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from attention.evaluation import Outcome, Predictor, parameter_errors, relative_error, unknown_part_error
 from attention.examples import ExampleOracle
 from attention.inputs import Inputs, Rng
 from attention.layer import AttentionLayer
-from attention.metrics import parameter_errors, relative_error, unknown_part_error
-from attention.validation import PositiveInt, checked, require_finite, require_shape
-
-__all__ = [
-    "Fit",
-    "GroundTruth",
-    "Learner",
-    "Outcome",
-    "Predictor",
-    "Progress",
-    "Recorder",
-    "Step",
-    "check_budget",
-    "draw_examples",
-    "require_oracle",
-]
-
-Predictor = Callable[[Any], Any]
-
-
-class Outcome(Enum):
-    """How a fit ended; each value is a sentence a user can act on."""
-
-    EXACT = "Exact: the held-out examples are reproduced to the precision of the arithmetic."
-    REACHED_TOLERANCE = "Reached: the error on fresh examples is below the requested tolerance."
-    PRECISION_FLOOR = (
-        "Floor: the error stopped falling at the floor of the arithmetic; use a wider dtype for more."
-    )
-    UNCONFIRMED = (
-        "Unconfirmed: the held-out examples are reproduced, but too few of them say anything new, as the others follow "
-        "from fitted ones by a symmetry; give more examples, of more different inputs."
-    )
-    NOTHING_LEARNED = (
-        "Nothing learned: held-out examples are predicted no better than by zero; allow more examples, or take it as "
-        "evidence that the labels are random or the target is hard for this learner."
-    )
-    BEST_OF_CLASS = (
-        "Best of its class: no better predictor of this kind exists on the examples, but the examples are not "
-        "reproduced; a richer class is needed."
-    )
-    LOCAL_MINIMUM = (
-        "Stuck: every start ended in a local minimum; allow more restarts or examples, or another number of heads, or "
-        "take it as evidence that the target is hard for this learner."
-    )
-    OVERFITTED = (
-        "Overfitted: the examples are reproduced but held-out ones are not; allow more examples, or take it as "
-        "evidence that the target is hard for this learner."
-    )
-    RESIDUAL_FLOOR = (
-        "Floor of the residual: independent starts end at the same error, on held-out examples too; the labels are "
-        "noisy at that level, or the student is too small: too few heads, too low a rank, or a head too weak to be "
-        "found."
-    )
-    WORK_SPENT = (
-        "Out of work: the budget of passes over the data was spent before convergence; allow more work."
-    )
-    ONE_PASS = (
-        "One pass done: this learner estimates once and promises no error; one that iterates may go further."
-    )
-    EXAMPLES_SPENT = (
-        "Out of examples: the budget of examples was spent before convergence; allow more examples."
-    )
-    EXAMPLES_RAN_OUT = "Out of examples: the given examples ran out before convergence; give more of them."
-    DIVERGED = (
-        "Diverged: the parameters left the finite numbers; lower the learning rate or rescale the target."
-    )
-    NO_PROJECTION_SUM = (
-        "Phase 1 failed: the estimate of the sum of the projections does not stand out from its statistical error; "
-        "allow more examples, or take it that the projections cancel."
-    )
-    NO_AGREEMENT = (
-        "Too few rows were found on which all heads have the same attention pattern; allow more "
-        "examples: agreement within eps has probability of order eps^((m-1)(k-1))."
-    )
-    CONTRADICTION = (
-        "Phase 2 or 4 failed: no attention matrix satisfies what the certified rows say; the certificates are false, "
-        "as they are where the projections are not in general position."
-    )
-    NO_LARGE_MARGIN = (
-        "Phase 3 failed: too few rows were found on which every head attends to one token; the asymptotics have not "
-        "set in at this number of coordinates, or the heads attend too weakly."
-    )
-    NOT_REFINED = (
-        "Phase 4 failed: with the refined sum of the projections the rows agree no better, or no longer; allow more "
-        "examples to phase 3."
-    )
-    NO_SPECTRAL_GAP = (
-        "Phase 5 failed: the body has no m - 1 directions that are clearly wider than the others; allow more "
-        "examples, or check the number of heads."
-    )
-    NET_TOO_COARSE = (
-        "Phase 6 failed: no tuple of the net reaches the tolerance on held-out examples; allow more work or more "
-        "examples, or a larger tolerance."
-    )
-    NOT_APPLICABLE = (
-        "Not of this kind: the examples contradict what this attack assumes; use a general learner."
-    )
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether held-out examples confirm a small error: the best of a class need not have one."""
-        return self in _SUCCESSES
-
-    def __str__(self) -> str:
-        return self.value
-
-
-_SUCCESSES = frozenset({Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR})
+from attention.validation import PositiveInt, checked, require_array
 
 
 @dataclass(frozen=True)
 class Step:
-    """One record of a trace: a phase or step, what it had cost until then, and what was measured.
+    """One record of a trace: a phase or step, what it had cost until then, and what was measured."""
 
-    Attributes
-    ----------
-    name : str
-        The phase or step, in the paper's words where it has some.
-    examples : int
-        Examples drawn since the fit began.
-    seconds : float
-        Seconds since the fit began, the measuring itself left out.
-    measures : mapping of str to float
-        What the step measured; with ground truth at least ``relative_error`` and ``unknown_part_error``.
-    phase : int or None
-        The number of the phase, for a learner that has phases.
-    round : int or None
-        The round within which the phase ran, where it runs more than once.
-    engine : str
-        What computed it, as "numpy" or "torch cuda:0 bfloat16", for a learner that has a choice; else empty.
-    layer : AttentionLayer or None
-        The layer as it was then, where there is one: in what `progress` is called with, and not in a trace, which
-        would hold them all.
-    """
-
-    name: str
-    examples: int
-    seconds: float
+    name: str  #: the phase or step, in the paper's words where it has some
+    examples: int  #: examples drawn since the fit began
+    seconds: float  #: seconds since the fit began, the measuring itself left out
+    #: what the step measured; with ground truth at least ``relative_error`` and ``unknown_part_error``
     measures: Mapping[str, float] = field(default_factory=dict)
-    phase: int | None = None
-    round: int | None = None
+    phase: int | None = None  #: the number of the phase, for a learner that has phases
+    round: int | None = None  #: the round within which the phase ran, where it runs more than once
+    #: what computed it, as "numpy" or "torch cuda:0 bfloat16", for a learner that has a choice; else empty
     engine: str = ""
+    #: the layer as it was then, where there is one: in what `progress` is called with, and not in a trace,
+    #: which would hold them all
     layer: AttentionLayer | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -171,37 +47,18 @@ Progress = Callable[[Step], None]
 
 @dataclass(frozen=True, repr=False)
 class Fit:
-    """What a learner returns.
+    """What a learner returns; printed, it is the outcome's sentence and a line of counts."""
 
-    Printed, it is the outcome's sentence and a line of counts; the trace is left to `trace`.
-
-    Attributes
-    ----------
-    predict : callable
-        Maps token matrices (n, k, d) to predicted labels (n, k, d).
-    layer : AttentionLayer or None
-        The fitted layer; None for improper learners.
-    outcome : Outcome
-        How it ended, as a sentence.
-    examples_used : int
-        Examples drawn from the oracle.
-    seconds : float
-        Wall-clock seconds, measuring against ground truth left out.
-    trace : tuple of Step
-        One record per phase or step.
-    alone : str
-        What did all the work where the learner's other parts found nothing, as "Newton" of the six phases; else empty.
-    examples_needed : int or None
-        About how many examples the learner needs, where it had fewer and did not succeed.
-    """
-
-    predict: Predictor
-    layer: AttentionLayer | None
-    outcome: Outcome
-    examples_used: int
-    seconds: float
-    trace: tuple[Step, ...] = ()
+    predict: Predictor  #: maps token matrices (n, k, d) to predicted labels (n, k, d)
+    layer: AttentionLayer | None  #: the fitted layer; None for improper learners
+    outcome: Outcome  #: how it ended, as a sentence
+    examples_used: int  #: examples drawn from the oracle
+    seconds: float  #: wall-clock seconds, measuring against ground truth left out
+    trace: tuple[Step, ...] = ()  #: one record per phase or step
+    #: what did all the work where the learner's other parts found nothing, as "Newton" of the six phases;
+    #: else empty
     alone: str = ""
+    #: about how many examples the learner needs, where it had fewer and did not succeed
     examples_needed: int | None = None
 
     def __repr__(self) -> str:
@@ -246,7 +103,7 @@ class Learner(Protocol):
         truth: "GroundTruth | None" = None,
         progress: Progress | None = None,
     ) -> Fit:
-        """Learn from the oracle; `truth` only measures and never helps."""
+        """Learn from the oracle; `truth` only measures and never helps, `progress` is called with every step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,11 +188,6 @@ class Recorder:
         What to measure each step against.
     progress : callable, optional
         Called with each `Step` as it is recorded.
-
-    Raises
-    ------
-    ValueError
-        If the oracle is none: a layer, say, or arrays.
     """
 
     @checked
@@ -361,7 +213,7 @@ class Recorder:
 
     @property
     def measuring(self) -> bool:
-        """Whether anyone looks at the steps: a learner may skip preparing a predictor when nobody does."""
+        """Whether there is ground truth: where not, a learner may skip preparing a predictor."""
         return self._truth is not None
 
     def step(
@@ -409,17 +261,9 @@ class Recorder:
 
 
 def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:
-    """The learner's budget in examples, held against its own minimum and against what the oracle has left.
+    """The learner's budget in examples, or what the oracle has left where that is less; None when neither ends.
 
-    Returns
-    -------
-    int or None
-        The smaller of the budget and what is left; None when neither ends.
-
-    Raises
-    ------
-    ValueError
-        If that is fewer than the learner's minimum for the oracle's k and d, or the oracle is none.
+    A ValueError if it is fewer than the learner's minimum for the oracle's k and d.
     """
     require_oracle(oracle)
     if not all(hasattr(learner, name) for name in ("examples", "minimum_examples")):
@@ -437,14 +281,8 @@ def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:
 
 
 def require_oracle(oracle: Any) -> None:
-    """Refuse what learners cannot draw from.
-
-    Raises
-    ------
-    ValueError
-        If it is a layer, an array or anything else that is no oracle.
-    """
-    # what speaks the protocol may be a stand-in of the caller's own
+    """Refuse what learners cannot draw from: a layer or an array, say."""
+    # what speaks the protocol may be the caller's own
     if not all(hasattr(oracle, name) for name in ("draw", "drawn", "k", "d")):
         raise ValueError(
             f"The oracle is a {type(oracle).__name__}: learners draw from an ExampleOracle. Of a layer, give "
@@ -455,17 +293,9 @@ def require_oracle(oracle: Any) -> None:
 def draw_examples(
     oracle: ExampleOracle, n: int
 ) -> tuple[Float[np.ndarray, "n k d"], Float[np.ndarray, "n k d"]]:
-    """Draw `n` examples and hold them to their shape and to finite entries.
-
-    Raises
-    ------
-    ValueError
-        If the oracle's examples have wrong shapes or entries that are not finite.
-    """
-    if not hasattr(oracle, "draw"):
-        require_oracle(oracle)  # for its words
+    """Draw `n` examples; a ValueError if their shapes are wrong or an entry is not finite."""
+    require_oracle(oracle)
     x, y = oracle.draw(n)
     for name, array in (("x", x), ("y", y)):
-        require_shape(f"The oracle's {name}", array, (n, oracle.k, oracle.d))
-        require_finite(f"The oracle's {name}", array)
+        require_array(f"The oracle's {name}", array, (n, oracle.k, oracle.d))
     return x, y

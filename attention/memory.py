@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
-from attention.errors import NotEnoughMemoryError
-
 __all__ = ["available_memory", "memory_limited_to", "memory_text", "require_memory"]
 
 _SMALL = 64 << 20  # less than this is never refused: to ask the system takes longer than small work does
 _SHARE = 0.9  # of what is free, the share that one request may take: the rest is for what grows beside it
 _LIMIT: ContextVar[int | None] = ContextVar("_LIMIT", default=None)
+
+
+class NotEnoughMemoryError(ValueError):
+    """What was asked for does not fit into the memory there is; nothing was begun."""
 
 
 def require_memory(what: str, needed: int | float, *, advice: str = "ask for less") -> None:
@@ -23,14 +25,9 @@ def require_memory(what: str, needed: int | float, *, advice: str = "ask for les
     what : str
         What takes the memory, as the beginning of a sentence.
     needed : int or float
-        Bytes; an estimate of the most that is held at one time.
+        Bytes; an estimate of the most that is held at one time. Nine tenths of `available_memory` are allowed.
     advice : str
         What to do instead: the end of the sentence.
-
-    Raises
-    ------
-    NotEnoughMemoryError
-        If it is more than nine tenths of `available_memory`, with both numbers.
 
     Examples
     --------
@@ -38,7 +35,7 @@ def require_memory(what: str, needed: int | float, *, advice: str = "ask for les
     ...     require_memory("The table", 2**40, advice="take fewer rows")
     Traceback (most recent call last):
         ...
-    attention.errors.NotEnoughMemoryError: The table needs 1 TiB of memory, and 1 GiB are free: take fewer rows.
+    attention.memory.NotEnoughMemoryError: The table needs 1 TiB of memory, and 1 GiB are free: take fewer rows.
     """
     if _LIMIT.get() is None and needed <= _SMALL:
         return
@@ -101,11 +98,11 @@ def _free_in_groups() -> list[int]:
         if controllers and "memory" not in controllers.split(","):
             continue
         root = Path("/sys/fs/cgroup/memory" if controllers else "/sys/fs/cgroup")
-        most = "memory.limit_in_bytes" if controllers else "memory.max"
-        used = "memory.usage_in_bytes" if controllers else "memory.current"
+        most, used = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
         folder = root / path.lstrip("/")
         # within a container the path is that of the host, and the limits are at the root
         for place in (folder, *folder.parents, root):
             with contextlib.suppress(OSError, ValueError):  # no such file, or "max" for no limit
-                free.append(int((place / most).read_text()) - int((place / used).read_text()))
+                limit, taken = ((place / f"memory.{name}").read_text() for name in (most, used))
+                free.append(int(limit) - int(taken))
     return free

@@ -20,7 +20,7 @@ _MAPS = ("query", "key", "value", "output")
 @dataclass(frozen=True, eq=False)
 @checked
 class Projections:
-    """The four linear maps of an attention layer, each y = x A^T + b on rows x.
+    """The four linear maps of an attention layer, each y = x A^T + b on rows x; biases that are None are zero.
 
     Parameters
     ----------
@@ -29,14 +29,7 @@ class Projections:
     output : array (d, p)
         Takes the outputs of all heads, side by side, back to d coordinates.
     query_bias, key_bias, value_bias : array (p,), optional
-        Zero if None.
     output_bias : array (d,), optional
-        Zero if None.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit together or an entry is not finite.
     """
 
     query: Float[np.ndarray, "p d"]
@@ -68,11 +61,7 @@ class Projections:
 def torch_projections(module: Any) -> Projections:
     """The four maps of a ``torch.nn.MultiheadAttention``, in float64.
 
-    Raises
-    ------
-    ValueError
-        If `module` is something else, or has keys or values of another dimension (``kdim``, ``vdim``), biases
-        among the keys (``add_bias_kv``) or a zero token (``add_zero_attn``).
+    A ValueError if `module` is something else, or uses ``kdim``, ``vdim``, ``add_bias_kv`` or ``add_zero_attn``.
     """
     torch = sys.modules.get("torch")  # whoever has such a module has imported it
     if torch is None or not isinstance(module, torch.nn.MultiheadAttention):
@@ -82,9 +71,8 @@ def torch_projections(module: Any) -> Projections:
         "add_bias_kv": module.bias_k is not None or module.bias_v is not None,
         "add_zero_attn": module.add_zero_attn,
     }
-    for name, used in beyond.items():
-        if used:
-            raise ValueError(f"The module uses {name}, which no layer of this class can express.")
+    if used := [name for name, one in beyond.items() if one]:
+        raise ValueError(f"The module uses {used[0]}, which no layer of this class can express.")
     parameters = (module.in_proj_weight, module.in_proj_bias, module.out_proj.weight, module.out_proj.bias)
     if not all(one is None or (torch.is_tensor(one) and not one.is_meta) for one in parameters):
         raise ValueError("The module's parameters are quantised or on the meta device: load them first.")
@@ -92,10 +80,9 @@ def torch_projections(module: Any) -> Projections:
     inward, inward_bias, outward, outward_bias = [
         None if one is None else one.detach().cpu().double().numpy() for one in parameters
     ]
-    biases: Any = [None] * 3 if inward_bias is None else np.split(inward_bias, 3)
-    weights = np.split(cast(np.ndarray, inward), 3)
-    maps = {name: (weights[i], biases[i]) for i, name in enumerate(_MAPS[:3])}
-    return Projections.of(maps | {"output": (outward, outward_bias)})
+    biases: list[Any] = [None] * 3 if inward_bias is None else [*np.split(inward_bias, 3)]
+    given: list[Any] = [*np.split(cast(np.ndarray, inward), 3), outward, *biases, outward_bias]
+    return Projections(*given)
 
 
 @checked
@@ -112,7 +99,6 @@ def layer_parameters(
     Parameters
     ----------
     projections : Projections
-        The maps.
     heads : int
         The number m of heads; it divides p.
     scale : float, optional
@@ -124,11 +110,6 @@ def layer_parameters(
         Keep the first so many of the d coordinates, of tokens and of outputs. The logits of every head are
         rescaled to keep their spread on Boolean tokens; the constant coordinate stays.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range or the kept block of a head is zero.
-
     Notes
     -----
     With Q_i, K_i, V_i the rows of head i and O_i its columns of the output map, Theta_i = scale Q_i^T K_i and
@@ -137,11 +118,8 @@ def layer_parameters(
     depend on it; it is kept so that the logits agree too.
 
     The spread of a head's logits is the norm of Theta_i without the constant's column: the standard deviation of
-    the logit of a token on another, both Boolean. O(m h d'^2) with d' the coordinates kept.
-
-    References
-    ----------
-    The maps are those of Vaswani et al., arXiv 1706.03762, Section 3.2.2.
+    the logit of a token on another, both Boolean. A ValueError if the kept block of a head is zero. O(m h d'^2) with d'
+    the coordinates kept. The maps are those of Vaswani et al., arXiv 1706.03762, Section 3.2.2.
     """
     p, d = projections.query.shape
     if p % heads:
@@ -213,18 +191,14 @@ def _about_biases(projections: Projections, absorbed: bool) -> list[str]:
             "The biases were absorbed: every token has a last coordinate that is 1, and the last output is 0. The "
             "last column of each Theta and the split of the last row of W over heads do not show in the outputs."
         ]
-    one_token = float(_product_norms(projections.value[None], projections.output.T[None])[0])
-    sizes: dict[str, tuple[Any, str]] = {
-        "query": (np.linalg.norm(projections.query), "the size of the queries"),
-        "key": (np.linalg.norm(projections.key), "the size of the keys"),
-        "value": (np.linalg.norm(projections.value), "the size of the values"),
-        "output": (one_token, "the size of the output for one token alone"),
-    }
+    one_token = _product_norms(projections.value[None], projections.output.T[None])[0]
+    nouns = {"query": "queries", "key": "keys", "value": "values", "output": "output for one token alone"}
     notes = []
     for name in projections.biased:
-        size, what = sizes[name]
+        size = float(one_token if name == "output" else np.linalg.norm(getattr(projections, name)))
         norm = float(np.linalg.norm(getattr(projections, f"{name}_bias")))
-        share = f"{norm / float(size):.3g} of {what}" if size > 0 else f"{what} is zero"
+        what = f"the size of the {nouns[name]}"
+        share = f"{norm / size:.3g} of {what}" if size > 0 else f"{what} is zero"
         harmless = ", and without influence on the outputs" if name == "key" else ""
         notes.append(f"The {name} bias was dropped: {share}{harmless}.")
     if notes:

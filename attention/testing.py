@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -65,146 +66,144 @@ def check_learner(
     _require(isinstance(learner, Learner), "A learner has examples, minimum_examples and fit.")
     _require(type(learner).__dataclass_params__.frozen, "A learner is frozen.")  # type: ignore[attr-defined]
     truth = GroundTruth.draw(target, inputs, 200, known=known, rng=seed + 1)
-
-    fit = _check_fit(learner, target, inputs, truth, seed)
-    _check_reproducible(learner, target, inputs, truth, seed, fit)
-    _check_honest(learner, target, inputs, truth, seed, fit)
-    _check_few_inputs(learner, target, inputs, truth, seed, fit)
-    _check_budget_respected(learner, target, inputs, seed)
-    _check_bad_examples(learner, target, inputs, seed)
-    _check_bad_parameters(learner, target, inputs, seed)
+    contract = _Contract(learner, target, inputs, truth, seed)
+    fit = contract.whole_fit()
+    contract.reproducible(fit)
+    contract.honest(fit)
+    contract.honest_on_few_inputs(fit)
+    contract.budget_respected()
+    contract.bad_examples_refused()
+    contract.bad_parameters_refused()
     return fit
 
 
-def _check_fit(learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int) -> Fit:
-    oracle = _oracle(target, inputs, seed)
-    seen: list[Step] = []
-    fit = learner.fit(oracle, rng=[seed, _LEARNER], truth=truth, progress=seen.append)
-    _require(isinstance(fit, Fit), "fit returns a Fit.")
-    _require(isinstance(fit.outcome, Outcome), "The outcome is an Outcome.")
-    _require(fit.examples_used == oracle.drawn, "examples_used is what was drawn from the oracle.")
-    _require(fit.seconds >= 0, "seconds is not negative.")
-    _require(
-        len(fit.trace) >= 1 and all(isinstance(step, Step) for step in fit.trace), "The trace has steps."
-    )
-    _require(tuple(seen) == fit.trace, "progress sees every step of the trace, once and in order.")
-    for name in ("examples", "seconds"):
-        values = [getattr(step, name) for step in fit.trace]
-        _require(values == sorted(values), f"The {name} of the trace never fall.")
-    _require(
-        "relative_error" in fit.trace[-1].measures, "The last step is measured against the ground truth."
-    )
-    predicted = np.asarray(fit.predict(truth.x))
-    _require(
-        predicted.shape == truth.x.shape and bool(np.isfinite(predicted).all()),
-        "predict gives finite outputs.",
-    )
-    if fit.layer is not None:
+@dataclass(frozen=True, eq=False)
+class _Contract:
+    learner: Learner
+    target: Any
+    inputs: Inputs
+    truth: GroundTruth
+    seed: int
+
+    def fit(self, oracle: ExampleOracle, learner: Any = None, **options: Any) -> Fit:
+        return (learner or self.learner).fit(oracle, rng=[self.seed, _LEARNER], **options)
+
+    def oracle(self, kind: type[ExampleOracle] = ExampleOracle, **noise: Any) -> ExampleOracle:
+        # a stream of its own: a learner seeded like its oracle would draw the very tokens as its random start
+        return kind(self.target, self.inputs, rng=[self.seed, _EXAMPLES], **noise)
+
+    def served(self, n: int) -> ExampleOracle:
+        return ExampleOracle.from_arrays(*self.oracle().draw(max(n, 1)))
+
+    def changed(self, **changes: Any) -> Any:
+        """The learner with other fields; None where it has none of that name."""
+        has = all(name in vars(self.learner) for name in changes)
+        return dataclasses.replace(self.learner, **changes) if has else None  # type: ignore[type-var]
+
+    def whole_fit(self) -> Fit:
+        oracle, seen = self.oracle(), list[Step]()
+        fit = self.fit(oracle, truth=self.truth, progress=seen.append)
+        _require(isinstance(fit, Fit), "fit returns a Fit.")
+        _require(isinstance(fit.outcome, Outcome), "The outcome is an Outcome.")
+        _require(fit.examples_used == oracle.drawn, "examples_used is what was drawn from the oracle.")
+        _require(fit.seconds >= 0, "seconds is not negative.")
+        steps = len(fit.trace) >= 1 and all(isinstance(step, Step) for step in fit.trace)
+        _require(steps, "The trace has steps.")
+        _require(tuple(seen) == fit.trace, "progress sees every step of the trace, once and in order.")
+        for name in ("examples", "seconds"):
+            values = [getattr(step, name) for step in fit.trace]
+            _require(values == sorted(values), f"The {name} of the trace never fall.")
+        measured = "relative_error" in fit.trace[-1].measures
+        _require(measured, "The last step is measured against the ground truth.")
+        predicted = np.asarray(fit.predict(self.truth.x))
+        finite = predicted.shape == self.truth.x.shape and bool(np.isfinite(predicted).all())
+        _require(finite, "predict gives finite outputs.")
+        same = fit.layer is None or np.allclose(fit.layer(self.truth.x), predicted, atol=1e-9)
+        _require(same, "The layer predicts what predict does.")
+        return fit
+
+    def reproducible(self, fit: Fit) -> None:
+        for truth in (self.truth, None):
+            again = self.fit(self.oracle(), truth=truth)
+            same = np.array_equal(again.predict(self.truth.x), fit.predict(self.truth.x))
+            _require(same, "The same rng gives the same bits, measured or not.")
+            drawn = again.examples_used == fit.examples_used
+            _require(drawn, "The same rng draws as many examples, measured or not.")
+            _require(again.outcome is fit.outcome, "The same rng gives the same outcome, measured or not.")
+
+    def honest(self, fit: Fit) -> None:
+        self._claims_no_more(fit, self.truth, "fresh examples")
+        noise_only = self.oracle(noise=lambda y, rng: 3.7 * rng.standard_normal(y.shape))
+        outcome = self.fit(noise_only).outcome
         _require(
-            np.allclose(fit.layer(truth.x), predicted, atol=1e-9), "The layer predicts what predict does."
+            not outcome.succeeded,
+            f"Labels that are pure noise cannot be learned; the outcome said {outcome.name}.",
         )
-    return fit
 
-
-def _check_reproducible(
-    learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int, fit: Fit
-) -> None:
-    for again_truth in (truth, None):
-        again = learner.fit(_oracle(target, inputs, seed), rng=[seed, _LEARNER], truth=again_truth)
-        same = np.array_equal(np.asarray(again.predict(truth.x)), np.asarray(fit.predict(truth.x)))
-        _require(same, "The same rng gives the same bits, measured or not.")
-        _require(
-            again.examples_used == fit.examples_used, "The same rng draws as many examples, measured or not."
-        )
-        _require(again.outcome is fit.outcome, "The same rng gives the same outcome, measured or not.")
-
-
-def _check_honest(
-    learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int, fit: Fit
-) -> None:
-    _require_no_more_than_so(learner, fit, truth, "fresh examples")
-    noise_only = _oracle(target, inputs, seed, noise=lambda y, rng: 3.7 * rng.standard_normal(y.shape))
-    outcome = learner.fit(noise_only, rng=[seed, _LEARNER]).outcome
-    _require(
-        not outcome.succeeded,
-        f"Labels that are pure noise cannot be learned; the outcome said {outcome.name}.",
-    )
-
-
-def _require_no_more_than_so(learner: Learner, fit: Fit, truth: GroundTruth, what: str) -> None:
-    error = truth.measure(predict=fit.predict)["unknown_part_error"]
-    tolerance = getattr(learner, "tolerance", None) or 1e-6
-    most = {
-        Outcome.EXACT: 1e-8,
-        Outcome.REACHED_TOLERANCE: max(4 * tolerance, 1e-8),
-        Outcome.PRECISION_FLOOR: 1e-4,
-        Outcome.BEST_OF_CLASS: 1.5,  # predicting what is known in advance has error 1
-    }.get(fit.outcome)
-    _require(
-        most is None or error <= most,
-        f"A fit that says {fit.outcome.name} agrees with {what}; its error there is {error:.1e}.",
-    )
-
-
-def _check_few_inputs(
-    learner: Learner, target: Any, inputs: Inputs, truth: GroundTruth, seed: int, fit: Fit
-) -> None:
-    # so many that most of them are drawn, and some are not
-    few = max(2, min(int(fit.examples_used / _TIMES_DRAWN), _MOST_FEW))
-    for draw in range(_FEW_INPUTS):
-        x = inputs.sample(few, rng=[seed, _FEW, draw])
-        there = np.any(target(x) if truth.known is None else target(x) - np.asarray(truth.known(x)))
-        if fit.examples_used == 0 or not there:
-            continue
-        again = learner.fit(_Repeating(target, inputs, x, rng=[seed, _EXAMPLES, draw]), rng=[seed, _LEARNER])
-        few_inputs = GroundTruth(target, x, known=truth.known)
-        _require_no_more_than_so(learner, again, few_inputs, f"all of {few} inputs that repeat themselves")
-
-
-def _check_budget_respected(learner: Learner, target: Any, inputs: Inputs, seed: int) -> None:
-    least = learner.minimum_examples(inputs.k, inputs.d)
-    for budget in (least, 2 * least + 3):
-        for limited, oracle in (
-            (_with(learner, examples=budget), _oracle(target, inputs, seed)),
-            (learner, _served(target, inputs, budget, seed)),
-        ):
-            if limited is None or budget == 0:
+    def honest_on_few_inputs(self, fit: Fit) -> None:
+        # so many that most of them are drawn, and some are not
+        few = max(2, min(int(fit.examples_used / _TIMES_DRAWN), _MOST_FEW))
+        for draw in range(_FEW_INPUTS):
+            x = self.inputs.sample(few, rng=[self.seed, _FEW, draw])
+            truth = GroundTruth(self.target, x, known=self.truth.known)
+            there = np.any(truth.y if truth.y_known is None else truth.y - truth.y_known)
+            if fit.examples_used == 0 or not there:
                 continue
-            fit = limited.fit(oracle, rng=[seed, _LEARNER])
-            _require(
-                fit.examples_used <= budget and oracle.drawn <= budget,
-                "No more examples are drawn than the budget.",
+            oracle = _Repeating(self.target, self.inputs, x, rng=[self.seed, _EXAMPLES, draw])
+            self._claims_no_more(self.fit(oracle), truth, f"all of {few} inputs that repeat themselves")
+
+    def _claims_no_more(self, fit: Fit, truth: GroundTruth, what: str) -> None:
+        error = truth.measure(predict=fit.predict)["unknown_part_error"]
+        tolerance = getattr(self.learner, "tolerance", None) or 1e-6
+        most = {
+            Outcome.EXACT: 1e-8,
+            Outcome.REACHED_TOLERANCE: max(4 * tolerance, 1e-8),
+            Outcome.PRECISION_FLOOR: 1e-4,
+            Outcome.BEST_OF_CLASS: 1.5,  # predicting what is known in advance has error 1
+        }.get(fit.outcome)
+        _require(
+            most is None or error <= most,
+            f"A fit that says {fit.outcome.name} agrees with {what}; its error there is {error:.1e}.",
+        )
+
+    def budget_respected(self) -> None:
+        least = self.learner.minimum_examples(self.inputs.k, self.inputs.d)
+        for budget in filter(None, (least, 2 * least + 3)):
+            for learner, oracle in (
+                (self.changed(examples=budget), self.oracle()),
+                (self.learner, self.served(budget)),
+            ):
+                if learner is not None:
+                    used = self.fit(oracle, learner).examples_used
+                    _require(max(used, oracle.drawn) <= budget, "No more examples are drawn than the budget.")
+        too_few = self.changed(examples=least - 1)
+        if least > 0 and too_few is not None:
+            _require_error(lambda: self.fit(self.oracle(), too_few), "Too few examples are an error.")
+        if least > 1:
+            _require_error(lambda: self.fit(self.served(least - 1)), "Too few examples are an error.")
+
+    def bad_examples_refused(self) -> None:
+        if self.learner.minimum_examples(self.inputs.k, self.inputs.d) == 0:
+            return
+        for oracle, sentence in (
+            (self.oracle(noise=lambda y, rng: _last_is_nan(y)), "NaN labels are an error."),
+            (
+                self.oracle(noise=lambda y, rng: np.concatenate([y, y[..., :1]], axis=-1)),
+                "Wrong shapes are an error.",
+            ),
+            (self.oracle(_NotANumberTokens), "NaN tokens are an error."),
+        ):
+            _require_error(lambda oracle=oracle: self.fit(oracle), sentence)  # type: ignore[misc]
+
+    def bad_parameters_refused(self) -> None:
+        names = {one.name for one in dataclasses.fields(self.learner)}  # type: ignore[arg-type]
+        for name, value in product(sorted({"m", "work"} & names), (0, -1, 1.5)):
+            _require_error(
+                lambda name=name, value=value: self.fit(self.oracle(), self.changed(**{name: value})),  # type: ignore[misc]
+                f"{name} = {value} is an error.",
             )
-    if least == 0:
-        return
-    too_few = _with(learner, examples=least - 1)
-    if too_few is not None:
-        _require_error(
-            lambda: too_few.fit(_oracle(target, inputs, seed), rng=[seed, _LEARNER]),
-            "Too few examples are an error.",
-        )
-    if least > 1:
-        _require_error(
-            lambda: learner.fit(_served(target, inputs, least - 1, seed), rng=[seed, _LEARNER]),
-            "Too few examples are an error.",
-        )
-
-
-def _check_bad_examples(learner: Learner, target: Any, inputs: Inputs, seed: int) -> None:
-    def not_a_number(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return np.where(np.arange(y.size).reshape(y.shape) == y.size - 1, np.nan, y)
-
-    def too_wide(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return np.concatenate([y, y[..., :1]], axis=-1)
-
-    if learner.minimum_examples(inputs.k, inputs.d) == 0:
-        return
-    for oracle, sentence in (
-        (_oracle(target, inputs, seed, noise=not_a_number), "NaN labels are an error."),
-        (_oracle(target, inputs, seed, noise=too_wide), "Wrong shapes are an error."),
-        (_NotANumberTokens(target, inputs, rng=[seed, _EXAMPLES]), "NaN tokens are an error."),
-    ):
-        _require_error(lambda oracle=oracle: learner.fit(oracle, rng=[seed, _LEARNER]), sentence)  # type: ignore[misc]
+        if "examples" in names:
+            _require_error(lambda: self.changed(examples=-1), "A negative budget is an error.")
 
 
 class _Repeating(ExampleOracle):
@@ -225,36 +224,11 @@ class _Repeating(ExampleOracle):
 class _NotANumberTokens(ExampleOracle):
     def draw(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         x, y = super().draw(n)
-        return np.where(np.arange(x.size).reshape(x.shape) == x.size - 1, np.nan, x), y
+        return _last_is_nan(x), y
 
 
-def _check_bad_parameters(learner: Learner, target: Any, inputs: Inputs, seed: int) -> None:
-    names = {one.name for one in dataclasses.fields(learner)}  # type: ignore[arg-type]
-    for name, value in product(sorted({"m", "work"} & names), (0, -1, 1.5)):
-        _require_error(
-            lambda name=name, value=value: _with(learner, **{name: value}).fit(  # type: ignore[misc]
-                _oracle(target, inputs, seed), rng=[seed, _LEARNER]
-            ),
-            f"{name} = {value} is an error.",
-        )
-    if "examples" in names:
-        _require_error(lambda: _with(learner, examples=-1), "A negative budget is an error.")
-
-
-def _oracle(target: Any, inputs: Inputs, seed: int, **noise: Any) -> ExampleOracle:
-    # a stream of its own: a learner seeded like its oracle would draw the very tokens as its random start
-    return ExampleOracle(target, inputs, rng=[seed, _EXAMPLES], **noise)
-
-
-def _served(target: Any, inputs: Inputs, n: int, seed: int) -> ExampleOracle:
-    return ExampleOracle.from_arrays(*_oracle(target, inputs, seed).draw(max(n, 1)))
-
-
-def _with(learner: Learner, **changes: Any) -> Any:
-    names = {one.name for one in dataclasses.fields(learner)}  # type: ignore[arg-type]
-    if not changes.keys() <= names:
-        return None
-    return dataclasses.replace(learner, **changes)  # type: ignore[type-var]
+def _last_is_nan(array: np.ndarray) -> np.ndarray:
+    return np.where(np.arange(array.size).reshape(array.shape) == array.size - 1, np.nan, array)
 
 
 def _require(holds: bool, sentence: str) -> None:
@@ -266,8 +240,7 @@ def _require_error(action: Callable[[], Any], sentence: str) -> None:
     try:
         action()
     except ValueError as error:
-        _require(
-            len(str(error).split()) >= 4, f"{sentence} Its message must be a sentence, not {str(error)!r}."
-        )
+        words = len(str(error).split())
+        _require(words >= 4, f"{sentence} Its message must be a sentence, not {str(error)!r}.")
         return
     raise AssertionError(f"{sentence} It was accepted.")

@@ -8,7 +8,7 @@ import operator
 import os
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import (
     Annotated,
@@ -28,25 +28,9 @@ import numpy as np
 
 from attention._arrays import namespace, shown, to_numpy
 
-__all__ = [
-    "Constraint",
-    "NonNegativeFloat",
-    "NonNegativeInt",
-    "PositiveFloat",
-    "PositiveInt",
-    "Real",
-    "Whole",
-    "bad_values",
-    "check",
-    "checked",
-    "constraints",
-]
-
-# What runs in every call has no type checks of its own: in tests, where every other call has, they would take most of
-# the time.
+# What runs in every call is `no_type_check`: checked, as all else is in tests, it would take most of their time.
 Checked = TypeVar("Checked", bound=Callable[..., Any])
-# A dictionary of lengths: named in full, run-time checkers of types would try its entries at random.
-Sizes = Any
+Sizes = Any  # a dictionary of the lengths of dimensions
 
 
 class Unfit(ValueError):
@@ -55,21 +39,13 @@ class Unfit(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Constraint:
-    """What a value must be.
+    """What a value must be."""
 
-    Attributes
-    ----------
-    needed : str
-        What an error asks for.
-    convert : callable
-        Takes a value and the lengths of dimensions known so far; gives the value as it is used, or raises `Unfit`.
-    bad : callable
-        Gives values to try that may break it.
-    """
-
-    needed: str
+    needed: str  #: what an error asks for
+    #: takes a value and the lengths of dimensions known so far; gives the value as it is used, or raises
+    #: `Unfit`
     convert: Callable[[Any, Sizes], Any]
-    bad: Callable[[], Any]
+    near: Callable[[], list[Any]] = list  #: gives values to try that may just break it
 
     def __repr__(self) -> str:
         return self.needed
@@ -117,9 +93,9 @@ def checked(subject: Checked) -> Checked:
         own = subject.__dict__.get("__post_init__")
 
         def post_init(self: Any) -> None:
-            found, sizes = constraints(type(self)), {}  # type: ignore
-            for name in [one.name for one in fields(self) if one.init and one.name in found]:
-                object.__setattr__(self, name, check(name, getattr(self, name), found[name], sizes))
+            given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+            for name, value in _converted(type(self), given).items():
+                object.__setattr__(self, name, value)
             if own is not None:
                 own(self)
 
@@ -131,13 +107,16 @@ def checked(subject: Checked) -> Checked:
     @functools.wraps(subject)
     def entry(*args: Any, **options: Any) -> Any:
         call = signature.bind(*args, **options)
-        found, sizes = constraints(subject), {}  # type: ignore[var-annotated]
-        for name, value in call.arguments.items():
-            if name in found:
-                call.arguments[name] = check(name, value, found[name], sizes)
+        call.arguments.update(_converted(subject, call.arguments))
         return subject(*call.args, **call.kwargs)
 
     return entry  # type: ignore[return-value]
+
+
+@no_type_check
+def _converted(subject: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    found, sizes = constraints(subject), {}
+    return {name: check(name, value, found[name], sizes) for name, value in given.items() if name in found}
 
 
 @functools.cache
@@ -170,47 +149,46 @@ def check(name: str, value: Any, constraint: Constraint, sizes: Sizes = None) ->
 
 def bad_values(subject: Any) -> dict[str, list[Any]]:
     """Values that break the constraint of each argument, by name: what tests feed."""
+
+    def breaks(value: Any, constraint: Constraint) -> bool:
+        try:
+            constraint.convert(value, {})
+        except Unfit:
+            return True
+        return False
+
+    given = constraints(subject)
+    if is_dataclass(subject):  # a base class may declare what is no field of this one
+        given = {one.name: given[one.name] for one in fields(subject) if one.name in given}
     return {
-        name: [value for value in constraint.bad() if not _fits(constraint, value)]
-        for name, constraint in constraints(subject).items()
+        name: [value for value in (*constraint.near(), *_WRONG) if breaks(value, constraint)]
+        for name, constraint in given.items()
     }
 
 
-def _fits(constraint: Constraint, value: Any) -> bool:
-    try:
-        constraint.convert(value, {})
-    except Unfit:
-        return False
-    return True
-
-
-def _bounds(words: Any) -> str:
-    bounds = [f"{word} {bound}" for word, bound in words.items() if bound is not None]
-    return f" {' and '.join(bounds)}" if bounds else ""
+# what most constraints refuse
+_WRONG: tuple[Any, ...] = (
+    None,
+    object(),
+    "no such",
+    "1",
+    True,
+    2,
+    0.5,
+    math.nan,
+    math.inf,
+    1j,
+    [],
+    [1],
+    [1.0],
+    {1: 2},
+)
 
 
 @functools.cache
 def Whole(least: int | None = None, most: int | None = None) -> Constraint:
     """A whole number within bounds, as in ``Annotated[int, Whole(1, 64)]``."""
-    outside = [*([] if least is None else [least - 1]), *([] if most is None else [most + 1])]
-    return Constraint(
-        "a whole number" + _bounds({"of at least": least, "of at most": most}),
-        functools.partial(_to_whole, least=least, most=most),
-        lambda: [*outside, 1.5, math.nan, True, "1", None, [1]],
-    )
-
-
-@no_type_check
-def _to_whole(value: Any, sizes: Sizes, *, least: int | None, most: int | None) -> int:
-    if isinstance(value, bool | np.bool_):
-        raise Unfit(shown(value))
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise Unfit(shown(value)) from None
-    if (least is not None and number < least) or (most is not None and number > most):
-        raise Unfit(shown(number))
-    return number
+    return _number("a whole number", _to_whole, {"of at least": least, "of at most": most}, 1)
 
 
 @functools.cache
@@ -222,18 +200,46 @@ def Real(
     below: int | float | None = None,
 ) -> Constraint:
     """A finite number within bounds, as in ``Annotated[float, Real(above=0, most=1)]``."""
-    outside = [bound for bound in (above, below) if bound is not None]
-    outside += [*([] if least is None else [least - 1e-3]), *([] if most is None else [most + 1e-3])]
     bounds = {"of at least": least, "above": above, "of at most": most, "below": below}
-    return Constraint(
-        "a finite number" + _bounds(bounds),
-        functools.partial(_to_real, least=least, above=above, most=most, below=below),
-        lambda: [*outside, math.nan, math.inf, True, "1", None, 1j, [1.0]],
-    )
+    return _number("a finite number", _to_real, bounds, 1e-3)
+
+
+# words of a bound: when it holds, and on which side of it, in steps, a value breaks it
+_BOUNDS = {
+    "of at least": (operator.ge, -1),
+    "above": (operator.gt, 0),
+    "of at most": (operator.le, 1),
+    "below": (operator.lt, 0),
+}
 
 
 @no_type_check
-def _to_real(value: Any, sizes: Sizes, *, least: Any, above: Any, most: Any, below: Any) -> float:
+def _number(noun: str, convert: Any, bounds: Any, step: Any) -> Constraint:
+    bounds = {words: bound for words, bound in bounds.items() if bound is not None}
+
+    def within(value, sizes):
+        number = convert(value)
+        if not all(_BOUNDS[words][0](number, bound) for words, bound in bounds.items()):
+            raise Unfit(shown(number))
+        return number
+
+    needed = " and ".join(f"{words} {bound}" for words, bound in bounds.items())
+    outside = [bound + _BOUNDS[words][1] * step for words, bound in bounds.items()]
+    return Constraint(f"{noun} {needed}".rstrip(), within, lambda: outside)
+
+
+@no_type_check
+def _to_whole(value: Any) -> int:
+    if isinstance(value, bool | np.bool_):
+        raise Unfit(shown(value))
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise Unfit(shown(value)) from None
+
+
+@no_type_check
+def _to_real(value: Any) -> float:
     # NumPy would make numbers of truth values, and of arrays with one entry
     plain = not isinstance(value, bool | np.bool_ | str | bytes) and not getattr(value, "ndim", False)
     if not plain or (isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "fiu"):
@@ -242,13 +248,7 @@ def _to_real(value: Any, sizes: Sizes, *, least: Any, above: Any, most: Any, bel
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise Unfit(shown(value)) from None
-    if (
-        not math.isfinite(number)
-        or (least is not None and number < least)
-        or (above is not None and number <= above)
-        or (most is not None and number > most)
-        or (below is not None and number >= below)
-    ):
+    if not math.isfinite(number):
         raise Unfit(str(number))
     return number
 
@@ -257,12 +257,6 @@ PositiveInt = Annotated[int, Whole(1)]
 NonNegativeInt = Annotated[int, Whole(0)]
 PositiveFloat = Annotated[float, Real(above=0)]
 NonNegativeFloat = Annotated[float, Real(least=0)]
-
-
-@no_type_check
-def _given(value: Any) -> str:
-    plain = value is None or isinstance(value, str | bytes | int | float | complex)
-    return shown(value) if plain else f"of the type {type(value).__name__}"
 
 
 def _constraint(hint: Any) -> Constraint | None:
@@ -280,9 +274,8 @@ def _constraint(hint: Any) -> Constraint | None:
         return Whole() if hint is int else Real()
     if isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray):
         kinds = hint.dtypes if isinstance(hint.dtypes, Sequence) else ()  # none where any will do
-        flags = bool(kinds) and all("bool" in str(kind) for kind in kinds)
+        flags, whole = (bool(kinds) and all(word in str(kind) for kind in kinds) for word in ("bool", "int"))
         numpy = hint.array_type is np.ndarray and not flags
-        whole = bool(kinds) and all("int" in str(kind) for kind in kinds)
         return _array(hint.dim_str.split(), numpy=numpy, whole=whole)
     if origin is collections.abc.Sequence or (origin is tuple and args[1:] == (...,)):
         entry = _constraint(args[0])
@@ -297,136 +290,119 @@ def _constraint(hint: Any) -> Constraint | None:
     return None
 
 
-def _either(options: Any) -> Constraint:
-    return Constraint(
-        ", or ".join(option.needed for option in options),
-        functools.partial(_to_first, options=options),
-        lambda: [value for option in options for value in option.bad()],
-    )
+@no_type_check
+def _given(value: Any) -> str:
+    plain = value is None or isinstance(value, str | bytes | int | float | complex)
+    return shown(value) if plain else f"of the type {type(value).__name__}"
 
 
 @no_type_check
-def _to_first(value: Any, sizes: Sizes, *, options: Any) -> Any:
-    refusals = []
-    for option in options:
-        try:
-            return option.convert(value, sizes)
-        except Unfit as unfit:
-            refusals.append(unfit)
-    # what an array lacks says more than its type
-    raise min(refusals, key=lambda unfit: str(unfit) in (_given(value), shown(value)))
+def _either(options: Any) -> Constraint:
+    def convert(value, sizes):
+        refusals = []
+        for option in options:
+            try:
+                return option.convert(value, sizes)
+            except Unfit as unfit:
+                refusals.append(unfit)
+        # what an array lacks says more than its type
+        raise min(refusals, key=lambda unfit: str(unfit) in (_given(value), shown(value)))
+
+    needed = ", or ".join(option.needed for option in options)
+    return Constraint(needed, convert, lambda: [value for option in options for value in option.near()])
 
 
 @no_type_check
 def _one_of(allowed: Any) -> Constraint:
-    convert = functools.partial(_to_one_of, allowed=allowed)
-    return Constraint(" or ".join(map(repr, allowed)), convert, lambda: ["no such", 0.5, [], None])
+    def convert(value, sizes):
+        if not any(type(value) is type(one) and value == one for one in allowed):
+            raise Unfit(shown(value))
+        return value
+
+    return Constraint(" or ".join(map(repr, allowed)), convert)
 
 
 @no_type_check
-def _to_one_of(value: Any, sizes: Sizes, *, allowed: Any) -> Any:
-    if not any(type(value) is type(one) and value == one for one in allowed):
-        raise Unfit(shown(value))
-    return value
+def _that_is(
+    fits: Callable[[Any], bool], needed: str, made: Callable[[Any], Any] | None = None
+) -> Constraint:
+    def convert(value, sizes):
+        if not fits(value):
+            raise Unfit(_given(value))
+        return value if made is None else made(value)
 
-
-@no_type_check
-def _that_is(fits: Callable[[Any], bool], needed: str) -> Constraint:
-    return Constraint(needed, functools.partial(_fitting, fits=fits), lambda: [None, object(), 2, [1]])
-
-
-@no_type_check
-def _fitting(value: Any, sizes: Sizes, *, fits: Callable[[Any], bool]) -> Any:
-    if not fits(value):
-        raise Unfit(_given(value))
-    return value
+    return Constraint(needed, convert)
 
 
 @no_type_check
 def _kind(kind: Any) -> Constraint:
     if kind is bool:
-        flag = _that_is(lambda value: isinstance(value, bool | np.bool_), "True or False")
-        return Constraint(flag.needed, lambda value, sizes: bool(flag.convert(value, sizes)), flag.bad)
+        return _that_is(lambda value: isinstance(value, bool | np.bool_), "True or False", bool)
     name = {types.NoneType: "None", str: "a text"}.get(kind)
     article = "an" if kind.__name__[0] in "AEIOU" else "a"
     return _that_is(lambda value: isinstance(value, kind), name or f"{article} {kind.__name__}")
 
 
-def _entries(entry: Constraint) -> Constraint:
-    return Constraint(
-        f"a sequence with every entry {entry.needed}",
-        functools.partial(_to_tuple, entry=entry),
-        lambda: [None, 2, "no such", *([value] for value in entry.bad())],
-    )
-
-
 @no_type_check
-def _to_tuple(value: Any, sizes: Sizes, *, entry: Constraint) -> Any:
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise Unfit(_given(value))
-    try:
-        return tuple(entry.convert(one, sizes) for one in value)
-    except Unfit as unfit:
-        raise Unfit(f"a sequence with {unfit}") from None
-    except TypeError:  # an array without axes
-        raise Unfit(_given(value)) from None
+def _entries(entry: Constraint) -> Constraint:
+    def convert(value, sizes):
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            raise Unfit(_given(value))
+        try:
+            return tuple(entry.convert(one, sizes) for one in value)
+        except Unfit as unfit:
+            raise Unfit(f"a sequence with {unfit}") from None
+        except TypeError:  # an array without axes
+            raise Unfit(_given(value)) from None
+
+    needed = f"a sequence with every entry {entry.needed}"
+    return Constraint(needed, convert, lambda: [[value] for value in (*entry.near(), *_WRONG)])
 
 
 @no_type_check
 def _mapping(entry: Constraint | None) -> Constraint:
     """A mapping from texts; its entries have a constraint, or none."""
-    return Constraint(
-        "a mapping from texts" + ("" if entry is None else f" to {entry.needed}"),
-        functools.partial(_to_mapping, entry=entry),
-        lambda: [None, 2, "no such", {1: 2}],
-    )
 
+    def convert(value, sizes):
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise Unfit(shown(value))
+        try:
+            return value if entry is None else {key: entry.convert(one, sizes) for key, one in value.items()}
+        except Unfit as unfit:
+            raise Unfit(f"a mapping to {unfit}") from None
 
-@no_type_check
-def _to_mapping(value: Any, sizes: Sizes, *, entry: Constraint | None) -> Any:
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise Unfit(shown(value))
-    if entry is None:
-        return value
-    try:
-        return {key: entry.convert(one, sizes) for key, one in value.items()}
-    except Unfit as unfit:
-        raise Unfit(f"a mapping to {unfit}") from None
+    needed = "a mapping from texts" + ("" if entry is None else f" to {entry.needed}")
+    return Constraint(needed, convert)
 
 
 @no_type_check
 def _array(dims: Any, *, numpy: bool, whole: bool = False) -> Constraint:
     """An array of finite numbers with a shape: of NumPy in double precision, or of the library it is of."""
     dims = [str(dim) for dim in dims]
+
+    def convert(value, sizes):
+        array = _doubles(value, whole) if numpy else value
+        if not array_api_compat.is_array_api_obj(array):
+            raise Unfit(_given(value))
+        xp = namespace(array)
+        if not xp.isdtype(array.dtype, "integral" if whole else ("real floating", "integral", "bool")):
+            raise Unfit(f"an array of {array.dtype}")
+        _hold_shape(dims, tuple(array.shape), sizes)
+        if xp.isdtype(array.dtype, "real floating") and not bool(xp.all(xp.isfinite(array))):
+            raise Unfit("an array with NaN or infinite entries")
+        return array
+
+    def near():
+        ones = np.ones([int(dim) if dim.isdigit() else 2 for dim in dims])
+        return [ones[None], ones * np.nan, ones * 1j, ones.astype(str), ones[..., :0]]
+
     shape = f"({', '.join(dims)}{',' * (len(dims) == 1)})"
-    return Constraint(
-        f"an array of finite {'whole' if whole else 'real'} numbers of shape {shape}",
-        functools.partial(_to_array, dims=dims, numpy=numpy, whole=whole),
-        functools.partial(_bad_arrays, dims),
-    )
+    noun = f"an array of finite {'whole' if whole else 'real'} numbers of shape {shape}"
+    return Constraint(noun, convert, near)
 
 
 @no_type_check
-def _to_array(value: Any, sizes: Sizes, *, dims: Any, numpy: bool, whole: bool) -> Any:
-    array = _numbers(value, whole) if numpy else value
-    if not array_api_compat.is_array_api_obj(array):
-        raise Unfit(_given(value))
-    xp = namespace(array)
-    if not xp.isdtype(array.dtype, "integral" if whole else ("real floating", "integral", "bool")):
-        raise Unfit(f"an array of {array.dtype}")
-    _measure(dims, tuple(array.shape), sizes)
-    if xp.isdtype(array.dtype, "real floating") and not bool(xp.all(xp.isfinite(array))):
-        raise Unfit("an array with NaN or infinite entries")
-    return array
-
-
-def _bad_arrays(dims: Any) -> Any:
-    ones = np.ones([int(dim) if dim.isdigit() else 2 for dim in dims])
-    return [None, "no such", ones[None], ones * np.nan, ones * 1j, ones.astype(str), ones[..., :0]]
-
-
-@no_type_check
-def _numbers(value: Any, whole: bool) -> np.ndarray:
+def _doubles(value: Any, whole: bool) -> np.ndarray:
     try:
         array = np.asarray(to_numpy(value))
     except (TypeError, ValueError, RuntimeError):  # ragged, or a tensor of a kind that NumPy has not
@@ -438,7 +414,7 @@ def _numbers(value: Any, whole: bool) -> np.ndarray:
 
 
 @no_type_check
-def _measure(dims: Any, shape: Any, sizes: Sizes) -> None:
+def _hold_shape(dims: Any, shape: Any, sizes: Sizes) -> None:
     """Hold a shape against names and numbers; a name is one length, and none is 0."""
     given = f"an array of shape {shape}"
     if "..." in dims:
@@ -471,37 +447,14 @@ def non_negative(name: str, value: Any, *, strictly: bool = False) -> float:
     return check(name, value, Real(above=0) if strictly else Real(least=0))
 
 
-def real_array(name: str, values: Any, shape: Sequence[Any] | None = None) -> np.ndarray:
+def real_array(name: str, values: Any, shape: Sequence[Any] = ("...",)) -> np.ndarray:
     """`values` as a finite NumPy array in double precision, of the `shape` if one is given; lists are read, too."""
-    return check(name, values, _array(("...",) if shape is None else shape, numpy=True))
+    return check(name, values, _array(shape, numpy=True))
 
 
-def require_array(name: str, array: Any, shape: Sequence[Any]) -> None:
-    """Raise when `array` has not the `shape`, or its entries are no finite real numbers."""
+def require_array(name: str, array: Any, shape: Sequence[int | str] = ("...",)) -> None:
+    """Raise when `array` has not the `shape` (a text in it allows any length), or entries that are not finite."""
     check(name, array, _array(shape, numpy=False))
-
-
-def require_finite(name: str, array: Any) -> None:
-    """Raise when `array` holds a NaN or an infinity, or entries that are no real numbers at all."""
-    require_array(name, array, ("...",))
-
-
-def require_shape(name: str, array: Any, shape: Sequence[int | str]) -> None:
-    """Raise when `array` has not the `shape`; a text in `shape` allows any length of at least one."""
-    wanted = _array(shape, numpy=False)
-    check(name, array, Constraint(wanted.needed, functools.partial(_of_shape, shape=shape), list))
-
-
-@no_type_check
-def _of_shape(value: Any, sizes: Sizes, *, shape: Any) -> None:
-    if not hasattr(value, "shape"):
-        raise Unfit(_given(value))
-    _measure([str(size) for size in shape], tuple(value.shape), sizes)
-
-
-def require_flag(name: str, value: Any) -> None:
-    """Raise when `value` is neither true nor false."""
-    check(name, value, _kind(bool))
 
 
 def one_of(name: str, value: Any, allowed: Sequence[Any]) -> None:
@@ -526,8 +479,9 @@ def require_mapping(name: str, value: Any) -> None:
 
 def as_path(value: Any, *, name: str = "The path") -> Path:
     """`value` as a path."""
-    require_instance(name, value, (str, os.PathLike), needed="the path of a file")
-    return Path(value)
+    return Path(
+        check(name, value, _that_is(lambda one: isinstance(one, str | os.PathLike), "the path of a file"))
+    )
 
 
 def random_generator(rng: Any) -> np.random.Generator:

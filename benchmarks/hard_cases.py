@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
-from attention.metrics import relative_error
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer, relative_error
 from upper import Newton, counting_floor
 
 __all__ = ["CASES", "Case", "Remedy", "run_hard_cases"]

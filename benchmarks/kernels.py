@@ -18,8 +18,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from arena.cells import single_thread
 from attention import BooleanInputs, make_nice_layer
+from runs import single_thread
 from upper import counting_floor, gauss_newton
 from upper.engine import Engine, choose_engine
 from upper.newton.full_heads import FullHeads
@@ -41,7 +41,7 @@ def run_kernels(
     Shares are medians over rounds in which the product and the kernels take turns, one thread.
     """
     rows = []
-    with single_thread("torch"):
+    with single_thread(torch=True):
         for m, k, d in CASES:
             for name, engine in _engines(device):
                 row: dict[str, Any] = {"m": m, "k": k, "d": d, "engine": name}
@@ -108,14 +108,13 @@ def _shares(engine: Engine, m: int, k: int, d: int) -> dict[str, float]:
     heads.linearise(theta, w)
     direction = engine.put(rng.standard_normal((d, m * d)), engine.single)
     residual = engine.put(rng.standard_normal((n * k, d)), engine.low)
-    flat, wide = engine.xp.reshape(x, (n * k, d)), engine.empty((n * k, m * d), engine.single)
-    output = engine.empty((n * k, d), engine.single)
+    flat = engine.xp.reshape(x, (n * k, d))
 
     heavy, light = 2 * n * k * m * d * d, 2 * n * k * k * m * d
     # operations of each: large products, and batched ones of k by k
     timed: dict[str, tuple[Callable[[], Any], int]] = {
-        "product": (lambda: engine.matmul(flat, theta, out=wide), heavy),
-        "forward": (lambda: engine.matmul(heads.reads(theta), w, out=output), 2 * heavy + 2 * light),
+        "product": (lambda: flat @ theta, heavy),
+        "forward": (lambda: heads.reads(theta) @ w, 2 * heavy + 2 * light),
         "J": (lambda: heads.times(direction), heavy + 2 * light),
         "J^T": (lambda: heads.transpose_times(residual), heavy + 2 * light),
         "J^T J": (lambda: heads.transpose_times(heads.times(direction)), 2 * heavy + 4 * light),

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from arena import Results, RunStore, nice_target, parity_target, save_target
+from arena import Results, nice_target, parity_target, save_target
+from runs import Store, StoreError
 
 __all__ = ["Kill", "run_kills"]
 
@@ -103,8 +104,11 @@ def _finish(process: "subprocess.Popen[bytes]") -> Results:
 def _finished(store: Path) -> dict[str, str]:
     if not store.exists():
         return {}
-    with RunStore(store) as opened:
-        return {one.key: one.finished for one in opened.cells()}
+    try:
+        kept = Store(store, read_only=True)
+    except StoreError:  # it was killed while it made the file
+        return {}
+    return {json.dumps(one["arguments"], sort_keys=True): one["finished"] for one in kept.values()}
 
 
 def _descendants(parent: int) -> list[int]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from lwe.attack import AttackOutcome, Budget
 from lwe.attacks.bases import Embedding
 from lwe.attacks.blocks import bkz_parameters
 from lwe.attacks.lattice import LatticeAttack
+from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.parameters import LWRParameters
 from lwe.samples import make_samples
 

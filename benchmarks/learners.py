@@ -20,12 +20,11 @@ from rich.table import Table
 
 from arena._fields import as_plain
 from arena._phrases import plural
-from arena.cells import single_thread
-from arena.compare import versions
 from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, Learner, make_nice_layer
 from benchmarks.kernels import CASES
 from benchmarks.learner_figure import draw_learners
 from benchmarks.peer_settings import REUSED, adam_settings, sgd_settings
+from runs import single_thread, versions
 from upper import LBFGS, SGD, Adam, FrozenAttention, Newton, OneGradientStep
 from upper.engine import EngineName
 
@@ -82,7 +81,7 @@ def run_learners(
         ``rows``, one for every case and error, with the medians and the ratios.
     """
     runs: list[dict[str, Any]] = []
-    with single_thread("torch"):
+    with single_thread(torch=True):
         for m, k, d in cases:
             field = contenders(m, k, d, full_grid=full_grid, engine=engine, device=device)
             _warm_up(field)
@@ -239,7 +238,7 @@ def _engine(learner: Learner, m: int, k: int, d: int) -> str:
     if isinstance(learner, Newton):
         engine = learner.engine_for(m, k, d)
         low = str(engine.low).removeprefix("torch.")
-        return "NumPy" if engine.kind == "numpy" else f"torch {engine.device} {low}"
+        return "NumPy" if engine.name == "numpy" else f"torch {engine.device} {low}"
     if isinstance(learner, Adam):
         return f"torch {learner.device} {learner.dtype}"
     return f"NumPy {learner.dtype}" if isinstance(learner, SGD) else "NumPy"

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import lstsq
 from threadpoolctl import threadpool_limits
 
-from arena.compare import versions
+from runs import versions
 from upper.linear_attention import cubic_features, feature_count, make_linear_attention, regress
 
 __all__ = ["ENOUGH_BYTES", "ENOUGH_SECONDS", "linear_complaint", "run_linear"]

@@ -14,8 +14,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from lower.gf2 import solve_packed_gf2, unpack_gf2
-from lwe.attack import Budget
 from lwe.attacks.linearisation import LinearisationAttack, label_monomials
+from lwe.attacks.outcome import Budget
 from lwe.parameters import LWRParameters
 from lwe.samples import make_samples
 

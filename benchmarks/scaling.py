@@ -20,9 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from arena._fields import as_plain
-from arena.cells import single_thread
-from arena.compare import versions
 from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
+from runs import single_thread, versions
 from upper import Newton, counting_floor, gauss_newton
 from upper.engine import EngineName, choose_engine
 
@@ -68,9 +67,9 @@ def run_scaling(
         95 % interval, or None where fewer than three cases came to a number.
     """
     # one engine for all: where the learner changes from one to another by itself, seconds follow no power
-    engine = choose_engine(engine).kind  # type: ignore[assignment]
+    engine = choose_engine(engine).name  # type: ignore[assignment]
     shapes = dict.fromkeys(_shape(name, value) for name, values in varied.items() for value in values)
-    with single_thread("torch"):
+    with single_thread(torch=True):
         _measure(*_shape("d", 8), targets=1, engine=engine)  # what is imported once is no part of it
         cases = [_measure(*shape, targets=targets, engine=engine) for shape in shapes]
     powers = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
 from upper.six_phase import Phases, SixPhase, measure_agreement
-from upper.six_phase.phase2_agreement import AgreementLaw
+from upper.six_phase.agreement_law import AgreementLaw
 
 __all__ = ["draw_agreement", "run_agreement", "run_paper_mode", "run_practical_mode"]
 

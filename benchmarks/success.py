@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import binomtest
 
-from arena.cells import single_thread
-from arena.compare import versions
 from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
+from runs import single_thread, versions
 from upper import Newton, counting_floor
 from upper.engine import EngineName
 
@@ -35,7 +34,7 @@ def run_success(
 
     A success is a relative error of at most 1e-10 on fresh examples. Intervals are Clopper and Pearson's, of 95 %.
     """
-    with single_thread("torch"):
+    with single_thread(torch=True):
         rows = [_row(*case, targets, engine) for case in cases]
     _show(rows)
     if out is not None:

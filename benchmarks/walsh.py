@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sq.correlation import closed_form_gram, enumerated_gram
+from lower.walsh import walsh_hadamard
+from sq.gram import closed_form_gram, enumerated_gram
 from sq.parities import ParityFamily
-from sq.walsh import walsh_hadamard
 
 __all__ = ["ENOUGH_SECONDS", "run_walsh"]
 

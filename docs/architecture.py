@@ -45,8 +45,6 @@ class Node:
         The first line of its docstring.
     imports : tuple of str
         The other packages, or parts of the same package, that it imports.
-    modules : tuple of Node
-        The modules of a package, itself among them.
     size : int
         How many modules it has.
     """
@@ -54,7 +52,6 @@ class Node:
     name: str
     said: str
     imports: tuple[str, ...] = ()
-    modules: tuple["Node", ...] = ()
     size: int = 1
 
 
@@ -107,8 +104,7 @@ def read_graph() -> Graph:
             if other != package
             and graph.direct_import_exists(importer=package, imported=other, as_packages=True)
         )
-        listed = tuple(Node(name, _said(name)) for name in modules)
-        packages.append(Node(package, _said(package), imports, listed, len(modules)))
+        packages.append(Node(package, _said(package), imports, len(modules)))
         within = sorted(name for name in members if _package(name) == package)
         if len(within) > 1:
             parts += [Node(name, _said(name), part_imports(name), size=len(members[name])) for name in within]

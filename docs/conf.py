@@ -7,6 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # for drawings.py
 
+from studies import STUDIES, find_studies, load_result
+from studies.folder import render_page
+
 project = "attention-bounds"
 author = "The attention-bounds authors"
 version = release = installed_version("attention-bounds")
@@ -51,6 +54,15 @@ def _norms_are_not_substitutions(app, what, name, obj, options, lines):
             lines[place] = line.replace("|", r"\|")
 
 
+def _fill_in_numbers(app, name, source):
+    # pages of studies quote the numbers of the record beside them
+    folder, _, study = name.partition("/")
+    if folder == "studies" and study in STUDIES:
+        record = Path(app.srcdir) / f"{name}.json"
+        source[0] = render_page(source[0], *find_studies([study]), load_result(record))
+
+
 def setup(app):
-    """Connect the mending of docstrings."""
+    """Connect the mending of docstrings, and the pages of studies with their records."""
     app.connect("autodoc-process-docstring", _norms_are_not_substitutions)
+    app.connect("source-read", _fill_in_numbers)

@@ -17,24 +17,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for the benchmarks, which are not installed
 
 from arena import Drawing, Target, compare, family_target, learn_phases, lwr_target, nice_target
-from arena._canvas import canvas, svg_text
-from arena.palette import learner_look
-from arena.phase_axes import axes_in, legend_above, name_axes
 from arena.summary import Summary
 from attention.files import write_whole
-from lwe import LWRParameters, lwr_instance
-from sq import (
-    BumpFamily,
-    CentreThresholdFamily,
-    DesignedStepsFamily,
-    HiddenGateFamily,
-    PairFamily,
-    ParityFamily,
-    SymmetricFamily,
-    TargetFamily,
-    TokenParityFamily,
-    TwoSlopeFamily,
-)
+from lower import FAMILIES
+from lwe import LWRFamily, LWRParameters
+from runs.figures import axes_in, canvas, learner_look, legend_above, name_axes
+from sq import SQFamily, SymmetricFamily
 
 __all__ = ["MAKERS", "OUT", "hard_families", "main"]
 
@@ -42,18 +30,11 @@ OUT = Path(__file__).parent / "explanations"
 _DIM = 40
 
 
-def hard_families(dim: int) -> Mapping[str, TargetFamily]:
-    """The hard families of the page, by what the command line calls them and how large they are."""
-    return {
-        "sq-parity, l = 3": ParityFamily(dim=dim, bits=3),
-        "sq-pair": PairFamily(dim=dim),
-        "sq-hidden-gate, l = 3": HiddenGateFamily(base=ParityFamily(dim=dim, bits=3)),
-        "sq-token-parity, l = 2, k = 3": TokenParityFamily(dim=dim, bits=2, tokens=3),
-        "sq-two-slope, l = 8": TwoSlopeFamily(dim=dim, bits=8),
-        "sq-designed-steps, l = 6": DesignedStepsFamily(dim=dim, bits=6, heads_count=4),
-        "sq-bump, l = 8": BumpFamily(dim=dim, bits=8),
-        "sq-centre-threshold, l = 16": CentreThresholdFamily(dim=dim, bits=16, heads_count=4),
-    }
+def hard_families(dim: int) -> tuple[SQFamily, ...]:
+    """The hard families of the page: all that are registered, of the size that each names."""
+    known = [one for one in FAMILIES.values() if issubclass(one, SQFamily)]
+    made = [one.preset(dim=dim, **one.documented) for one in known]
+    return tuple(sorted(made, key=lambda one: (not one.orthonormal, -one.lowest_degree)))
 
 
 def make_phases(out: Path) -> None:
@@ -75,41 +56,40 @@ def make_agreement(out: Path) -> None:
 
 def make_degrees(out: Path) -> None:
     """At which degree in the differences of the tokens the secret shows, family by family."""
-    shown = {name: one for name, one in hard_families(_DIM).items() if isinstance(one, SymmetricFamily)}
+    shown = [one for one in hard_families(_DIM) if isinstance(one, SymmetricFamily)]
     with canvas(6.4, 3.9) as figure:
         axes = axes_in(figure, (0.085, 0.13, 0.895, 0.62))
-        for place, (name, family) in enumerate(shown.items()):
+        for place, family in enumerate(shown):
             weights = np.asarray(family.weights, dtype=float)[:9]
             look = learner_look(place) | {"linestyle": "none"}
             held = np.flatnonzero(weights > 1e-9)
             at = held + 0.13 * (place - (len(shown) - 1) / 2)  # side by side
             axes.vlines(at, 0, weights[held], color=look["color"], linewidth=1.6, alpha=0.7)
-            axes.plot(at, weights[held], **look, markersize=5.5, label=name)
+            axes.plot(at, weights[held], **look, markersize=5.5, label=family.title)
         axes.set(xlim=(0.4, 8.6), ylim=(0, 1.08), xticks=range(1, 9))
         name_axes(axes, "number r of differences that a query multiplies", "share W_r of the hidden part")
         legend_above(figure, columns=2)
-        svg = svg_text(figure)
-    Drawing(svg, "Shares of the hidden part by degree, for five families.").save(out / "degrees.svg")
+    Drawing(figure, "Shares of the hidden part by degree, for five families.").save(out / "degrees.svg")
 
 
 def make_families(out: Path) -> None:
     """The table of the families, out of one certificate each."""
     rows = []
-    for name, family in hard_families(_DIM).items():
+    for family in hard_families(_DIM):
         instance = family.instance(0)
         values = {one.name: one.value for one in instance.certificate}
         rows.append(
             [
-                _as_code(name),
-                instance.layer.heads,
+                f"``{family.name}``",
+                family.title,
                 f"{values['targets']:,}",
-                values.get("lowest degree of the unknown part", "not stated"),
+                values["lowest degree of the unknown part"],
                 "yes" if family.orthonormal else "no",
                 f"{values['queries at tolerance 0.1']:,}",
                 values["who breaks it"],
             ]
         )
-    heads = ["family", "heads", "targets", "lowest degree", "orthogonal", "queries, tau = .1", "broken by"]
+    heads = ["family", "instance", "targets", "lowest degree", "orthogonal", "queries, tau = .1", "broken by"]
     _write_table(out / "families.csv", heads, rows)
 
 
@@ -123,7 +103,7 @@ def make_rounding(out: Path) -> None:
     }
     rows = []
     for name, parameters in shapes.items():
-        instance = lwr_instance(parameters, rng=1)
+        instance = LWRFamily.of(parameters).instance(rng=1)
         values = {one.name: one.value for one in instance.certificate}
         said = {one.name: one.meaning for one in instance.certificate}
         rows.append(
@@ -144,10 +124,10 @@ def make_rounding(out: Path) -> None:
 
 def make_broken(out: Path) -> None:
     """Learners and attacks on one small target of each family: the table of ``compare``."""
-    targets: list[Target] = [family_target(family, seed=1) for family in hard_families(24).values()]
+    targets: list[Target] = [family_target(family, seed=1) for family in hard_families(24)]
     targets += [
         lwr_target(secret_dim=24, modulus=64, levels=2, seed=1),
-        lwr_target(secret_dim=6, modulus=16, levels=2, gadget=True, seed=1),
+        lwr_target(secret_dim=6, modulus=16, levels=2, matrix="gadget", seed=1),
     ]
     results = compare(targets, "newton,adam,six-phase,elimination,linearisation,lattice")
     titles = [results.learner(one.name).title for one in results.learners]
@@ -184,16 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _as_code(name: str) -> str:
-    """The command's word as code, what follows the comma as it is."""
-    word, comma, rest = name.partition(",")
-    return f"``{word}``{comma}{rest}"
-
-
 def _in_words(cell: Summary) -> str:
     """What a learner reached, without its seconds."""
-    if cell.error is None:
-        return cell.verdict
     return f"{cell.verdict} ({cell.error:.2f})" if cell.error > 0.01 else f"{cell.verdict}"
 
 

@@ -23,7 +23,7 @@ QUIET = (
 
 
 def make_picture(
-    page: Path, out: Path, *, width: int = 1280, height: int = 1160, seconds: float = 60
+    page: Path, out: Path, *, width: int = 1280, height: int = 1500, seconds: float = 60
 ) -> None:
     """Draw the top of a page, `width` by `height` pixels, into a PNG file with headless Chromium.
 
@@ -79,7 +79,7 @@ def main() -> int:
     parser.add_argument("page", type=Path, help="the index.html of a comparison")
     parser.add_argument("out", type=Path, help="the PNG file to write")
     parser.add_argument("--width", type=int, default=1280, help="pixels (default 1280)")
-    parser.add_argument("--height", type=int, default=1160, help="pixels (default 1160)")
+    parser.add_argument("--height", type=int, default=1500, help="pixels (default 1500)")
     chosen = parser.parse_args()
     try:
         make_picture(chosen.page, chosen.out, width=chosen.width, height=chosen.height)

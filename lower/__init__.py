@@ -1,52 +1,39 @@
-"""What every hard instance shares: staircases of heads, the known part, certificates, bounds, files, verification."""
+"""What every hard instance shares: families, heads, the known part, certificates, bounds, files, verification.
+
+What has no reference is derived here.
+"""
 
 from lower.bounds import (
-    eliminated_per_query,
-    exact_fraction,
-    number_of_parities,
-    parity_exponent,
-    parity_targets,
     query_lower_bound,
-    query_verdict,
 )
 from lower.certificate import Certificate, Hardness, Statement
-from lower.enumeration import all_sign_matrices
-from lower.gf2 import GF2Solution, solve_gf2
+from lower.family import FAMILIES, Family, family_of, option, register
+from lower.gf2 import solve_gf2
+from lower.heads import Heads
 from lower.instance import HardInstance, load_instance, save_instance
 from lower.known import GatedKnownPart, KnownPart, LinearKnownPart
-from lower.rounding import outward_context, rounded_up
-from lower.staircase import SATURATED_SLOPE, ErrorBound, Staircase
-from lower.verify import Definition, Heads, Verification, verify_instance
-from lower.walsh import walsh_hadamard
+from lower.verify import Verification, verify_instance
+from lower.walsh import all_sign_matrices
 
 __all__ = [
-    "SATURATED_SLOPE",
+    "FAMILIES",
     "Certificate",
-    "Definition",
-    "ErrorBound",
-    "GF2Solution",
+    "Family",
     "GatedKnownPart",
     "HardInstance",
     "Hardness",
     "Heads",
     "KnownPart",
     "LinearKnownPart",
-    "Staircase",
     "Statement",
     "Verification",
     "all_sign_matrices",
-    "eliminated_per_query",
-    "exact_fraction",
+    "family_of",
     "load_instance",
-    "number_of_parities",
-    "outward_context",
-    "parity_exponent",
-    "parity_targets",
+    "option",
     "query_lower_bound",
-    "query_verdict",
-    "rounded_up",
+    "register",
     "save_instance",
     "solve_gf2",
     "verify_instance",
-    "walsh_hadamard",
 ]

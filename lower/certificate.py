@@ -29,13 +29,7 @@ class Hardness(StrEnum):
 
     @property
     def label(self) -> str:
-        """What stands before the title of a target.
-
-        Examples
-        --------
-        >>> [one.label for one in Hardness]
-        ['HARD (proved for SQ)', 'HARD (assumed)', 'EASY?']
-        """
+        """What stands before the title of a target."""
         return _LABELS[self][0]
 
     @property
@@ -57,28 +51,15 @@ _LABELS = {
 @dataclass(frozen=True)
 @checked
 class Statement:
-    """One fact about an instance.
+    """One fact about an instance."""
 
-    Parameters
-    ----------
-    name : str
-        What the number is, in a few words.
-    value : bool, int, float or str
-        The number; integers of any size are exact.
-    meaning : str
-        The sentence a reader should take away.
-    status : {"proved", "derived", "measured"}
-        ``proved``: a theorem, its proof in the `source`. ``derived``: worked out in this project, checked by
-        enumeration of small cases. ``measured``: seen in experiments, no more than that.
-    source : str
-        Where the proof, the derivation or the measurement is.
-    """
-
-    name: str
-    value: Value
-    meaning: str
+    name: str  #: what the number is, in a few words
+    value: Value  #: the number; integers of any size are exact
+    meaning: str  #: the sentence a reader should take away
+    #: ``proved``: a theorem, its proof in the `source`. ``derived``: worked out in this project, checked by
+    #: enumeration of small cases. ``measured``: seen in experiments, no more than that.
     status: Status
-    source: str
+    source: str  #: where the proof, the derivation or the measurement is
 
     def __post_init__(self) -> None:
         if not (self.name and self.meaning and self.source):
@@ -98,13 +79,6 @@ class Statement:
 class Certificate:
     """The statements that say why instances of a family are hard, and for whom they are not.
 
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    statements : tuple of Statement
-        The facts, names distinct.
-
     Examples
     --------
     >>> sides = Statement("sides", 2, "A coin has two.", "proved", "Derived here")
@@ -116,8 +90,8 @@ class Certificate:
     2
     """
 
-    family: str
-    statements: tuple[Statement, ...]
+    family: str  #: the family's name
+    statements: tuple[Statement, ...]  #: the facts, names distinct
 
     def __post_init__(self) -> None:
         if not self.family:
@@ -129,8 +103,8 @@ class Certificate:
     @property
     def hardness(self) -> Hardness:
         """What the statement "verdict" says; NEITHER where there is none."""
-        said = [one.value for one in self if one.name == "verdict"]
-        return next((one for one in Hardness if [one.value] == said), Hardness.NEITHER)
+        said = {one.name: one.value for one in self}.get("verdict")
+        return next((one for one in Hardness if one.value == said), Hardness.NEITHER)
 
     def __iter__(self) -> Iterator[Statement]:
         return iter(self.statements)
@@ -154,17 +128,11 @@ class Certificate:
     def from_json(cls, data: Mapping[str, Any]) -> "Certificate":
         """The certificate that `to_json` wrote.
 
-        Raises
-        ------
-        ValueError
-            If a field is missing, superfluous or of a wrong kind.
+        ValueError if a field is missing, superfluous or of a wrong kind.
         """
-        if not isinstance(data, Mapping) or set(data) != {"family", "statements"}:
-            raise ValueError("A certificate needs a family and statements, and nothing else.")
-        wanted = set(Statement.__dataclass_fields__)
-        statements: Any = data["statements"] if isinstance(data["statements"], list | tuple) else [None]
-        if not all(isinstance(one, Mapping) and set(one) == wanted for one in statements):
+        try:
+            return cls(**{**data, "statements": tuple(Statement(**one) for one in data["statements"])})
+        except (TypeError, KeyError) as error:
             raise ValueError(
-                f"A statement of a certificate needs {', '.join(sorted(wanted))}, and nothing else."
-            )
-        return cls(family=data["family"], statements=tuple(Statement(**one) for one in statements))
+                f"A certificate needs a family and statements, and nothing else: {error}."
+            ) from None

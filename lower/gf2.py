@@ -7,33 +7,23 @@ import numpy as np
 from jaxtyping import Bool, Shaped, UInt64
 
 from attention._arrays import to_numpy
-from attention.validation import count
 
 __all__ = ["GF2Solution", "pack_gf2", "solve_gf2", "solve_packed_gf2", "unpack_gf2"]
 
 # A block of rows of 256 KiB and a table of 256 rows stay in the second-level cache together.
 _BLOCK_WORDS = 1 << 15
-_TABLE_BITS = 8
+_PANEL = 8  # columns
 
 
 @dataclass(frozen=True)
 class GF2Solution:
-    """What Gaussian elimination found out about a system A s = b over GF(2).
+    """What Gaussian elimination found out about a system A s = b over GF(2)."""
 
-    Attributes
-    ----------
-    solution : array of bool (columns,)
-        A solution, its free coordinates set to 0. Where the system is inconsistent it solves `rank` independent
-        equations among the given ones, and no more is known.
-    rank : int
-        The rank of A.
-    consistent : bool
-        Whether a solution exists.
-    """
-
+    #: A solution, its free coordinates set to 0. Where the system is inconsistent it solves `rank` independent
+    #: equations among the given ones, and no more is known.
     solution: Bool[np.ndarray, " columns"]
-    rank: int
-    consistent: bool
+    rank: int  #: the rank of A
+    consistent: bool  #: whether a solution exists
 
     @property
     def unique(self) -> bool:
@@ -42,27 +32,10 @@ class GF2Solution:
 
 
 def solve_gf2(matrix: Shaped[np.ndarray, "rows columns"], bits: Shaped[np.ndarray, " rows"]) -> GF2Solution:
-    """Solve A s = b over GF(2) by Gaussian elimination.
-
-    Parameters
-    ----------
-    matrix : array (rows, columns)
-        A: booleans, or whole numbers 0 and 1.
-    bits : array (rows,)
-        b: the same.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit or an entry is neither 0 nor 1.
-
-    Notes
-    -----
-    See `solve_packed_gf2`.
+    """Solve A s = b over GF(2), A = `matrix` and b = `bits` of truth values or whole numbers 0 and 1.
 
     Examples
     --------
-    >>> import numpy as np
     >>> found = solve_gf2(np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1]]), np.array([1, 0, 1]))
     >>> found.solution.astype(int), found.rank, found.unique
     (array([0, 1, 1]), 3, True)
@@ -72,28 +45,16 @@ def solve_gf2(matrix: Shaped[np.ndarray, "rows columns"], bits: Shaped[np.ndarra
         raise ValueError(
             f"matrix has shape {matrix.shape} and bits {bits.shape}: (rows, columns) and (rows,) are needed."
         )
-    for name, array in (("matrix", matrix), ("bits", bits)):
-        _require_bits(name, array)
     return solve_packed_gf2(pack_gf2(np.column_stack([matrix, bits])), matrix.shape[1], overwrite=True)
 
 
 def pack_gf2(matrix: Shaped[np.ndarray, "rows columns"]) -> UInt64[np.ndarray, "rows words"]:
-    """Rows of bits as rows of 64-bit words: column j is bit j mod 64, from the least significant, of word j // 64.
-
-    Raises
-    ------
-    ValueError
-        If the matrix has not two dimensions, or an entry is neither 0 nor 1.
-
-    Examples
-    --------
-    >>> pack_gf2(np.array([[1, 0, 1], [0, 1, 1]])).tolist()
-    [[5], [6]]
-    """
+    """Rows of bits as rows of 64-bit words: column j is bit j mod 64, from the least significant, of word j // 64."""
     matrix = to_numpy(matrix)
     if matrix.ndim != 2:
         raise ValueError(f"matrix has shape {matrix.shape}: (rows, columns) is needed.")
-    _require_bits("matrix", matrix)
+    if matrix.dtype != bool and not np.all((matrix == 0) | (matrix == 1)):
+        raise ValueError("matrix has entries other than 0 and 1: bits are needed.")
     rows, columns = matrix.shape
     words = np.zeros((rows, -(-columns // 64) * 8), dtype=np.uint8)
     words[:, : -(-columns // 8)] = np.packbits(matrix.astype(bool, copy=False), axis=1, bitorder="little")
@@ -101,21 +62,7 @@ def pack_gf2(matrix: Shaped[np.ndarray, "rows columns"]) -> UInt64[np.ndarray, "
 
 
 def unpack_gf2(words: UInt64[np.ndarray, "rows words"], columns: int) -> Bool[np.ndarray, "rows columns"]:
-    """The first `columns` bits of packed rows, as `pack_gf2` packs them.
-
-    Raises
-    ------
-    ValueError
-        If the rows have fewer.
-
-    Examples
-    --------
-    >>> unpack_gf2(np.array([[5], [6]], dtype=np.uint64), 3).astype(int).tolist()
-    [[1, 0, 1], [0, 1, 1]]
-    """
-    columns = count("columns", columns, least=0)
-    if columns > 64 * words.shape[1]:
-        raise ValueError(f"columns is {columns}: the rows have {64 * words.shape[1]} bits.")
+    """The first `columns` bits of packed rows, as `pack_gf2` packs them."""
     data = np.ascontiguousarray(words, dtype="<u8").view(np.uint8)
     return np.unpackbits(data, axis=1, count=columns, bitorder="little").view(bool)
 
@@ -127,57 +74,26 @@ def solve_packed_gf2(
     overwrite: bool = False,
     on_panel: Callable[[], None] | None = None,
 ) -> GF2Solution:
-    """Solve A s = b over GF(2) for packed rows [A | b].
+    """Solve A s = b over GF(2) for rows [A | b] as `pack_gf2` packs them, b being column `columns`.
 
-    Parameters
-    ----------
-    system : array of uint64 (rows, words)
-        Column j < `columns` of A is bit j mod 64 of word j // 64; b is column `columns`. Later bits are ignored.
-    columns : int
-        The number of unknowns.
-    overwrite : bool
-        Whether the system may be eliminated in place, which saves a copy of it.
-    on_panel : callable, optional
-        Called once for every 64 columns; what it raises ends the elimination.
+    With `overwrite` the system is eliminated in place. `on_panel` is called for every 64 columns; what it raises ends
+    the elimination.
 
-    Raises
-    ------
-    ValueError
-        If the rows have too few words.
-
-    Notes
-    -----
-    The method of the four Russians: 64 columns are eliminated in one word of every row, which gives each row a word
-    of the pivot rows to be added to it; the other words follow by looking up the sums of 8 pivot rows at a time.
-    About rows columns^2 / (3 * 8 * 64) word operations, forward only; then back-substitution for the one right side,
-    in columns^2 / 128 of them. Memory: the system, and 256 of its rows.
-
-    References
-    ----------
-    Arlazarov, Dinic, Kronrod and Faradzev 1970; for elimination: Bard 2006 (IACR ePrint 2006/163).
-
-    Examples
-    --------
-    >>> rows = pack_gf2(np.array([[1, 1, 1], [0, 1, 1], [1, 0, 0]]))
-    >>> found = solve_packed_gf2(rows, 2)
-    >>> found.solution.astype(int), found.rank, found.consistent
-    (array([0, 1]), 2, True)
+    The method of the four Russians (Arlazarov, Dinic, Kronrod and Faradzev 1970; Bard 2006): 8 columns are eliminated
+    in one byte of every row, which gives each row a byte of the pivot rows to be added to it; their sums are looked up
+    in a table. About rows columns^2 / 1536 word operations, then back-substitution. Memory: the system, and 256 of its
+    rows.
     """
-    columns = count("columns", columns, least=0)
-    if 64 * system.shape[1] <= columns:
-        raise ValueError(
-            f"system has {system.shape[1]} words a row: {columns} unknowns and a right side need {columns // 64 + 1}."
-        )
     if not overwrite:
         system = system.copy()
     pivots: list[int] = []
-    for word in range(-(-columns // 64)):
-        if on_panel is not None:
+    for first in range(0, columns, _PANEL):
+        if on_panel is not None and first % 64 == 0:
             on_panel()
-        rank = len(pivots)
-        found, sums = _eliminate_word(system, rank, word, min(64, columns - 64 * word))
-        pivots += [64 * word + bit for bit in found]
-        _add_pivot_rows(system[rank:, word + 1 :], sums, len(found))
+        rest = system[len(pivots) :, first // 64 :]
+        found, sums = _pivots(rest, first % 64, min(_PANEL, columns - first))
+        _add_pivot_rows(rest, sums, len(found))
+        pivots += [first + bit for bit in found]
         if len(pivots) == len(system):
             break
     rank = len(pivots)
@@ -187,65 +103,40 @@ def solve_packed_gf2(
     )
 
 
-def _eliminate_word(system: np.ndarray, rank: int, word: int, bits: int) -> tuple[list[int], np.ndarray]:
-    """Eliminate below the pivots found in one word, of the rows from `rank` on; pivot rows are swapped to their top.
+def _pivots(rest: np.ndarray, start: int, bits: int) -> tuple[list[int], np.ndarray]:
+    """Which of some bits of the first word have pivots; the pivots' rows are swapped to the top, in order.
 
-    Returns which bits have pivots, and for every row a word whose bit k says that pivot row k, once the earlier ones
-    have been added to it, is to be added to the row's other words.
+    And for every row a byte whose bit k says that pivot row k, once the earlier ones have been added to it, is to be
+    added to it.
     """
-    values = system[rank:, word].copy()
-    sums = np.zeros(len(values), dtype=np.uint64)
+    values = (rest[:, 0] >> np.uint64(start)).astype(np.uint8)
+    sums = np.zeros(len(values), dtype=np.uint8)
     found: list[int] = []
-    one = np.uint64(1)
     for bit in range(bits):
         top = len(found)
-        if top == len(values):
-            break
-        ones = values[top:] >> np.uint64(bit) & one
-        pivot = int(ones.argmax())
-        if not ones[pivot]:
+        ones = values[top:] >> bit & 1
+        pivot = int(ones.argmax()) if len(ones) else 0
+        if not len(ones) or not ones[pivot]:
             continue
         if pivot:
-            pair, swapped = [top, top + pivot], [top + pivot, top]
-            values[pair], sums[pair] = values[swapped], sums[swapped]
-            below = system[rank:]
-            below[pair] = below[swapped]
+            for array in (values, sums, rest):
+                array[[top, top + pivot]] = array[[top + pivot, top]]
             ones[pivot] = ones[0]
-        ones = ones[1:]
-        values[top + 1 :] ^= ones * values[top]
-        sums[top + 1 :] |= ones << np.uint64(top)
+        values[top + 1 :] ^= ones[1:] * values[top]
+        sums[top + 1 :] |= ones[1:] << top
         found.append(bit)
-    system[rank:, word] = values
     return found, sums
 
 
 def _add_pivot_rows(rest: np.ndarray, sums: np.ndarray, pivots: int) -> None:
-    """Add to every row the rows among the first `pivots` that its sum names: first to these themselves, in order."""
-    if not rest.shape[1]:
-        return
-    for row in range(1, pivots):
-        named = np.flatnonzero(sums[row] >> np.arange(row, dtype=np.uint64) & np.uint64(1))
-        rest[row] ^= np.bitwise_xor.reduce(rest[named], axis=0)
-    below, names = rest[pivots:], np.ascontiguousarray(sums[pivots:], dtype="<u8").view(np.uint8)
-    if not len(below):
-        return
-    table = np.zeros((1 << _TABLE_BITS, rest.shape[1]), dtype=rest.dtype)
+    """Add to every row those of the first rows that its sum names, from a table of all their sums."""
+    table = np.zeros((1 << pivots, rest.shape[1]), dtype=rest.dtype)
+    for row in range(pivots):
+        rest[row] ^= table[sums[row]]
+        np.bitwise_xor(table[: 1 << row], rest[row], out=table[1 << row : 2 << row])
     step = max(1, _BLOCK_WORDS // rest.shape[1])
-    looked_up = np.empty((min(step, len(below)), rest.shape[1]), dtype=rest.dtype)
-    names = names.reshape(len(below), 8)
-    for first in range(0, pivots, _TABLE_BITS):
-        size = 1
-        for row in rest[first : min(first + _TABLE_BITS, pivots)]:
-            np.bitwise_xor(table[:size], row, out=table[size : 2 * size])
-            size *= 2
-        indices = names[:, first // _TABLE_BITS].astype(np.intp)
-        for start in range(0, len(below), step):
-            block = below[start : start + step]
-            # "clip" lets numpy write to `out` without a buffer; no index is out of range
-            sum_of_rows = np.take(
-                table, indices[start : start + step], axis=0, out=looked_up[: len(block)], mode="clip"
-            )
-            block ^= sum_of_rows
+    for start in range(pivots, len(rest), step):
+        rest[start : start + step] ^= table[sums[start : start + step]]
 
 
 def _substitute_back(system: np.ndarray, pivots: list[int], columns: int) -> np.ndarray:
@@ -257,10 +148,3 @@ def _substitute_back(system: np.ndarray, pivots: list[int], columns: int) -> np.
         if np.bitwise_count(np.bitwise_xor.reduce(system[row, word:] & solution[word:])) & 1:
             solution[word] |= np.uint64(1) << np.uint64(bit)
     return unpack_gf2(solution[None], columns)[0]
-
-
-def _require_bits(name: str, array: np.ndarray) -> None:
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} is an array of {array.dtype}: bits are needed, 0 and 1.")
-    if array.dtype != bool and not np.all((array == 0) | (array == 1)):
-        raise ValueError(f"{name} has entries other than 0 and 1: bits are needed.")

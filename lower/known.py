@@ -9,7 +9,7 @@ from jaxtyping import Float, Shaped
 
 from attention._arrays import as_floating, namespace, shown
 from attention.memory import require_memory
-from attention.validation import NonNegativeInt, PositiveInt, checked, require_finite
+from attention.validation import NonNegativeInt, PositiveInt, checked, require_array
 
 __all__ = ["GatedKnownPart", "KnownPart", "LinearKnownPart"]
 
@@ -21,18 +21,6 @@ class LinearKnownPart:
 
     Errors on hard targets are measured with K taken off the target's energy, since a learner that finds K has
     found nothing that was hidden.
-
-    Parameters
-    ----------
-    mixing : array (k, k)
-        M: how the tokens are mixed.
-    projection : array (d, d)
-        P: what is done to each mixed token.
-
-    Raises
-    ------
-    ValueError
-        If the arrays are not square matrices of finite real numbers.
 
     Examples
     --------
@@ -46,8 +34,8 @@ class LinearKnownPart:
            [-1.,  0.]])
     """
 
-    mixing: Float[np.ndarray, "k k"]
-    projection: Float[np.ndarray, "d d"]
+    mixing: Float[np.ndarray, "k k"]  #: M: how the tokens are mixed
+    projection: Float[np.ndarray, "d d"]  #: P: what is done to each mixed token
 
     def __post_init__(self) -> None:
         for name in ("mixing", "projection"):
@@ -59,11 +47,8 @@ class LinearKnownPart:
     @checked
     def zero(cls, k: PositiveInt, d: PositiveInt) -> "LinearKnownPart":
         """Nothing known in advance about a target on `k` tokens in `d` coordinates."""
-        require_memory(
-            f"A known part of {shown(k)} tokens in {shown(d)} dimensions",
-            16 * (k**2 + d**2),
-            advice="take fewer tokens or fewer dimensions",
-        )
+        what = f"A known part of {shown(k)} tokens in {shown(d)} dimensions"
+        require_memory(what, 16 * (k**2 + d**2), advice="take fewer tokens or fewer dimensions")
         return cls(mixing=np.zeros((k, k)), projection=np.zeros((d, d)))
 
     @classmethod
@@ -71,26 +56,16 @@ class LinearKnownPart:
     def from_gate(
         cls, c: float, c0: float, *, gate: NonNegativeInt, direction: Float[np.ndarray, " d"]
     ) -> "LinearKnownPart":
-        """The known part K = C a_g [1; 1] w^T + c0 u_g [1; -1] w^T of a staircase on two tokens.
+        """K = C a_g [1; 1] w^T + c0 u_g [1; -1] w^T: C is seen off the gate g of two tokens, c0 on it.
 
-        Parameters
-        ----------
-        c : float
-            C, the sum of the heads' coefficients: what is seen off the gate.
-        c0 : float
-            The constant part of the staircase: what is seen on the gate.
-        gate : int
-            The gate coordinate g; a = (x_1 + x_2)/2 and u = (x_1 - x_2)/2.
-        direction : array (d,)
-            The output direction w.
+        With a = (x_1 + x_2)/2, u = (x_1 - x_2)/2 and the output direction w.
         """
-        d = len(direction)
-        if gate >= d:
-            raise ValueError(f"gate is {gate}: a coordinate from 0 to {d - 1} is needed.")
+        if gate >= len(direction):
+            raise ValueError(f"gate is {gate}: a coordinate from 0 to {len(direction) - 1} is needed.")
+        projection = np.zeros((len(direction), len(direction)))
+        projection[gate] = direction
         own, other = c / 2 + c0 / 2, c / 2 - c0 / 2
-        return cls(
-            mixing=np.array([[own, other], [other, own]]), projection=np.outer(np.eye(d)[gate], direction)
-        )
+        return cls(mixing=np.array([[own, other], [other, own]]), projection=projection)
 
     @property
     def k(self) -> int:
@@ -108,13 +83,7 @@ class LinearKnownPart:
         return not (self.mixing.any() and self.projection.any())
 
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
-        """K on the token matrices `x`, in the array type of `x`; O(n k d (k + d)).
-
-        Raises
-        ------
-        ValueError
-            If `x` is not (..., k, d).
-        """
+        """K on the token matrices `x`, in the array type of `x`; O(n k d (k + d))."""
         xp = namespace(x)
         if x.ndim < 2 or tuple(x.shape[-2:]) != (self.k, self.d):
             raise ValueError(f"x has shape {tuple(x.shape)}: (..., {self.k}, {self.d}) is needed.")
@@ -126,7 +95,7 @@ class LinearKnownPart:
         )
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the check
             known = xp.matmul(mixing, xp.matmul(x, projection))
-        require_finite("The known part of x", known)
+        require_array("The known part of x", known)
         return known
 
     def describe(self) -> str:
@@ -149,19 +118,7 @@ class GatedKnownPart:
     For more than two tokens "the tokens differ" is no linear function of them, and neither is a known part that is
     one thing on the gate and another off it.
 
-    Parameters
-    ----------
-    gate : int
-        The gate coordinate g.
-    on : LinearKnownPart
-        K(X) where x_1g, ..., x_kg are not all equal.
-    off : LinearKnownPart
-        K(X) where they are.
-
-    Raises
-    ------
-    ValueError
-        If the parts are of different sizes, or the gate is no coordinate of theirs.
+    ValueError if the parts are of different sizes, or the gate is no coordinate of theirs.
 
     Examples
     --------
@@ -172,9 +129,9 @@ class GatedKnownPart:
     ([[1.0, -1.0], [1.0, 1.0]], np.False_)
     """
 
-    gate: NonNegativeInt
-    on: LinearKnownPart
-    off: LinearKnownPart
+    gate: NonNegativeInt  #: the gate coordinate g
+    on: LinearKnownPart  #: K(X) where x_1g, ..., x_kg are not all equal
+    off: LinearKnownPart  #: K(X) where they are
 
     def __post_init__(self) -> None:
         sizes = (self.on.k, self.on.d), (self.off.k, self.off.d)
@@ -201,13 +158,7 @@ class GatedKnownPart:
         return self.on.is_zero and self.off.is_zero
 
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
-        """K on the token matrices `x`, in the array type of `x`; O(n k d (k + d)).
-
-        Raises
-        ------
-        ValueError
-            If `x` is not (..., k, d).
-        """
+        """K on the token matrices `x`, in the array type of `x`; O(n k d (k + d))."""
         xp, off = namespace(x), self.off(x)
         column = x[..., self.gate]
         differ = xp.any(column != column[..., :1], axis=-1)

@@ -1,4 +1,4 @@
-"""The fast Walsh-Hadamard transform."""
+"""All Boolean token matrices in a fixed order, and the fast Walsh-Hadamard transform over it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,33 +7,21 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from attention.validation import real_array, require_finite
+from attention.memory import require_memory
+from attention.validation import NonNegativeInt, PositiveInt, checked, real_array, require_array
 
-__all__ = ["walsh_hadamard"]
+__all__ = ["all_sign_matrices", "walsh_hadamard"]
 
 # Passes multiply by Hadamard matrices of this many bits: wide enough for BLAS, narrow enough to save operations.
 _PASS_BITS = 6
 
 
 def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*batch n"]:
-    """The Walsh-Hadamard coefficients E_x f(x) chi_A(x) of functions given by their 2^b values.
+    """The Walsh-Hadamard coefficients E_x f(x) chi_A(x) (..., 2^b) of functions given by their values (..., 2^b).
 
-    Parameters
-    ----------
-    values : array or nested sequence (..., 2^b) of real numbers
-        The values at inputs 0 to 2^b - 1: bit j of an input's number is 1 where its coordinate j is -1, the order
-        of `lower.all_sign_matrices`. Whole numbers are taken as float64.
-
-    Returns
-    -------
-    array (..., 2^b)
-        Coefficient A, chi_A the product of the coordinates whose bits are 1 in A. Applied to coefficients and
-        multiplied by 2^b it gives the values back.
-
-    Raises
-    ------
-    ValueError
-        If they are no array of finite real numbers, or their number is not a power of two.
+    Bit j of an input's number is 1 where its coordinate j is -1, the order of `lower.all_sign_matrices`; chi_A is the
+    product of the coordinates whose bits are 1 in A. Applied to coefficients and multiplied by 2^b it gives the values
+    back. Whole numbers are taken as float64. ValueError if there is no power of two of them.
 
     Notes
     -----
@@ -48,7 +36,7 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
     from scipy.linalg import hadamard
 
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":  # of any precision, which it keeps
-        require_finite("values", values)
+        require_array("values", values)
     else:
         values = real_array("values", values)
     if not values.ndim:
@@ -69,3 +57,40 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
             result = signs @ result.reshape(-1, 1 << taken, 1 << done)
         done += taken
     return result.reshape(values.shape) if bits else values.copy()
+
+
+@checked
+def all_sign_matrices(
+    k: PositiveInt, d: PositiveInt, start: NonNegativeInt = 0, stop: NonNegativeInt | None = None
+) -> Float[np.ndarray, "n k d"]:
+    """The matrices number `start` to `stop` of the 2^(k d) in {-1, 1}^(k x d), in a fixed order.
+
+    Parameters
+    ----------
+    k, d : int
+        The numbers of tokens and of coordinates; k d at most 62.
+    start, stop : int
+        Which of them, as in a slice; to the end when `stop` is left out.
+
+    Notes
+    -----
+    Bit r d + j of a matrix's number, least significant first, is 1 where entry (r, j) is -1, so a Walsh-Hadamard
+    transform over this order has at each index the Fourier coefficient of that index's set of entries.
+
+    Examples
+    --------
+    >>> all_sign_matrices(1, 2)[:, 0].tolist()
+    [[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]]
+    """
+    if k * d > 62:
+        raise ValueError(f"k is {k} and d {d}: enumeration of matrices of more than 62 entries is hopeless.")
+    total = 1 << (k * d)
+    last = total if stop is None else min(stop, total)
+    require_memory(
+        f"Enumerating {max(last - start, 0)} matrices of {k} tokens in {d} dimensions",
+        24 * k * d * max(last - start, 0),
+        advice="take them in blocks by start and stop",
+    )
+    numbers = np.arange(min(start, last), last, dtype=np.int64)
+    bits = (numbers[:, None] >> np.arange(k * d)) & 1
+    return (1.0 - 2.0 * bits).reshape(len(numbers), k, d)

@@ -1,60 +1,32 @@
-"""The certificate of an instance: which assumption it rests on, the numbers of its secret, and what is not claimed."""
+"""What a certificate says: which assumption it rests on, the numbers of its secret, and what is not claimed."""
 
 import math
 
 import numpy as np
 from jaxtyping import Int
 
-from attention.validation import finite_number
-from lower import Certificate, ErrorBound, Hardness, Staircase, Statement
-from lwe.correlation import root_mean_square_correlation
-from lwe.description import FAMILY
+from lower import Hardness, Heads, Statement
 from lwe.heads import kept_range, truncation_failure, value_range
-from lwe.laws import UniformLaw
-from lwe.parameters import LWRParameters, require_form, require_parameters
+from lwe.labels import root_mean_square_correlation
+from lwe.parameters import LWRParameters
 from lwe.uniformity import total_variation_from_uniform
 from lwe.verdict import LEAST_WRAP, Verdict
 
-__all__ = ["lwr_certificate"]
+__all__ = ["lwr_statements"]
 
 _MOST_EXACT = 1 << 22
 _DERIVED = "Derived here; exact for this secret"
 
 
-def lwr_certificate(
+def lwr_statements(
     form: Int[np.ndarray, " n"],
-    stairs: Staircase,
+    heads: Heads,
+    error: float,
     parameters: LWRParameters,
-    bound: ErrorBound,
     verdict: Verdict,
     deviations: float | None,
-) -> Certificate:
-    """What is known of an instance, statement by statement.
-
-    Parameters
-    ----------
-    form : array of int (n,)
-        The covariate form of the secret.
-    stairs : Staircase
-        The heads.
-    parameters : LWRParameters
-        The problem.
-    bound : ErrorBound
-        The realisation error.
-    verdict : Verdict
-        Of the secret, on these parameters.
-    deviations : float or None
-        The range that the heads cover.
-
-    Raises
-    ------
-    ValueError
-        If the form is not one whole number for each covariate.
-    """
-    require_parameters(parameters)
-    if deviations is not None:
-        deviations = finite_number("deviations", deviations)
-    form = require_form(form, parameters.covariates, parameters.matrix)
+) -> list[Statement]:
+    """What is known of an instance: of the covariate form of its secret, its heads, its error and its verdict."""
     statements = [
         Statement(
             "assumption",
@@ -65,8 +37,8 @@ def lwr_certificate(
             "Applebaum, Cash, Peikert and Sahai 2009",
         ),
         *_of_the_secret(form, parameters, verdict),
-        _heads(form, stairs, parameters, deviations),
-        _realisation(stairs, bound, deviations),
+        _heads(form, heads, parameters, deviations),
+        _realisation(heads, error, deviations),
     ]
     if deviations is not None:
         statements.append(_truncation(form, parameters, deviations))
@@ -98,7 +70,7 @@ def lwr_certificate(
             "Derived here",
         ),
     ]
-    return Certificate(FAMILY, tuple(statements))
+    return statements
 
 
 def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict) -> list[Statement]:
@@ -150,7 +122,7 @@ def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict
                 "lwe.low_degree_weights, by characters in floating point",
             )
         )
-    if parameters.matrix == "binary" and isinstance(parameters.secret, UniformLaw):
+    if parameters.matrix == "binary" and parameters.secret.kind == "uniform":
         statements.append(
             Statement(
                 "correlation of secrets",
@@ -173,9 +145,7 @@ def _power(log2: float) -> str:
     return "exactly 0" if log2 == -math.inf else f"2^{log2:.5g}"
 
 
-def _heads(
-    form: np.ndarray, stairs: Staircase, parameters: LWRParameters, deviations: float | None
-) -> Statement:
+def _heads(form: np.ndarray, heads: Heads, parameters: LWRParameters, deviations: float | None) -> Statement:
     spread = np.abs(form).sum() * parameters.levels / parameters.modulus
     told = f"|v|_1 p / q is {spread:.4g}"
     if parameters.matrix == "ternary":
@@ -183,14 +153,14 @@ def _heads(
     within = "" if deviations is None else f" within {deviations:g} standard deviations"
     return Statement(
         "heads",
-        stairs.heads,
-        f"{stairs.heads - 2} jumps of the label{within} and two pads; {told}.",
+        len(heads),
+        f"{len(heads) - 2} jumps of the label{within} and two pads; {told}.",
         "derived",
         _DERIVED,
     )
 
 
-def _realisation(stairs: Staircase, bound: ErrorBound, deviations: float | None) -> Statement:
+def _realisation(heads: Heads, error: float, deviations: float | None) -> Statement:
     target = "its ideal target"
     if deviations is not None:
         target = (
@@ -199,13 +169,14 @@ def _realisation(stairs: Staircase, bound: ErrorBound, deviations: float | None)
         )
     return Statement(
         "realisation error",
-        bound.value,
+        error,
         f"Bound on the row norm of the layer minus {target}, in exact arithmetic; evaluating the layer "
         "in float64 adds rounding of about eps sum|c| = "
-        f"{np.finfo(np.float64).eps * np.abs(stairs.coefficients).sum():.1e}, and none where the softmax is "
+        f"{np.finfo(np.float64).eps * np.abs(heads.coefficients).sum():.1e}, and none where the softmax is "
         "saturated (slope 40).",
         "proved",
-        f"lower.Staircase.error_bound: {bound.reason}",
+        "lower.Heads.one_slope_error: one slope and distinct half-integer thresholds, so 4 max|c| e^-b / (1 - e^-2b) "
+        "applies",
     )
 
 

@@ -1,140 +1,59 @@
-"""Hard families from lattice assumptions: layers of two tokens whose outputs are learning-with-rounding labels."""
+"""The hard family from lattice assumptions: layers of two tokens whose outputs are learning-with-rounding labels."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention import BooleanInputs
 from attention.inputs import Rng
-from attention.validation import count, finite_number
-from lower import SATURATED_SLOPE, HardInstance, LinearKnownPart, Staircase
-from lwe.certificate import lwr_certificate
-from lwe.description import FAMILY
-from lwe.heads import kept_range, lwr_layer, lwr_staircase, value_range
-from lwe.laws import NO_NOISE, UNIFORM, IntegerLaw
-from lwe.parameters import LWRParameters, Matrix, centred, covariate_form, require_matrix, require_parameters
+from attention.validation import PositiveFloat, PositiveInt, checked
+from lower import HardInstance, Heads, Statement, family_of, option, register
+from lower.family import Family
+from lower.heads import SATURATED_SLOPE
+from lwe.certificate import lwr_statements
+from lwe.heads import Deviations, kept_range, lwr_heads, value_range
+from lwe.laws import NO_NOISE, UNIFORM, IntegerLaw, parse_law
+from lwe.parameters import LWRParameters, centred, covariate_form
 from lwe.verdict import judge_secret
 
-__all__ = ["lwr_instance", "make_lwr_instance"]
+__all__ = ["LWRFamily", "describe_instance", "make_lwr_instance"]
 
 _MOST_NUMBERS = 1 << 28  # two gigabytes an array
+_BLOCK = 1 << 20
+_ROUNDING = {"gadget": "Gadget rounding", "ternary": "Ternary rounding"}
 
 
-def make_lwr_instance(
-    *,
-    secret_dim: int,
-    modulus: int,
-    levels: int,
-    matrix: Matrix = "binary",
-    secret_law: IntegerLaw = UNIFORM,
-    noise: IntegerLaw = NO_NOISE,
-    rng: Rng = None,
-    secret: ArrayLike | None = None,
-    beta: float = SATURATED_SLOPE,
-    deviations: float | None = None,
-) -> HardInstance:
-    """Draw a layer on two tokens that outputs learning-with-rounding labels of a secret.
-
-    The same as `lwr_instance`, with the parameters named one by one.
-
-    Parameters
-    ----------
-    secret_dim, modulus, levels, matrix, noise
-        See `LWRParameters`.
-    secret_law : IntegerLaw
-        From which distribution the secret is drawn; `LWRParameters.secret`.
-    rng, secret, beta, deviations
-        See `lwr_instance`.
-
-    Returns
-    -------
-    HardInstance
-        Of the family "lwr".
-
-    Raises
-    ------
-    ValueError
-        As of `LWRParameters` and `lwr_instance`.
-
-    Notes
-    -----
-    *Assumption.* That the problem is hard which `LWRParameters.assumption` names: for most choices of the parameters a
-    variant of learning with rounding, and for some an easy one. Nothing here is a claim of security.
-
-    References
-    ----------
-    Derived here.
-
-    Examples
-    --------
-    >>> instance = make_lwr_instance(secret_dim=8, modulus=16, levels=2, rng=0)
-    >>> instance.layer.dim, instance.known.is_zero
-    (9, True)
-    """
-    secret_dim = count("secret_dim", secret_dim, least=1)
-    modulus = count("modulus", modulus, least=2)
-    levels = count("levels", levels, least=1)
-    require_matrix(matrix)
-    beta = finite_number("beta", beta)
-    if deviations is not None:
-        deviations = finite_number("deviations", deviations)
-    parameters = LWRParameters(
-        secret_dim=secret_dim, modulus=modulus, levels=levels, matrix=matrix, secret=secret_law, noise=noise
-    )
-    return lwr_instance(parameters, rng=rng, secret=secret, beta=beta, deviations=deviations)
+def _law(text: Any) -> IntegerLaw:
+    return parse_law(text) if isinstance(text, str) else text
 
 
-def lwr_instance(
-    parameters: LWRParameters,
-    *,
-    rng: Rng = None,
-    secret: ArrayLike | None = None,
-    beta: float = SATURATED_SLOPE,
-    deviations: float | None = None,
-) -> HardInstance:
-    """Draw a layer on two tokens that outputs learning-with-rounding labels of a secret.
+@register
+@dataclass(frozen=True, kw_only=True)
+@checked
+class LWRFamily(Family):
+    """Layers of two tokens that compute learning with rounding.
 
     With the gate coordinate 0, the centred integer form v of the secret and T = <v, a>, both rows are 0 off the gate,
     and on it row r is x_r0 (floor(p (T mod q)/q) - (p - 1)/2) e_0. The known part is zero. The covariates are
     a_j = 1[x_1j != x_2j] (binary and gadget) or a_j = x_10 (x_1j - x_2j)/2 (ternary), independent of one another.
+    Instances are free of noise, which `lwe.noisy_examples` adds to the labels. Secrets in files are centred mod q, or
+    in [0, q) in the gadget family.
 
-    Parameters
-    ----------
-    parameters : LWRParameters
-        The problem; its matrix binary, ternary or gadget. The layer is free of its noise, which
-        `lwe.noisy_examples` adds to the labels.
-    rng : optional
-        Anything `numpy.random.default_rng` accepts (SPEC 7); draws the secret from its law.
-    secret : array of int (secret_dim,), optional
-        The secret, to choose it oneself; any representatives mod q of what the law can draw.
-    beta : float
-        The slope of the heads; at 40 the float64 layer is exact. It must be large enough for the proved error
-        bound, 2 max|c| / sinh beta for coefficients c, to stay below 1/2, half the distance of two labels.
-    deviations : float, optional
-        Heads only for the jumps within so many standard deviations of the mean of T, at least 2; for T beyond, the
-        label is held at the last one. All jumps if left out.
-
-    Returns
-    -------
-    HardInstance
-        Of the family "lwr"; its secret is centred mod q, or in [0, q) in the gadget family. Its certificate holds
-        the assumption, the numbers of the secret, and a verdict.
-
-    Raises
-    ------
-    ValueError
-        If the matrix is uniform, the secret does not fit, the slope is too small to tell labels apart, or the layer
-        or its certificate would be too large.
+    ValueError as of `LWRParameters`, or if the matrix is uniform; on `instance`, if the secret does not fit, the slope
+    is too small to tell labels apart, or the layer or its certificate would be too large.
 
     Notes
     -----
-    *Assumption.* Gadget with uniform secrets, p < q and no noise: standard learning with rounding with a
-    power-of-two modulus. Binary and ternary: learning with rounding with such a public matrix, variants.
-    q = p = 2: parity, easy without noise, learning parity with noise with flips. p = q with errors: learning with
-    errors, with a binary or ternary public matrix or in the gadget family standard. Small secrets: variants with
-    such secrets, which hardly wrap around unless q is tiny. Nothing here is a claim of security.
+    *Assumption.* `LWRParameters.assumption` names the problem and says which are standard, variants or easy. Small
+    secrets hardly wrap around unless q is tiny. Nothing here is a claim of security.
+
+    *Slope.* At 40 the float64 layer is exact. Below, the proved error bound, 2 max|c| / sinh beta for coefficients c,
+    must stay below 1/2, half the distance of two labels.
 
     *Truncation.* The realisation error is against the target whose label is held beyond the range. That is the label
     itself for all but a share of 2 e^(-deviations^2 / 2) of the covariates, by Hoeffding's inequality:
@@ -145,90 +64,199 @@ def lwr_instance(
 
     References
     ----------
-    Derived here. Chen and Li, arXiv 2402.04084, prove hardness under a variant of learning with errors; which of
-    its variants theirs is, these instances do not claim.
+    Chen and Li, arXiv 2402.04084, prove hardness under a variant of learning with errors; that theirs is one of these
+    is not claimed.
 
     Examples
     --------
-    >>> parameters = LWRParameters(secret_dim=256, modulus=64, levels=2)
-    >>> lwr_instance(parameters, rng=0).layer.heads, lwr_instance(parameters, rng=0, deviations=6.0).layer.heads
-    (126, 56)
+    >>> size = {"secret_dim": 256, "modulus": 64, "levels": 2}
+    >>> [LWRFamily(**size, deviations=one).instance(rng=0).layer.heads for one in (None, 6.0)]
+    [126, 56]
     """
-    require_parameters(parameters)
-    _, stairs, stated = described_parts(parameters, rng=rng, secret=secret, beta=beta, deviations=deviations)
-    return HardInstance(family=FAMILY, layer=lwr_layer(stairs, parameters.matrix), **stated)
 
+    name = "lwr"
+    called = "{rounding}, n = {secret_dim}, q = {modulus}, p = {levels}{laws}"
+    compared: ClassVar = (
+        {"secret_dim": 24, "modulus": 64, "levels": 2},
+        {"secret_dim": 6, "modulus": 16, "levels": 2, "matrix": "gadget"},
+    )
+    secret_dim: PositiveInt = option("Number n of entries of the secret.", preset=24)
+    modulus: PositiveInt = option("Modulus q.", preset=64)
+    levels: PositiveInt = option("Rounding levels p.", preset=2)
+    matrix: Literal["binary", "ternary", "gadget"] = option(
+        "Covariates: bits; -1, 0 and 1 (ternary); or bits that spell residues, q a power of 2 (gadget: standard).",
+        default="binary",
+    )
+    secret: IntegerLaw = option(
+        "Law of the secret: uniform, binary, ternary, binomial:2, sparse:8.",
+        default=UNIFORM,
+        flag="--secret-law",
+        read=_law,
+        write=lambda law: law.words,
+    )
+    noise: IntegerLaw = option(
+        "Law of errors that labels get on top: zero, gaussian:3, binomial:2, flip:0.1 (which adds 1; with q = 2 that "
+        "is parity with noise).",
+        default=NO_NOISE,
+        read=_law,
+        write=lambda law: law.words,
+    )
+    beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
+    deviations: Deviations | None = option(
+        "Leave out heads of sums beyond so many standard deviations, at least 2: there the last label is held.",
+        default=None,
+    )
+    gate = 0
 
-def described_parts(
-    parameters: LWRParameters,
-    *,
-    rng: Rng = None,
-    secret: ArrayLike | None,
-    beta: float,
-    deviations: float | None,
-) -> tuple[np.ndarray, Staircase, dict[str, Any]]:
-    """The form, the heads and all parts of an instance but its layer, which can be large."""
-    beta = finite_number("beta", beta)
-    if deviations is not None:
-        deviations = finite_number("deviations", deviations)
-    if parameters.matrix == "uniform":
-        raise ValueError(
-            f"{parameters} has a uniform public matrix, which no heads realise: take matrix='gadget' with q a power "
-            "of two, or make_samples for samples without heads."
-        )
-    secret = _secret(parameters, secret, rng)
-    form = covariate_form(secret, parameters)
-    ends = value_range(form, parameters.matrix)
-    if deviations is not None:
-        ends = kept_range(form, parameters.matrix, deviations)
-    heads = parameters.levels * (ends[1] - ends[0]) / parameters.modulus + 2
-    if heads * parameters.dim**2 > _MOST_NUMBERS:
-        raise ValueError(
-            f"{parameters} needs about {heads:.0f} heads of {parameters.dim}^2 numbers, too many to store: "
-            "take fewer levels, a smaller secret, or a range of 6 deviations."
-        )
-    verdict = judge_secret(secret, parameters)
-    stairs = lwr_staircase(form, parameters, beta=beta, deviations=deviations)
-    bound = stairs.error_bound()
-    if not bound.value < 0.5:
-        _refuse_slope(stairs, beta, bound.value)
-    public = {**parameters.to_json(), "gate": stairs.gate, "beta": float(beta)}
-    if deviations is not None:
-        public["deviations"] = float(deviations)
-    stated = {
-        "inputs": BooleanInputs(k=2, d=parameters.dim),
-        "secret": secret,
-        "known": LinearKnownPart.zero(2, parameters.dim),
-        "certificate": lwr_certificate(form, stairs, parameters, bound, verdict, deviations),
-        "realisation_error": bound.value,
-        "parameters": public,
-    }
-    return form, stairs, stated
+    def __post_init__(self) -> None:
+        _ = self.parameters  # which hold the rest
 
+    @classmethod
+    @checked
+    def of(cls, parameters: LWRParameters, **others: Any) -> "LWRFamily":
+        """The family of a problem; `others` are `beta` and `deviations`."""
+        return cls(**{one.name: getattr(parameters, one.name) for one in fields(parameters)}, **others)
 
-def _secret(parameters: LWRParameters, given: ArrayLike | None, rng: Rng) -> np.ndarray:
-    q = parameters.modulus
-    if given is None:
-        secret = parameters.secret.draw(parameters.secret_dim, q, rng=rng)
-    else:
-        covariate_form(given, parameters)  # held to its shape and type
-        secret = centred(given, q)
-        if not parameters.secret.allows(secret, q):
+    @cached_property
+    def parameters(self) -> LWRParameters:
+        """The problem."""
+        return LWRParameters(self.secret_dim, self.modulus, self.levels, self.matrix, self.secret, self.noise)
+
+    @property
+    def dim(self) -> int:
+        """The number d of coordinates of a token."""
+        return self.parameters.dim
+
+    @property
+    def title(self) -> str:
+        """A title for people."""
+        laws = "" if self.secret == UNIFORM else f", {self.secret.words} secret"
+        laws += "" if self.noise == NO_NOISE else f", {self.noise.words} errors"
+        return self.called.format(**vars(self), rounding=_ROUNDING.get(self.matrix, "Rounding"), laws=laws)
+
+    @property
+    def remark(self) -> str:
+        """That nothing is hidden, where the law has one secret."""
+        hidden = self.secret.secrets(self.secret_dim, self.modulus) > 0
+        return "" if hidden else f"Nothing is hidden: {self.secret} is the law of a single secret."
+
+    def label(self, heads: int) -> str:
+        """What a table calls an instance."""
+        rows = "" if self.matrix == "binary" else f"{self.matrix}-"
+        return f"{self.name}-{rows}{self.secret_dim}-{self.modulus}-{self.levels}"
+
+    def draw(self, rng: Rng = None) -> Int[np.ndarray, " entries"]:
+        """A secret drawn from its law."""
+        return self.secret.draw(self.secret_dim, self.modulus, rng=rng)
+
+    def read_secret(self, given: ArrayLike) -> Int[np.ndarray, " entries"]:
+        """Any representatives mod q of a secret, as files have it."""
+        covariate_form(given, self.parameters)  # held to its shape and type
+        secret = centred(given, self.modulus)
+        if not self.secret.allows(secret, self.modulus):
             raise ValueError(
-                f"secret is {_shown(secret)}, which the law {parameters.secret} does not draw: take another, or leave "
-                "the law uniform."
+                f"secret is {_shown(secret)}, which the law {self.secret} does not draw: take another, or leave the "
+                "law uniform."
             )
-    return np.mod(secret, q) if parameters.gadget else secret
+        return np.mod(secret, self.modulus) if self.matrix == "gadget" else secret
+
+    def heads_of(self, secret: Int[np.ndarray, " entries"], direction: Float[np.ndarray, " d"]) -> Heads:
+        """One head a jump, and two pads."""
+        form = covariate_form(secret, self.parameters)
+        low, high = self._ranges(form)[1]
+        heads = self.levels * (high - low) / self.modulus + 2
+        if heads * self.dim**2 > _MOST_NUMBERS:
+            raise ValueError(
+                f"{self.parameters} needs about {heads:.0f} heads of {self.dim}^2 numbers, too many to store: "
+                "take fewer levels, a smaller secret, or a range of 6 deviations."
+            )
+        return lwr_heads(form, self.parameters, beta=self.beta, deviations=self.deviations)
+
+    def error_of(self, heads: Heads, secret: Int[np.ndarray, " entries"]) -> float:
+        """The proved bound of heads of one slope, once their steps are the labels at every whole T.
+
+        At each T between the extremes of <v, a> the steps' sum is compared with floor(p (T mod q) / q) - (p - 1)/2, in
+        whole numbers and quarters, without rounding; beyond the range of truncated heads, with the label at its end.
+        """
+        (least, most), kept = self._ranges(covariate_form(secret, self.parameters))
+        q, p = self.modulus, self.levels
+        order, total = np.argsort(heads.thresholds), math.fsum(heads.coefficients)
+        levels = 2 * np.concatenate([[0.0], np.cumsum(heads.coefficients[order])]) - total
+        for start in range(least, most + 1, _BLOCK):
+            t = np.arange(start, min(start + _BLOCK, most + 1))
+            steps = levels[np.searchsorted(heads.thresholds[order], t)]
+            labels = p * np.mod(np.clip(t, *kept), q) // q - (p - 1) / 2
+            if total != 0 or not np.array_equal(steps, labels):
+                raise ValueError(
+                    f"The heads' sums at <v, a> from {t[0]} on, or off the gate, are not labels."
+                )
+        bound = heads.one_slope_error()
+        if not bound < 0.5:
+            least_slope = math.asinh(4 * float(np.abs(heads.coefficients).max()))
+            raise ValueError(
+                f"beta is {self.beta}: at this slope a label is off by up to {bound:.3g}, and labels are 1 apart; take "
+                f"a slope above {least_slope:.3g} and below 1e9 (40 makes the float64 layer exact)."
+            )
+        return bound
+
+    def statements(
+        self, heads: Heads, secret: Int[np.ndarray, " entries"], error: float
+    ) -> Sequence[Statement]:
+        """The assumption, the numbers of the secret, and a verdict."""
+        form, verdict = covariate_form(secret, self.parameters), judge_secret(secret, self.parameters)
+        return lwr_statements(form, heads, error, self.parameters, verdict, self.deviations)
+
+    def _ranges(self, form: np.ndarray) -> tuple[tuple[int, int], tuple[int, int]]:
+        """The extremes of T, and those of the range that heads keep."""
+        whole = value_range(form, self.matrix)
+        return whole, whole if self.deviations is None else kept_range(form, self.matrix, self.deviations)
+
+
+def make_lwr_instance(
+    *,
+    secret_law: IntegerLaw = UNIFORM,
+    rng: Rng = None,
+    secret: ArrayLike | None = None,
+    **parameters: Any,
+) -> HardInstance:
+    """Draw a layer on two tokens that outputs learning-with-rounding labels of a secret.
+
+    `parameters` are the fields of `LWRFamily`, but for `secret_law`, which is its `secret`; `rng` and `secret` are as
+    for its `instance`. What the layer rests on is in `LWRParameters.assumption`; nothing here is a claim of security.
+
+    Examples
+    --------
+    >>> instance = make_lwr_instance(secret_dim=8, modulus=16, levels=2, rng=0)
+    >>> instance.layer.dim, instance.known.is_zero
+    (9, True)
+    """
+    return LWRFamily(secret=secret_law, **parameters).instance(rng=rng, secret=secret)
+
+
+@checked
+def describe_instance(instance: HardInstance) -> LWRFamily:
+    """What everybody knows of an instance of learning with rounding, whatever its secret: its family.
+
+    ValueError if the instance is of another family, or its parameters, layer and secret contradict one another.
+
+    Examples
+    --------
+    >>> described = describe_instance(make_lwr_instance(secret_dim=6, modulus=8, levels=2, rng=0))
+    >>> print(described.parameters)
+    LWR n=6 q=8 p=2 (d=7)
+    >>> described.beta, described.deviations
+    (40.0, None)
+    """
+    if instance.family != LWRFamily.name:
+        raise ValueError(f"The instance is of the family {instance.family!r}: one of lwr is needed.")
+    family: Any = family_of(instance)
+    if (instance.inputs.k, instance.layer.dim) != (2, family.dim):
+        raise ValueError(f"{family.parameters} does not fit a layer on {instance.inputs}.")
+    if instance.secret.shape != (family.secret_dim,):
+        raise ValueError(f"secret has shape {instance.secret.shape}: ({family.secret_dim},) is needed.")
+    return family
 
 
 def _shown(secret: np.ndarray) -> str:
     entries = ", ".join(str(one) for one in secret[:8])
     return f"({entries}{', ...' if len(secret) > 8 else ''})"
-
-
-def _refuse_slope(stairs: Staircase, beta: float, error: float) -> None:
-    least = math.asinh(4 * float(np.abs(stairs.coefficients).max()))
-    raise ValueError(
-        f"beta is {beta}: at this slope a label is off by up to {error:.3g}, and labels are 1 apart; take "
-        f"a slope above {least:.3g} and below 1e9 (40 makes the float64 layer exact)."
-    )

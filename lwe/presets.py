@@ -3,91 +3,48 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attention._arrays import shown
 from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw, SparseLaw, TernaryLaw
 from lwe.parameters import LWRParameters
 
-__all__ = ["PRESETS", "preset"]
+__all__ = ["PRESETS"]
 
-_TOYS = {
-    "toy": LWRParameters(secret_dim=8, modulus=16, levels=2),
-    "toy-gadget": LWRParameters(secret_dim=3, modulus=16, levels=2, matrix="gadget"),
-    "toy-ternary": LWRParameters(secret_dim=6, modulus=8, levels=2, matrix="ternary"),
-    "toy-lwe": LWRParameters(secret_dim=8, modulus=16, levels=16, noise=BinomialLaw(1)),
-    "toy-lpn": LWRParameters(secret_dim=10, modulus=2, levels=2, noise=FlipLaw(0.05)),
-}
-
-_PLAIN = {
+_PRESETS = {
+    "toy": LWRParameters(8, 16, 2),
+    "toy-gadget": LWRParameters(3, 16, 2, "gadget"),
+    "toy-ternary": LWRParameters(6, 8, 2, "ternary"),
+    "toy-lwe": LWRParameters(8, 16, 16, noise=BinomialLaw(1)),
+    "toy-lpn": LWRParameters(10, 2, 2, noise=FlipLaw(0.05)),
     # span below q: least squares reads the secret off
-    "no-wrap": LWRParameters(secret_dim=24, modulus=251, levels=32, secret=TernaryLaw()),
-    "weak-wrap": LWRParameters(secret_dim=40, modulus=17, levels=2, secret=TernaryLaw()),
-    "plain-24": LWRParameters(secret_dim=24, modulus=64, levels=2),
-    "plain-64": LWRParameters(secret_dim=64, modulus=64, levels=2),
-    "plain-256": LWRParameters(secret_dim=256, modulus=64, levels=2),
-    "linearised-32": LWRParameters(secret_dim=32, modulus=4, levels=2),
-    "linearised-64": LWRParameters(secret_dim=64, modulus=4, levels=2),
-    "ternary-14": LWRParameters(secret_dim=14, modulus=5, levels=2, secret=TernaryLaw()),
-    "ternary-20": LWRParameters(secret_dim=20, modulus=5, levels=2, secret=TernaryLaw()),
-    "sparse-64": LWRParameters(secret_dim=64, modulus=3, levels=2, secret=SparseLaw(8)),
-    "covariates-24": LWRParameters(secret_dim=24, modulus=64, levels=2, matrix="ternary"),
+    "no-wrap": LWRParameters(24, 251, 32, secret=TernaryLaw()),
+    "weak-wrap": LWRParameters(40, 17, 2, secret=TernaryLaw()),
+    "plain-24": LWRParameters(24, 64, 2),
+    "plain-64": LWRParameters(64, 64, 2),
+    "plain-256": LWRParameters(256, 64, 2),
+    "linearised-32": LWRParameters(32, 4, 2),
+    "linearised-64": LWRParameters(64, 4, 2),
+    "ternary-14": LWRParameters(14, 5, 2, secret=TernaryLaw()),
+    "ternary-20": LWRParameters(20, 5, 2, secret=TernaryLaw()),
+    "sparse-64": LWRParameters(64, 3, 2, secret=SparseLaw(8)),
+    "covariates-24": LWRParameters(24, 64, 2, "ternary"),
+    "gadget-4": LWRParameters(4, 16, 2, "gadget"),
+    "gadget-14": LWRParameters(14, 128, 4, "gadget"),
+    "gadget-16": LWRParameters(16, 256, 2, "gadget"),
+    "gadget-28": LWRParameters(28, 128, 8, "gadget"),
+    "gadget-56": LWRParameters(56, 128, 32, "gadget"),
+    "parity-64": LWRParameters(64, 2, 2),
+    "lpn-32": LWRParameters(32, 2, 2, noise=FlipLaw(0.125)),
+    "lpn-128": LWRParameters(128, 2, 2, noise=FlipLaw(0.125)),
+    "lpn-512": LWRParameters(512, 2, 2, noise=FlipLaw(0.125)),
+    "lwe-30": LWRParameters(30, 257, 257, "uniform", noise=GaussianLaw(1.0)),
+    # module structure is ignored: plain problems of the schemes' sizes, with uniform public matrices
+    "kyber512": LWRParameters(512, 3329, 3329, "uniform", BinomialLaw(3), BinomialLaw(3)),
+    "kyber768": LWRParameters(768, 3329, 3329, "uniform", BinomialLaw(2), BinomialLaw(2)),
+    "kyber1024": LWRParameters(1024, 3329, 3329, "uniform", BinomialLaw(2), BinomialLaw(2)),
+    "lightsaber": LWRParameters(512, 8192, 1024, "uniform", BinomialLaw(5)),
+    "saber": LWRParameters(768, 8192, 1024, "uniform", BinomialLaw(4)),
+    "firesaber": LWRParameters(1024, 8192, 1024, "uniform", BinomialLaw(3)),
 }
-
-_GADGET = {
-    "gadget-4": LWRParameters(secret_dim=4, modulus=16, levels=2, matrix="gadget"),
-    "gadget-14": LWRParameters(secret_dim=14, modulus=128, levels=4, matrix="gadget"),
-    "gadget-16": LWRParameters(secret_dim=16, modulus=256, levels=2, matrix="gadget"),
-    "gadget-28": LWRParameters(secret_dim=28, modulus=128, levels=8, matrix="gadget"),
-    "gadget-56": LWRParameters(secret_dim=56, modulus=128, levels=32, matrix="gadget"),
-}
-
-_NOISY = {
-    "parity-64": LWRParameters(secret_dim=64, modulus=2, levels=2),
-    "lpn-32": LWRParameters(secret_dim=32, modulus=2, levels=2, noise=FlipLaw(0.125)),
-    "lpn-128": LWRParameters(secret_dim=128, modulus=2, levels=2, noise=FlipLaw(0.125)),
-    "lpn-512": LWRParameters(secret_dim=512, modulus=2, levels=2, noise=FlipLaw(0.125)),
-    "lwe-30": LWRParameters(
-        secret_dim=30, modulus=257, levels=257, matrix="uniform", noise=GaussianLaw(sigma=1.0)
-    ),
-}
-
-# module structure is ignored: these are plain problems of the schemes' sizes, with uniform public matrices
-_SCHEMES = {
-    "kyber512": LWRParameters(
-        secret_dim=512,
-        modulus=3329,
-        levels=3329,
-        matrix="uniform",
-        secret=BinomialLaw(3),
-        noise=BinomialLaw(3),
-    ),
-    "kyber768": LWRParameters(
-        secret_dim=768,
-        modulus=3329,
-        levels=3329,
-        matrix="uniform",
-        secret=BinomialLaw(2),
-        noise=BinomialLaw(2),
-    ),
-    "kyber1024": LWRParameters(
-        secret_dim=1024,
-        modulus=3329,
-        levels=3329,
-        matrix="uniform",
-        secret=BinomialLaw(2),
-        noise=BinomialLaw(2),
-    ),
-    "lightsaber": LWRParameters(
-        secret_dim=512, modulus=8192, levels=1024, matrix="uniform", secret=BinomialLaw(5)
-    ),
-    "saber": LWRParameters(
-        secret_dim=768, modulus=8192, levels=1024, matrix="uniform", secret=BinomialLaw(4)
-    ),
-    "firesaber": LWRParameters(
-        secret_dim=1024, modulus=8192, levels=1024, matrix="uniform", secret=BinomialLaw(3)
-    ),
-}
-
-PRESETS: Mapping[str, LWRParameters] = MappingProxyType(_TOYS | _PLAIN | _GADGET | _NOISY | _SCHEMES)
+PRESETS: Mapping[str, LWRParameters] = MappingProxyType(_PRESETS)
 """Parameters by name.
 
 * toy-...: broken in seconds, for trying things out.
@@ -102,25 +59,3 @@ PRESETS: Mapping[str, LWRParameters] = MappingProxyType(_TOYS | _PLAIN | _GADGET
 
 A name says what is known to break it, if anything, and never that something is secure.
 """
-
-
-def preset(name: str) -> LWRParameters:
-    """The parameters of that name in `PRESETS`.
-
-    Raises
-    ------
-    ValueError
-        If there are none.
-
-    Examples
-    --------
-    >>> print(preset("plain-24"))
-    LWR n=24 q=64 p=2 (d=25)
-    >>> print(preset("kyber768"))
-    LWE n=768 q=3329 p=3329 uniform secret=binomial(2) noise=binomial(2)
-    """
-    if not isinstance(name, str) or name not in PRESETS:
-        raise ValueError(
-            f"There is no preset {shown(name)}: there are {', '.join(PRESETS)}, and one of them is needed."
-        )
-    return PRESETS[name]

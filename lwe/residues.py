@@ -1,18 +1,20 @@
-"""Whole numbers mod q: their centred representatives, and their rounding to labels."""
+"""Whole numbers mod q: their centred representatives, inner products, and their rounding to labels."""
 
-from collections.abc import Sequence
+from typing import Annotated, Any
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from attention._arrays import shown
-from attention.validation import count
+from attention.validation import Whole, count
 
-__all__ = ["LARGEST_MODULUS", "centred", "is_prime", "rounded", "whole_array"]
+__all__ = ["LARGEST_MODULUS", "Modulus", "centred", "inner_products", "is_prime", "rounded", "whole_array"]
 
 LARGEST_MODULUS = 1 << 31
 """The largest modulus q: products p (T mod q) with p at most q then fit into 64-bit integers."""
+
+Modulus = Annotated[int, Whole(2, LARGEST_MODULUS)]
 
 
 def centred(values: ArrayLike, modulus: int) -> Int[np.ndarray, "..."]:
@@ -28,42 +30,48 @@ def centred(values: ArrayLike, modulus: int) -> Int[np.ndarray, "..."]:
     return np.where(2 * residues > modulus, residues - modulus, residues)
 
 
-def rounded(t: Shaped[np.ndarray, "*n"], modulus: int, levels: int) -> Int[np.ndarray, "*n"]:
+def rounded(t: ArrayLike, modulus: int, levels: int) -> Int[np.ndarray, "..."]:
     """f(T) = floor(p (T mod q) / q), the label of the inner product T."""
     modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
     levels = count("levels", levels, most=modulus)
     return levels * np.mod(whole_array("t", t), modulus) // modulus
 
 
-def whole_array(name: str, values: ArrayLike | Sequence[int]) -> Int[np.ndarray, "..."]:
-    """Whole numbers as an array of 64-bit integers.
+def inner_products(public: ArrayLike, secret: ArrayLike, modulus: int) -> Int[np.ndarray, " N"]:
+    """<a, s> mod q for every row a of (N, n) and a secret (n,), without overflow for q up to 2^31."""
+    rows, entries = whole_array("public", public), whole_array("secret", secret)
+    if rows.ndim != 2 or entries.shape != rows.shape[1:]:
+        raise ValueError(
+            f"public has shape {rows.shape} and secret {entries.shape}: (N, n) and (n,) are needed."
+        )
+    modulus = count("modulus", modulus, least=2, most=LARGEST_MODULUS)
+    rows, entries = np.mod(rows, modulus), np.mod(entries, modulus)
+    if rows.shape[1] * modulus**2 < 2**62:
+        return np.mod(rows @ entries, modulus)
+    total = np.zeros(len(rows), dtype=np.int64)
+    for column, entry in zip(rows.T, entries, strict=True):
+        total = (total + column * entry) % modulus
+    return total
 
-    Raises
-    ------
-    ValueError
-        If one is no whole number, or takes more than 64 bits.
-    """
+
+def whole_array(name: str, values: Any) -> Int[np.ndarray, "..."]:
+    """Whole numbers, perhaps in floating point, as an array of 64-bit integers; a ValueError if they are none."""
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "iuf" and array.size:
-            raise ValueError
+        if array.dtype.kind == "c":
+            raise TypeError
         with np.errstate(invalid="ignore"):
             found = array.astype(np.int64)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} is {shown(values)}: whole numbers of at most 64 bits are needed.") from None
-    if array.dtype.kind in "uf" and not np.array_equal(found, array):
+        array = found = np.array(False)
+    whole = array.dtype.kind == "i" or (array.dtype.kind in "uf" and np.array_equal(found, array))
+    if array.size and not whole:
         raise ValueError(f"{name} is {shown(values)}: whole numbers of at most 64 bits are needed.")
     return found
 
 
 def is_prime(number: int) -> bool:
-    """Whether a number is prime.
-
-    Examples
-    --------
-    >>> is_prime(3329), is_prime(4096)
-    (True, False)
-    """
+    """Whether a number is prime."""
     from sympy import isprime
 
     return bool(isprime(number))

@@ -1,5 +1,13 @@
 """What the papers claim, claim by claim: each a check that can be run, and that can fail."""
 
+from attention.intervals import (
+    Interval,
+    bounded_mean_interval,
+    mean_interval,
+    median_interval,
+    proportion_interval,
+    slope_interval,
+)
 from paper_checks.check import Basis, Check, Constants, Run, Scale, check
 from paper_checks.comparison import (
     Comparison,
@@ -15,14 +23,6 @@ from paper_checks.comparison import (
     surely_below,
 )
 from paper_checks.faults import Fault, given, returned
-from paper_checks.intervals import (
-    Interval,
-    bounded_mean_interval,
-    mean_interval,
-    median_interval,
-    proportion_interval,
-    slope_interval,
-)
 from paper_checks.registry import GROUPS, all_checks, find_checks
 from paper_checks.running import CheckResult, Verdict, result_from_json, run_check, run_checks
 

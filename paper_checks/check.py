@@ -3,8 +3,9 @@
 import enum
 import importlib.util
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from numpy.random import Generator
@@ -12,12 +13,17 @@ from numpy.random import Generator
 from attention.validation import non_negative, require_callable, require_instance, require_mapping
 from paper_checks.comparison import Comparison, Kind
 from paper_checks.faults import Fault
-from paper_checks.fingerprint import fingerprint
+from runs import Scale
 
 __all__ = ["Basis", "Check", "Constants", "Run", "Scale", "check"]
 
-Constants: TypeAlias = Mapping[str, Any]
-"""The numbers a claim states, by name."""
+
+class Constants(SimpleNamespace):
+    """The numbers a claim states, as attributes and by name."""
+
+    def __getitem__(self, name: str) -> Any:
+        """The number of that name."""
+        return getattr(self, name)
 
 
 class Basis(enum.Enum):
@@ -34,16 +40,7 @@ class Basis(enum.Enum):
     """An observation at the sizes that are named. Nothing says that it goes on beyond them."""
 
 
-class Scale(enum.Enum):
-    """How much work a check does."""
-
-    QUICK = "quick"
-    """All checks together in minutes."""
-    FULL = "full"
-    """The sizes that the figures are quoted for."""
-
-
-Run: TypeAlias = Callable[[Constants, Scale, Generator], Sequence[Comparison]]
+Run: TypeAlias = Callable[[Constants, Scale, Generator], Iterable[Comparison]]
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*/[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -63,10 +60,9 @@ class Check:
         Exact, numeric or statistical.
     basis : Basis
         Proved, derived here, or only measured.
-    how : str
-        How it is checked, and what the check leaves open.
     run : callable
-        ``run(constants, scale, rng)`` gives the comparisons; every number of the claim comes from the constants.
+        ``run(claim, scale, rng)`` gives the comparisons; every number of the claim is an attribute of the first
+        argument. Its docstring says how the claim is checked, and what the check leaves open.
     constants : mapping of str to value
         The numbers of the claim.
     wrong : Fault or mapping of str to value
@@ -89,15 +85,14 @@ class Check:
     source: str
     kind: Kind
     basis: Basis
-    how: str
     run: Run = field(repr=False)
-    constants: Constants = field(default_factory=dict)
-    wrong: Constants | Fault = field(default_factory=dict)
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    wrong: Mapping[str, Any] | Fault = field(default_factory=dict)
     false_alarm: float = 0.0
     needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("id", "claim", "source", "how"):
+        for name in ("id", "claim", "source"):
             require_instance(name, getattr(self, name), str, needed="a text")
         require_instance("kind", self.kind, Kind, needed="a Kind")
         require_instance("basis", self.basis, Basis, needed="a Basis")
@@ -131,39 +126,32 @@ class Check:
             object.__setattr__(self, "wrong", dict(self.wrong))
 
     @property
+    def how(self) -> str:
+        """How it is checked, and what the check leaves open."""
+        return " ".join((self.run.__doc__ or "").split())
+
+    @property
     def group(self) -> str:
         """The part of the identifier before the slash."""
         return self.id.partition("/")[0]
+
+    @property
+    def injected(self) -> str:
+        """What it must fail on: the fault and where it is, or the wrong constants beside the right ones."""
+        if isinstance(self.wrong, Fault):
+            return f"{self.wrong.says} ({self.wrong.target})"
+        return ", ".join(
+            f"{name} = {_shown(value)} in place of {_shown(self.constants[name])}"
+            for name, value in self.wrong.items()
+        )
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The modules it needs that are not installed."""
         return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
 
-    @property
-    def fingerprint(self) -> str:
-        """A digest of its code, that of the helpers it calls and its constants, words aside.
 
-        A result of other code shows by it. What the library does is no part of it.
-        """
-        return fingerprint(
-            self.run, extra=(repr(sorted(self.constants.items())),), within="paper_checks.claims"
-        )
-
-
-def check(
-    id: str,
-    *,
-    claim: str,
-    source: str,
-    kind: Kind,
-    basis: Basis,
-    how: str,
-    constants: Constants,
-    wrong: Constants | Fault,
-    false_alarm: float = 0.0,
-    needs: tuple[str, ...] = (),
-) -> Callable[[Run], Check]:
+def check(id: str, **parts: Any) -> Callable[[Run], Check]:
     """Make a check of the function below: its arguments are those of `Check`.
 
     Examples
@@ -175,30 +163,18 @@ def check(
     ...     source="any textbook",
     ...     kind=Kind.EXACT,
     ...     basis=Basis.PROVED,
-    ...     how="All pairs are listed.",
     ...     constants={"pairs": 45},
     ...     wrong={"pairs": 44},
     ... )
-    ... def pairs(constants, scale, rng):
+    ... def pairs(claim, scale, rng):
+    ...     'All pairs are listed.'
     ...     found = sum(1 for a in range(10) for b in range(a))
-    ...     return [equal("pairs of ten things", found, constants["pairs"])]
+    ...     return [equal("pairs of ten things", found, claim.pairs)]
     >>> run_check(pairs).verdict
     <Verdict.HOLDS: 'holds'>
     """
+    return lambda run: Check(id=id, run=run, **parts)
 
-    def wrapped(run: Run) -> Check:
-        return Check(
-            id=id,
-            claim=claim,
-            source=source,
-            kind=kind,
-            basis=basis,
-            how=how,
-            run=run,
-            constants=constants,
-            wrong=wrong,
-            false_alarm=false_alarm,
-            needs=needs,
-        )
 
-    return wrapped
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

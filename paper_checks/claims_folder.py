@@ -1,19 +1,20 @@
-"""The folder of the claims page: every result is kept as it comes, and the pages are written from them."""
+"""Checks run with their results kept in a folder as they come, and the pages written from them."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attention.errors import FileFormatError
+from attention import FileFormatError
 from attention.files import write_whole
 from paper_checks.check import Check, Scale
-from paper_checks.claims_page import render_claims
-from paper_checks.running import CheckResult, result_from_json
+from paper_checks.registry import all_checks
+from paper_checks.reports import render_claims
+from paper_checks.running import CheckResult, result_from_json, run_checks
 
-__all__ = ["ClaimsFolder"]
+__all__ = ["CheckSession", "ClaimsFolder", "run_session"]
 
 _VERSION = 1
 
@@ -60,7 +61,7 @@ class ClaimsFolder:
 
     def _put(self, result: CheckResult) -> None:
         before = self._results.get((result.id, result.scale))
-        if result.injected is None and before is not None and before.fingerprint == result.fingerprint:
+        if result.injected is None and before is not None:
             result = replace(result, injected=before.injected)  # seen once, seen
         (other,) = {*Scale} - {result.scale}
         beside = self._results.get((result.id, other))
@@ -78,12 +79,12 @@ class ClaimsFolder:
         )
 
     def shown(self, checks: Sequence[Check]) -> Mapping[str, CheckResult]:
-        """For each check the result to show: of today's code, of full scale if there is one."""
+        """For each check the result to show: of full scale if there is one."""
         found = {}
         for one in checks:
             for scale in (Scale.QUICK, Scale.FULL):
                 result = self._results.get((one.id, scale))
-                if result is not None and result.fingerprint == one.fingerprint:
+                if result is not None:
                     found[one.id] = result
         return found
 
@@ -103,6 +104,66 @@ class ClaimsFolder:
         self._path.mkdir(parents=True, exist_ok=True)
         for path, text in self.pages(checks):
             write_whole(path, text.encode())
+
+
+@dataclass(frozen=True)
+class CheckSession:
+    """What came of a run: results in the order of the checks, whether Ctrl-C ended it, and the page written."""
+
+    results: tuple[CheckResult, ...]
+    interrupted: bool
+    page: Path | None
+
+
+def run_session(
+    checks: Sequence[Check],
+    *,
+    folder: Path | None = None,
+    on_result: Callable[[Check, CheckResult], None] | None = None,
+    **options: Any,
+) -> CheckSession:
+    """Run checks, keep each result in a folder as it comes, and write the page of all the project's checks.
+
+    Parameters
+    ----------
+    checks : sequence of Check
+        What to run.
+    folder : Path, optional
+        Where the results and the pages are kept; nowhere if not given.
+    on_result : callable, optional
+        Called with each check and what came of it.
+    **options
+        As of `run_checks`.
+
+    Returns
+    -------
+    CheckSession
+        Ctrl-C ends the run, and not this function: what is done is kept, and the page is written.
+
+    Raises
+    ------
+    ValueError
+        If jobs is below 1 or the folder holds another program's file.
+    OSError
+        If the folder cannot be written.
+    """
+    kept = None if folder is None else ClaimsFolder(folder)
+    by_id = {one.id: one for one in checks}
+    results: dict[str, CheckResult] = {}
+    interrupted = False
+    try:
+        for result in run_checks(checks, **options):
+            if kept is not None:
+                kept.keep(result)
+            results[result.id] = result
+            if on_result is not None:
+                on_result(by_id[result.id], result)
+    except KeyboardInterrupt:
+        interrupted = True
+    if kept is not None:
+        kept.write_pages(all_checks())
+    ordered = tuple(results[name] for name in by_id if name in results)
+    return CheckSession(ordered, interrupted, None if kept is None else kept.page)
 
 
 @contextmanager

@@ -1,16 +1,17 @@
 """What was measured beside what was expected, and by which rule they are held against each other."""
 
+import contextlib
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from attention._arrays import shown
+from attention.intervals import Interval
 from attention.validation import non_negative, require_instance
-from paper_checks.intervals import Interval
 
 __all__ = [
     "Comparison",
@@ -25,6 +26,8 @@ __all__ = [
     "surely_above",
     "surely_below",
 ]
+
+_WHOLE = "the whole interval"
 
 
 class Kind(enum.Enum):
@@ -137,20 +140,12 @@ def close(
 
 def at_most(what: str, measured: float, bound: float) -> Comparison:
     """Hold a number to be at most a bound; one that is not a number is not."""
-    measured = _number("measured", measured)
-    bound = _number("bound", bound)
-    return Comparison(
-        what, _shown(measured), f"<= {_shown(bound)}", "bound", bool(measured <= bound), Kind.NUMERIC
-    )
+    return _bounded(what, measured, "<=", bound)
 
 
 def at_least(what: str, measured: float, bound: float) -> Comparison:
     """Hold a number to be at least a bound; one that is not a number is not."""
-    measured = _number("measured", measured)
-    bound = _number("bound", bound)
-    return Comparison(
-        what, _shown(measured), f">= {_shown(bound)}", "bound", bool(measured >= bound), Kind.NUMERIC
-    )
+    return _bounded(what, measured, ">=", bound)
 
 
 def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.0) -> Comparison:
@@ -161,7 +156,7 @@ def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.
     what : str
         What was measured.
     interval : Interval
-        From `paper_checks.intervals`.
+        From `attention.intervals`.
     expected : float
         The claim's number.
     margin : float
@@ -171,26 +166,27 @@ def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.
     -------
     Comparison
     """
-    require_instance("interval", interval, Interval, needed="an Interval, such as mean_interval gives,")
-    expected = _number("expected", expected)
-    margin = non_negative("margin", margin)
-    holds = bool(interval.low - margin <= expected <= interval.high + margin)
+    expected, margin = _number("expected", expected), non_negative("margin", margin)
     shown = _shown(expected) + (f" ± {margin:.2g}" if margin else "")
-    return _statistical(what, interval, shown, "covered by the interval", holds)
+    return _statistical(
+        what,
+        interval,
+        shown,
+        "covered by the interval",
+        lambda low, high: low - margin <= expected <= high + margin,
+    )
 
 
 def may_be_at_most(what: str, interval: Interval, bound: float) -> Comparison:
     """Hold an interval to allow a number of at most the bound: its low end is not above."""
-    require_instance("interval", interval, Interval, needed="an Interval, such as mean_interval gives,")
     bound = _number("bound", bound)
-    return _statistical(what, interval, f"<= {_shown(bound)}", "not refuted", bool(interval.low <= bound))
+    return _statistical(what, interval, f"<= {_shown(bound)}", "not refuted", lambda low, high: low <= bound)
 
 
 def may_be_at_least(what: str, interval: Interval, bound: float) -> Comparison:
     """Hold an interval to allow a number of at least the bound: its high end is not below."""
-    require_instance("interval", interval, Interval, needed="an Interval, such as mean_interval gives,")
     bound = _number("bound", bound)
-    return _statistical(what, interval, f">= {_shown(bound)}", "not refuted", bool(interval.high >= bound))
+    return _statistical(what, interval, f">= {_shown(bound)}", "not refuted", lambda low, high: high >= bound)
 
 
 def surely_below(what: str, interval: Interval, bound: float) -> Comparison:
@@ -199,44 +195,45 @@ def surely_below(what: str, interval: Interval, bound: float) -> Comparison:
     Refuses claims that are true by little, more often than the interval's confidence says: for figures that are
     far from the bound.
     """
-    require_instance("interval", interval, Interval, needed="an Interval, such as mean_interval gives,")
     bound = _number("bound", bound)
-    return _statistical(what, interval, f"< {_shown(bound)}", "the whole interval", interval.high < bound)
+    return _statistical(what, interval, f"< {_shown(bound)}", _WHOLE, lambda low, high: high < bound)
 
 
 def surely_above(what: str, interval: Interval, bound: float) -> Comparison:
     """Hold the whole of an interval to be above the bound; see `surely_below`."""
-    require_instance("interval", interval, Interval, needed="an Interval, such as mean_interval gives,")
     bound = _number("bound", bound)
-    return _statistical(what, interval, f"> {_shown(bound)}", "the whole interval", interval.low > bound)
+    return _statistical(what, interval, f"> {_shown(bound)}", _WHOLE, lambda low, high: low > bound)
 
 
-def _statistical(what: str, interval: Interval, expected: str, rule: str, holds: bool) -> Comparison:
-    alarm = 1 - interval.confidence
+def _bounded(what: str, measured: float, sign: str, bound: float) -> Comparison:
+    measured, bound = _number("measured", measured), _number("bound", bound)
+    holds = bool(measured <= bound if sign == "<=" else measured >= bound)
+    return Comparison(what, _shown(measured), f"{sign} {_shown(bound)}", "bound", holds, Kind.NUMERIC)
+
+
+def _statistical(
+    what: str, interval: Interval, expected: str, rule: str, holds: Callable[[float, float], bool]
+) -> Comparison:
+    require_instance("interval", interval, Interval, needed="an Interval, such as mean_interval gives,")
     return Comparison(
         what,
         f"{_shown(interval.estimate)} [{_shown(interval.low)}, {_shown(interval.high)}]",
         expected,
         f"{rule}, {100 * interval.confidence:.6g} %, {interval.method}",
-        bool(holds),
+        bool(holds(interval.low, interval.high)),
         Kind.STATISTICAL,
-        alarm,
+        1 - interval.confidence,
     )
 
 
 def _number(name: str, value: Any) -> Any:
     """A real number as it is, also one that is no number or infinite: a comparison with those does not hold."""
-    if isinstance(value, bool | np.bool_ | complex) or np.ndim(value):
-        raise ValueError(f"{name} is {shown(value)}: a number is needed.")
-    try:
-        float(value)
-    except OverflowError:
-        pass
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} is {shown(value)}: a number is needed.") from None
-    if isinstance(value, str | bytes):
-        raise ValueError(f"{name} is {shown(value)}: a number is needed.")
-    return value
+    if not isinstance(value, bool | np.bool_ | complex | str | bytes) and not np.ndim(value):
+        with contextlib.suppress(TypeError, ValueError):
+            with contextlib.suppress(OverflowError):
+                float(value)
+            return value
+    raise ValueError(f"{name} is {shown(value)}: a number is needed.")
 
 
 def _plain(value: Any) -> Any:

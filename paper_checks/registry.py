@@ -3,11 +3,15 @@
 import difflib
 import fnmatch
 import importlib
+import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 
 from attention._arrays import shown
+from paper_checks import claims
 from paper_checks.check import Check
+from paper_checks.claims.tables import names_of
 
 __all__ = ["GROUPS", "all_checks", "find_checks"]
 
@@ -34,28 +38,28 @@ GROUPS: Mapping[str, str] = MappingProxyType(
         "linear-machines": "Linear attention: memories, automata and machines",
     }
 )
-"""The groups in the order of the page: the name, which is that of the module in `paper_checks.claims` with hyphens
-for underscores, and the heading."""
+"""The groups in the order of the page: the name, which is that of the table in `paper_checks.claims` with hyphens for
+underscores, and the heading."""
 
 
+@cache
 def all_checks() -> tuple[Check, ...]:
     """Every check, in the order of the page.
 
     Raises
     ------
     ValueError
-        If two have the same identifier, or one is in another group's module.
+        If two have the same identifier, or a claim of the tables has no check.
     """
     found: dict[str, Check] = {}
-    for group in GROUPS:
-        module = importlib.import_module(f"paper_checks.claims.{group.replace('-', '_')}")
-        for one in vars(module).values():
-            if not isinstance(one, Check):
-                continue
-            if one.group != group or one.id in found:
-                raise ValueError(f"{one.id} is in the module of {group}, or there twice.")
-            found[one.id] = one
-    return tuple(found.values())
+    for module in pkgutil.iter_modules(claims.__path__, f"{claims.__name__}."):
+        for one in vars(importlib.import_module(module.name)).values():
+            if isinstance(one, Check) and found.setdefault(one.id, one) is not one:
+                raise ValueError(f"{one.id} is there twice.")
+    stated = [name for group in GROUPS for name in names_of(group)]
+    if set(stated) != set(found):
+        raise ValueError(f"Stated and not checked, or the reverse: {', '.join({*stated} ^ {*found})}.")
+    return tuple(found[name] for name in stated)
 
 
 def find_checks(names: Sequence[str]) -> tuple[Check, ...]:

@@ -2,12 +2,9 @@
 
 import contextlib
 import enum
-import signal
 import time
-import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,9 +12,10 @@ import numpy as np
 
 from attention._arrays import shown
 from attention.validation import count, one_of, require_instance
-from paper_checks.check import Check, Scale
+from paper_checks.check import Check, Constants
 from paper_checks.comparison import Comparison, Kind
 from paper_checks.faults import Fault
+from runs import Cell, Scale, run
 
 __all__ = ["CheckResult", "Verdict", "result_from_json", "run_check", "run_checks"]
 
@@ -49,8 +47,6 @@ class CheckResult:
         Where its randomness came from.
     seconds : float
         How long it took.
-    fingerprint : str
-        `Check.fingerprint` of the code that ran.
     reason : str
         Why it could not be run or was skipped.
     injected : Verdict or None
@@ -63,7 +59,6 @@ class CheckResult:
     scale: Scale
     seed: int
     seconds: float
-    fingerprint: str
     reason: str = ""
     injected: Verdict | None = None
 
@@ -84,7 +79,6 @@ class CheckResult:
             "scale": self.scale.value,
             "seed": self.seed,
             "seconds": round(self.seconds, 2),
-            "fingerprint": self.fingerprint,
             "reason": self.reason,
             "injected": None if self.injected is None else self.injected.value,
             "comparisons": [{**vars(one), "kind": one.kind.value} for one in self.comparisons],
@@ -100,19 +94,10 @@ def result_from_json(data: Mapping[str, Any]) -> CheckResult:
         If something else is there.
     """
     try:
-        return CheckResult(
-            id=data["id"],
-            verdict=Verdict(data["verdict"]),
-            comparisons=tuple(
-                Comparison(**{**one, "kind": Kind(one["kind"])}) for one in data["comparisons"]
-            ),
-            scale=Scale(data["scale"]),
-            seed=data["seed"],
-            seconds=data["seconds"],
-            fingerprint=data["fingerprint"],
-            reason=data["reason"],
-            injected=None if data["injected"] is None else Verdict(data["injected"]),
-        )
+        comparisons = tuple(Comparison(**one | {"kind": Kind(one["kind"])}) for one in data["comparisons"])
+        injected = None if data["injected"] is None else Verdict(data["injected"])
+        parsed = {"verdict": Verdict(data["verdict"]), "scale": Scale(data["scale"])}
+        return CheckResult(**{**data, **parsed, "injected": injected, "comparisons": comparisons})
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"This is no result of a check: one as it was written is needed ({error})."
@@ -159,22 +144,17 @@ def run_check(
         try:
             rng = np.random.default_rng([seed, zlib.crc32(check.id.encode())])
             with fault:
-                comparisons = tuple(check.run(constants, scale, rng))
+                comparisons = tuple(check.run(Constants(**constants), scale, rng))
             _keeps_its_word(check, comparisons)
             verdict = Verdict.HOLDS if all(one.holds for one in comparisons) else Verdict.FAILS
         except Exception as error:  # one check's crash must not lose the others
             verdict, reason = Verdict.BROKEN, f"{type(error).__name__}: {error}"
     seconds = time.perf_counter() - started
-    return CheckResult(check.id, verdict, comparisons, scale, seed, seconds, check.fingerprint, reason)
+    return CheckResult(check.id, verdict, comparisons, scale, seed, seconds, reason)
 
 
 def run_checks(
-    checks: Sequence[Check],
-    *,
-    scale: Scale = Scale.QUICK,
-    seed: int = 0,
-    jobs: int = 1,
-    inject: bool = False,
+    checks: Sequence[Check], *, scale: Scale = Scale.QUICK, seed: int = 0, jobs: int = 1, inject: bool = False
 ) -> Iterator[CheckResult]:
     """Run checks, each result as soon as it is there.
 
@@ -212,31 +192,19 @@ def run_checks(
         for one in checks:
             yield _run_twice(one, scale, seed, inject)
         return
-    import joblib
-
-    with (
-        warnings.catch_warnings(),
-        joblib.parallel_config(backend="loky", inner_max_num_threads=1, initializer=_leave_interruptions),
-    ):
-        # processes that have grown are replaced by fresh ones, and nothing is lost by it
-        warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
-        left = {one.id: one for one in checks}
-        work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        try:
-            for result in work(joblib.delayed(_run_twice)(one, scale, seed, inject) for one in checks):
-                # of the code as it is here: there it was sent without its module
-                yield replace(result, fingerprint=left.pop(result.id).fingerprint)
-        except BrokenProcessPool:
-            reason = (
-                "a process died, for want of memory perhaps, while this or another check ran: run it alone"
-            )
-            for one in left.values():
-                yield CheckResult(one.id, Verdict.BROKEN, (), scale, seed, 0.0, one.fingerprint, reason)
+    options = {"scale": scale.value, "seed": seed, "inject": inject}
+    work = {Cell(_computed, {"id": one.id, **options}, {"check": one}): one for one in checks}
+    for result in run(work, jobs=jobs):
+        check = work[result.cell]
+        if result.status == "done":
+            yield result_from_json(result.value)
+        else:
+            reason = f"{result.message} Run it alone."
+            yield CheckResult(check.id, Verdict.BROKEN, (), scale, seed, 0.0, reason)
 
 
-def _leave_interruptions() -> None:
-    """Ctrl-C is for the process that waits: a worker that it reached would print a traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _computed(id: str, scale: str, seed: int, inject: bool, check: Check) -> dict[str, Any]:
+    return _run_twice(check, Scale(scale), seed, inject).to_json()
 
 
 def _run_twice(check: Check, scale: Scale, seed: int, inject: bool) -> CheckResult:

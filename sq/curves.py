@@ -1,28 +1,211 @@
-"""Query-count curves: the queries each learner asks on each parity family, beside what is proved of them."""
+"""Query-count curves: the queries each learner asks on the targets of a family, beside what is proved of them."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
+from typing import Annotated, Any
 
 import numpy as np
 
-from attention.validation import count, one_of
+from attention.validation import NonNegativeInt, PositiveInt, Whole, checked
+from lower import FAMILIES, query_lower_bound
+from lower.bounds import exact_tolerance
 from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
-from sq.curve_cells import CurveCell, CurvePoint, learner_of
-from sq.low_degree import LowDegreeLearner
+from sq.fitting import DescentLearner, LowDegreeLearner
+from sq.learners import (
+    GroupLearner,
+    ScanLearner,
+    SignedGroupLearner,
+    SQResult,
+    group_learner_bound,
+)
 from sq.models import CSQ
 from sq.oracles import ExactOracle, HonestOracle, SQOracle
 from sq.parities import ParityFamily
-from sq.sq_result import SQResult
+from sq.profiles import SymmetricFamily
+from sq.secret_set import SecretSet
 
-__all__ = ["measure_cell", "visible_below"]
+__all__ = ["CURVE_COLUMNS", "CURVE_LEARNERS", "CurveCell", "CurvePoint", "curve_cells", "measure_cell"]
 
+_LEARNERS: dict[str, Any] = {
+    "scan": lambda bits: ScanLearner(),
+    "group": lambda bits: GroupLearner(),
+    "signed-group": lambda bits: SignedGroupLearner(),
+    # below this degree a parity has no coefficient at all
+    "low-degree": lambda bits: LowDegreeLearner(degree=2 * bits + 1),
+    "descent": lambda bits: DescentLearner(),
+}
+CURVE_LEARNERS = tuple(_LEARNERS)
+"""The learners a curve can be measured of."""
+# two adversaries, who choose the target as they go, and two oracles that answer for one target
+_ORACLES = ("reference", "most-preserving", "exact", "honest")
+
+_TOKENS = 2
+_MISS = 0.01  # the probability with which a reply of a default batch may be off by more than the tolerance
 _MOST_TARGETS = 20_000_000
 _MOST_COEFFICIENTS = 10_000_000
 _MOST_NUMBERS = 100_000_000
-_MOST_BITS_OF_D = 19  # beyond, its equations have no solution in float64
-_TOKENS = 2
 
 
+@dataclass(frozen=True)
+@checked
+class CurveCell:
+    """One learner on a family that hides l of d - 1 coordinates, at one tolerance, against one oracle.
+
+    Notes
+    -----
+    A mean over n examples of a query's product with a parity has variance 2/n at most. So 4/tau^2 examples leave a
+    standard deviation of tau/sqrt 2, and many a reply beyond tau; 4 ln(2 Q / delta) / tau^2 keep all of Q within it
+    with probability 1 - delta: proved for single characters (`HonestOracle`), about so for sums of them and gradients.
+
+    Examples
+    --------
+    >>> cell = CurveCell("group", dim=40, bits=3, tolerance=0.1)
+    >>> cell.targets, cell.lower_bound, cell.group_bound
+    (9139, 93, 100)
+    >>> CurveCell("scan", dim=12, bits=2, tolerance=0.5, oracle="honest").batch
+    149
+    """
+
+    learner: str  #: one of `CURVE_LEARNERS`
+    #: d, at most 10000, and l, 1 <= l < d
+    dim: Annotated[int, Whole(2, 10_000)]  # binomial coefficients of more take longer to print than to say no
+    bits: PositiveInt
+    tolerance: float  #: tau of the model CSQ, in (0, 1)
+    oracle: str = "reference"  #: "reference", "most-preserving", "exact" or "honest"
+    #: Examples a query of the honest oracle, None for the others. When left out, ceil(4 ln(2 Q / delta) / tau^2)
+    #: with delta = 1/100 and Q the queries that the learner asks at most while replies are within tau.
+    batch: PositiveInt | None = None
+    #: draws the target of an exact or honest oracle (the same for all learners and tolerances), its examples, and
+    #: what the learner draws
+    seed: NonNegativeInt = 0
+    #: the name of a registered `SymmetricFamily`; its other parameters are its presets
+    family: str = ParityFamily.name
+
+    def __post_init__(self) -> None:
+        known = tuple(name for name, one in FAMILIES.items() if issubclass(one, SymmetricFamily))
+        for name, allowed in (("learner", CURVE_LEARNERS), ("oracle", _ORACLES), ("family", known)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(
+                    f"The {name} is {getattr(self, name)!r}: one of {', '.join(allowed)} is needed."
+                )
+        if self.bits >= self.dim:
+            raise ValueError(
+                f"bits is {self.bits} and dim {self.dim}: at most {self.dim - 1} of the coordinates can be secret, as "
+                "one is the gate; take fewer bits or a larger dim."
+            )
+        exact_tolerance(self.tolerance)
+        if self.oracle == "honest":
+            object.__setattr__(self, "batch", self.batch or _enough_examples(self))
+        elif self.batch is not None:
+            raise ValueError(
+                f"batch is for the honest oracle: the oracle {self.oracle!r} draws no examples, leave it out instead."
+            )
+
+    @property
+    def targets(self) -> int:
+        """N = C(d - 1, l), the size of the family."""
+        return SecretSet(self.dim, self.bits).size
+
+    @property
+    def lower_bound(self) -> int:
+        """`lower.query_lower_bound`: ceil((N - 1)/M*); 0 where the family's correlations are too many to bound."""
+        parity = self.family == ParityFamily.name
+        eigenvalue = 1 if parity else self.made().largest_eigenvalue or self.targets
+        return query_lower_bound(self.targets, self.tolerance, eigenvalue=eigenvalue)
+
+    @property
+    def group_bound(self) -> int:
+        """`group_learner_bound` for orthonormal targets: ceil((N - 1)/M*) + ceil(log2 M*)."""
+        return group_learner_bound(self.targets, self.tolerance)
+
+    def made(self) -> SymmetricFamily:
+        """The family."""
+        made: SymmetricFamily = FAMILIES[self.family].preset(dim=self.dim, bits=self.bits)  # type: ignore[assignment]
+        return made
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """The result of one cell."""
+
+    cell: CurveCell  #: the cell
+    #: Whether the learner named the right target, a wrong one (an honest oracle may leave its tolerance), or none
+    #: and said so; or the cell could not be run, or broke down. Against an adversary right means that the target
+    #: named is the only one left for which every reply was valid.
+    status: str
+    explanation: str  #: the learner's own words, or why there are none
+    asked: int | None = None  #: scalar queries up to the end, whatever the end
+    secret: tuple[int, ...] | None = None  #: the secret it named
+    examples: int | None = None  #: examples the oracle drew
+
+    @property
+    def queries(self) -> int | None:
+        """What the right target cost; None where the learner did not find it: that is no point of a curve."""
+        return self.asked if self.status == "found" else None
+
+    def row(self) -> dict[str, Any]:
+        """The point as one row of a table, by `CURVE_COLUMNS`: plain JSON values."""
+        found = {
+            **asdict(self.cell),
+            **{name: getattr(self.cell, name) for name in ("targets", "lower_bound", "group_bound")},
+            **{name: getattr(self, name) for name in CURVE_COLUMNS[-6:]},
+        }
+        return found | {"secret": None if self.secret is None else list(self.secret)}
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any]) -> "CurvePoint":
+        """The point that a row was made of."""
+        try:
+            own = {one.name: row[one.name] for one in fields(cls) if one.name != "cell"}
+            secret = None if row["secret"] is None else tuple(row["secret"])
+            cell = CurveCell(**{one.name: row[one.name] for one in fields(CurveCell)})
+            return cls(cell, **(own | {"secret": secret}))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"The row is no point of a curve: {error}.") from None
+
+
+CURVE_COLUMNS = (
+    *(one.name for one in fields(CurveCell)),
+    *("targets", "lower_bound", "group_bound"),
+    *("status", "queries", "asked", "secret", "examples", "explanation"),
+)
+"""The columns of `CurvePoint.row`; `queries` is empty unless the target was found, `asked` counts in any case."""
+
+
+@checked
+def curve_cells(
+    dims: Sequence[int],
+    bits: Sequence[int],
+    tolerances: Sequence[float],
+    *,
+    learners: Sequence[str] = CURVE_LEARNERS[:3],
+    oracle: str = "reference",
+    batch: int | None = None,
+    seed: int = 0,
+    family: str = ParityFamily.name,
+) -> tuple[CurveCell, ...]:
+    """Every combination, each once: by bits, tolerance (the largest first), dimension and learner.
+
+    Examples
+    --------
+    >>> [cell.targets for cell in curve_cells([16, 10], [2], [0.1], learners=["scan"])]
+    [36, 105]
+    """
+    for name, values in (("dims", dims), ("bits", bits), ("tolerances", tolerances), ("learners", learners)):
+        if not values:
+            raise ValueError(f"{name} is empty: at least one is needed.")
+    return tuple(
+        CurveCell(learner, dim, one, tolerance, oracle, batch, seed, family)
+        for one in sorted(set(bits))
+        for tolerance in sorted(set(tolerances), reverse=True)
+        for dim in sorted(set(dims))
+        for learner in sorted(set(learners), key=lambda name: [*CURVE_LEARNERS, name].index(name))
+    )
+
+
+@checked
 def measure_cell(cell: CurveCell) -> CurvePoint:
     """Run the cell's learner against its oracle and count; the same numbers every time.
 
@@ -30,36 +213,16 @@ def measure_cell(cell: CurveCell) -> CurvePoint:
     -----
     A cell out of reach (more than twenty million targets or ten million coefficients, inputs that an oracle would have
     to enumerate beyond 2^16, batches of more than 10^8 numbers, gradient steps of more derivatives) is "not run", with
-    the reason. Group queries take O(1) memory a query and N bytes. The heads are of construction D up to 19 bits and of
-    B beyond; only an honest oracle looks at them.
+    the reason. Group queries take O(1) memory a query and N bytes. Only an honest oracle looks at heads.
 
     Examples
     --------
     >>> measure_cell(CurveCell("group", dim=16, bits=3, tolerance=0.3)).queries
     42
     """
-    if cell.targets > _MOST_TARGETS:
-        return _not_run(
-            cell,
-            f"There are {cell.targets:.3g} targets" if cell.targets < 1e300 else "There are too many targets",
-        )
     try:
-        family = ParityFamily(
-            dim=cell.dim, bits=cell.bits, construction="D" if cell.bits <= _MOST_BITS_OF_D else "B"
-        )
-        learner = learner_of(cell)
-        if cell.batch is not None and (numbers := cell.batch * 2 * cell.dim) > _MOST_NUMBERS:
-            words = f"A batch of {_about(cell.batch)} examples has {_about(numbers)} numbers"
-            return CurvePoint(
-                cell,
-                "not run",
-                f"{words}: at most {_MOST_NUMBERS:,} are drawn; take a larger tolerance, or a batch.",
-            )
-        if isinstance(learner, LowDegreeLearner):
-            asks = learner.queries(_TOKENS, cell.dim)
-            if asks > _MOST_COEFFICIENTS:
-                words = f"There are {asks:.3g} coefficients of degree at most {learner.degree}"
-                return _not_run(cell, words, most=_MOST_COEFFICIENTS)
+        learner = _require_reach(cell)
+        family = cell.made()
         number = int(_stream(cell, 0).integers(family.secrets.size))
         oracle = _oracle(cell, family, number)
         result = learner.learn(oracle, family, rng=_stream(cell, 2))
@@ -75,58 +238,44 @@ def measure_cell(cell: CurveCell) -> CurvePoint:
     )
 
 
-def visible_below(targets: int, queries: int, *, full: bool = False) -> float:
-    """The tolerance from which on so many queries cannot tell the targets apart; below it the bounds allow it.
-
-    Parameters
-    ----------
-    targets : int
-        The number N of orthonormal targets.
-    queries : int
-        The number Q of queries, at least 1.
-    full : bool
-        Whether queries are those of STAT, which look at the labels and count ceil(1/(4 tau^2)) - 1 targets each
-        (`full_query_cap`, for two-valued labels), and not correlational ones, M* = ceil(1/tau^2) - 1.
-
-    Returns
-    -------
-    float
-        1/sqrt(ceil((N - 1)/Q)), about sqrt(Q/N), and half of it for STAT: Q < ceil((N - 1)/M*) from there on, and not
-        below. 0.0 only where that is below the smallest float64, 5e-324.
-
-    Notes
-    -----
-    Q < ceil((N-1)/M) is M < (N-1)/Q, that is M + 1 <= ceil((N-1)/Q), and M + 1 = ceil(1/tau^2). Where Q >= N - 1,
-    correlational queries of any tolerance below 1 are enough as far as this bound goes: it is 1.
-
-    References
-    ----------
-    Derived here, from `lower.query_lower_bound` and `full_query_cap`.
-
-    Examples
-    --------
-    >>> visible_below(401, 4), visible_below(401, 4, full=True), visible_below(455, 454)
-    (0.1, 0.05, 1.0)
-    """
-    one_of("full", full, (True, False))
-    share = math.ceil(Fraction(count("targets", targets) - 1, count("queries", queries)))
-    # 1/share underflows long before its root does: take off a power of 4 first
-    shift = max(0, share.bit_length() - 1000) // 2
-    root = math.sqrt(Fraction(4**shift, max(share, 1)))
-    return math.ldexp(root, -shift - (1 if full else 0))
+def _require_reach(cell: CurveCell) -> Any:
+    """The cell's learner, if it ends in time."""
+    learner = _LEARNERS[cell.learner](cell.bits)
+    asks = learner.queries(_TOKENS, cell.dim) if isinstance(learner, LowDegreeLearner) else 0
+    numbers = (cell.batch or 0) * _TOKENS * cell.dim
+    for many, most, words in (
+        (
+            cell.targets,
+            _MOST_TARGETS,
+            f"There are {_about(cell.targets)} targets: at most {{}} are gone through",
+        ),
+        (numbers, _MOST_NUMBERS, f"A batch has {_about(numbers)} numbers: at most {{}} are drawn"),
+        (asks, _MOST_COEFFICIENTS, f"There are {_about(asks)} coefficients to ask for: at most {{}} are"),
+    ):
+        if many > most:
+            advice = "a larger tolerance, or a batch" if many is numbers else "fewer bits or coordinates"
+            raise ValueError(f"{words.format(f'{most:,}')}; take {advice}.")
+    return learner
 
 
 def _about(number: int) -> str:
     return f"{number:.3g}" if number < 1e300 else "over 1e300"
 
 
-def _not_run(cell: CurveCell, words: str, *, most: int = _MOST_TARGETS) -> CurvePoint:
-    return CurvePoint(
-        cell, "not run", f"{words}: at most {most:,} are gone through; take fewer bits or coordinates."
-    )
+def _enough_examples(cell: CurveCell) -> int:
+    """ceil(4 ln(2 Q / delta) / tau^2), Q what the learner asks at most as long as replies are within the tolerance."""
+    learner = _LEARNERS[cell.learner](cell.bits)
+    if isinstance(learner, DescentLearner):
+        most = learner.steps * learner.queries_per_step(cell.dim) + 1
+    elif isinstance(learner, LowDegreeLearner):
+        most = learner.queries(_TOKENS, cell.dim) + 1
+    else:  # those that keep the candidates consistent rule out one or more with each query but one
+        most = cell.targets
+    logarithm = math.log(most) + math.log(2 / _MISS)
+    return math.ceil(Fraction(4 * logarithm) / exact_tolerance(cell.tolerance) ** 2)
 
 
-def _oracle(cell: CurveCell, family: ParityFamily, number: int) -> SQOracle:
+def _oracle(cell: CurveCell, family: SymmetricFamily, number: int) -> SQOracle:
     model = CSQ(cell.tolerance)
     if cell.oracle == "reference":
         return ReferenceAdversary(model, family)

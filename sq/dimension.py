@@ -4,20 +4,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-import numpy as np
-
-from attention.validation import count, require_instance
-from lower import exact_fraction
-from lower.bounds import Number
+from attention.validation import PositiveInt, checked
+from lower.bounds import Number, exact_fraction
 from sq.caps import Bound, shown
-from sq.cliques import Clique, correlation_clique
-from sq.correlation import top_averages
+from sq.cliques import correlation_clique
 from sq.gram import GramMatrix
-from sq.johnson import OverlapGram, require_gram
+from sq.johnson import Gram, OverlapGram
 from sq.secret_set import SecretSet
 
 __all__ = [
-    "CliqueBound",
     "StatisticalDimension",
     "clique_dimension",
     "reference_gram",
@@ -25,63 +20,17 @@ __all__ = [
     "vstat_calls",
 ]
 
-_FELDMAN = (
-    "Feldman, Grigorescu, Reyzin, Vempala, Xiao 2017; definition and constant as later papers restate them, the "
-    "original unchecked; proof of the inequality: here"
-)
 
-
-@dataclass(frozen=True)
-class CliqueBound(Bound):
-    """A lower bound on the number of nearly orthogonal targets, with the targets.
-
-    Attributes
-    ----------
-    clique : Clique
-        Their numbers, and whether there is no larger set.
-    correlation : Fraction
-        gamma, which no two of them exceed.
-    """
-
-    clique: Clique
-    correlation: Fraction
-
-    @property
-    def polynomial_size(self) -> int:
-        """min(size, floor(1/gamma)): a set of that size whose correlations are at most one over it.
-
-        A lower bound on the statistical query dimension in the convention |correlations| <= 1/size.
-        """
-        if self.correlation == 0:
-            return len(self.clique)
-        return min(len(self.clique), int(1 / self.correlation))
-
-
-def clique_dimension(
-    gram: GramMatrix | OverlapGram, correlation: Number | int, *, nodes: int | None = None
-) -> CliqueBound:
-    """The largest set of targets with pairwise |correlations| <= gamma, as a clique of the correlation graph.
-
-    Parameters
-    ----------
-    gram : GramMatrix or OverlapGram
-        The correlations. For the second, one secret is fixed, as all look alike, and the bound on packings may
-        end the search early.
-    correlation : float, Fraction or str
-        gamma, at least 0.
-    nodes : int, optional
-        How many branches the search may look at; without a limit the clique is a maximum one.
-
-    Raises
-    ------
-    ValueError
-        If gamma is negative, or an overlap kernel has more than 4096 targets.
+@checked
+def clique_dimension(gram: Gram, correlation: Number) -> Bound:
+    """The largest set of at most 4096 targets with pairwise |correlations| <= gamma, a clique of their graph.
 
     Notes
     -----
-    It bounds the statistical query dimension from below, and `queries_needed(size, pairwise_cap(gamma, tau))` is a
-    bound on queries for the whole family, as learning it means telling apart these. Exponential in the worst case.
-    1e-12 above gamma counts as rounding: "no larger set" holds of gamma as it is, the set itself to within that.
+    `sq.cliques.correlation_clique` gives the targets. Their number bounds the statistical query dimension from below,
+    and (number - 1) / `szorenyi_cap(gamma, tau)` one on queries for the whole family, as learning it means telling
+    apart these. Exponential in the worst case. 1e-12 above gamma counts as rounding: "no larger set"
+    holds of gamma as it is, the set itself to within that.
 
     References
     ----------
@@ -94,22 +43,17 @@ def clique_dimension(
     >>> print(clique_dimension(fano, 0).inequality)
     at least 7 of 35 targets have pairwise |correlations| <= 0, and no larger set has
     """
-    require_gram(gram)
     gamma = exact_fraction("correlation", correlation)
     if gamma < 0:
         raise ValueError(f"correlation is {correlation}: a number of at least 0 is needed.")
-    clique = correlation_clique(gram, float(gamma), nodes=nodes)
-    more = "no larger set has" if clique.exact else f"no set of more than {clique.at_most} has"
-    return CliqueBound(
+    size = len(correlation_clique(gram, float(gamma)))
+    return Bound(
         "SQ dimension",
-        len(clique),
-        len(clique),
-        f"at least {len(clique)} of {gram.size} targets have pairwise |correlations| <= {shown(gamma)}, and {more}",
-        "Blum et al. 1994; maximum clique by exact search"
-        if clique.exact
-        else "Blum et al. 1994; clique by a search cut short",
-        clique,
-        gamma,
+        size,
+        size,
+        f"at least {size} of {gram.size} targets have pairwise |correlations| <= {shown(gamma)}, and no larger "
+        "set has",
+        "Blum et al. 1994; maximum clique by exact search",
     )
 
 
@@ -117,18 +61,15 @@ def clique_dimension(
 class StatisticalDimension(Bound):
     """Statistical dimension with average correlation, from below.
 
-    Attributes
-    ----------
-    whole : int
-        What the definition's largest whole number is at least. It may be above `value`, because sets have whole sizes.
-    ruled_out : int
-        No query of VSTAT(1/(3 gamma)) rules out more candidates than this.
+    `whole` may be above `value`, because sets have whole sizes. No query of VSTAT(1/(3 gamma)) rules out more
+    candidates than `ruled_out`.
     """
 
     ruled_out: int
 
 
-def statistical_dimension(gram: GramMatrix | OverlapGram, correlation: Number | int) -> StatisticalDimension:
+@checked
+def statistical_dimension(gram: Gram, correlation: Number) -> StatisticalDimension:
     """SDA(gamma): the largest q with average correlation <= gamma on every set of at least N/q targets, from below.
 
     Parameters
@@ -136,12 +77,7 @@ def statistical_dimension(gram: GramMatrix | OverlapGram, correlation: Number | 
     gram : GramMatrix or OverlapGram
         The chi^2 Gram matrix <D_S/D_0 - 1, D_T/D_0 - 1> under a reference D_0: `reference_gram` for parities.
     correlation : float, Fraction or str
-        gamma, above 0 and below the largest diagonal entry.
-
-    Raises
-    ------
-    ValueError
-        If gamma is not so: from the largest diagonal entry on every set qualifies and no q is too large.
+        gamma, above 0 and below the largest |entry|: from there on every set qualifies and no q is too large.
 
     Notes
     -----
@@ -160,24 +96,24 @@ def statistical_dimension(gram: GramMatrix | OverlapGram, correlation: Number | 
     >>> found.value, found.whole
     (Fraction(7, 1), 8)
     """
-    require_gram(gram)
     gamma = exact_fraction("correlation", correlation)
-    real, smallest = _qualifying_size(gram, gamma)
+    real = _qualifying_size(gram, gamma)
     targets = gram.size
+    ruled_out = targets if real is None else ceil(real) - 1
     value = Fraction(0) if real is None else targets / real
-    whole = 0 if real is None else ceil(Fraction(targets, smallest - 1)) - 1
     return StatisticalDimension(
         "Statistical dimension with average correlation",
         value,
-        whole,
+        0 if real is None else ceil(Fraction(targets, ruled_out)) - 1,
         f"SDA({shown(gamma)}) >= N/s = {targets}/{shown(real) if real is not None else 'infinity'} = {shown(value)}, "
         f"s the size from which average correlations are <= {shown(gamma)}",
         "Feldman et al. 2017, the definition as later papers restate it; the bound is derived here",
-        smallest - 1,
+        ruled_out,
     )
 
 
-def vstat_calls(gram: GramMatrix | OverlapGram, samples: int) -> Bound:
+@checked
+def vstat_calls(gram: Gram, samples: PositiveInt) -> Bound:
     """Calls to VSTAT(n) without which the targets are not told from the reference: SDA(1/(3n)), 2N/(3n) for parities.
 
     Parameters
@@ -186,11 +122,6 @@ def vstat_calls(gram: GramMatrix | OverlapGram, samples: int) -> Bound:
         The chi^2 Gram matrix under the reference.
     samples : int
         n: the oracle's error is at most max(1/n, sqrt(p(1-p)/n)), p the true mean of the query in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If 1/(3n) is not below the largest diagonal entry.
 
     Notes
     -----
@@ -215,8 +146,6 @@ def vstat_calls(gram: GramMatrix | OverlapGram, samples: int) -> Bound:
     >>> float(calls), calls.whole
     (5483.4, 5876)
     """
-    require_gram(gram)
-    samples = count("samples", samples)
     dimension = statistical_dimension(gram, Fraction(1, 3 * samples))
     # a query that may rule out all candidates leaves one call
     whole = ceil(Fraction(gram.size, dimension.ruled_out))
@@ -226,53 +155,37 @@ def vstat_calls(gram: GramMatrix | OverlapGram, samples: int) -> Bound:
         whole,
         f"at least SDA(1/(3n)) = SDA(1/{3 * samples}) >= {shown(dimension.value)}; one call rules out at most "
         f"{dimension.ruled_out} of {gram.size}, so at least {whole}",
-        _FELDMAN,
+        "Feldman, Grigorescu, Reyzin, Vempala, Xiao 2017; definition and constant as later papers restate them, the "
+        "original unchecked; proof of the inequality: here",
     )
 
 
+@checked
 def reference_gram(secrets: SecretSet) -> OverlapGram:
     """The chi^2 Gram matrix of the two-token parities: I/2, under a reference with a fair sign on the gate.
 
     D_S/D_0 - 1 is plus or minus chi_S on the gate, of probability 1/2, and 0 off it: orthogonal for different S.
-
-    References
-    ----------
-    Derived here.
     """
-    require_instance("secrets", secrets, SecretSet, needed="a SecretSet, such as a family's `secrets`,")
     return OverlapGram(secrets, (*([0] * secrets.bits), Fraction(1, 2)))
 
 
-def _qualifying_size(gram: GramMatrix | OverlapGram, gamma: Fraction) -> tuple[Fraction | None, int]:
-    # the real and the whole s from which the top-s average of a row is at most gamma; None and N + 1 if none is
-    if isinstance(gram, OverlapGram):
-        largest = max(gram.largest_off_diagonal(), abs(gram.values[-1]))
-    else:
-        largest = Fraction(float(np.abs(gram.matrix).max()))
-    if not 0 < gamma < largest:
-        raise ValueError(
-            f"correlation is {float(gamma):.6g}: a number above 0 and below the largest entry {float(largest):.6g} is "
-            "needed; from there on every set of targets qualifies."
-        )
-    if isinstance(gram, OverlapGram):
-        size, total = 0, Fraction(0)
-        groups = zip(gram.values, gram.overlap_counts, strict=True)
-        for height, many in sorted(((abs(value), many) for value, many in groups), reverse=True):
-            if many and total + many * height <= gamma * (size + many):
-                real = (total - height * size) / (gamma - height)
-                return real, ceil(real)
-            size, total = size + many, total + many * height
-        return None, gram.size + 1
-    averages = top_averages(gram)
-    # sums of floats: an average above gamma by less than this is at it
-    meeting = averages <= float(gamma) + 1e-12
-    meeting[0] = False
-    if not meeting[-1]:
-        return None, gram.size + 1
-    smallest = int(np.argmax(meeting)) + 1
-    before, after = (Fraction(float(averages[size - 1])) * size for size in (smallest - 1, smallest))
-    slope = after - before
-    if slope >= gamma:
-        return Fraction(smallest), smallest
-    # between whole sizes the sum of a row's largest entries lies below the chord
-    return min((before - slope * (smallest - 1)) / (gamma - slope), Fraction(smallest)), smallest
+def _qualifying_size(gram: Gram, gamma: Fraction) -> Fraction | None:
+    # the real s from which the average of the s largest |entries| of a row is at most gamma; None if it never is
+    rounding = Fraction("1e-12") if isinstance(gram, GramMatrix) else 0  # sums of floats
+    before, lower = 0, Fraction(0)
+    for size, total in gram.top_sums():
+        if not before and not 0 < gamma < total / size:
+            raise ValueError(
+                f"correlation is {float(gamma):.6g}: a number above 0 and below the largest entry "
+                f"{float(total / size):.6g} is needed; from there on every set of targets qualifies."
+            )
+        if before and total <= (gamma + rounding) * size:
+            slope = (total - lower) / (size - before)
+            # between the two the sums lie on the chord, or below it
+            return (
+                min((lower - slope * before) / (gamma - slope), Fraction(size))
+                if slope < gamma
+                else Fraction(size)
+            )
+        before, lower = size, total
+    return None

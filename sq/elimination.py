@@ -1,6 +1,7 @@
 """The attack that is no statistical query: Gaussian elimination over GF(2) on noise-free labels."""
 
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -9,53 +10,32 @@ from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_
 from attention.evaluation import verdict
 from attention.inputs import Rng
 from attention.learning import Predictor, Progress
-from attention.validation import count, non_negative, real_array
-from lower import HardInstance, KnownPart, LinearKnownPart, solve_gf2
-from sq.heads import ParityHeads, parity_heads
+from attention.validation import NonNegativeInt, PositiveInt, Real, checked
+from lower import HardInstance, KnownPart, LinearKnownPart, family_of, solve_gf2
 from sq.hidden_part import HiddenPart
-from sq.parity_certificate import PARITY
-from sq.symmetric import gated_values
-from sq.target_family import require_hard_instance
+from sq.parities import ParityFamily, ParityHeads
+from sq.profiles import gated_values
 
 __all__ = ["ParityElimination"]
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class ParityElimination:
     """Learn a hidden parity from noise-free labels by solving linear equations over GF(2).
 
-    On the gate, a label minus the known part is u_g [1; -1] w^T times (-1)^(number of j in S with x_1j !=
-    x_2j): one linear equation over GF(2) in the indicator of S. About d of them determine S, whatever its
-    size.
-
-    Parameters
-    ----------
-    gate : int
-        The gate coordinate g.
-    direction : array (d,), optional
-        The output direction w, of norm 1; the gate's unit vector when left out.
-    known : LinearKnownPart, optional
-        The part of the target known in advance; zero when left out.
-    heads : ParityHeads, optional
-        The heads that realise parities of this family, to give the answer as a layer. Left out, or if S turns
-        out larger than they serve, the fit predicts by the definition of the target and its layer is None.
-    examples : int, optional
-        The budget in examples; when left out, at most 4(d + 9), of which 2(d + 9) are the rule.
-    surplus : int
-        How many equations to have beyond the d - 1 unknowns.
-    tolerance : float
-        How far a label may be off plus or minus the pattern above before the target counts as another kind.
+    On the gate, a label minus the known part is u_g [1; -1] w^T times (-1)^(number of j in S with x_1j != x_2j): one
+    linear equation over GF(2) in the indicator of S. About d of them determine S, whatever its size.
 
     Notes
     -----
-    With d - 1 + r random equations the rank is full with probability prod_{i=r+1}^{d-1+r} (1 - 2^-i): .999 at
-    the default r = 10. A wrong or random system passes the r surplus equations with probability 2^-r. It
-    breaks under label flips: at rate eta about (1 - eta)^(d-1+r) of runs see none. O(d^3 / 64) word
-    operations.
+    With d - 1 + r random equations the rank is full with probability prod_{i=r+1}^{d-1+r} (1 - 2^-i): .999 at the
+    default r = 10. A wrong or random system passes the r surplus equations with probability 2^-r. Label flips at rate
+    eta leave about (1 - eta)^(d-1+r) of the runs untouched. O(d^3 / 64) word operations.
 
     References
     ----------
-    Derived here; that parities fall to elimination and resist statistical queries is due to Kearns 1998.
+    Kearns 1998: parities fall to elimination and resist statistical queries.
 
     Examples
     --------
@@ -67,65 +47,41 @@ class ParityElimination:
     ('EXACT', True)
     """
 
-    gate: int = 0
+    gate: NonNegativeInt = 0  #: the gate coordinate g
+    #: the output direction w, of norm 1; the gate's unit vector when left out
     direction: Float[np.ndarray, " d"] | None = None
-    known: KnownPart | None = None
+    known: KnownPart | None = None  #: the part of the target known in advance; zero when left out
+    #: The heads that realise parities of this family, to give the answer as a layer. Left out, or if S turns out
+    #: larger than they serve, the fit predicts by the definition of the target and its layer is None.
     heads: ParityHeads | None = None
-    examples: int | None = None
-    surplus: int = 10
-    tolerance: float = 1e-3
+    #: the budget in examples; when left out, at most 4(d + 9), of which 2(d + 9) are the rule
+    examples: PositiveInt | None = None
+    surplus: PositiveInt = 10  #: how many equations to have beyond the d - 1 unknowns
+    #: how far a label may be off plus or minus the pattern above before the target counts as another kind
+    tolerance: Annotated[float, Real(above=0, below=1)] = 1e-3
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gate", count("gate", self.gate, least=0))
-        object.__setattr__(self, "surplus", count("surplus", self.surplus, least=1))
-        object.__setattr__(self, "tolerance", non_negative("tolerance", self.tolerance, strictly=True))
-        if self.tolerance >= 1:
-            raise ValueError(
-                f"tolerance is {self.tolerance}: a number below 1, the size of a label, is needed."
-            )
-        if self.examples is not None:
-            object.__setattr__(self, "examples", count("examples", self.examples))
         if self.direction is not None:
-            w = np.array(real_array("direction", self.direction))
             with np.errstate(over="ignore"):  # an infinite norm is not 1 either
-                norm = float(np.linalg.norm(w))
-            if w.ndim != 1 or abs(norm - 1) > 1e-9:
-                raise ValueError(f"direction has shape {w.shape}, norm {norm:.6g}: (d,) of norm 1 is needed.")
-            object.__setattr__(self, "direction", w)
+                norm = float(np.linalg.norm(self.direction))
+            if abs(norm - 1) > 1e-9:
+                raise ValueError(f"direction has norm {norm:.6g}: a vector of norm 1 is needed.")
+            object.__setattr__(self, "direction", self.direction.copy())
 
     @classmethod
+    @checked
     def for_instance(cls, instance: HardInstance, *, examples: int | None = None) -> "ParityElimination":
-        """The attack with what is known in advance about an instance, never its secret.
-
-        Raises
-        ------
-        ValueError
-            If the instance is of another family, or does not say which heads realise it.
-        """
-        require_hard_instance(instance)
-        if instance.family != PARITY:
-            raise ValueError(f"The instance is of the family {instance.family!r}: one of {PARITY} is needed.")
-        if instance.inputs.k != 2:
-            raise ValueError(f"The instance has {instance.inputs.k} tokens: parity instances have 2.")
-        public, direction = instance.parameters, HiddenPart.of(instance).direction
-        gate = count("The instance's gate", public.get("gate"), least=0, most=instance.layer.dim - 1)
-        try:
-            slopes = tuple(float(one) for one in public["slopes"])
-            own = {"slopes": slopes} if public["construction"] == "D" else {"beta": slopes[0]}
-            heads = parity_heads(public["construction"], bits=public["bits"], **own)
-            stated = np.array(public["coefficients"], dtype=np.float64)
-        except (KeyError, IndexError, TypeError) as error:
-            raise ValueError(f"The instance does not say which heads realise it ({error}).") from None
-        if stated.shape != heads.coefficients.shape or not np.allclose(stated, heads.coefficients, rtol=1e-6):
+        """The attack with what is known in advance about a parity instance, never its secret."""
+        if instance.family != ParityFamily.name or instance.inputs.k != 2:
             raise ValueError(
-                f"The instance's coefficients are {stated.tolist()}: its construction {heads.construction} has "
-                f"{heads.coefficients.tolist()}, so its parameters contradict each other."
+                f"The instance is of the family {instance.family!r} with {instance.inputs.k} tokens: one of "
+                f"{ParityFamily.name} with 2 is needed."
             )
+        family: Any = family_of(instance)
         return cls(
-            gate=gate,
-            direction=direction,
+            direction=HiddenPart.of(instance).direction,
             known=instance.known,
-            heads=heads,
+            heads=family.heads,
             examples=examples,
             # a small slope leaves labels off their ideal by up to the realisation error
             tolerance=min(1e-3 + 1.1 * instance.realisation_error, 0.9),
@@ -143,30 +99,15 @@ class ParityElimination:
         truth: GroundTruth | None = None,
         progress: Progress | None = None,
     ) -> Fit:
-        """Draw about 2(d + 9) examples and solve.
-
-        Parameters
-        ----------
-        oracle : ExampleOracle
-            Where the examples come from.
-        rng : optional
-            Not used: the attack is deterministic.
-        truth, progress : optional
-            As in `attention.Learner`.
+        """Draw about 2(d + 9) examples and solve; arguments as in `attention.Learner`, `rng` not used.
 
         Returns
         -------
         Fit
-            EXACT if all examples are reproduced to 1e-10 by the parity found, REACHED_TOLERANCE if to the
-            tolerance; EXAMPLES_SPENT or EXAMPLES_RAN_OUT if they left S open or unchecked, UNCONFIRMED if copies
-            did; NOT_APPLICABLE if the
-            tokens are not two of signs, a label is not of the pattern, or the equations contradict each
-            other. Without success it predicts the known part.
-
-        Raises
-        ------
-        ValueError
-            If the examples are too few, misshapen or not finite, or the known part is of another dimension.
+            EXACT if all examples are reproduced to 1e-10 by the parity found, REACHED_TOLERANCE if to the tolerance;
+            EXAMPLES_SPENT or EXAMPLES_RAN_OUT if they left S open or unchecked, UNCONFIRMED if copies did;
+            NOT_APPLICABLE if the tokens are not two of signs, a label is not of the pattern, or the equations
+            contradict each other. Without success it predicts the known part.
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)

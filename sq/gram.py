@@ -1,57 +1,41 @@
-"""Gram matrices of hidden parts: the matrix, which way it was found, and how far it may be off."""
+"""Gram matrices of hidden parts: by the family's formula, or by enumeration, which must agree."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from fractions import Fraction
+from math import sqrt
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-__all__ = ["MOST_DENSE", "GramMatrix", "Way"]
+from attention.validation import NonNegativeInt, checked
+from lower import all_sign_matrices
+from lower.walsh import walsh_hadamard
+from sq.target_family import TargetFamily
 
-Way = Literal["closed form", "full enumeration", "Monte Carlo"]
+__all__ = ["MOST_DENSE", "GramMatrix", "closed_form_gram", "enumerated_gram", "fourier_spectrum"]
 
 MOST_DENSE = 4096
 """Beyond this many targets no matrix is made: 4096^2 numbers are 128 MiB, 82251^2 would be 50 GiB."""
 
 # float64 sums of at most 2^25 products of numbers about 1
 _ROUNDING = 1e-11
+_MOST_BITS = 24
+# Inputs a block: the token matrices of a block stay in the processor's cache.
+_BLOCK_BITS = 13
+# Coefficients below this are rounding; what they weigh together is kept count of.
+_NEGLIGIBLE = 1e-14
+_MOST_STORED = 50_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class GramMatrix:
-    """The matrix of E sum_a f_S(X)_a f_T(X)_a over some targets of a family.
+    """The matrix of E sum_a f_S(X)_a f_T(X)_a over some targets of a family."""
 
-    Attributes
-    ----------
-    matrix : array (N, N)
-        The correlations; symmetric.
-    numbers : array of int (N,)
-        Which targets.
-    way : "closed form", "full enumeration" or "Monte Carlo"
-        How it was found. The first is a formula, the second exact up to `rounding`, the third an estimate.
-    rounding : float
-        What every entry may be off for rounding.
-    confidence : float, optional
-        The level of the intervals; None where the matrix is no estimate.
-    half_widths : array (N, N), optional
-        Half the width of each entry's own interval: one entry lies in its interval with probability `confidence`.
-    simultaneous : array (N, N), optional
-        The same for all entries at once: with probability `confidence` none lies outside.
-    proved : bool
-        Whether the intervals hold at every sample size (or there are none), not only in the limit of many samples.
-    samples : int
-        How many inputs were looked at; 0 for a formula.
-    """
-
-    matrix: Float[np.ndarray, "N N"]
-    numbers: Int[np.ndarray, " N"]
-    way: Way
-    rounding: float = _ROUNDING
-    confidence: float | None = None
-    half_widths: Float[np.ndarray, "N N"] | None = None
-    simultaneous: Float[np.ndarray, "N N"] | None = None
-    proved: bool = True
-    samples: int = 0
+    matrix: Float[np.ndarray, "N N"]  #: the correlations; symmetric
+    numbers: Int[np.ndarray, " N"]  #: which targets
+    rounding: float = _ROUNDING  #: what every entry may be off for rounding
 
     @property
     def size(self) -> int:
@@ -61,49 +45,169 @@ class GramMatrix:
     def __len__(self) -> int:
         return self.size
 
-    def __str__(self) -> str:
-        level = ""
-        if self.simultaneous is not None:
-            kind = "proved" if self.proved else "asymptotic"
-            level = (
-                f", within {self.simultaneous.max():.3g} of the truth on all entries at {self.confidence:.4g} "
-                f"confidence ({kind}, {self.samples} inputs)"
-            )
-        return (
-            f"Gram matrix of {len(self)} targets by {self.way}{level}: diagonal from {np.diag(self.matrix).min():.6g} "
-            f"to {np.diag(self.matrix).max():.6g}, largest |off-diagonal| {self.largest_off_diagonal():.6g}."
-        )
-
-    def largest_off_diagonal(self) -> float:
-        """The largest |correlation| of two different targets; 0 where there is but one."""
-        off = np.abs(self.matrix)
-        np.fill_diagonal(off, 0.0)
-        return float(off.max())
-
-    def largest_eigenvalue(self) -> float:
-        """lambda_max, to float64 accuracy; O(N^3)."""
+    def largest_eigenvalue(self) -> Fraction:
+        """lambda_max, raised by N times the rounding of an entry; O(N^3)."""
         from scipy.linalg import eigvalsh
 
-        last = len(self) - 1
-        return float(eigvalsh(self.matrix, subset_by_index=[last, last])[0])
+        last = self.size - 1
+        found = float(eigvalsh(self.matrix, subset_by_index=[last, last])[0])
+        return Fraction(found + self.size * self.rounding)
 
-    def disagreement(self, other: "GramMatrix") -> float:
-        """By how much entries of two matrices differ beyond what both may be off: 0 when they agree.
+    def top_sums(self) -> Iterator[tuple[int, Fraction]]:
+        """For s = 1 to N, the largest sum of s |entries| of one row."""
+        sums = np.zeros(self.size)
+        for row in self.matrix:
+            np.maximum(sums, np.cumsum(-np.sort(-np.abs(row))), out=sums)
+        yield from ((place + 1, Fraction(float(total))) for place, total in enumerate(sums))
 
-        For estimates that is the simultaneous interval, so matrices of the same targets agree with probability
-        at least `confidence` (to the extent that the intervals are proved).
+    def joined(self, correlation: float) -> Bool[np.ndarray, "N N"]:
+        """Which different targets have |correlations| of at most so much."""
+        found = np.abs(self.matrix) <= correlation
+        np.fill_diagonal(found, False)
+        return found & found.T  # a matrix that rounding left a little lopsided
 
-        Raises
-        ------
-        ValueError
-            If they are not of the same targets.
-        """
-        if not np.array_equal(self.numbers, other.numbers):
+
+@checked
+def closed_form_gram(family: TargetFamily, numbers: Sequence[NonNegativeInt] | None = None) -> GramMatrix:
+    """The Gram matrix of the targets of these numbers, or of all, by the family's own formula.
+
+    ValueError if there are more than 4096 targets: take `overlap_gram`, which never writes the matrix out.
+    """
+    chosen = _target_numbers(family, numbers, most=MOST_DENSE)
+    return GramMatrix(np.stack([family.correlations(int(number))[chosen] for number in chosen]), chosen)
+
+
+@checked
+def enumerated_gram(family: TargetFamily, numbers: Sequence[NonNegativeInt] | None = None) -> GramMatrix:
+    """The Gram matrix by full enumeration: Fourier coefficients over all 2^(k d) inputs, and Parseval.
+
+    Of the family's members only `hidden` is asked, never a closed form; of the targets those of these numbers, or all.
+    ValueError if the inputs have more than 24 bits, or there are more than 4096 targets.
+
+    Notes
+    -----
+    Exact but for float64 rounding, which `GramMatrix.rounding` allows for: what is left out of the coefficients
+    as zero is measured, not assumed. Cost as in `fourier_spectrum`.
+    """
+    chosen = _target_numbers(family, numbers, most=MOST_DENSE)
+    coefficients, dropped = fourier_spectrum(family, chosen.tolist())
+    matrix = np.asarray((coefficients @ coefficients.T).todense(), dtype=np.float64)
+    # |<f + e, g + e'> - <f, g>| <= |e| |g| + |f| |e'| + |e| |e'|
+    norm = sqrt(float(np.diag(matrix).max()))
+    lost = dropped * (2 * norm + dropped)
+    return GramMatrix(matrix, chosen, _ROUNDING + lost)
+
+
+@checked
+def fourier_spectrum(
+    family: TargetFamily, numbers: Sequence[NonNegativeInt] | None = None
+) -> tuple[Any, float]:
+    """The Fourier coefficients of hidden parts, by evaluating each at all inputs and the fast Walsh-Hadamard transform.
+
+    The coefficients are a scipy.sparse.csr_array (N, k 2^(k d)), a target a row: coefficient A of token r stands in
+    column r 2^(k d) + A. With them comes the largest Euclidean norm of what was left out of a row as rounding.
+    ValueError if the inputs have more than 24 bits, a number is out of range, or the coefficients that are not zero are
+    more than fifty million.
+
+    Notes
+    -----
+    One target at a time: O(N 2^(k d) k d) operations; memory 2 k 2^(k d) numbers (0.5 GiB at 24 bits, two tokens)
+    plus the coefficients that are not zero. A row that is exactly plus or minus the first is seen to be so and not
+    transformed again.
+    """
+    import scipy.sparse
+
+    k, d = family.tokens, family.dim
+    chosen, size = _target_numbers(family, numbers), 1 << _bits(k, d)
+    places, entries, ends, dropped, stored = [], [], [0], 0.0, 0
+    for number in chosen:
+        values, left_out = _hidden_values(family, int(number)), 0.0
+        first: tuple[np.ndarray, np.ndarray, float] | None = None
+        for token, row in enumerate(values):
+            if first is not None and (sign := _sign_between(values[0], row)):
+                kept, heights, lost = first[0], sign * first[1], first[2]
+            else:
+                coefficients = walsh_hadamard(row)
+                kept = np.flatnonzero(np.abs(coefficients) > _NEGLIGIBLE)
+                heights = coefficients[kept]
+                coefficients[kept] = 0
+                lost = float(coefficients @ coefficients)
+            first = (kept, heights, lost) if token == 0 else first
+            places.append(token * size + kept)
+            entries.append(heights)
+            left_out += lost
+            stored += len(kept)
+        if stored > _MOST_STORED:
             raise ValueError(
-                "The Gram matrices are of different targets: only those of the same compare, in the same order."
+                f"The hidden parts of {family.name} have more than {_MOST_STORED} coefficients that are not zero by "
+                f"target {number}: take fewer targets at a time."
             )
-        allowed = np.full(self.matrix.shape, self.rounding + other.rounding)
-        for one in (self, other):
-            if one.simultaneous is not None:
-                allowed = allowed + one.simultaneous
-        return float(np.maximum(np.abs(self.matrix - other.matrix) - allowed, 0.0).max())
+        ends.append(stored)
+        dropped = max(dropped, sqrt(left_out))
+    matrix = scipy.sparse.csr_array(
+        (np.concatenate(entries), np.concatenate(places), np.array(ends)), shape=(len(chosen), k * size)
+    )
+    return matrix, dropped
+
+
+def _hidden_values(family: TargetFamily, number: int) -> Float[np.ndarray, "k n"]:
+    # the hidden part of one target at all 2^(k d) inputs, a row for each token; evaluated in blocks of 2^13
+    k, d = family.tokens, family.dim
+    values = np.empty((k, 1 << _bits(k, d)))
+    for start, x in _sign_blocks(k, d):
+        values[:, start : start + len(x)] = family.hidden(number, x).T
+    if not np.all(np.isfinite(values)):
+        raise ValueError(
+            f"Target {number} of {family.name} has a hidden part with NaN or infinite values: every value must be "
+            "finite."
+        )
+    return values
+
+
+def _target_numbers(
+    family: TargetFamily, numbers: Sequence[int] | None, *, most: int | None = None
+) -> Int[np.ndarray, " N"]:
+    size = family.secrets.size
+    many = size if numbers is None else len(numbers)
+    if most is not None and many > most:
+        raise ValueError(
+            f"There are {many} targets: matrices are written out for at most {most}; name fewer of them, or take "
+            "overlap_gram."
+        )
+    if not many:
+        raise ValueError("numbers is empty: at least one target is needed.")
+    if numbers is not None and max(numbers) >= size:
+        raise ValueError(
+            f"numbers holds {max(numbers)}: those of {family.name} must lie from 0 to {size - 1}."
+        )
+    return np.arange(size) if numbers is None else np.array(numbers, dtype=np.int64)
+
+
+def _bits(k: int, d: int) -> int:
+    if k * d > _MOST_BITS:
+        raise ValueError(
+            f"k is {k} and d {d}, {k * d} input bits: full enumeration takes at most {_MOST_BITS}; take Monte Carlo "
+            "beyond."
+        )
+    return k * d
+
+
+def _sign_blocks(k: int, d: int) -> Iterator[tuple[int, Float[np.ndarray, "n k d"]]]:
+    # The low bits of a number run through the same values in every block: only the columns of the high bits change.
+    bits = k * d
+    low = min(_BLOCK_BITS, bits)
+    entries = all_sign_matrices(k, d, 0, 1 << low).reshape(1 << low, bits)
+    x = entries.reshape(-1, k, d)
+    for block in range(1 << (bits - low)):
+        for place in range(low, bits):
+            entries[:, place] = 1 - 2 * ((block >> (place - low)) & 1)
+        yield block << low, x
+
+
+def _sign_between(first: np.ndarray, other: np.ndarray) -> int:
+    # on the first few entries already, mostly
+    head = slice(0, 64)
+    for sign in (-1, 1):
+        if np.array_equal(sign * first[head], other[head]) and np.array_equal(sign * first, other):
+            return sign
+    return 0

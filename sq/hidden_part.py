@@ -5,69 +5,46 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from attention.validation import non_negative, real_array, require_finite, require_instance, require_shape
-from lower import GatedKnownPart, HardInstance, KnownPart, LinearKnownPart
-from sq.target_family import require_hard_instance
+from attention.validation import PositiveFloat, checked, real_array
+from lower import HardInstance, KnownPart
 
 __all__ = ["HiddenPart"]
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class HiddenPart:
     """The public facts of a target F = K + scale f w^T, which turn labels into values of f and back.
 
-    Attributes
-    ----------
-    known : KnownPart
-        K.
-    direction : array (d,)
-        w, of norm 1.
-    scale : float
-        What f, of norm 1, is multiplied with.
-
-    Raises
-    ------
-    ValueError
-        If the direction does not fit the known part or is not of norm 1, or the scale is not above 0.
+    ValueError if the direction does not fit the known part or is not of norm 1, or the scale is not above 0.
     """
 
-    known: KnownPart
-    direction: Float[np.ndarray, " d"]
-    scale: float = 1.0
+    known: KnownPart  #: K
+    direction: Float[np.ndarray, " d"]  #: w, of norm 1
+    scale: PositiveFloat = 1.0  #: what f, of norm 1, is multiplied with
 
     def __post_init__(self) -> None:
-        require_instance(
-            "known",
-            self.known,
-            LinearKnownPart | GatedKnownPart,
-            needed="a LinearKnownPart or GatedKnownPart",
-        )
-        require_shape("direction", self.direction, (self.known.d,))
-        require_finite("direction", self.direction)
         with np.errstate(over="ignore"):  # an infinite norm is not 1 either
             norm = float(np.linalg.norm(self.direction))
-        if abs(norm - 1) > 1e-9:
-            raise ValueError(f"direction has norm {norm:.6g}: a vector of norm 1 is needed.")
-        object.__setattr__(self, "scale", non_negative("scale", self.scale, strictly=True))
+        if len(self.direction) != self.known.d or abs(norm - 1) > 1e-9:
+            raise ValueError(
+                f"direction has {len(self.direction)} entries, norm {norm:.6g}: {self.known.d} of norm 1 are needed."
+            )
 
     @classmethod
+    @checked
     def of(cls, instance: HardInstance) -> "HiddenPart":
         """What an instance makes public: its known part, and "direction" and "scale" (1 if left out) of its parameters.
 
-        Raises
-        ------
-        ValueError
-            If the instance does not say along which direction its hidden part lies.
+        ValueError if the instance does not say along which direction its hidden part lies.
         """
-        require_hard_instance(instance)
-        direction = instance.parameters.get("direction")
-        if direction is None:
+        public = instance.parameters
+        if "direction" not in public:
             raise ValueError(
                 f'The instance of the family {instance.family!r} has no parameter "direction": the vector w of its '
                 "hidden part is needed."
             )
-        scale = instance.parameters.get("scale", 1.0)
-        return cls(instance.known, real_array("The instance's direction", direction), scale)
+        return cls(instance.known, real_array("direction", public["direction"]), public.get("scale", 1.0))
 
     def of_labels(
         self, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]

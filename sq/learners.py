@@ -1,4 +1,4 @@
-"""All learners by statistical queries in one place: those of known families, and any other handed in.
+"""Learners that rule candidates out by statistical queries, and any other learner that is handed an oracle.
 
 =====================  ================================================================  ==========================
 learner                asks                                                              over N orthonormal targets
@@ -12,21 +12,401 @@ learner                asks                                                     
 =====================  ================================================================  ==========================
 """
 
-from sq.descent import DescentLearner
-from sq.groups import GroupLearner, SignedGroupLearner, group_learner_bound
-from sq.handed_in import run_by_queries
-from sq.low_degree import LowDegreeLearner
-from sq.scan import ScanLearner
-from sq.sq_result import SQLearner, SQResult
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from attention.inputs import Rng
+from attention.validation import PositiveInt, checked, random_generator
+from lower.bounds import eliminated_per_query, exact_tolerance
+from sq.answers import Candidates, TrueAnswers
+from sq.models import WithinTolerance
+from sq.oracles import SQOracle
+from sq.queries import GroupQuery, as_sequence
+from sq.target_family import TargetFamily
 
 __all__ = [
-    "DescentLearner",
     "GroupLearner",
-    "LowDegreeLearner",
-    "SQLearner",
+    "QueryRun",
     "SQResult",
     "ScanLearner",
     "SignedGroupLearner",
     "group_learner_bound",
     "run_by_queries",
 ]
+
+# A query to ask, then its reply and how many candidates that ruled out; in the end why no query is left to ask.
+Asking = Generator[GroupQuery, tuple[float, int], str]
+
+
+@dataclass(frozen=True)
+class SQResult:
+    """What a learner found by statistical queries, or why it found nothing."""
+
+    learner: str  #: its name
+    asked: int  #: how many scalar queries it asked: a vector of d of them, such as a gradient, counts d
+    explanation: str  #: what was found and how, or what stood in the way: a sentence
+    #: The number of the target, None if the learner does not name one. A target named is the only candidate for
+    #: which all replies were valid, so it is the right one if the oracle keeps its tolerance.
+    number: int | None = None
+    secret: tuple[int, ...] | None = None  #: its secret
+    #: how many candidates were consistent with all replies in the end; None if the learner does not keep them
+    survivors: int | None = None
+    examples: int | None = None  #: how many examples the oracle drew; None if it draws none
+    #: the smallest tolerance that queries of a learner handed in declare they need; None if they declare none
+    least_tolerance: float | None = None
+    #: what a learner that was handed in returned
+    answer: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def found(self) -> bool:
+        """Whether the learner named a target, or one that was handed in returned an answer."""
+        return self.number is not None or self.answer is not None
+
+    def __str__(self) -> str:
+        return f"{self.learner}, {self.asked} queries: {self.explanation}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain JSON values, without `answer`."""
+        shown = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "answer"}
+        return shown | {"secret": None if self.secret is None else list(self.secret)}
+
+
+class QueryRun:
+    """One run of a learner: its queries and examples (an oracle may have served others before), and how it ends.
+
+    Where the learner knows the family, the oracle must be of the model CSQ and answer for no other family.
+    """
+
+    def __init__(self, learner: str, oracle: SQOracle, family: TargetFamily | None = None) -> None:
+        if family is not None:
+            if not isinstance(oracle.model, WithinTolerance) or not oracle.model.correlational:
+                raise ValueError(
+                    f"The oracle answers {type(oracle.model).__name__} queries: the {learner} asks correlational ones; "
+                    "give the oracle the model CSQ(tau)."
+                )
+            own = family if oracle.family is None else oracle.family
+            if (own.name, own.tokens, own.secrets) != (family.name, family.tokens, family.secrets):
+                raise ValueError(
+                    f"The oracle answers for the family {own.name!r}, {own.secrets}, and the {learner} was given "
+                    f"{family.name!r}, {family.secrets}: give both the same."
+                )
+        self._learner, self._oracle, self._family = learner, oracle, family
+        self._asked, self._examples = oracle.asked, oracle.examples_used
+
+    @property
+    def tolerance(self) -> float:
+        """Tau of the oracle's model."""
+        assert isinstance(self._oracle.model, WithinTolerance)
+        return self._oracle.model.tolerance
+
+    @property
+    def asked(self) -> int:
+        """Scalar queries of this run so far."""
+        return self._oracle.asked - self._asked
+
+    def ended(self, candidates: Candidates, why_not: str) -> SQResult:
+        """The one candidate left, or a refusal: `why_not`, unless none is left at all."""
+        left = len(candidates)
+        if left == 1:
+            number = int(candidates.first(1)[0])
+            return self.result("It is the only candidate consistent with all replies.", number=number)
+        if left == 0:
+            why_not = (
+                "No candidate is consistent with all replies: one of them was off by more than the tolerance. Take "
+                "larger batches, or a larger tolerance."
+            )
+        return self.result(why_not, survivors=left)
+
+    def confirmed(self, number: int, why: str) -> SQResult:
+        """Ask for the correlation with one target's hidden part; name it if only it is consistent with the reply.
+
+        If the target is the only candidate for which this reply is valid, it is the only one for which all replies are
+        valid, whatever was asked before: there is one of those as long as the oracle keeps its tolerance.
+        """
+        assert self._family is not None
+        query = GroupQuery.single(number)
+        candidates = Candidates(self._family.secrets.size, self._oracle.model)
+        reply = self._oracle.query(query)
+        candidates.update(TrueAnswers(self._family).to_group(query), reply)
+        if len(candidates) == 1 and number in candidates:
+            return self.result(
+                f"{why} The reply to its own character, {reply:.3g}, allows no other.", number=number
+            )
+        return self.result(
+            f"{why} But the reply to the character of target {number}, {reply:.3g}, does not single it out.",
+            survivors=len(candidates),
+        )
+
+    def result(self, explanation: str, **found: Any) -> SQResult:
+        """The counts of this run, and what was found: a `number` is the only target consistent with all replies."""
+        if "number" in found and self._family is not None:
+            secret = self._family.secrets.unrank(found["number"])
+            found |= {"secret": tuple(int(one) for one in secret), "survivors": 1}
+        used = self._oracle.examples_used
+        examples = None if used is None else used - (self._examples or 0)
+        return SQResult(
+            learner=self._learner, asked=self.asked, explanation=explanation, examples=examples, **found
+        )
+
+
+@dataclass(frozen=True)
+@checked
+class _Eliminator(ABC):
+    """Asks group queries until one candidate is consistent with all replies; a subclass says which."""
+
+    queries: PositiveInt | None = None
+    name: ClassVar[str]
+    orthonormal: ClassVar[bool] = True
+
+    @checked
+    def learn(self, oracle: SQOracle, family: TargetFamily, *, rng: Rng = None) -> SQResult:
+        """Ask until one candidate is left, or no query can be relied on to rule one out.
+
+        Parameters
+        ----------
+        oracle : SQOracle
+            Of the model CSQ.
+        family : TargetFamily
+            The candidates; orthonormal, except for the scan.
+        rng : optional
+            Anything `numpy.random.default_rng` accepts; draws the order of a shuffled scan.
+        """
+        run = QueryRun(self.name, oracle, family)
+        if self.orthonormal and not family.orthonormal:
+            raise ValueError(
+                f"The family {family.name!r} is not known to be orthonormal: the {self.name} relies on it; take the "
+                "scan."
+            )
+        candidates, answers = Candidates(family.secrets.size, oracle.model), TrueAnswers(family)
+        asking = self._asking(candidates, oracle.model, rng)
+        seen: Any = None
+        while (left := len(candidates)) > 1:
+            try:
+                query = asking.send(seen)
+            except StopIteration as ended:
+                return run.ended(candidates, ended.value)
+            if run.asked == self.queries:
+                return run.ended(
+                    candidates, f"The budget of {run.asked} queries was spent with {left} candidates left."
+                )
+            reply = oracle.query(query)
+            seen = reply, candidates.update(answers.to_group(query), reply)
+        return run.ended(candidates, "")
+
+    @abstractmethod
+    def _asking(self, candidates: Candidates, model: Any, rng: Rng) -> Asking: ...
+
+
+@dataclass(frozen=True)
+@checked
+class ScanLearner(_Eliminator):
+    """Asks for the correlation with each candidate's own hidden part, in order, each at most once.
+
+    Parameters
+    ----------
+    queries : int, optional
+        The most queries it asks; as many as there are candidates when left out.
+    shuffled : bool
+        Whether the order is drawn with `rng`; by number otherwise.
+
+    Notes
+    -----
+    Over N orthonormal candidates and with an answer within tau < 1/2, one query a candidate up to the right one, and
+    the last is known without asking: min(place, N - 1) queries, (N + 1)/2 - 1/N on average. Candidates ruled out before
+    their turn, as in families that are not orthogonal, are passed over.
+
+    Examples
+    --------
+    >>> from sq import CSQ, ExactOracle, ParityFamily
+    >>> family = ParityFamily(dim=10, bits=2)
+    >>> result = ScanLearner().learn(ExactOracle(CSQ(0.3), family, 20), family)
+    >>> result.secret, result.asked
+    ((3, 9), 21)
+    """
+
+    shuffled: bool = False
+    name = "scan"
+    orthonormal = False
+
+    def _asking(self, candidates: Candidates, model: Any, rng: Rng) -> Asking:
+        size = len(candidates)
+        for number in map(int, random_generator(rng).permutation(size) if self.shuffled else range(size)):
+            if number in candidates:
+                yield GroupQuery.single(number)
+        return (
+            f"All candidates left were asked for and {len(candidates)} are consistent with all replies: at this "
+            "tolerance a reply can lie between that of the right one and that of the others."
+        )
+
+
+class GroupLearner(_Eliminator):
+    """Asks for h_A = sum_{S in A} f_S / sqrt|A| with |A| = M*, group after group, and bisects the group that is hit.
+
+    Asks `queries` at most, if they are given.
+
+    Notes
+    -----
+    |A| = min(M*, candidates left - 1), M* = ceil(1/tau^2) - 1: the answer on every member of A is 1/sqrt|A| > tau.
+    Against `ReferenceAdversary` it asks ceil((N - 1)/M*) queries, which is the lower bound. A reply between 0 and
+    1/sqrt|A| can leave everyone in; then it turns to groups so small that 1/sqrt|A| > 2 tau, whose every valid reply
+    rules out A or all others, and refuses if not even one character is that large (tau >= 1/2).
+
+    Examples
+    --------
+    >>> from sq import CSQ, ParityFamily, ReferenceAdversary
+    >>> family = ParityFamily(dim=16, bits=3)
+    >>> GroupLearner().learn(ReferenceAdversary(CSQ(0.1), family), family).asked
+    5
+    """
+
+    name = "group learner"
+
+    def _asking(self, candidates: Candidates, model: Any, rng: Rng) -> Asking:
+        most, twice = eliminated_per_query(model.tolerance), 2 * exact_tolerance(model.tolerance)
+        sure = eliminated_per_query(twice) if twice < 1 else 0  # the largest |A| with 1/sqrt|A| > 2 tau
+        careful = bisecting = False
+        while True:
+            left = len(candidates)
+            size = min(sure if careful else most, left // 2 if bisecting else left - 1)
+            if size < 1:
+                return _in_between(model.tolerance, left, "1/2")
+            reply, out = yield GroupQuery.signed(candidates.first(size))
+            # a hit: the answer on all others, 0, is ruled out
+            bisecting = bisecting or not model.allows(np.zeros(1), reply, size)[0]
+            if out == 0:
+                if careful:
+                    return _in_between(model.tolerance, left, "1/2")
+                careful = True
+
+
+class SignedGroupLearner(_Eliminator):
+    """Asks for h = (sum_{A+} f - sum_{A-} f) / sqrt|A|: every valid reply rules out one sign's half, or more.
+
+    Asks `queries` at most, if they are given.
+
+    Notes
+    -----
+    |A| = min(M*, candidates left), A- the half rounded down. The answers on A+ and A- are 2/sqrt|A| > 2 tau apart, so
+    no reply is valid for both: at least floor(|A|/2) candidates go with each query while M* >= 2. With M* = 1, tau >=
+    1/sqrt 2, a reply in the middle keeps any two candidates, whatever is asked, and the learner refuses.
+
+    Examples
+    --------
+    >>> from sq import CSQ, MostPreservingAdversary, ParityFamily
+    >>> family = ParityFamily(dim=16, bits=3)
+    >>> SignedGroupLearner().learn(MostPreservingAdversary(CSQ(0.3), family), family).asked
+    93
+    """
+
+    name = "signed-group learner"
+
+    def _asking(self, candidates: Candidates, model: Any, rng: Rng) -> Asking:
+        most = eliminated_per_query(model.tolerance)
+        while True:
+            left = len(candidates)
+            group = candidates.first(min(most, left))
+            half = len(group) - len(group) // 2
+            _, out = yield GroupQuery.signed(group[:half], group[half:])
+            if out == 0:
+                return _in_between(model.tolerance, left, "1/sqrt 2")
+
+
+@checked
+def group_learner_bound(targets: PositiveInt, tolerance: float) -> int:
+    """ceil((N - 1)/M*) + ceil(log2 M*): what `GroupLearner` asks at most where every reply settles its group.
+
+    Notes
+    -----
+    A reply settles the group A if it rules out either all of A or all others. Those of an exact oracle do, and those
+    of `ReferenceAdversary`, as 1/sqrt(M*) > tau; any valid reply does if 1/sqrt|A| > 2 tau. This holds at every float
+    tau, also where 1/sqrt(M*) and tau round to the same float: M* and validity are exact there (`CSQ.allows`).
+
+    Examples
+    --------
+    >>> group_learner_bound(455, 0.3)
+    46
+    """
+    most = eliminated_per_query(tolerance)
+    return math.ceil(Fraction(targets - 1, most)) + (most - 1).bit_length()
+
+
+@checked
+def run_by_queries(
+    learner: Callable[[Any], Any],
+    oracle: SQOracle,
+    *,
+    name: str = "learner",
+    failures: tuple[type[Exception], ...] = (ArithmeticError,),
+) -> SQResult:
+    """Hand an oracle to a learner and count what it asks.
+
+    Parameters
+    ----------
+    learner : callable
+        Takes an oracle with `query(q)` and `query_many(queries)` and returns what it learned. A query is anything
+        callable on (x, y) with `low` and `high`; many are a sequence of those, which may have `means(x, y)`.
+    oracle : SQOracle
+        Of the model STAT or VSTAT for learners that ask about labels.
+    name : str
+        The learner, for the result.
+    failures : tuple of exceptions
+        With which the learner says that it failed: the result is then a refusal with the exception's words.
+
+    Returns
+    -------
+    SQResult
+        With what the learner returned in `answer`, and in `least_tolerance` the smallest tolerance that its queries
+        declare (an attribute `tolerance` of a query, or of a sequence of them).
+
+    Examples
+    --------
+    >>> from sq import STAT, HonestOracle, StatisticalQuery, make_parity_instance
+    >>> def mean_label(oracle):
+    ...     return oracle.query(StatisticalQuery(lambda x, y: np.clip(y[:, 0, 0] / 10, -1, 1)))
+    >>> instance = make_parity_instance(dim=6, bits=1, rng=0)
+    >>> result = run_by_queries(mean_label, HonestOracle.for_instance(STAT(0.1), instance, batch=500, rng=1))
+    >>> result.asked, result.examples, result.found
+    (1, 500, True)
+    """
+    run, recording = QueryRun(name, oracle), _Recording(oracle)
+    answer = None
+    try:
+        answer = learner(recording)
+        explanation = f"It returned {type(answer).__name__} after {run.asked} queries."
+    except failures as failure:
+        explanation = f"It gave up after {run.asked} queries: {failure or type(failure).__name__}"
+    return run.result(explanation, answer=answer, least_tolerance=min(recording.declared, default=None))
+
+
+class _Recording:
+    """Passes queries on and notes the tolerances that they declare."""
+
+    def __init__(self, oracle: SQOracle) -> None:
+        self._oracle = oracle
+        self.declared: set[float] = set()
+
+    def query(self, query: Any, /) -> float:
+        self._note([query])
+        return self._oracle.query(query)
+
+    def query_many(self, queries: Iterable[Any], /) -> np.ndarray:
+        queries = as_sequence(queries)  # what yields them does so once
+        self._note([queries] if hasattr(queries, "tolerance") else queries)
+        return self._oracle.query_many(queries)
+
+    def _note(self, queries: Iterable[Any]) -> None:
+        declared = (getattr(query, "tolerance", None) for query in queries)
+        self.declared |= {float(one) for one in declared if one is not None}
+
+
+def _in_between(tau: float, left: int, edge: str) -> str:
+    return (
+        f"The reply lay between the answers of the candidates and ruled out none; {left} are left. At tolerance "
+        f"{tau:g} such replies are valid: below {edge} this learner can do without luck."
+    )

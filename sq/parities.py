@@ -1,54 +1,84 @@
-"""Layers of two tokens that hide a parity of l bits behind a gate: one made by hand, or all of them as a family."""
+"""Parities of l bits behind a gate: the heads that compute them, and all of them as a family."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention import BooleanInputs
+from attention._arrays import shown
 from attention.inputs import Rng
-from attention.validation import count, one_of, random_generator
-from lower import HardInstance
-from sq.heads import Construction, ParityHeads, heads_needed, parity_heads
-from sq.parity_certificate import PARITY, parity_certificate
-from sq.realisation import require_layer_memory, require_realisable, unit_direction
-from sq.symmetric import SymmetricFamily
-from sq.target_family import require_tokens
+from attention.validation import PositiveFloat, PositiveInt, checked, random_generator
+from lower import HardInstance, Statement, option, register
+from lower.heads import SATURATED_SLOPE
+from sq.family import ProfileHeads, require_realisable
+from sq.profiles import SymmetricFamily
 
-__all__ = ["ParityFamily", "make_parity_instance"]
+__all__ = [
+    "Construction",
+    "ParityFamily",
+    "ParityHeads",
+    "heads_needed",
+    "make_parity_instance",
+    "parity_heads",
+]
+
+Construction = Literal["A", "B", "C", "D"]
+
+_PRECISION_LIMIT = 1e-9
+_MOST_BITS_OF_D = 19  # beyond, its equations have no solution in float64
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ParityHeads(ProfileHeads):
+    """The numbers of heads that compute c0 + (-1)^N for N = 0, ..., `bits`.
+
+    Attributes
+    ----------
+    thresholds, coefficients, slopes, linear
+        As of `ProfileHeads`; (-1)^L = (-1)^N.
+    construction : {"A", "B", "C", "D"}
+        Which of the four.
+    bits : int
+        The most hidden bits l they serve.
+    c0 : float
+        The constant.
+    """
+
+    construction: Construction
+    bits: int
+    c0: float = 0.0
+
+    @property
+    def values(self) -> Mapping[int, float]:
+        """The parity at every N, or every L = -`bits`, ..., `bits`."""
+        return {n: (-1.0) ** abs(n) for n in range(-self.bits if self.linear else 0, self.bits + 1)}
+
+    def error(self) -> float:
+        """The supremum of |layer - ideal target| along a direction of norm 1, rounded outward."""
+        ideal = {n: Fraction(self.c0) + int(one) for n, one in self.values.items()}
+        return self.of(range(1, self.bits + 1), dim=self.bits + 1).error(ideal, c=self.c)
+
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class ParityFamily(SymmetricFamily):
-    """All C(d - 1, l) parities of l bits behind the gate, f_S = u_0 chi_S(y) [1; -1], with y_j = x_1j x_2j.
+    """Layers of two tokens that hide a parity of l bits behind a gate: hard for statistical queries.
 
-    Parameters
-    ----------
-    dim : int
-        The number d of coordinates of a token, more than `bits`.
-    bits : int
-        The number l of hidden bits.
-    construction : {"A", "B", "C", "D"}
-        Which heads compute it: 2l, l, l or floor(l/2) + 1 of them (`parity_heads`). The hidden parts are the same.
-    beta : float, optional
-        The slope of A and B (40 when left out) and C (1 when left out).
-    slopes : tuple of float, optional
-        The distinct slopes of D, to choose them oneself.
+    The hidden parts are f_S = u_0 chi_S(y) [1; -1] with y_j = x_1j x_2j, and C(d - 1, l) in number.
 
-    Raises
-    ------
-    ValueError
-        If the dimension leaves too few coordinates, or as `parity_heads` raises.
+    ValueError if heads and bits contradict each other, the dimension leaves too few coordinates, or as `parity_heads`
+    raises.
 
     Notes
     -----
     Proved: the hidden parts are distinct products of characters of X, so they are orthonormal. Derived here: F_S is
-    K + f_S w^T up to the realisation error, which is proved for each instance by enumeration to 50 digits; every
-    Fourier coefficient of F - K of degree below 2l + 1 is zero.
+    K + f_S w^T up to the realisation error; every Fourier coefficient of F - K of degree below 2l + 1 is zero.
 
     What breaks it: Gaussian elimination over GF(2) on noise-free labels, no statistical query. The query bounds
     are for correlational queries. Those of STAT(tau) have a like one, `full_query_cap`, where labels are exactly
@@ -64,33 +94,55 @@ class ParityFamily(SymmetricFamily):
     Examples
     --------
     >>> family = ParityFamily(dim=40, bits=3)
-    >>> family.secrets.size, len(family.heads.thresholds), family.lowest_degree
+    >>> family.secrets.size, len(family.heads), family.lowest_degree
     (9139, 2, 7)
     >>> family.instance(0).secret
     array([1, 2, 3])
     """
 
-    bits: int = 3
-    construction: Construction = "D"
-    beta: float | None = None
-    slopes: Sequence[float] | None = None
+    name = "sq-parity"
+    called = "Parity of {bits}, {heads}"
+    tabled: ClassVar = ({"bits": 3}, {"bits": 2, "construction": "B"}, {"bits": 1, "construction": "A"})
+    documented: ClassVar = {"bits": 3}
+    compared: ClassVar = ({"heads_count": 2, "bits": 3},)
+    bits: PositiveInt | None = option(  # type: ignore[assignment]
+        "Hidden bits; by default as many as the heads hide.", default=None
+    )
+    construction: Construction = option(
+        "A: linear, two heads a bit. B: saturated, one head a bit. C: the same at any slope. D: minimal, 2m - 1 bits "
+        "in m heads.",
+        default="D",
+    )
+    heads_count: PositiveInt | None = option(
+        "Number m of heads; by default what the bits need, or two.", default=None, flag="--heads"
+    )
+    beta: PositiveFloat | None = option(
+        "Slope of A and B (by default 40) or C (1); D has its own.", default=None
+    )
+    slopes: Sequence[PositiveFloat] | None = option("The slopes of D, one a head.", default=None)
+
+    @classmethod
+    def preset(cls, **parameters: Any) -> "ParityFamily":
+        """The family with presets for what is left out: construction B for more bits than D's equations serve."""
+        many = (parameters.get("bits") or 0) > _MOST_BITS_OF_D
+        return super().preset(**{"construction": "B" if many else "D", **parameters})
 
     def __post_init__(self) -> None:
+        super(SymmetricFamily, self).__post_init__()  # type: ignore[misc]
+        bits = _hidden_bits(self.construction, self.bits, self.heads_count)
+        object.__setattr__(self, "bits", bits)
+        object.__setattr__(self, "heads_count", heads_needed(self.construction, bits))
         super().__post_init__()
-        if self.slopes is not None:
-            object.__setattr__(self, "slopes", tuple(np.atleast_1d(np.asarray(self.slopes)).tolist()))
-        # bad constructions and slopes are named here, not at the first instance
-        _ = self.heads
-
-    @property
-    def name(self) -> str:
-        """The family's name."""
-        return "parity"
+        # what the construction has no use for is left out, and what it has is said
+        slopes = self.heads.slopes.tolist()
+        minimal = self.construction == "D"
+        object.__setattr__(self, "beta", None if minimal else slopes[0])
+        object.__setattr__(self, "slopes", tuple(slopes) if minimal else None)
 
     @cached_property
     def heads(self) -> ParityHeads:
         """The heads that compute (-1)^N + c0, the same for every secret."""
-        return parity_heads(self.construction, bits=self.bits, beta=self.beta, slopes=self.slopes)
+        return parity_heads(self.construction, bits=self.bits or 1, beta=self.beta, slopes=self.slopes)
 
     @property
     def profile(self) -> Float[np.ndarray, " values"]:
@@ -100,17 +152,17 @@ class ParityFamily(SymmetricFamily):
     @property
     def normalised_profile(self) -> Float[np.ndarray, " values"]:
         """(-1)^N."""
-        return (-1.0) ** np.arange(self.bits + 1)
+        return (-1.0) ** np.arange(self.heads.bits + 1)
+
+    @property
+    def values(self) -> Mapping[int, float]:
+        """The parity at every value of the heads' form."""
+        return self.heads.values
 
     @property
     def orthonormal(self) -> bool:
         """True: distinct characters."""
         return True
-
-    @property
-    def c(self) -> float:
-        """C, the sum of the heads' coefficients: what is seen off the gate."""
-        return self.heads.c
 
     @property
     def c0(self) -> float:
@@ -125,111 +177,57 @@ class ParityFamily(SymmetricFamily):
     @cached_property
     def weights(self) -> Float[np.ndarray, " degrees"]:
         """All of the variance is at degree l."""
-        return np.eye(self.bits + 1)[self.bits]
+        return np.eye(self.heads.bits + 1)[-1]
 
     @cached_property
     def overlap_correlations(self) -> Float[np.ndarray, " overlaps"]:
         """Distinct parities are orthogonal."""
-        return np.eye(self.bits + 1)[self.bits]
-
-    @property
-    def broken_by(self) -> str:
-        """Who finds the secret, and why."""
-        return (
-            f"Gaussian elimination over GF(2), from about {2 * (self.dim + 9)} noise-free examples (with "
-            "probability .999): it asks no statistical queries. Correlational queries of tolerance tau find it, too, "
-            "about N tau^2 of them."
-        )
-
-    def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
-        """f_S: u_0 times the product of y_j over the secret, with opposite signs in the two rows."""
-        x = require_tokens(x, self.tokens, self.dim)
-        chosen = self.secrets.unrank(number)
-        parity = np.prod(x[:, 0, chosen] * x[:, 1, chosen], axis=1)
-        signal = parity * (x[:, 0, 0] - x[:, 1, 0]) / 2
-        return np.stack([signal, -signal], axis=-1)
+        return np.eye(self.heads.bits + 1)[-1]
 
     def correlations(self, number: int) -> Float[np.ndarray, " N"]:
         """1 for the target itself and 0 for all others; O(N)."""
         return self.secrets.indicator(number)
 
-    def error(self) -> float:
-        """The supremum of |layer - (K + f w^T)| along a direction of norm 1, rounded outward."""
-        return self.heads.error()
+    def draw(self, rng: Rng = None) -> Int[np.ndarray, " l"]:
+        """A secret drawn at random."""
+        return np.sort(1 + random_generator(rng).choice(self.dim - 1, size=self.bits, replace=False))
 
-    def instance(
-        self, number: int | None = None, *, rng: Rng = None, direction: ArrayLike | None = None
-    ) -> HardInstance:
-        """The target of that number, or of one drawn with `rng`: what `make_parity_instance` makes of its secret."""
-        return make_parity_instance(
-            dim=self.dim,
-            construction=self.construction,
-            beta=self.beta,
-            slopes=self.slopes,
-            secret=self.secrets.unrank(self.draw(rng) if number is None else number),
-            direction=direction,
+    def further_statements(self) -> Sequence[Statement]:
+        """What the labels' low digits tell."""
+        leak = (
+            "A finite slope leaks in the low digits; from slope 38 on the float64 softmax is exactly saturated and "
+            "nothing is left."
         )
+        rounding = (
+            "Floating-point rounding leaves the labels off by a few units of precision: round them to 1e-9 before "
+            "asking for digits."
+        )
+        meaning = (
+            "With exactly two-valued labels queries of STAT(tau) have a like bound, sq.full_query_cap; of other "
+            f"oracles nothing is proved. {leak if self.construction in 'AB' else rounding}"
+        )
+        name, value = "what the bounds do not cover", "the low digits of the labels"
+        return [Statement(name, value, meaning, "derived", "Derived here")]
 
 
 def make_parity_instance(
     *,
     dim: int,
-    bits: int | None = None,
-    construction: Construction = "D",
-    heads: int | None = None,
-    beta: float | None = None,
-    slopes: Sequence[float] | None = None,
     rng: Rng = None,
     secret: ArrayLike | None = None,
     direction: ArrayLike | None = None,
+    **parameters: Any,
 ) -> HardInstance:
     """Draw a layer on two tokens that hides the parity of a secret set of coordinates.
-
-    With the gate coordinate 0, u = (x_1 - x_2)/2, a = (x_1 + x_2)/2, y_j = x_1j x_2j and a secret set S of l
-    other coordinates, F(X) = K(X) + u_0 chi_S(y) [1; -1] w^T with chi_S = prod_{j in S} y_j and the known
-    part K = C a_0 [1; 1] w^T + c0 u_0 [1; -1] w^T, which is the same for every S.
 
     Parameters
     ----------
     dim : int
-        The number d of coordinates of a token, more than `bits`.
-    bits : int, optional
-        The number l of hidden bits; what the heads hide at most when left out.
-    construction : {"A", "B", "C", "D"}
-        A, linear in the token attended to: 2l heads. B, saturated: l heads. C, exact at any slope: l heads.
-        D, minimal: floor(l/2) + 1 heads, so m heads hide up to 2m - 1 bits.
-    heads : int, optional
-        The number m of heads; what the bits need when left out. Two if neither is given.
-    beta : float, optional
-        The slope of constructions A and B (40 when left out) and C (1 when left out); D has its own slopes.
-    slopes : sequence of float, optional
-        The distinct slopes of D, to choose them oneself.
-    rng : optional
-        Anything `numpy.random.default_rng` accepts (SPEC 7); draws the secret.
-    secret : array of int (l,), optional
-        The coordinates in S, to choose them oneself.
-    direction : array (d,), optional
-        The output direction w, scaled to norm 1; the gate's unit vector when left out.
-
-    Returns
-    -------
-    HardInstance
-        Of the family "sq-parity"; its secret is S in increasing order.
-
-    Raises
-    ------
-    ValueError
-        If heads and bits contradict each other, the dimension is too small, or the secret is not a set of l
-        coordinates other than the gate.
-
-    Notes
-    -----
-    The C(d - 1, l) targets are pairwise orthogonal once K is taken off. O(m d^2).
-
-    References
-    ----------
-    Derived here. Chen and Li, arXiv 2402.04084, state the lower bound d^Omega(m) already for two tokens;
-    these are not their instances.
+        The number d of coordinates of a token, more than the hidden bits.
+    rng, secret, direction : optional
+        As for `ParityFamily.instance`.
+    **parameters
+        The others of `ParityFamily`; `heads` stands for `heads_count`, and the bits are the secret's if one is given.
 
     Examples
     --------
@@ -239,73 +237,198 @@ def make_parity_instance(
     >>> len(instance.secret), instance.certificate["targets"].value
     (3, 455)
     """
-    one_of("construction", construction, get_args(Construction))
-    dim = count("dim", dim, least=2)
-    if secret is not None and bits is None:
-        bits = np.size(np.asarray(secret))
-    bits = _hidden_bits(construction, bits, heads)
-    if bits > dim - 1:
-        raise ValueError(
-            f"dim is {dim} and bits {bits}: at least {bits + 1} coordinates are needed, one of them the gate."
-        )
+    if "heads" in parameters:
+        parameters["heads_count"] = parameters.pop("heads")
+    if secret is not None and parameters.get("bits") is None:
+        parameters["bits"] = np.size(np.asarray(secret))
+    return ParityFamily(dim=dim, **parameters).instance(rng=rng, secret=secret, direction=direction)
+
+
+@checked
+def heads_needed(construction: Construction, bits: PositiveInt) -> int:
+    """The number m of heads that a construction takes for l bits: A 2l, B and C l, D floor(l/2) + 1."""
+    return {"A": 2 * bits, "B": bits, "C": bits, "D": bits // 2 + 1}[construction]
+
+
+@checked
+def parity_heads(
+    construction: Construction,
+    *,
+    bits: PositiveInt,
+    beta: PositiveFloat | None = None,
+    slopes: Sequence[PositiveFloat] | None = None,
+) -> ParityHeads:
+    """The heads of construction A (linear), B (saturated), C (exact) or D (minimal) for a parity of `bits` bits.
+
+    ValueError where the linear system of C or D is so near singular that the coefficients lose their digits: l too
+    large, beta too small, or two slopes that both saturate.
+
+    Parameters
+    ----------
+    construction : {"A", "B", "C", "D"}
+        A: 2l heads of one slope, linear in the token attended to, thresholds -l + 1/2, ..., l - 1/2, coefficients
+        (-1)^(i+l). B: l heads, one slope beta, thresholds i - 1/2, coefficients (-1)^i. C: the thresholds of B at
+        any slope, the coefficients solving a linear system. D: m = floor(l/2) + 1 heads of one threshold m - 1/2
+        and distinct slopes, the coefficients solving a linear system.
+    bits : int
+        The number l of hidden bits.
+    beta : float, optional
+        The slope of constructions A, B (40 when left out) and C (1 when left out); D does not use it.
+    slopes : sequence of float, optional
+        The m distinct slopes of D, to choose them oneself.
+
+    Notes
+    -----
+    The systems are solved to 30 digits and then rounded, so that every machine makes the same heads.
+    A: the limit at L is 2 sum_{i <= L + l} (-1)^(i+l) - C = (-1)^L - (-1)^l with C = 0, so c0 = (-1)^(l+1). B: the
+    limit at N is 2 sum_{i <= N} (-1)^i - C = (-1)^N - 1 - C, so c0 = -1 - C with C = -1 for odd l and 0 for even l.
+    With one slope the error is at most 4/(e^beta + 1): in the sum over heads the deficits 2/(e^(2 beta |N - t|) + 1)
+    alternate in sign on either side of N and decrease, so each side adds at most its first, 2/(e^beta + 1).
+    C: l + 1 unknowns, the coefficients and a constant -c0, and the l + 1 equations
+    sum_i c_i tanh(beta (N - t_i)) - c0 = (-1)^N; thresholds and equations are symmetric about l/2, so C = 0 for
+    even l and c0 = 0 for odd l. D: N - t runs through the half-integers from 1/2 - m, tanh is odd and so is (-1)^N
+    about t = m - 1/2, so the m equations sum_b c_b tanh(beta_b (a - 1/2)) = (-1)^(m-1+a), a = 1, ..., m, give
+    (-1)^N for all of N = 0, ..., 2m - 1, with c0 = 0. Slopes: (1/2, 1) and (1/2, 1, 2) for m = 2 and 3, a
+    geometric sequence from 1/m to 2, rounded to 20 binary digits, beyond (doubling ones make the system
+    ill-conditioned). O(m^3).
+
+    References
+    ----------
+    Derived here. That no fewer heads do is a numerical observation, not a theorem; Hsu, arXiv 2605.12171, proves a
+    related bound.
+
+    Examples
+    --------
+    >>> heads = parity_heads("D", bits=3)
+    >>> [round(float(c), 4) for c in heads.coefficients], round(heads.c, 4)
+    ([-19.0359, 12.2529], -6.7831)
+    >>> heads = parity_heads("C", bits=2, beta=1.0)
+    >>> round(float(abs(heads.coefficients).sum()), 3), heads.c, round(heads.c0, 3)
+    (8.312, 0.0, -2.841)
+    """
     require_realisable(bits)
-    require_layer_memory(heads_needed(construction, bits), dim)
-    chosen = _secret(secret, bits, dim, rng)
-    w = unit_direction(direction, dim)
-    own = parity_heads(construction, bits=bits, beta=beta, slopes=slopes)
-    error = own.layer_error(w)
-    parameters: dict[str, Any] = {
-        "construction": construction,
-        "bits": bits,
-        "gate": 0,
-        "direction": w.tolist(),
-        "thresholds": own.thresholds.tolist(),
-        "coefficients": own.coefficients.tolist(),
-        "slopes": own.slopes.tolist(),
-    }
-    return HardInstance(
-        family=PARITY,
-        layer=own.layer(chosen, dim=dim, gate=0, direction=w),
-        inputs=BooleanInputs(k=2, d=dim),
-        secret=chosen,
-        known=own.known(gate=0, direction=w),
-        certificate=parity_certificate(own, dim, error),
-        realisation_error=error,
-        parameters=parameters,
-    )
+    if slopes is not None and construction != "D":
+        raise ValueError(
+            f"slopes is {shown(slopes)} with construction {construction}: it has one slope, beta; only D takes more."
+        )
+    if construction == "D":
+        return _minimal(bits, slopes)
+    beta = (1.0 if construction == "C" else SATURATED_SLOPE) if beta is None else beta
+    if construction == "A":
+        order = np.arange(1, 2 * bits + 1)
+        return ParityHeads(
+            order - bits - 0.5,
+            (-1.0) ** (order + bits),
+            np.full(2 * bits, beta),
+            linear=True,
+            construction="A",
+            bits=bits,
+            c0=(-1.0) ** (bits + 1),
+        )
+    order = np.arange(1, bits + 1)
+    if construction == "C":
+        return _exact(bits, order - 0.5, beta)
+    c0 = 0.0 if bits % 2 else -1.0
+    return ParityHeads(order - 0.5, (-1.0) ** order, np.full(bits, beta), construction="B", bits=bits, c0=c0)
 
 
 def _hidden_bits(construction: Construction, bits: int | None, heads: int | None) -> int:
-    heads = None if heads is None else count("heads", heads)
     if bits is None:
         m = 2 if heads is None else heads
         bits = {"A": m // 2, "B": m, "C": m, "D": 2 * m - 1}[construction]
         if heads_needed(construction, max(bits, 1)) != m:
             raise ValueError(
-                f"heads is {m}: construction {construction} needs 2 heads a bit, an even number of 2 or more."
+                f"heads_count is {m}: construction {construction} needs 2 heads a bit, an even number of 2 or more."
             )
-        return bits
-    bits = count("bits", bits)
-    needed = heads_needed(construction, bits)
-    if heads is not None and heads != needed:
+    elif heads is not None and heads != (needed := heads_needed(construction, bits)):
         raise ValueError(
-            f"heads is {heads} and bits {bits}: construction {construction} needs {needed} heads for {bits} "
+            f"heads_count is {heads} and bits {bits}: construction {construction} needs {needed} heads for {bits} "
             "bits; give one of the two and leave the other out."
         )
     return bits
 
 
-def _secret(secret: ArrayLike | None, bits: int, dim: int, rng: Rng) -> np.ndarray:
-    if secret is None:
-        return np.sort(1 + random_generator(rng).choice(dim - 1, size=bits, replace=False))
-    chosen = np.asarray(secret)
-    if (
-        chosen.shape != (bits,)
-        or chosen.dtype.kind not in "iu"
-        or len(np.unique(chosen)) != bits
-        or np.any((chosen < 1) | (chosen >= dim))
-    ):
+def _exact(bits: int, thresholds: np.ndarray, beta: float) -> ParityHeads:
+    blame = f"beta is {beta} and bits {bits}"
+    advice = "take a larger beta, fewer bits, or construction B."
+    with localcontext(_DIGITS):
+        # N - t is one of 2l half-integers
+        step = {half: _tanh(Decimal(beta) * half / 2) for half in range(1 - 2 * bits, 2 * bits, 2)}
+        system = [[Decimal(1), *(step[2 * n - 2 * i - 1] for i in range(bits))] for n in range(bits + 1)]
+        solution = _solved(system, [(-1) ** n for n in range(bits + 1)], blame, advice)
+    coefficients = np.array(solution[1:])
+    c0 = 0.0 if bits % 2 else -solution[0]
+    heads = ParityHeads(thresholds, coefficients, np.full(bits, beta), construction="C", bits=bits, c0=c0)
+    if not heads.error() <= _PRECISION_LIMIT:
         raise ValueError(
-            f"secret is {secret}: {bits} distinct coordinates from 1 to {dim - 1} are needed (0 is the gate)."
+            f"{blame}: the exact heads miss the parity by {heads.error():.1e} in float64; {advice}"
         )
-    return np.sort(chosen)
+    return heads
+
+
+def _minimal(bits: int, slopes: Sequence[float] | None) -> ParityHeads:
+    m = bits // 2 + 1
+    if slopes is not None:
+        own = np.array(slopes)
+        if own.shape != (m,) or len(np.unique(own)) != m:
+            raise ValueError(
+                f"slopes is {shown(slopes)}: {m} distinct numbers above 0 are needed for {bits} bits."
+            )
+    else:
+        # 20 binary digits: the layer's products of slope and threshold are then exact, and lose the parity nothing
+        own = (
+            np.array(_MINIMAL_SLOPES[m])
+            if m in _MINIMAL_SLOPES
+            else np.rint(np.geomspace(1 / m, 2, m) * 2.0**20) / 2.0**20
+        )
+    blame, advice = f"bits is {bits}", "take at most 19 bits, or construction B."
+    if slopes is not None:
+        blame = f"slopes is {shown(slopes)}"
+        advice = "take slopes further apart, at most one of them above 20, or fewer bits."
+    with localcontext(_DIGITS):
+        system = [
+            [_tanh(Decimal(slope) * (2 * a - 1) / 2) for slope in own.tolist()] for a in range(1, m + 1)
+        ]
+        coefficients = np.array(
+            _solved(system, [(-1) ** (m - 1 + a) for a in range(1, m + 1)], blame, advice)
+        )
+    heads = ParityHeads(np.full(m, m - 0.5), coefficients, own, construction="D", bits=bits)
+    if not heads.error() <= _PRECISION_LIMIT:
+        raise ValueError(
+            f"{blame}: {m} minimal heads miss the parity by {heads.error():.1e} in float64; {advice}"
+        )
+    return heads
+
+
+def _solved(system: list[list[Decimal]], right: list[int], blame: str, advice: str) -> list[float]:
+    """The float64 numbers nearest to the solution, whatever the rounding errors of this machine's linear algebra.
+
+    Each round corrects the solution by what is left of the right side, to the digits of the context; O(n^2) a round.
+    """
+    solution, left = [Decimal(0)] * len(right), [Decimal(one) for one in right]
+    last = float(np.finfo(np.float64).max)
+    try:
+        inverse = np.linalg.inv(np.array(system, dtype=np.float64))
+    except np.linalg.LinAlgError:
+        inverse = np.full((len(right), len(right)), np.nan)
+    while last > 1e-30 * float(max(map(abs, solution))):
+        change = inverse @ np.array(left, dtype=np.float64)
+        size = np.abs(change).max()
+        if not size <= last / 2:
+            raise ValueError(f"{blame}: the equations for the coefficients are singular in float64; {advice}")
+        last = size
+        solution = [one + Decimal(more) for one, more in zip(solution, change.tolist(), strict=True)]
+        left = [
+            wanted - sum((a * b for a, b in zip(row, solution, strict=True)), Decimal(0))
+            for wanted, row in zip(right, system, strict=True)
+        ]
+    return [float(one) for one in solution]
+
+
+def _tanh(z: Decimal) -> Decimal:
+    decay = (-2 * abs(z)).exp()
+    return ((1 - decay) / (1 + decay)).copy_sign(z)
+
+
+_DIGITS = Context(prec=60)
+_MINIMAL_SLOPES = {1: (1.0,), 2: (0.5, 1.0), 3: (0.5, 1.0, 2.0)}

@@ -1,121 +1,190 @@
-"""Symmetric families that are no parities: bump, two slopes, thresholds at the centre."""
+"""Families behind a gate whose hidden part is a function of how many secret bits differ: bump, two slopes, steps."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from attention.validation import count, non_negative, one_of
-from lower import SATURATED_SLOPE
-from sq.krawtchouk import fourier_coefficient, profile_moments
-from sq.symmetric import ProfileHeads, SymmetricFamily, staircase_profile
+from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, real_array
+from lower import Statement, option, register
+from lower.heads import SATURATED_SLOPE
+from sq.family import DIM, ProfileHeads, SQFamily, require_realisable
+from sq.krawtchouk import fourier_weights, overlap_correlations, profile_moments
+from sq.secret_set import SecretSet
 
 __all__ = [
     "BumpFamily",
     "CentreThresholdFamily",
+    "DesignedStepsFamily",
+    "SymmetricFamily",
     "TwoSlopeFamily",
+    "designed_coefficients",
+    "gated_values",
+    "tanh",
 ]
 
-Steps = Literal["alternating", "best fit"]
-
-# Below this share of what could be left, cancellation has taken the digits of the hidden part.
-_SATURATED = 1e-12
+_ABSENT = 1e-12
+_MOST_BITS_OF_BOUNDS = 24  # exact eigenvalues take O(l^3) long fractions
+_PARITY = 1e-6  # what cancellation leaves of the digits of a profile
+_SATURATED = 1e-12  # of what could be left, where cancellation has taken the digits of the hidden part
 
 
 @dataclass(frozen=True, kw_only=True)
-class BumpFamily(SymmetricFamily):
-    """Two heads that say whether exactly t of the l secret coordinates differ: g(N) = 1[N = t].
+class SymmetricFamily(SQFamily):
+    """Targets F_S = K + scale f_S w^T with f_S = u_0 (g(N_S) - mean) [1; -1] / deviation, one for each S of l bits.
 
-    Parameters
-    ----------
-    dim : int
-        The number d of coordinates of a token, more than `bits`.
-    bits : int
-        The number l of hidden coordinates.
-    at : int, optional
-        The value t, from 0 to l; floor(l/2) when left out.
-    beta : float
-        The slope of both heads.
-
-    Raises
-    ------
-    ValueError
-        If `at` is not from 0 to l, the slope not positive, or the dimension leaves too few coordinates.
+    The gate is coordinate 0, u = (x_1 - x_2)/2, a = (x_1 + x_2)/2, N_S is the number of j in S with x_1j != x_2j,
+    and the known part is K = C a_0 [1; 1] w^T + c0 u_0 [1; -1] w^T with C = sum_i c_i and c0 the mean of g over
+    N binomial (l, 1/2). Subclasses say which heads compute g, and what g is where that is not their sum of steps.
 
     Notes
     -----
-    Thresholds t - 1/2 and t + 1/2, coefficients 1/2 and -1/2, so C = 0. Derived here: the variance is p (1 - p) with
-    p = C(l, t)/2^l, and ghat_r = K_t(r)/2^l, so correlations are rational and known exactly.
-
-    What breaks it: queries of low degree. At t = l/2 all odd degrees vanish and degree 2 holds a fair share
-    (.2151 at l = 8): C(d - 1, 2) products y_i y_j find the secret, however large l is; elsewhere d - 1 single y_j do.
-
-    References
-    ----------
-    Derived here.
-
-    Examples
-    --------
-    >>> family = BumpFamily(dim=20, bits=8)
-    >>> [round(float(one), 4) for one in family.overlap_correlations[1:5]], round(float(family.weights[2]), 4)
-    ([0.0, 0.0077, 0.023, 0.0488], 0.2151)
+    E sum_a f_S(X)_a^2 = 1: the gate has probability 1/2 and both rows show it. The correlation of two targets
+    depends on the overlap of their secrets alone (`overlap_correlations`).
     """
 
-    at: int | None = None
-    beta: float = SATURATED_SLOPE
+    dim: PositiveInt = option(**DIM)  #: the number d of coordinates of a token, more than `bits`
+    #: the number l of hidden coordinates
+    bits: PositiveInt = option("Number l of hidden coordinates.", preset=8)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        at = self.bits // 2 if self.at is None else count("at", self.at, least=0)
-        if at > self.bits:
-            raise ValueError(f"at is {at}: a number from 0 to {self.bits}, the number of bits, is needed.")
-        object.__setattr__(self, "at", at)
-        object.__setattr__(self, "beta", non_negative("beta", self.beta, strictly=True))
+        super().__post_init__()  # type: ignore[misc]
+        _ = self.secrets
+        require_realisable(self.bits)
 
-    @property
-    def name(self) -> str:
-        """The family's name."""
-        return "bump"
+    @cached_property
+    def secrets(self) -> SecretSet:
+        """The sets S of l coordinates other than the gate."""
+        return SecretSet(dim=self.dim, bits=self.bits)
 
     @cached_property
     def profile(self) -> Float[np.ndarray, " values"]:
-        """1 at t, else 0."""
-        return (np.arange(self.bits + 1) == self.at).astype(np.float64)
+        """g(N) for N = 0, ..., l: the sum of the heads' steps."""
+        heads = self.heads
+        reached = np.greater.outer(np.arange(self.bits + 1), heads.thresholds)
+        return 2.0 * (reached * heads.coefficients).sum(axis=1) - heads.coefficients.sum()
 
     @cached_property
-    def heads(self) -> ProfileHeads:
-        """A step up at t - 1/2 and down at t + 1/2."""
-        at = self.bits if self.at is None else self.at
-        return ProfileHeads(
-            np.array([at - 0.5, at + 0.5]), np.array([0.5, -0.5]), np.full(2, float(self.beta))
+    def _moments(self) -> tuple[Fraction, Fraction]:
+        return profile_moments(self.profile)
+
+    @property
+    def c0(self) -> float:
+        """The mean of g, known in advance on the gate."""
+        return float(self._moments[0])
+
+    @property
+    def scale(self) -> float:
+        """The standard deviation of g, by which the hidden part was divided."""
+        return math.sqrt(self._moments[1])
+
+    @cached_property
+    def normalised_profile(self) -> Float[np.ndarray, " values"]:
+        """(g(N) - mean) / deviation for N = 0, ..., l."""
+        return (self.profile - self.c0) / self.scale
+
+    @property
+    def values(self) -> Mapping[int, float]:
+        """The normalised profile at every N."""
+        return dict(enumerate(self.normalised_profile.tolist()))
+
+    @cached_property
+    def orthonormal(self) -> bool:
+        """Whether the profile is that of a parity, up to rounding: then correlations of distinct targets are 0."""
+        signs = self.normalised_profile * (-1.0) ** np.arange(self.bits + 1)
+        return bool(np.all(np.abs(signs - signs[0]) < _PARITY))
+
+    @cached_property
+    def weights(self) -> Float[np.ndarray, " degrees"]:
+        """W_r, the share of the variance of g at degree r = 0, ..., l in the differences y."""
+        return np.array(fourier_weights(self.profile), dtype=np.float64)
+
+    @property
+    def lowest_degree(self) -> int:
+        """The lowest degree in the entries of X of the hidden part: 2r + 1 for the lowest r with W_r > 1e-12."""
+        return 2 * int(np.flatnonzero(self.weights > _ABSENT)[0]) + 1
+
+    @cached_property
+    def overlap_correlations(self) -> Float[np.ndarray, " overlaps"]:
+        """The correlation of two targets for each overlap 0, ..., l of their secrets, by Krawtchouk polynomials."""
+        return np.array(overlap_correlations(self.profile), dtype=np.float64)
+
+    def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
+        """f_S: on the gate the normalised profile at N_S, counted input by input, with opposite signs."""
+        x = self.tokens_of(x)
+        return gated_values(self.normalised_profile, self.secrets.unrank(number), 0, x)
+
+    def correlations(self, number: int) -> Float[np.ndarray, " N"]:
+        """E sum_a f_S f_T for every T: rho at the overlap of S and T; O(N l)."""
+        return self.overlap_correlations[self.secrets.overlaps(self.secrets.unrank(number))]
+
+    @property
+    def largest_correlation(self) -> tuple[float, str]:
+        """That of secrets that share all but one coordinate."""
+        if self.orthonormal or self.dim - 1 == self.bits:
+            return 0.0, "Known part off: the hidden parts are orthonormal."
+        why = f"Known part off: reached by secrets that share {self.bits - 1} coordinates."
+        return float(self.overlap_correlations[-2]), why
+
+    @cached_property
+    def largest_eigenvalue(self) -> Fraction | None:
+        """The largest eigenvalue of the hidden parts' Gram matrix, exactly; None for more than 24 bits."""
+        from sq.johnson import OverlapGram  # it knows families
+
+        if self.orthonormal:
+            return Fraction(1)
+        if self.bits > _MOST_BITS_OF_BOUNDS:
+            return None
+        return OverlapGram(self.secrets, self.overlap_correlations.tolist()).largest_eigenvalue()
+
+    @property
+    def shortcut(self) -> str:
+        """Queries of low degree, unless the hidden parts are orthonormal."""
+        return "" if self.orthonormal else "Queries of low degree find it."
+
+    @property
+    def broken_by(self) -> str:
+        """Queries of the lowest degree, or elimination if the profile is that of a parity."""
+        r = (self.lowest_degree - 1) // 2
+        products = f"C(d-1, {r}) products of {r} differences" if r > 1 else "d-1 single differences"
+        return "Gaussian elimination over GF(2)" if self.orthonormal else products
+
+    @property
+    def how_broken(self) -> str:
+        """Who finds the secret, and how."""
+        if self.orthonormal:
+            return (
+                f"From the signs on the gate of about {2 * (self.dim + 9)} noise-free examples (with probability "
+                ".999), the known part taken off. Elimination asks no statistical queries: no bound above speaks of it."
+            )
+        r = (self.lowest_degree - 1) // 2
+        size = math.sqrt(self.weights[r] / math.comb(self.bits, r))
+        return (
+            f"{math.comb(self.dim - 1, r)} products of {r} differences, each with the gate, see coefficient "
+            f"{size:.4g} where all of them are secret and 0 elsewhere: queries of a tolerance below half of that find "
+            "the secret."
         )
 
-    def _parameters(self) -> dict[str, Any]:
-        return {**super()._parameters(), "at": self.at}
+    def further_statements(self) -> Sequence[Statement]:
+        """The share of the variance that the lowest degree has."""
+        r = (self.lowest_degree - 1) // 2
+        said = f"The share W_{r} of the variance at degree {r} in the differences of the tokens."
+        source = "sq.fourier_weights (Krawtchouk polynomials)"
+        return [Statement("weight at the lowest degree", float(self.weights[r]), said, "derived", source)]
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class TwoSlopeFamily(SymmetricFamily):
-    """Two heads of one threshold l/2 and two slopes: g is odd about l/2 and has no part of degree 1 or 2.
+    """Two heads of two slopes that show nothing of their hidden coordinates below degree 7.
 
-    Parameters
-    ----------
-    dim : int
-        The number d of coordinates of a token, more than `bits`.
-    bits : int
-        The number l of hidden coordinates, at least 3.
-    slopes : pair of float
-        The slopes, distinct and not both so steep that tanh is a step already.
-
-    Raises
-    ------
-    ValueError
-        If `bits` is below 3, or the slopes are not two distinct numbers above 0, or both saturate.
+    ValueError if `bits` is below 3, or the slopes are not two distinct numbers above 0, or both saturate.
 
     Notes
     -----
@@ -127,10 +196,6 @@ class TwoSlopeFamily(SymmetricFamily):
     square labels the secret leaks at degree 2, as g^2 is even about l/2. Labels take many values, so the bounds for
     correlational queries say nothing of other statistical queries.
 
-    References
-    ----------
-    Derived here.
-
     Examples
     --------
     >>> family = TwoSlopeFamily(dim=20, bits=16)
@@ -138,89 +203,184 @@ class TwoSlopeFamily(SymmetricFamily):
     (-0.2627, 0.6066, 7)
     """
 
-    slopes: tuple[float, float] = (0.1, 1.0)
+    name = "sq-two-slope"
+    called = "Two slopes, {bits}, {heads}"
+    bits: Annotated[int, Whole(3)] = option("Number l of hidden coordinates.", preset=8)
+    slopes: Sequence[PositiveFloat] = option("The two slopes.", default=(0.1, 1.0))
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.bits < 3:
-            raise ValueError(
-                f"bits is {self.bits}: at least 3 are needed, or degrees 1 and 2 are all there is."
-            )
-        if np.shape(self.slopes) != (2,):
+        if len(self.slopes) != 2:
             raise ValueError(f"slopes is {self.slopes}: two numbers above 0 are needed.")
-        first, second = (non_negative("slopes", one, strictly=True) for one in self.slopes)
-        object.__setattr__(self, "slopes", (first, second))
-        left = float(profile_moments(self.profile)[1])
+        left = float(self._moments[1])
         if not left > _SATURATED * (1 + float(self.heads.coefficients[1]) ** 2):
             raise ValueError(
                 f"slopes is {self.slopes}: the two heads cancel to a variance of {left:.1e}; take distinct slopes, of "
                 f"which at most one saturates, such as {0.8 / self.bits:.2g} and {8 / self.bits:.2g}."
             )
 
-    @property
-    def name(self) -> str:
-        """The family's name."""
-        return "two-slope"
+    @cached_property
+    def _odd_steps(self) -> Float[np.ndarray, "2 values"]:
+        distances = [n - self.bits / 2 for n in range(self.bits + 1)]
+        return np.array([[tanh(slope * one) for one in distances] for slope in self.slopes])
 
     @cached_property
     def profile(self) -> Float[np.ndarray, " values"]:
         """Tanh(b_1 (N - l/2)) + c tanh(b_2 (N - l/2))."""
-        first, second = _odd_steps(self.bits, self.slopes)
+        first, second = self._odd_steps
         return first + self.heads.coefficients[1] * second
 
     @cached_property
     def heads(self) -> ProfileHeads:
         """The two heads, the second with the coefficient that takes degree 1 away."""
-        first, second = (fourier_coefficient(one, 1) for one in _odd_steps(self.bits, self.slopes))
+        bits = self.bits
+        first, second = (
+            sum(math.comb(bits, n) * (bits - 2 * n) * Fraction(g) for n, g in enumerate(one))
+            for one in self._odd_steps.tolist()
+        )
         return ProfileHeads(
-            np.full(2, self.bits / 2), np.array([1.0, -first / second]), np.array(self.slopes)
+            np.full(2, bits / 2), np.array([1.0, float(-first / second)]), np.array(self.slopes)
         )
 
     @property
     def broken_by(self) -> str:
-        """Who finds the secret, and why."""
+        """Who finds the secret."""
+        return super().broken_by + ("" if self.orthonormal else "; squared labels at degree 2")
+
+    @property
+    def how_broken(self) -> str:
+        """Who finds the secret, and how."""
         leak = "" if self.orthonormal else " Squared labels leak it at degree 2 already."
-        return super().broken_by + leak
+        return super().how_broken + leak
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
-class CentreThresholdFamily(SymmetricFamily):
-    """The parity of l bits approximated by m heads, with thresholds at the m half-integers around l/2.
+class BumpFamily(SymmetricFamily):
+    """Two heads that say whether exactly t of the l secret coordinates differ: g(N) = 1[N = t].
 
-    Parameters
-    ----------
-    dim : int
-        The number d of coordinates of a token, more than `bits`.
-    bits : int
-        The number l of hidden coordinates.
-    heads_count : int
-        The number m of heads, from 1 to l, even for even l and odd for odd l (so that half-integers lie evenly about
-        l/2).
-    steps : {"alternating", "best fit"}
-        "alternating": coefficients ±1 in turn, so that g takes two values and is the parity, up to a constant, but
-        for the tails, where it does not change. "best fit": on each level the mean of the parity there, scaled so that
-        the largest coefficient is 1; of all staircases with these thresholds the one best correlated with the parity.
-    beta : float
-        The slope of all heads.
-
-    Raises
-    ------
-    ValueError
-        If the number of heads is not from 1 to l, or not of the kind of l.
+    ValueError if `at` is not from 0 to l, the slope not positive, or the dimension leaves too few coordinates.
 
     Notes
     -----
-    Proved: "best fit" is the projection of (-1)^N on the functions constant between thresholds, so its correlation is
-    the largest; on the level of N = n + 1, ..., n' the sum of 2^-l C(l, N) (-1)^N telescopes into
-    2^-l ((-1)^n' C(l - 1, n') - (-1)^n C(l - 1, n)), so all coefficients are rational.
+    Thresholds t - 1/2 and t + 1/2, coefficients 1/2 and -1/2, so C = 0. Derived here: the variance is p (1 - p) with
+    p = C(l, t)/2^l, and ghat_r = K_t(r)/2^l, so correlations are rational and known exactly.
+
+    What breaks it: queries of low degree. At t = l/2 all odd degrees vanish and degree 2 holds a fair share
+    (.2151 at l = 8): C(d - 1, 2) products y_i y_j find the secret, however large l is; elsewhere d - 1 single y_j do.
+
+    Examples
+    --------
+    >>> family = BumpFamily(dim=20, bits=8)
+    >>> [round(float(one), 4) for one in family.overlap_correlations[1:5]], round(float(family.weights[2]), 4)
+    ([0.0, 0.0077, 0.023, 0.0488], 0.2151)
+    """
+
+    name = "sq-bump"
+    called = "Bump at {at} of {bits}, {heads}"
+    at: NonNegativeInt | None = option(
+        "How many of the hidden coordinates are to differ; by default half.", default=None
+    )
+    beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.at is None:
+            object.__setattr__(self, "at", self.bits // 2)
+        if self.at > self.bits:  # type: ignore[operator]
+            raise ValueError(
+                f"at is {self.at}: a number from 0 to {self.bits}, the number of bits, is needed."
+            )
+
+    @cached_property
+    def heads(self) -> ProfileHeads:
+        """A step up at t - 1/2 and down at t + 1/2."""
+        return ProfileHeads(np.array([-0.5, 0.5]) + self.at, np.array([0.5, -0.5]), np.full(2, self.beta))
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class DesignedStepsFamily(SymmetricFamily):
+    """Heads, m of them, whose steps show nothing of their hidden coordinates below degree 2m + 1.
+
+    ValueError if there are more heads than bits, or the thresholds are not distinct half-integers between 0 and l.
+
+    Notes
+    -----
+    Proved: the degree-r coefficient of sign(N - n - 1/2) is a constant of r times C(l - 1, n) K_{r-1}(n), the
+    Krawtchouk polynomial of l - 1 bits, of degree r - 1 in n. With c_i = 1 / (C(l - 1, n_i) prod_{j != i} (n_i - n_j))
+    the sum over heads is a divided difference of that polynomial over m points: 0 for r < m, and its leading
+    coefficient, not 0, for r = m. So the lowest degree is exactly m (2m + 1 in X), and up to scale no other
+    coefficients do as much.
+
+    What breaks it: C(d - 1, m) products of m differences, since degree m holds much of the variance (.7895 at l = 6,
+    m = 4). Labels take several values, so the bounds for correlational queries say nothing of other queries.
+
+    Examples
+    --------
+    >>> family = DesignedStepsFamily(dim=20, bits=6, heads_count=4)
+    >>> family.heads.thresholds, family.heads.coefficients
+    (array([0.5, 2.5, 3.5, 5.5]), array([-1. ,  0.5, -0.5,  1. ]))
+    >>> round(float(family.weights[4]), 4), round(float(family.overlap_correlations[4]), 4)
+    (0.7895, 0.0526)
+    """
+
+    name = "sq-designed-steps"
+    called = "Designed steps, {bits}, {heads}"
+    documented: ClassVar = {"bits": 6, "heads_count": 4}
+    heads_count: PositiveInt | None = option(
+        "Number m of heads; by default one a threshold, or two.", default=None, flag="--heads"
+    )
+    thresholds: Sequence[float] | None = option(
+        "Half-integers between 0 and l, one a head; by default spread evenly.", default=None
+    )
+    beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own = self.thresholds
+        m = self.heads_count or (2 if own is None else len(own))
+        if m > self.bits:
+            raise ValueError(f"heads_count is {m}: 1 to {self.bits}, the number of bits, is needed.")
+        own = _even_thresholds(self.bits, m) if own is None else tuple(sorted(own))
+        if len(own) != m:
+            raise ValueError(f"heads_count is {m} with {len(own)} thresholds: one a head is needed.")
+        object.__setattr__(self, "heads_count", m)
+        object.__setattr__(self, "thresholds", own)
+        designed_coefficients(self.bits, own)
+
+    @cached_property
+    def heads(self) -> ProfileHeads:
+        """The thresholds with their designed coefficients."""
+        own = self.thresholds or ()
+        coefficients = np.array([float(one) for one in designed_coefficients(self.bits, own)])
+        return ProfileHeads(np.array(own), coefficients, np.full(len(own), self.beta))
+
+    @property
+    def lowest_degree(self) -> int:
+        """2m + 1, as proved: at many bits the weight there is below what rounding leaves of the lower ones."""
+        return 2 * len(self.thresholds or ()) + 1
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class CentreThresholdFamily(SymmetricFamily):
+    """Heads, m of them, that come near a parity of more bits than m heads are known to hide.
+
+    ValueError if the number of heads is not from 1 to l, or not of the kind of l.
+
+    Notes
+    -----
+    Thresholds are the m half-integers around l/2. "alternating": coefficients ±1 in turn, so that g takes two values
+    and is the parity, up to a constant, but for the tails, where it does not change. "best-fit": on each level the
+    mean of the parity there, scaled so that the largest coefficient is 1. Proved: "best-fit" is the projection of
+    (-1)^N on the functions constant between thresholds, so its correlation is the largest; on the level of N = n + 1,
+    ..., n' the sum of 2^-l C(l, N) (-1)^N telescopes into 2^-l ((-1)^n' C(l - 1, n') - (-1)^n C(l - 1, n)), so all
+    coefficients are rational.
 
     What breaks it: degree 2 for even l (l = 16, alternating: .130, .161, .083, .019 of the variance for m = 2, 4, 6, 8;
     best fit: .130, .043, .012, .0018) and degree 1 for odd l, where g is odd about l/2. Only alternating steps have
     two-valued labels, and only for them do bounds on correlational queries cover the others.
-
-    References
-    ----------
-    Derived here.
 
     Examples
     --------
@@ -228,31 +388,25 @@ class CentreThresholdFamily(SymmetricFamily):
     [0.4943, 0.7324, 0.8878, 0.9654]
     """
 
-    heads_count: int = 2
-    steps: Steps = "alternating"
-    beta: float = SATURATED_SLOPE
+    name = "sq-centre-threshold"
+    called = "Centre thresholds, {bits}, {heads}"
+    documented: ClassVar = {"bits": 16, "heads_count": 4}
+    heads_count: PositiveInt = option(
+        "Number m of heads, even or odd as the bits are.", default=2, flag="--heads"
+    )
+    steps: Literal["alternating", "best-fit"] = option(
+        "Steps of one size in turn, or those that fit the parity best.", default="alternating"
+    )
+    beta: PositiveFloat = option("Slope of all heads.", default=SATURATED_SLOPE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        m = count("heads_count", self.heads_count)
+        m = self.heads_count
         if m > self.bits or (self.bits - m) % 2:
             kind = "odd" if self.bits % 2 else "even"
             raise ValueError(
                 f"heads_count is {m}: an {kind} number of at most {self.bits}, the number of bits, is needed."
             )
-        one_of("steps", self.steps, get_args(Steps))
-        object.__setattr__(self, "heads_count", m)
-        object.__setattr__(self, "beta", non_negative("beta", self.beta, strictly=True))
-
-    @property
-    def name(self) -> str:
-        """The family's name."""
-        return "centre-threshold"
-
-    @cached_property
-    def profile(self) -> Float[np.ndarray, " values"]:
-        """The steps' sum: 2 c_i gained at t_i, from minus the sum of all c_i on."""
-        return staircase_profile(self.bits, self.heads)
 
     @cached_property
     def heads(self) -> ProfileHeads:
@@ -263,11 +417,10 @@ class CentreThresholdFamily(SymmetricFamily):
             # each step turns the sign, as from N to N + 1 the parity does
             coefficients = np.array([(-1.0) ** (n + 1) for n in below])
         else:
-            levels = _level_means(self.bits, below)
-            differences = [after - before for before, after in pairwise(levels)]
+            differences = [after - before for before, after in pairwise(_level_means(self.bits, below))]
             largest = max(abs(one) for one in differences)
             coefficients = np.array([float(one / largest) for one in differences])
-        return ProfileHeads(np.array(below) + 0.5, coefficients, np.full(m, float(self.beta)))
+        return ProfileHeads(np.array(below) + 0.5, coefficients, np.full(m, self.beta))
 
     @property
     def correlation_with_parity(self) -> float:
@@ -275,10 +428,58 @@ class CentreThresholdFamily(SymmetricFamily):
         return math.sqrt(self.weights[-1])
 
 
-def _odd_steps(bits: int, slopes: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
-    distance = np.arange(bits + 1) - bits / 2
-    first, second = (np.tanh(one * distance) for one in slopes)
-    return first, second
+def gated_values(
+    values: Float[np.ndarray, " values"], secret: np.ndarray, gate: int, x: Float[np.ndarray, "n 2 d"]
+) -> Float[np.ndarray, "n 2"]:
+    """u_g values[N_S] in row 1 and its negative in row 2: N_S counted on each input."""
+    first, second = x[:, 0, :], x[:, 1, :]
+    differing = np.count_nonzero(first[:, secret] != second[:, secret], axis=1)
+    signal = (first[:, gate] - second[:, gate]) / 2 * values[differing]
+    return np.stack([signal, -signal], axis=-1)
+
+
+def designed_coefficients(
+    bits: int, thresholds: Sequence[float] | Float[np.ndarray, " m"]
+) -> tuple[Fraction, ...]:
+    """The coefficients, largest size 1 and the last one positive, whose steps have no degrees 1, ..., m - 1.
+
+    ValueError if the thresholds are not distinct half-integers between 0 and l.
+
+    Notes
+    -----
+    c_i = 1 / (C(l - 1, n_i) prod_{j != i} (n_i - n_j)) with n_i = t_i - 1/2, up to scale; proved in
+    `DesignedStepsFamily`. O(m^2).
+    """
+    own = real_array("thresholds", thresholds, ("m",))
+    if np.any(np.mod(own, 1) != 0.5) or len(np.unique(own)) < len(own) or own.min() < 0 or own.max() > bits:
+        raise ValueError(
+            f"thresholds is {thresholds}: distinct half-integers between 0 and {bits}, such as 0.5, are needed."
+        )
+    below = [int(one - 0.5) for one in own]
+    found = [
+        Fraction(1, math.comb(bits - 1, n) * math.prod(n - other for other in below if other != n))
+        for n in below
+    ]
+    largest = max(abs(one) for one in found)
+    return tuple(one / (largest if found[-1] > 0 else -largest) for one in found)
+
+
+def tanh(z: float) -> float:
+    """The float64 number next to tanh z, the same on all machines."""
+    import mpmath  # a tenth of a second, and not needed by every process
+
+    with mpmath.workprec(200):
+        return float(mpmath.tanh(z))
+
+
+def _even_thresholds(bits: int, heads: int) -> tuple[float, ...]:
+    if heads == 1:
+        return ((bits - 1) // 2 + 0.5,)
+    # rounded towards the centre on one side and mirrored on the other: symmetric, and never two alike
+    steps = heads - 1
+    lower = [(2 * i * (bits - 1) + steps) // (2 * steps) for i in range((heads + 1) // 2)]
+    upper = [bits - 1 - one for one in lower[: heads // 2]]
+    return tuple(one + 0.5 for one in sorted(lower + upper))
 
 
 def _level_means(bits: int, below: list[int]) -> list[Fraction]:

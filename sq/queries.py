@@ -1,79 +1,51 @@
-"""Queries: what a learner may ask an oracle, as plain callables with a declared range."""
+"""Queries that a learner may ask an oracle: plain callables with a declared range or norm, and the checks of those."""
 
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, overload, runtime_checkable
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from attention.validation import count, finite_number, require_callable
+from attention._arrays import to_numpy
+from attention.validation import Real, Whole, checked, count
 
 __all__ = [
-    "BoundedQuery",
     "CorrelationalQueries",
     "CorrelationalQuery",
     "GroupQuery",
     "StatisticalQuery",
     "as_sequence",
-    "real_values",
+    "require_norms",
+    "require_values_in_range",
+    "statistical_means",
 ]
 
 # 1/sqrt(s) times sqrt(s) is off 1 by two roundings, and weights may be the neighbour of the nearest float64.
 _LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
-
-
-@runtime_checkable
-class BoundedQuery(Protocol):
-    """Anything callable on a batch of examples, (n, k, d) twice to n values, that declares their range."""
-
-    @property
-    def low(self) -> float:
-        """The least value."""
-
-    @property
-    def high(self) -> float:
-        """The largest value."""
-
-    def __call__(self, x: np.ndarray, y: np.ndarray, /) -> np.ndarray:
-        """The values on a batch."""
+# Values may step over their declared range by this much, relative to its largest number.
+_ROUNDING = 1e-12
+_NORM_ROUNDING = 1e-9
+# Of a family of queries with means, the examples on which every value is checked.
+_LOOKED_AT = 8
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class StatisticalQuery:
-    """A scalar statistical query: the mean of q(X, Y) is wanted.
+    """A scalar statistical query: the mean of q(X, Y) is wanted."""
 
-    Attributes
-    ----------
-    function : callable
-        Maps x and y of shape (n, k, d) to n values.
-    low, high : float
-        The declared range: [-1, 1] for STAT, [0, 1] for VSTAT.
-    name : str
-        What it asks, for messages.
-
-    Raises
-    ------
-    ValueError
-        If the function is none, or the range no interval of finite numbers.
-
-    References
-    ----------
-    Kearns 1998.
-    """
-
+    #: maps x and y of shape (n, k, d) to n values
     function: Callable[[np.ndarray, np.ndarray], np.ndarray] = field(repr=False)
-    low: float = -1.0
-    high: float = 1.0
-    name: str = "query"
+    #: the declared range: [-1, 1] for STAT, [0, 1] for VSTAT
+    low: Annotated[float, Real()] = -1.0
+    high: Annotated[float, Real()] = 1.0
+    name: str = "query"  #: what it asks, for messages
 
     def __post_init__(self) -> None:
-        require_callable("function", self.function)
-        for name in ("low", "high"):
-            object.__setattr__(self, name, finite_number(name, getattr(self, name)))
         if self.low > self.high:
             raise ValueError(f"low is {self.low} and high {self.high}: low must be at most high.")
 
@@ -85,110 +57,46 @@ class StatisticalQuery:
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class CorrelationalQuery:
-    """A correlational query: E sum_a h(X)_a f(X)_a is wanted, f the hidden part of the target along w.
+    """A correlational query: E sum_a h(X)_a f(X)_a is wanted, f the hidden part of the target along w."""
 
-    Attributes
-    ----------
-    function : callable
-        h: maps tokens (n, k, d) to one number a row, (n, k); E sum_a h(X)_a^2 <= 1.
-    name : str
-        What it asks, for messages.
-
-    Raises
-    ------
-    ValueError
-        If the function is none.
-    """
-
+    #: h: maps tokens (n, k, d) to one number a row, (n, k); E sum_a h(X)_a^2 <= 1
     function: Callable[[np.ndarray], np.ndarray] = field(repr=False)
-    name: str = "query"
-
-    def __post_init__(self) -> None:
-        require_callable("function", self.function)
+    name: str = "query"  #: what it asks, for messages
 
     def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
-        """The values of h on a batch of token matrices.
-
-        Raises
-        ------
-        ValueError
-            If there is not one real number a row.
-        """
-        return _checked_values(self.function(x), x, x.shape[:2], self.name)
+        """The values of h on a batch of token matrices: one real number a row."""
+        return _checked_values(self.function(x), x.shape[:2], self.name)
 
 
 @dataclass(frozen=True, eq=False)
+@checked
 class CorrelationalQueries(Sequence[CorrelationalQuery]):
-    """A vector of correlational queries, such as the coordinates of a gradient, evaluated together.
+    """A vector of correlational queries, such as the coordinates of a gradient, evaluated together."""
 
-    Attributes
-    ----------
-    function : callable
-        Maps tokens (n, k, d) to (n, k, q): each of the q functions has E sum_a h(X)_a^2 <= 1.
-    size : int
-        q: how many scalar queries it counts, at least 1.
-    name : str
-        What it asks, for messages.
-
-    Raises
-    ------
-    ValueError
-        If the function is none, or the size not a whole number of at least 1.
-    """
-
+    #: maps tokens (n, k, d) to (n, k, q): each of the q functions has E sum_a h(X)_a^2 <= 1
     function: Callable[[np.ndarray], np.ndarray] = field(repr=False)
-    size: int
-    name: str = "queries"
-
-    def __post_init__(self) -> None:
-        require_callable("function", self.function)
-        object.__setattr__(self, "size", count("size", self.size, most=sys.maxsize))
+    size: Annotated[int, Whole(1, sys.maxsize)]  #: q: how many scalar queries it counts, at least 1
+    name: str = "queries"  #: what it asks, for messages
 
     def __len__(self) -> int:
         return self.size
 
-    @overload
-    def __getitem__(self, place: int) -> CorrelationalQuery: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[CorrelationalQuery]: ...
-
-    def __getitem__(self, place: int | slice) -> CorrelationalQuery | list[CorrelationalQuery]:
-        if isinstance(place, slice):
-            return [self[i] for i in range(*place.indices(self.size))]
-        if not -self.size <= place < self.size:
-            raise IndexError(f"There are {self.size} queries, none of number {place}.")
-        return CorrelationalQuery(lambda x: self(x)[..., place], name=f"{self.name} {place}")
+    def __getitem__(self, place: Any) -> Any:
+        found = range(self.size)[place]
+        if isinstance(found, range):
+            return [self[one] for one in found]
+        return CorrelationalQuery(lambda x: self(x)[..., found], name=f"{self.name} {found}")
 
     def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k q"]:
-        """All of the functions on a batch of token matrices.
-
-        Raises
-        ------
-        ValueError
-            If there are not `size` real numbers a row.
-        """
-        return _checked_values(self.function(x), x, (*x.shape[:2], self.size), self.name)
+        """All of the functions on a batch of token matrices: `size` real numbers a row."""
+        return _checked_values(self.function(x), (*x.shape[:2], self.size), self.name)
 
 
 @dataclass(frozen=True, eq=False)
 class GroupQuery:
     """The correlational query h = sum_j weights_j f_{numbers_j}, a combination of a family's own hidden parts.
-
-    Attributes
-    ----------
-    numbers : array of int (s,)
-        Which targets, distinct; any sequence of whole numbers is turned into an array.
-    weights : array (s,)
-        With orthonormal hidden parts |h| = |weights|, at most 1; any sequence of real numbers.
-    name : str
-        What it asks, for messages.
-
-    Raises
-    ------
-    ValueError
-        If they are not vectors of one length, a number is not whole, negative or repeated, or a weight not finite.
 
     Notes
     -----
@@ -202,13 +110,15 @@ class GroupQuery:
     ([0.5, 0.5, -0.5, -0.5], 1.0)
     """
 
+    #: which targets, distinct; any sequence of whole numbers is turned into an array
     numbers: Int[np.ndarray, " s"]
+    #: with orthonormal hidden parts |h| = |weights|, at most 1; any sequence of real numbers
     weights: Float[np.ndarray, " s"]
-    name: str = "group"
+    name: str = "group"  #: what it asks, for messages
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "numbers", _whole_numbers(self.numbers))
-        object.__setattr__(self, "weights", real_values(self.weights, f"weights of the {self.name}"))
+        object.__setattr__(self, "weights", _real_values(self.weights, f"weights of the {self.name}"))
         if self.numbers.shape != self.weights.shape or self.numbers.ndim != 1 or len(self.numbers) < 1:
             raise ValueError(
                 f"There are numbers of shape {self.numbers.shape} and weights of {self.weights.shape}: vectors of one "
@@ -240,9 +150,9 @@ class GroupQuery:
         return cls(np.array([number]), np.ones(1), name=f"target {number}")
 
     @classmethod
-    def signed(cls, plus: ArrayLike, minus: ArrayLike | None = None) -> "GroupQuery":
+    def signed(cls, plus: ArrayLike, minus: ArrayLike = ()) -> "GroupQuery":
         """(sum over `plus` - sum over `minus`) / sqrt(their number), the weights rounded away from 0."""
-        first, second = _whole_numbers(plus), _whole_numbers([] if minus is None else minus)
+        first, second = _whole_numbers(plus), _whole_numbers(minus)
         if first.ndim != 1 or second.ndim != 1:
             raise ValueError(
                 f"There are targets of shape {first.shape} and {second.shape}: vectors of numbers are needed."
@@ -250,19 +160,94 @@ class GroupQuery:
         size = _rounded_up_root(max(len(first) + len(second), 1))
         weights = np.full(len(first) + len(second), size)
         weights[len(first) :] = -size
-        return cls(first if minus is None else np.concatenate([first, second]), weights)
+        return cls(np.concatenate([first, second]) if len(second) else first, weights)
 
 
-def real_values(values: Any, name: str) -> Float[np.ndarray, "..."]:
-    """What a query returned, as float64.
+def as_sequence(queries: Any) -> Sequence[Any]:
+    """Many queries as a sequence: itself if it is one, a list of what it yields otherwise."""
+    if getattr(queries, "ndim", 1) != 0:
+        if hasattr(queries, "__len__") and hasattr(queries, "__getitem__"):
+            sequence: Sequence[Any] = queries
+            return sequence
+        if isinstance(queries, Iterable):
+            return list(queries)
+    raise ValueError(
+        f"The queries are a {type(queries).__name__}: a sequence of queries, or a vector of them, is needed; ask a "
+        "single one by `query`."
+    )
 
-    Raises
-    ------
-    ValueError
-        If it is not an array of real numbers.
+
+def statistical_means(
+    queries: Sequence[Any], x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
+) -> Float[np.ndarray, " q"]:
+    """The mean of each query over the examples, its values checked: one an example, within its declared range.
+
+    Where the sequence has a method `means`, as families of queries that are entries of one matrix have, it answers all
+    at once and the values of all queries are checked on the first 8 examples (by its `values`, if there is one), the
+    means always.
     """
+    means = getattr(queries, "means", None)
+    if means is None or len(queries) == 0:
+        return np.array([_mean(query, x, y) for query in queries])
+    low, high = (float(getattr(queries, side, getattr(queries[0], side))) for side in ("low", "high"))
+    name = getattr(queries, "name", "family of queries")
+    answers = _real_values(means(x, y), f"means of the {name}")
+    if answers.shape != (len(queries),):
+        raise ValueError(f"The {name} gave means of shape {answers.shape}: one a query, {len(queries)}.")
+    require_values_in_range(answers, low, high, name=name)
+    if (values := getattr(queries, "values", None)) is not None:
+        looked_at = _real_values(values(x[:_LOOKED_AT], y[:_LOOKED_AT]), f"values of the {name}")
+        require_values_in_range(looked_at, low, high, name=name)
+    return answers
+
+
+def _mean(query: Any, x: np.ndarray, y: np.ndarray) -> float:
+    name = getattr(query, "name", "query")
+    values = _checked_values(query(x, y), (len(x),), name)
+    require_values_in_range(values, float(query.low), float(query.high), name=name)
+    return float(values.mean())
+
+
+def require_values_in_range(
+    values: Float[np.ndarray, "..."], low: float, high: float, *, name: str = "query"
+) -> None:
+    """Raise when a value is no number, or leaves the declared range by more than 1e-12 of its larger end."""
+    slack = _ROUNDING * max(1.0, abs(low), abs(high))
+    inside = (values >= low - slack) & (values <= high + slack)  # False for NaN
+    if not inside.all():
+        worst = values[~inside].flat[0]
+        raise ValueError(
+            f"The {name} took the value {worst:.6g}: its declared range is [{low:g}, {high:g}]. Scale or clip it, or "
+            "declare the range it has."
+        )
+
+
+def require_norms(values: Iterable[np.ndarray], *, name: str, sampled: bool) -> Float[np.ndarray, " q"]:
+    """The norms of correlational queries, at least 1 each: what to divide by, so that rounding gives no more than 1.
+
+    `values` are those of h, (n, k) or (n, k, q), on blocks of inputs. A norm above 1 is refused: by more than 1e-9 on
+    all inputs, by more than six standard errors on a sample.
+    """
+    n, first, second = 0, np.zeros(1), np.zeros(1)
+    for block in values:
+        squares = np.sum(block**2, axis=1).reshape(len(block), -1)
+        n += len(block)
+        first = first + squares.sum(axis=0)
+        second = second + np.sum(squares**2, axis=0)
+    square = first / n
+    spread = np.sqrt(np.maximum(second / n - square**2, 0.0) / n)
+    over = ~(square <= 1 + _NORM_ROUNDING + (6 * spread if sampled else 0.0))  # true for NaN
+    if over.any():
+        raise ValueError(
+            f"The {name} has norm {np.sqrt(square[over][0]):.6g}{' on a sample' if sampled else ''}: a correlational "
+            "query has E sum_a h(X)_a^2 of at most 1; divide it by its norm."
+        )
+    return np.sqrt(np.maximum(square, 1.0))
+
+
+def _real_values(values: Any, name: str) -> Float[np.ndarray, "..."]:
     try:
-        array = np.asarray(values)
+        array = to_numpy(values)
     except ValueError:
         raise ValueError(f"The {name} are no array: real numbers of one shape are needed.") from None
     if array.dtype.kind not in "fiub":
@@ -270,39 +255,19 @@ def real_values(values: Any, name: str) -> Float[np.ndarray, "..."]:
     return array.astype(np.float64, copy=False)
 
 
-def as_sequence(queries: Any) -> Sequence[Any]:
-    """Many queries as a sequence: itself if it is one, a list of what it yields otherwise.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to go through.
-    """
-    if hasattr(queries, "__len__") and hasattr(queries, "__getitem__") and getattr(queries, "ndim", 1) != 0:
-        sequence: Sequence[Any] = queries
-        return sequence
-    if not isinstance(queries, Iterable) or getattr(queries, "ndim", 1) == 0:
-        raise ValueError(
-            f"The queries are a {type(queries).__name__}: a sequence of queries, or a vector of them, is needed; ask a "
-            "single one by `query`."
-        )
-    return list(queries)
-
-
-def _checked_values(values: Any, x: np.ndarray, shape: tuple[int, ...], name: str) -> np.ndarray:
-    array = real_values(values, f"values of the {name}")
+def _checked_values(values: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
+    array = _real_values(values, f"values of the {name}")
     if array.shape != shape:
-        raise ValueError(
-            f"The {name} gave values of shape {array.shape} for tokens of shape {x.shape}: {shape} is needed."
-        )
+        raise ValueError(f"The {name} gave values of shape {array.shape}: {shape} is needed.")
     return array
 
 
 def _whole_numbers(numbers: Any) -> np.ndarray:
-    array = np.asarray(numbers)
+    array = to_numpy(numbers)
     if array.size == 0:
         return array.astype(np.int64)
-    if array.dtype.kind not in "iu" or array.max() > np.iinfo(np.int64).max:
+    kind = array.dtype.kind
+    if kind not in "iu" or (kind == "u" and array.max() > sys.maxsize):
         raise ValueError(
             f"numbers holds {array.dtype} such as {array.flat[0]!r}: whole numbers of targets, counted from 0, are "
             "needed."

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 
 from attention.inputs import Rng
 from attention.memory import require_memory
-from attention.validation import count, random_generator
+from attention.validation import NonNegativeInt, PositiveInt, checked, count, random_generator
 
-__all__ = ["SecretSet"]
+__all__ = ["GateAndSecretSet", "SecretSet"]
 
 # Exact integers beyond so many binary digits take seconds a step.
 _MOST_DIGITS = 2**20
@@ -24,22 +24,11 @@ _MOST_SECRETS = 20_000_000
 
 
 @dataclass(frozen=True)
+@checked
 class SecretSet:
     """The C(d - first, l) sets of l coordinates from `first` to d - 1, numbered in lexicographic order.
 
-    Parameters
-    ----------
-    dim : int
-        The number d of coordinates of a token.
-    bits : int
-        The number l of coordinates in a secret.
-    first : int
-        The first coordinate a secret may hold: those before it are the gate and the like.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than l coordinates to choose from.
+    ValueError if there are fewer than l coordinates to choose from.
 
     Notes
     -----
@@ -53,13 +42,12 @@ class SecretSet:
     (6, [[1, 2], [1, 3], [1, 4]], [3, 4], 5)
     """
 
-    dim: int
-    bits: int
-    first: int = 1
+    dim: PositiveInt  #: the number d of coordinates of a token
+    bits: PositiveInt  #: the number l of coordinates in a secret
+    #: the first coordinate a secret may hold: those before it are the gate and the like
+    first: NonNegativeInt = 1
 
     def __post_init__(self) -> None:
-        for name, least in (("dim", 1), ("bits", 1), ("first", 0)):
-            object.__setattr__(self, name, count(name, getattr(self, name), least=least))
         if self.bits > self.dim - self.first:
             raise ValueError(
                 f"bits is {self.bits} and dim {self.dim}: at most {max(self.dim - self.first, 0)} of the coordinates "
@@ -68,14 +56,13 @@ class SecretSet:
 
     @cached_property
     def size(self) -> int:
-        """N, of at most a million binary digits.
-
-        Raises
-        ------
-        ValueError
-            If it has more.
-        """
+        """N, of at most a million binary digits. ValueError if it has more."""
         return _choices(self.dim - self.first, self.bits)
+
+    @property
+    def formula(self) -> str:
+        """N as a formula in d."""
+        return f"C(d-{self.first}, {self.bits})"
 
     def __len__(self) -> int:
         if self.size > sys.maxsize:
@@ -95,10 +82,7 @@ class SecretSet:
     def indicator(self, number: int) -> Float[np.ndarray, " N"]:
         """One for the secret of that number and zero for all others: the correlations of orthonormal targets.
 
-        Raises
-        ------
-        ValueError
-            If there is none, or there are more secrets than a table holds.
+        ValueError if there is none, or there are more secrets than a table holds.
         """
         found = np.zeros(self._listed())
         found[self.checked_number(number)] = 1.0
@@ -108,15 +92,9 @@ class SecretSet:
     def table(self) -> Int[np.ndarray, "N l"]:
         """Every secret, its coordinates in increasing order.
 
-        Raises
-        ------
-        ValueError
-            If there are more than twenty million.
+        ValueError if there are more than twenty million.
         """
-        size = self._listed()
-        require_memory(
-            f"The table of {size} secrets", 8 * size * self.bits, advice="take fewer bits or coordinates"
-        )
+        size = self._listed(8 * self.bits)
         flat = chain.from_iterable(combinations(range(self.first, self.dim), self.bits))
         return np.fromiter(
             flat, dtype=np.int16 if self.dim < 2**15 else np.int32, count=size * self.bits
@@ -125,30 +103,19 @@ class SecretSet:
     @cached_property
     def members(self) -> Bool[np.ndarray, "N d"]:
         """Which coordinates are in which secret."""
-        size = self._listed()
-        require_memory(
-            f"The table of {size} secrets",
-            size * (self.dim + 16 * self.bits),
-            advice="take fewer bits or coordinates",
-        )
+        size = self._listed(self.dim + 16 * self.bits)
         held = np.zeros((size, self.dim), dtype=bool)
-        np.put_along_axis(held, self.table.astype(np.int64), True, axis=1)
+        np.put_along_axis(held, self.table[:, -self.bits :].astype(np.int64), True, axis=1)
         return held
 
     def overlaps(self, secret: ArrayLike) -> Int[np.ndarray, " N"]:
         """How many coordinates each secret shares with the one given; O(N l)."""
         chosen = np.zeros(self.dim, dtype=np.int64)
-        chosen[self._checked(secret)] = 1
-        return chosen[self.table].sum(axis=1)
+        chosen[self._checked(secret)[-self.bits :]] = 1
+        return chosen[self.table[:, -self.bits :]].sum(axis=1)
 
     def rank(self, secret: ArrayLike) -> int:
-        """The number of a secret.
-
-        Raises
-        ------
-        ValueError
-            If it is not a set of l of the coordinates.
-        """
+        """The number of a secret. ValueError if it is not a set of l of the coordinates."""
         places = np.sort(self._checked(secret)) - self.first
         rank, start, free = 0, 0, self.dim - self.first
         for left, place in zip(range(self.bits - 1, -1, -1), places, strict=True):
@@ -157,13 +124,7 @@ class SecretSet:
         return rank
 
     def unrank(self, number: int) -> Int[np.ndarray, " l"]:
-        """The secret of that number.
-
-        Raises
-        ------
-        ValueError
-            If there is none.
-        """
+        """The secret of that number. ValueError if there is none."""
         number = self.checked_number(number)
         if self.dim > np.iinfo(np.int64).max:
             raise ValueError(
@@ -188,13 +149,7 @@ class SecretSet:
         return np.array(chosen, dtype=np.int64)
 
     def checked_number(self, number: int) -> int:
-        """The number itself.
-
-        Raises
-        ------
-        ValueError
-            If no secret has it.
-        """
+        """The number itself. ValueError if no secret has it."""
         number = count("number", number, least=0)
         if number >= self.size:
             raise ValueError(
@@ -203,27 +158,85 @@ class SecretSet:
             )
         return number
 
-    def _listed(self) -> int:
+    def _listed(self, entry: int = 8) -> int:
+        """The number of secrets, if a table with so many bytes for each can be made."""
         if self.size > _MOST_SECRETS:
             raise ValueError(
                 f"There are {_shown(self.size)} secrets: tables hold at most {_MOST_SECRETS}; take fewer bits or "
                 "coordinates."
             )
+        require_memory(
+            f"The table of {self.size} secrets", self.size * entry, advice="take fewer bits or coordinates"
+        )
         return self.size
 
+    _gates = 0  # how many entries of a secret come before its set
+
     def _checked(self, secret: ArrayLike) -> np.ndarray:
-        chosen = np.asarray(secret)
+        chosen, size = np.asarray(secret), self._gates + self.bits
         if (
-            chosen.shape != (self.bits,)
+            chosen.shape != (size,)
             or chosen.dtype.kind not in "iu"
-            or len(np.unique(chosen)) != self.bits
-            or np.any((chosen < self.first) | (chosen >= self.dim))
+            or len(np.unique(chosen)) != size
+            or np.any((chosen < self.first * (1 - self._gates)) | (chosen >= self.dim))
         ):
+            gate = "a gate and " if self._gates else ""
             raise ValueError(
-                f"The secret is {secret!r}: {self.bits} distinct coordinates from {self.first} to {self.dim - 1} are "
-                "needed."
+                f"The secret is {secret!r}: {gate}{self.bits} distinct coordinates from "
+                f"{self.first * (1 - self._gates)} to {self.dim - 1} are needed."
             )
         return chosen.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class GateAndSecretSet(SecretSet):
+    """The d C(d - 1, l) pairs of a gate g and a set S of l other coordinates, numbered gate by gate.
+
+    Their tables and `unrank` give l + 1 numbers, the gate first and S in increasing order after it.
+
+    Examples
+    --------
+    >>> secrets = GateAndSecretSet(dim=4, bits=2)
+    >>> len(secrets), secrets.table[:4].tolist(), secrets.unrank(11), secrets.rank([3, 1, 2])
+    (12, [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 0, 2]], array([3, 1, 2]), 11)
+    """
+
+    _gates = 1
+
+    @cached_property
+    def size(self) -> int:
+        """N, of at most a million binary digits."""
+        return self.dim * self._others.size
+
+    @property
+    def formula(self) -> str:
+        """N as a formula in d."""
+        return f"d C(d-1, {self.bits})"
+
+    @cached_property
+    def _others(self) -> SecretSet:
+        # sets of the d - 1 coordinates that are left: those from the gate on move up by one
+        return SecretSet(dim=self.dim - 1, bits=self.bits, first=0)
+
+    @cached_property
+    def table(self) -> Int[np.ndarray, "N entries"]:
+        """Every gate and secret, the gate first."""
+        size, sets = self._listed(8 * (self.bits + 1)), self._others.table
+        gates = np.arange(self.dim, dtype=sets.dtype)
+        moved = sets[None] + (sets[None] >= gates[:, None, None])
+        first = np.broadcast_to(gates[:, None, None], (self.dim, len(sets), 1))
+        return np.concatenate([first, moved], axis=2).reshape(size, self.bits + 1)
+
+    def rank(self, secret: ArrayLike) -> int:
+        """The number of a gate followed by l other coordinates."""
+        gate, chosen = np.split(self._checked(secret), [1])
+        return int(gate[0]) * self._others.size + self._others.rank(chosen - (chosen > gate))
+
+    def unrank(self, number: int) -> Int[np.ndarray, " entries"]:
+        """The gate and secret of that number."""
+        gate, left = divmod(self.checked_number(number), self._others.size)
+        chosen = self._others.unrank(left)
+        return np.concatenate([[gate], chosen + (chosen >= gate)])
 
 
 def _choices(free: int, chosen: int) -> int:

@@ -6,11 +6,10 @@ import numpy as np
 from jaxtyping import Float
 
 from attention.inputs import Rng
-from attention.validation import real_array, require_instance
 from lower import HardInstance
 from sq.secret_set import SecretSet
 
-__all__ = ["TargetFamily", "require_family", "require_hard_instance", "require_tokens"]
+__all__ = ["TargetFamily"]
 
 
 @runtime_checkable
@@ -23,7 +22,7 @@ class TargetFamily(Protocol):
 
     @property
     def name(self) -> str:
-        """The family's name, such as "parity"."""
+        """The family's name, such as "sq-parity"."""
 
     @property
     def tokens(self) -> int:
@@ -53,45 +52,3 @@ class TargetFamily(Protocol):
 
     def instance(self, number: int | None = None, *, rng: Rng = None) -> HardInstance:
         """The target of that number, or of one drawn with `rng`, as attention heads with a certificate."""
-
-
-def require_family(family: object) -> None:
-    """Raise where something else than a family is given.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
-    if isinstance(family, type) or not isinstance(family, TargetFamily):
-        kind = family.__name__ if isinstance(family, type) else type(family).__name__
-        raise ValueError(
-            f"family is of the type {kind}: a family is needed, such as ParityFamily(dim=16, bits=3)."
-        )
-
-
-def require_hard_instance(instance: object) -> None:
-    """Raise where something else than a hard instance is given.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
-    require_instance(
-        "instance",
-        instance,
-        HardInstance,
-        needed="a HardInstance, as a family's `instance` or a file gives it,",
-    )
-
-
-def require_tokens(x: object, tokens: int, dim: int) -> Float[np.ndarray, "n k d"]:
-    """Token matrices as an array of their shape.
-
-    Raises
-    ------
-    ValueError
-        If they have another one, or hold what is no finite number.
-    """
-    return real_array("x", x, ("n", tokens, dim))

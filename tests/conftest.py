@@ -1,7 +1,6 @@
 """Shapes in annotations are enforced at run time here, and only here; and every process computes in one thread."""
 
 import os
-import sys
 import zlib
 from pathlib import Path
 
@@ -49,23 +48,9 @@ def pytest_addoption(parser):
         metavar="FILE",
         help="leave out the tests that FILE names, and add those that pass",
     )
-    parser.addoption(
-        "--fuzz-cases",
-        type=int,
-        default=10,
-        metavar="N",
-        help="calls on which the tests in tests/robustness try each public function (10; 300 is a deep run)",
-    )
 
 
 def pytest_configure(config):
-    # registered here: the process that prints the summary may collect nothing, and so never see that folder
-    folder = str(Path(__file__).with_name("robustness"))
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    from report import CountsPlugin
-
-    config.pluginmanager.register(CountsPlugin(), "robustness-counts")
     # the process that hears of all tests keeps what passed
     if config.getoption("--passed") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Passed(config.getoption("--passed")), "passed")

@@ -1,4 +1,4 @@
-"""The engine of the heavy products: the library of arrays, the device, the precisions, and what each does in place."""
+"""The engine of the heavy products: the library of arrays, the device, and the precisions."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,12 +10,15 @@ import array_api_compat
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import is_numpy, namespace
+from attention._arrays import namespace
 from attention.validation import checked
 
 __all__ = ["Engine", "EngineName", "choose_engine", "has_bfloat16"]
 
 EngineName = Literal["auto", "numpy", "torch"]
+
+# Patterns below exp(-46) = 1e-20 change nothing in either precision; as denormals they would slow every product.
+_LEAST_LOGIT = -46.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,23 +29,18 @@ class Engine:
     ----------
     xp : module
         The array-API namespace.
-    kind : "numpy", "torch" or "other"
-        Whose own functions it may use beyond the array API.
+    name : str
+        The library, as in "numpy" or "torch", whose own Cholesky inverses it uses.
     device : object
-        The library's device, None for its default.
+        The library's device.
     low : dtype
         For products that are needed to a per cent.
     single, double : dtype
         For residuals and vectors, float32 unless a run stalls, and float64.
-
-    Notes
-    -----
-    NumPy (with SciPy) and torch multiply and exponentiate into existing memory and invert positive matrices by their
-    own functions; any other library by those of the array API.
     """
 
     xp: ModuleType
-    kind: Literal["numpy", "torch", "other"]
+    name: str
     device: Any
     low: Any
     single: Any
@@ -50,7 +48,7 @@ class Engine:
 
     @classmethod
     def of(cls, *arrays: Any, low: Any = None) -> "Engine":
-        """The engine of some arrays, which must be of one library; `low` instead of the hardware's best precision.
+        """The engine of some arrays of one library; `low` instead of the hardware's best precision.
 
         Raises
         ------
@@ -63,103 +61,68 @@ class Engine:
         'numpy'
         """
         xp = namespace(*arrays)
-        device = None if is_numpy(arrays[0]) else array_api_compat.device(arrays[0])
-        kind: Literal["numpy", "torch", "other"] = "other"
-        if array_api_compat.is_numpy_namespace(xp):
-            kind = "numpy"
-        elif array_api_compat.is_torch_namespace(xp):
-            kind = "torch"
+        device = array_api_compat.device(arrays[0])
+        name = str(xp.__name__).removeprefix("array_api_compat.").split(".")[0]
         if low is None:
-            low = xp.bfloat16 if kind == "torch" and has_bfloat16(str(device)) else xp.float32
-        return cls(xp=xp, kind=kind, device=device, low=low, single=xp.float32, double=xp.float64)
+            low = xp.bfloat16 if name == "torch" and has_bfloat16(str(device)) else xp.float32
+        return cls(xp, name, device, low, single=xp.float32, double=xp.float64)
 
     def __str__(self) -> str:
         """The name, for torch with the device and the low precision, as in "torch cpu bfloat16"."""
-        return (
-            self.name
-            if self.kind != "torch"
-            else f"torch {self.device} {str(self.low).removeprefix('torch.')}"
-        )
-
-    @property
-    def name(self) -> str:
-        """The library, as in "numpy" or "torch"."""
-        return str(self.xp.__name__).removeprefix("array_api_compat.").split(".")[0]
+        low = str(self.low).removeprefix("torch.")
+        return f"torch {self.device} {low}" if self.name == "torch" else self.name
 
     def put(self, array: Any, dtype: Any = None) -> Any:
         """A NumPy array (or a number) as an array of this engine."""
-        if self.kind == "numpy":
-            return np.asarray(array, dtype=dtype)
-        if isinstance(array, np.ndarray) and not array.flags.writeable:
+        if self.name == "torch" and isinstance(array, np.ndarray) and not array.flags.writeable:
             array = array.copy()  # torch warns of read-only memory
         return self.xp.asarray(array, dtype=dtype, device=self.device)
 
     def detach(self, array: Any) -> Any:
         """The array's values without the record torch keeps to differentiate them; they share their memory."""
-        return array.detach() if self.kind == "torch" else array
+        return array.detach() if self.name == "torch" else array
 
-    def cast(self, array: Any, dtype: Any, out: Any = None) -> Any:
-        """`array` in another precision, in the memory of `out` when there is some."""
-        if out is None:
-            with np.errstate(over="ignore"):  # infinite in the narrower type, which the residual shows
-                return array if array.dtype == dtype else self.xp.astype(array, dtype)
-        if self.kind == "torch":
-            return out.copy_(array)
-        if self.kind == "numpy":
-            with np.errstate(over="ignore"):
-                np.copyto(out, array, casting="same_kind")
-            return out
-        return self.xp.astype(array, dtype)
-
-    def matmul(self, a: Any, b: Any, out: Any = None) -> Any:
-        """A @ b of equally many axes, in the memory of `out` when there is some."""
-        if self.kind == "torch":
-            return self.xp.matmul(a, b, out=out)
-        if self.kind == "numpy":
-            return np.matmul(a, b, out=out)
-        return self.xp.matmul(a, b)
-
-    def exp(self, array: Any) -> Any:
-        """The exponential, in the memory of `array`."""
-        if self.kind == "torch":
-            return array.exp_()
-        if self.kind == "numpy":
-            return np.exp(array, out=array)
-        return self.xp.exp(array)
-
-    def at_least(self, array: Any, least: float) -> Any:
-        """The larger of each entry and `least`, in the memory of `array`."""
-        if self.kind == "torch":
-            return array.clamp_(min=least)
-        if self.kind == "numpy":
-            return np.maximum(array, least, out=array)
-        return self.xp.clip(array, min=least)
-
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Memory for results; None where the library cannot write into it."""
-        if self.kind == "numpy":
-            return np.empty(shape, dtype=dtype)
-        if self.kind == "torch":
-            return self.xp.empty(shape, dtype=dtype, device=self.device)
-        return None
-
-    def shaped(self, memory: Any, shape: tuple[int, ...]) -> Any:
-        """Memory of `empty` in another shape; None where there is none."""
-        return None if memory is None else self.xp.reshape(memory, shape)
+    def cast(self, array: Any, dtype: Any) -> Any:
+        """`array` in another precision; itself where it has it already."""
+        with np.errstate(over="ignore"):  # infinite in the narrower type, which the residual shows
+            return array if array.dtype == dtype else self.xp.astype(array, dtype)
 
     def dot(self, a: Any, b: Any) -> float:
         """The sum of a * b, as a float."""
-        if self.kind == "torch":
-            return float(self.xp.dot(a.reshape(-1), b.reshape(-1)))
-        if self.kind == "numpy":
-            return float(np.vdot(a, b))
-        return float(self.xp.sum(a * b))
+        return float(self.xp.matmul(self.xp.reshape(a, (-1,)), self.xp.reshape(b, (-1,))))
 
     def norm(self, array: Any) -> float:
         """The root of the sum of squares, as a float."""
-        if self.kind == "numpy":
-            return float(np.linalg.norm(array))
-        return float(self.xp.linalg.vector_norm(array))
+        # of NumPy it is several times faster than that of the array API
+        return float(np.linalg.norm(array) if self.name == "numpy" else self.xp.linalg.vector_norm(array))
+
+    def softmax(self, logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
+        """The softmax along the last axis, which takes the place of `logits`; entries below 1e-20 are that."""
+        xp, k = self.xp, logits.shape[-1]
+        # over few entries a loop of whole-array operations is several times faster than a reduction
+        largest = logits[..., 0]
+        for b in range(1, k):
+            largest = xp.maximum(largest, logits[..., b])
+        logits -= largest[..., None]
+        weights = xp.exp(xp.maximum(logits, xp.asarray(_LEAST_LOGIT, dtype=logits.dtype, device=self.device)))
+        total = weights[..., 0]
+        for b in range(1, k):
+            total = total + weights[..., b]
+        weights /= total[..., None]
+        return weights
+
+    def softmax_derivative(
+        self, change: Shaped[Any, "*batch k"], pattern: Shaped[Any, "*batch k"]
+    ) -> Shaped[Any, "*batch k"]:
+        """How patterns P change with logits S, P * (S - rowsum(P * S)), in the place of `change`; symmetric."""
+        xp, k = self.xp, change.shape[-1]
+        change *= pattern
+        # a product with ones is the sum over few entries, repeated, at the speed of a product
+        sums = xp.reshape(change, (-1, k)) @ xp.ones((k, k), dtype=change.dtype, device=self.device)
+        sums = xp.reshape(sums, change.shape)
+        sums *= pattern
+        change -= sums
+        return change
 
     def inverse_of_positive(self, matrix: Shaped[Any, "p p"]) -> Shaped[Any, "p p"]:
         """The inverse of a symmetric positive matrix.
@@ -169,27 +132,32 @@ class Engine:
         By Cholesky factors, O(p^3), in the matrix's precision; if rounding has left it not positive, in float64 with as
         much added to the diagonal as rounding can have taken. Other libraries use a general inverse in float64.
         """
-        if self.kind == "torch":
-            factor, info = self.xp.linalg.cholesky_ex(matrix)
-            if int(info):
-                wide = matrix.double()
-                slack = _slack(float(self.xp.linalg.matrix_norm(wide)), self.xp.finfo(matrix.dtype).eps)
-                wide.diagonal().add_(slack)
-                factor = self.xp.linalg.cholesky(wide)
-            return self.xp.cholesky_inverse(factor).to(matrix.dtype)
-        if self.kind == "numpy":
-            from scipy.linalg import lapack
+        xp = self.xp
+        if self.name not in ("numpy", "torch"):
+            return self.cast(xp.linalg.inv(self.cast(matrix, self.double)), matrix.dtype)
+        inverse = self._by_cholesky(matrix)
+        if inverse is None:
+            wide = self.cast(matrix, self.double)
+            slack = 8 * float(xp.finfo(matrix.dtype).eps) * self.norm(wide) or 1.0
+            inverse = self._by_cholesky(
+                wide + slack * xp.eye(len(wide), dtype=self.double, device=self.device)
+            )
+        return self.cast(inverse, matrix.dtype)
 
-            single = matrix.dtype == np.float32
-            potrf, potri = (lapack.spotrf, lapack.spotri) if single else (lapack.dpotrf, lapack.dpotri)
-            factor, info = potrf(matrix, lower=1)
-            if info:
-                wide = matrix.astype(np.float64)
-                slack = _slack(float(np.linalg.norm(wide)), float(np.finfo(matrix.dtype).eps))
-                factor, potri = np.linalg.cholesky(wide + slack * np.eye(len(wide))), lapack.dpotri
-            lower = np.tril(potri(factor, lower=1)[0]).astype(matrix.dtype)
-            return lower + np.tril(lower, -1).T
-        return self.cast(self.xp.linalg.inv(self.cast(matrix, self.double)), matrix.dtype)
+    def _by_cholesky(self, matrix: Any) -> Any:
+        """The inverse; None where the matrix is not positive."""
+        if self.name == "torch":
+            factor, failed = self.xp.linalg.cholesky_ex(matrix)
+            return None if int(failed) else self.xp.cholesky_inverse(factor)
+        from scipy.linalg import lapack
+
+        single = matrix.dtype == np.float32
+        potrf, potri = (lapack.spotrf, lapack.spotri) if single else (lapack.dpotrf, lapack.dpotri)
+        factor, failed = potrf(matrix, lower=1)
+        if failed:
+            return None
+        lower = np.tril(potri(factor, lower=1)[0])
+        return lower + np.tril(lower, -1).T
 
 
 @checked
@@ -239,10 +207,6 @@ def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engin
     except (RuntimeError, AssertionError, TypeError) as error:
         raise ValueError(f"device is {device!r}, which torch cannot use here: {error}") from None
     return Engine.of(probe)
-
-
-def _slack(norm: float, rounding: float) -> float:
-    return 8 * rounding * norm or 1.0
 
 
 @lru_cache

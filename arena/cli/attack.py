@@ -1,14 +1,12 @@
 """``attention-bounds attack``: attacks on one instance of learning with rounding, or on samples of others."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from arena._fields import as_plain
 from arena.attacking import Attacked, attack_samples, samples_of
 from arena.attacks import ATTACKS, choose_attacks, learners_on_engine
 from arena.cli.console import (
@@ -16,24 +14,22 @@ from arena.cli.console import (
     EngineOption,
     JsonOption,
     SeedOption,
-    WorkFailedError,
-    WorkInterruptedError,
     print_json,
-    progress_bar,
     require_counts,
     require_writable,
     say,
 )
+from arena.cli.errors import WorkFailedError, WorkInterruptedError
+from arena.cli.gathered import gather, write_json
 from arena.engines import require_engine
 from arena.targets import load_target
-from attention.files import write_whole
 from attention.validation import non_negative
 from lwe import (
     AttackOutcome,
     AttackResult,
     LWRParameters,
     LWRSamples,
-    law_from_json,
+    parse_law,
     read_samples,
 )
 
@@ -109,59 +105,41 @@ def attack_command(
         if value is not None
     }
     drawn, parameters, title, truth = _samples(file, samples, given, seed)
-    if given:
-        for hint in _hints(drawn, parameters):
-            say(hint, quiet=as_json)
+    for hint in _hints(drawn, parameters) if given else ():
+        say(hint, quiet=as_json)
     if out is not None:
         require_writable(out, source=file)
-    there: list[AttackResult] = []
+    there: dict[str, AttackResult] = {}
 
     def attacked() -> Attacked:
-        order = {kind.name: place for place, kind in enumerate(kinds)}
-        by_place = tuple(sorted(there, key=lambda one: order[one.attack]))
-        done = {one.attack for one in there}
-        rest = tuple(name for name in order if name not in done)
-        return Attacked(title, parameters, len(drawn), float(budget), by_place, truth, rest)
+        results = tuple(there[kind.name] for kind in kinds if kind.name in there)
+        rest = tuple(kind.name for kind in kinds if kind.name not in there)
+        return Attacked(title, parameters, len(drawn), budget, results, truth, rest)
 
-    with progress_bar(title, len(kinds), quiet=as_json) as tick:
-
+    def work(tell: Callable[[AttackResult], None]) -> tuple[AttackResult, ...]:
         def keep(result: AttackResult) -> None:
-            there.append(result)
-            tick(result.attack)
+            there[result.attack] = result
             if out is not None:
-                text = json.dumps(
-                    as_plain(attacked().to_json()), indent=1, ensure_ascii=False, allow_nan=False
-                )
-                write_whole(out, (text + "\n").encode())
+                write_json(out, attacked().to_json())
+            tell(result)
 
-        interrupted = False
-        try:
-            attack_samples(
-                drawn,
-                parameters,
-                kinds,
-                title=title,
-                secret=truth,
-                seconds=budget,
-                jobs=min(jobs, len(kinds)),
-                seed=seed,
-                on_result=keep,
-            )
-        except KeyboardInterrupt:
-            interrupted = True
+        options: dict[str, Any] = {"seconds": budget, "jobs": min(jobs, len(kinds)), "seed": seed}
+        return attack_samples(drawn, parameters, kinds, on_result=keep, **options)
+
+    _, whole = gather(title, len(kinds), as_json, work)
     if as_json:
         print_json({"file": str(file), **attacked().to_json()})
     elif there:
         say(str(attacked()))
     if out is not None and there:
         say(f"\n{out}", quiet=as_json)
-    if interrupted:
+    if not whole:
         rest = ", ".join(attacked().not_run)
         raise WorkInterruptedError(
             f"Interrupted: {len(there)} of {len(kinds)} attacks were done. Not run to their end: {rest}."
         )
-    if there and all(one.outcome is AttackOutcome.FAILED for one in there):
-        raise WorkFailedError(f"All attacks failed; the first: {there[0].explanation}")
+    if all(one.outcome is AttackOutcome.FAILED for one in there.values()):
+        raise WorkFailedError(f"All attacks failed; the first: {next(iter(there.values())).explanation}")
 
 
 def _samples(
@@ -186,8 +164,8 @@ def _samples(
         modulus=given["modulus"],
         levels=given.get("levels", given["modulus"]),
         matrix=given.get("matrix", "uniform"),
-        secret=law_from_json(given.get("secret_law", "uniform")),
-        noise=law_from_json(given.get("noise", "zero")),
+        secret=parse_law(given.get("secret_law", "uniform")),
+        noise=parse_law(given.get("noise", "zero")),
     )
     samples, secret = read_samples(file, given["labels"], parameters, secret_path=given.get("secret"))
     if number is not None:

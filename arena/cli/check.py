@@ -9,17 +9,16 @@ from arena._phrases import plural
 from arena.cli.console import (
     JsonOption,
     SeedOption,
-    WorkFailedError,
-    WorkInterruptedError,
     print_json,
     progress_bar,
     require_counts,
     require_writable,
     say,
 )
+from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from paper_checks import GROUPS, Check, CheckResult, Scale, find_checks
-from paper_checks.session import run_session
-from paper_checks.words import check_to_json, result_text, summary_text, wrong_results
+from paper_checks.claims_folder import run_session
+from paper_checks.reports import check_to_json, result_text, summary_text, wrong_results
 
 __all__ = ["check_command"]
 

@@ -1,6 +1,5 @@
 """``attention-bounds compare``: the main job, learners against targets."""
 
-import os
 import shlex
 import sys
 import warnings
@@ -13,32 +12,32 @@ from arena.cli.console import (
     DeviceOption,
     EngineOption,
     JsonOption,
-    WorkFailedError,
-    WorkInterruptedError,
+    cores,
     progress_bar,
     require_writable,
     say,
 )
+from arena.cli.errors import WorkFailedError, WorkInterruptedError
 from arena.cli.generate import InputsName
-from arena.clusters import cluster
-from arena.compare import compare
+from arena.comparison import compare
 from arena.engines import require_engine, require_known_engine
-from arena.made_targets import PRESET_COUNT, preset_targets
+from arena.made_targets import preset_count, preset_targets
 from arena.page import render_page
-from arena.results import Cell, Results
-from arena.store import RunStore
+from arena.records import Cell
+from arena.results import Results
 from arena.students import STUDENTS, choose_effort, choose_students
 from arena.table import print_table
 from arena.targets import load_targets
 from attention.files import write_whole
 from attention.validation import count
+from runs import Store
 
 __all__ = ["compare_command"]
 
 
 def compare_command(
     files: Annotated[
-        list[Path] | None, typer.Argument(help=f"Targets; without any, {PRESET_COUNT} built here.")
+        list[Path] | None, typer.Argument(help=f"Targets; without any, {preset_count()} built here.")
     ] = None,
     preset: Annotated[str, typer.Option(help="Effort: quick (a minute or two) or full.")] = "quick",
     learners: Annotated[
@@ -87,15 +86,12 @@ def compare_command(
     (require_engine if dask is None else require_known_engine)(engine, device)
     targets = load_targets(files, tokens=tokens, inputs=inputs) if files else preset_targets()
     seeds = None if seeds is None else count("seeds", seeds)
-    if jobs is not None and dask is not None:
-        raise ValueError("--jobs is for this machine: with --dask the cluster's workers decide.")
-    jobs = None if dask is not None else (os.cpu_count() or 1) if jobs is None else count("jobs", jobs)
+    processes = cores(jobs, dask)
     require_writable(out, directory=True)
     seeds_wanted = effort.seeds if seeds is None else seeds
     total = len(targets) * len(students) * seeds_wanted
+    kept = Store(out / "runs.sqlite" if store is None else store)
     with (
-        cluster(dask),
-        RunStore(out / "runs.sqlite" if store is None else store) as kept,
         progress_bar("compare", total, quiet=as_json) as tick,
         warnings.catch_warnings(),
     ):
@@ -107,11 +103,12 @@ def compare_command(
             seeds=seeds,
             engine=engine,
             device=device,
-            jobs=jobs,
+            jobs=min(processes, total),
             store=kept,
             fresh=fresh,
             retry_failed=retry_failed,
             timeout=timeout,
+            cluster=dask,
             command=shlex.join(["attention-bounds", *sys.argv[1:]]),
             on_cell=lambda cell: tick(f"{cell.learner} on {cell.target}"),
         )
@@ -133,7 +130,7 @@ def compare_command(
 def _report_failures(results: Results, total: int) -> None:
     done = len(results.cells)
     if why := results.made.get("interrupted"):
-        by_hand = why == "by hand"
+        by_hand = why == "interactively"
         said, error = (
             ("Interrupted", WorkInterruptedError) if by_hand else (str(why).rstrip("."), WorkFailedError)
         )
@@ -143,7 +140,7 @@ def _report_failures(results: Results, total: int) -> None:
             )
         kept = " and kept" if by_hand else ""
         raise error(f"{said}: {done} of {total} cells are done{kept}; the same command goes on.")
-    failed: list[Cell] = [cell for cell in results.cells if cell.status in ("failed", "timed out")]
+    failed: list[Cell] = [cell for cell in results.cells if cell.status.lost]
     if failed:
         first = failed[0]
         raise WorkFailedError(

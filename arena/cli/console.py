@@ -1,6 +1,7 @@
 """What every command shares: JSON alone on standard output, words elsewhere, progress that vanishes off a terminal."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +19,7 @@ __all__ = [
     "EngineOption",
     "JsonOption",
     "SeedOption",
-    "WorkFailedError",
-    "WorkInterruptedError",
+    "cores",
     "listed",
     "print_json",
     "progress_bar",
@@ -44,14 +44,6 @@ DeviceOption = Annotated[
     typer.Option(help="Where Newton and Adam compute, by PyTorch: cpu, cuda, or cuda:1 for the second GPU."),
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
-
-
-class WorkFailedError(Exception):
-    """The command was right and its work failed: one line, exit status 1."""
-
-
-class WorkInterruptedError(WorkFailedError):
-    """The work was interrupted: one line that says how far it came, exit status 130."""
 
 
 def print_json(data: Any) -> None:
@@ -136,6 +128,19 @@ def require_counts(**numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None:
             count(f"--{name.replace('_', '-')}", number)
+
+
+def cores(jobs: int | None, dask: str | None) -> int:
+    """How many processes an option asks for: one a core by default; on a cluster its workers decide.
+
+    Raises
+    ------
+    ValueError
+        If both options are given, or the number is out of range.
+    """
+    if jobs is not None and dask is not None:
+        raise ValueError("--jobs is for this machine: with --dask the cluster's workers decide.")
+    return (os.cpu_count() or 1) if jobs is None else count("--jobs", jobs)
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """``attention-bounds explain``: the six phases one by one on a small target, for a newcomer."""
 
-import shutil
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -22,9 +20,6 @@ from arena.targets import load_target
 
 __all__ = ["explain_command"]
 
-_HEADS, _TOKENS, _DIM = 2, 2, 16
-_WIDEST = 100
-
 
 def explain_command(
     file: Annotated[
@@ -39,12 +34,10 @@ def explain_command(
         ),
     ] = True,
     heads: Annotated[
-        int | None, typer.Option(help=f"Heads m of the layer ({_HEADS}); for a file, of the student.")
+        int | None, typer.Option(help="Heads m of the layer (2); for a file, of the student.")
     ] = None,
-    tokens: Annotated[int | None, typer.Option(help=f"Tokens k ({_TOKENS}, or as the file says).")] = None,
-    dim: Annotated[
-        int | None, typer.Option(help=f"Coordinates d of a token ({_DIM}); not for a file.")
-    ] = None,
+    tokens: Annotated[int | None, typer.Option(help="Tokens k (2, or as the file says).")] = None,
+    dim: Annotated[int | None, typer.Option(help="Coordinates d of a token (16); not for a file.")] = None,
     examples: Annotated[int | None, typer.Option(help="Budget in examples.")] = None,
     work: Annotated[
         int | None,
@@ -56,23 +49,17 @@ def explain_command(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Walk through the six phases of the learner: what each does, what it finds, how far from the truth that is.
+    """Walk through the six phases of the learner: what each measured, and how far from the truth that is.
 
     Example: attention-bounds explain --practical --heads 3 --dim 24
     """
-    learner = "six-phase-paper" if paper else "six-phase"
     require_counts(heads=heads, tokens=tokens, dim=dim, examples=examples, work=work)
     if file is None:
-        target = nice_target(
-            heads=_HEADS if heads is None else heads,
-            tokens=_TOKENS if tokens is None else tokens,
-            dim=_DIM if dim is None else dim,
-            seed=seed,
-        )
-    else:
-        if dim is not None:
-            raise ValueError("--dim is for a layer made on the spot: leave it out, a file has its own.")
+        target = nice_target(heads=heads or 2, tokens=tokens or 2, dim=dim or 16, seed=seed)
+    elif dim is None:
         target = load_target(file, tokens=tokens)
+    else:
+        raise ValueError("--dim is for a layer made on the spot: leave it out, a file has its own.")
     k, d = target.record.tokens, target.record.dim
     if not 1 < k < d:
         raise ValueError(f"There are k = {k} tokens in d = {d} coordinates: the six phases need 1 < k < d.")
@@ -82,7 +69,7 @@ def explain_command(
     with progress_bar("The six phases", None, quiet=as_json) as tick:
         told = learn_phases(
             target,
-            learner,
+            "six-phase-paper" if paper else "six-phase",
             seed=seed,
             preset="quick",
             examples=examples,
@@ -95,7 +82,6 @@ def explain_command(
     if as_json:
         print_json(told.to_json())
         return
-    columns = shutil.get_terminal_size((_WIDEST, 24)).columns if sys.stdout.isatty() else _WIDEST
-    say(told.words(min(columns, _WIDEST)))
+    say(str(told))
     if out is not None:
         say(f"\nThe page with the figures: {out / 'index.html'}")

@@ -1,6 +1,9 @@
 """``attention-bounds families``: the families of hard targets that two heads realise, and what breaks each."""
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from io import StringIO
+from typing import Annotated, Any
 
 import typer
 
@@ -19,19 +22,36 @@ def families_command(
 
     Example: attention-bounds families --dim 48
     """
-    families = two_head_families(dim=dim, bits=bits)
-    if not as_json:
-        say(str(families))
-        return
     rows = [
         {
             "family": one.name,
-            "formula": one.formula,
-            "targets": one.targets(dim),
+            "title": one.title,
+            "formula": one.secrets.formula,
+            "targets": one.secrets.size,
             "lowest_degree": one.lowest_degree,
             "broken_by": one.broken_by,
-            "source": one.source,
         }
-        for one in families
+        for one in two_head_families(dim=dim, bits=bits)
     ]
-    print_json({"dim": dim, "bits": bits, "families": rows})
+    if as_json:
+        print_json({"dim": dim, "bits": bits, "families": rows})
+    else:
+        say(_table(rows, dim))
+
+
+def _table(rows: Sequence[Mapping[str, Any]], dim: int) -> str:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("family", "of", "targets", f"d = {dim}", "lowest degree", "broken by"):
+        table.add_column(title, no_wrap=True)
+    for row in rows:
+        table.add_row(*(_short(one) if isinstance(one, int) else one for one in row.values()))
+    text = StringIO()
+    Console(file=text, width=400, color_system=None).print(table)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def _short(number: int) -> str:
+    return str(number) if number < 10**12 else f"{Decimal(number):.2e}"

@@ -6,13 +6,11 @@ from typing import Annotated, Literal
 import typer
 
 from arena.cli.console import JsonOption, SeedOption, require_writable, say
-from arena.cli.generate_families import FAMILY_COMMANDS
+from arena.cli.generate_families import FamilyCommands
 from arena.cli.written import OutOption, write_target
-from arena.made_targets import lwr_target, nice_target, parity_target
+from arena.made_targets import nice_target
 from arena.targets import checkpoint_target
 from attention.projections import Biases
-from lwe import law_from_json
-from sq import Construction
 
 __all__ = [
     "BiasesOption",
@@ -29,6 +27,7 @@ generate_app = typer.Typer(
         "data.\n\n"
         "Example: attention-bounds generate sq-parity --heads 2 --dim 48 -o parity.safetensors"
     ),
+    cls=FamilyCommands,
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -73,93 +72,6 @@ def nice_command(
         out,
         as_json,
     )
-
-
-@generate_app.command("sq-parity")
-def parity_command(
-    out: OutOption,
-    heads: Annotated[
-        int | None, typer.Option(help="Number m of heads; by default what --bits needs.")
-    ] = None,
-    dim: Annotated[int, typer.Option(help="Number d of coordinates of a token.")] = 48,
-    bits: Annotated[int | None, typer.Option(help="Hidden bits; by default as many as --heads hide.")] = None,
-    construction: Annotated[
-        Construction,
-        typer.Option(
-            help=(
-                "A: linear, two heads a bit. B: saturated, one head a bit. C: the same at any slope. D: minimal, "
-                "2m - 1 bits in m heads."
-            )
-        ),
-    ] = "D",
-    beta: Annotated[
-        float | None, typer.Option(help="Slope of A and B (by default 40) or C (1); D has its own.")
-    ] = None,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Make a layer of two tokens that hides a parity: hard for statistical queries.
-
-    Example: attention-bounds generate sq-parity --heads 2 --dim 48 --seed 1 -o parity.safetensors
-    """
-    if heads is None and bits is None:
-        heads = 2
-    target = parity_target(heads=heads, dim=dim, bits=bits, construction=construction, beta=beta, seed=seed)
-    write_target(target, out, as_json)
-
-
-for _name, _command in FAMILY_COMMANDS.items():
-    generate_app.command(_name)(_command)
-
-
-@generate_app.command("lwr")
-def lwr_command(
-    out: OutOption,
-    secret_dim: Annotated[int, typer.Option(help="Number n of entries of the secret.")] = 24,
-    modulus: Annotated[int, typer.Option(help="Modulus q.")] = 64,
-    levels: Annotated[int, typer.Option(help="Rounding levels p.")] = 2,
-    gadget: Annotated[
-        bool, typer.Option("--gadget", help="Standard power-of-two rounding; q a power of 2.")
-    ] = False,
-    ternary: Annotated[
-        bool, typer.Option("--ternary", help="Covariates -1, 0 and 1 in place of bits.")
-    ] = False,
-    secret_law: Annotated[
-        str, typer.Option(help="Law of the secret: uniform, binary, ternary, binomial:2, sparse:8.")
-    ] = "uniform",
-    noise: Annotated[
-        str,
-        typer.Option(
-            help="Law of errors that labels get on top: zero, gaussian:3, binomial:2, flip:0.1 (which adds "
-            "1; with q = 2 that is parity with noise)."
-        ),
-    ] = "zero",
-    deviations: Annotated[
-        float | None, typer.Option(help="Leave out heads of sums beyond so many standard deviations.")
-    ] = None,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Make a layer of two tokens that computes learning with rounding.
-
-    Example: attention-bounds generate lwr --secret-dim 24 --modulus 64 --levels 2 -o lwr.safetensors
-    """
-    if gadget and ternary:
-        raise ValueError("--gadget and --ternary are two kinds of covariates: leave one out.")
-    target = lwr_target(
-        secret_dim=secret_dim,
-        modulus=modulus,
-        levels=levels,
-        matrix="gadget" if gadget else "ternary" if ternary else "binary",
-        secret=secret_law,
-        noise=noise,
-        deviations=deviations,
-        seed=seed,
-    )
-    write_target(target, out, as_json)
-    law = law_from_json(secret_law)
-    if law.secrets(secret_dim, modulus) == 0:
-        say(f"Nothing is hidden: {law} is the law of a single secret.", quiet=as_json)
 
 
 @generate_app.command("from-checkpoint")

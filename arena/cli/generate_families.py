@@ -1,212 +1,95 @@
-"""``attention-bounds generate sq-...``: one command for each family that is hard for statistical queries."""
+"""``attention-bounds generate NAME``: a command for each family of hard instances, made of its parameters."""
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+import inspect
+from collections.abc import Sequence
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from arena.cli.console import JsonOption, SeedOption
+from arena.cli.console import JsonOption, SeedOption, listed, say
 from arena.cli.written import OutOption, write_target
 from arena.made_targets import family_target
-from sq import (
-    BumpFamily,
-    CentreThresholdFamily,
-    Construction,
-    DesignedStepsFamily,
-    HiddenGateFamily,
-    PairFamily,
-    ParityFamily,
-    SymmetricFamily,
-    TokenParityFamily,
-    TwoSlopeFamily,
-)
+from lower import FAMILIES, Family
+from lower.family import Option
 
-__all__ = ["FAMILY_COMMANDS"]
+__all__ = ["FamilyCommands"]
 
-_DimOption = Annotated[int, typer.Option(help="Number d of coordinates of a token.")]
-_BitsOption = Annotated[int, typer.Option(help="Number l of hidden coordinates.")]
-_BetaOption = Annotated[float, typer.Option(help="Slope of all heads.")]
-_SlopesOption = Annotated[
-    tuple[float, float] | None, typer.Option(help="The two slopes; by default 0.1 and 1.")
-]
+_PLAIN = (int, float, str, bool)
 
 
-def _pair(
-    out: OutOption,
-    dim: _DimOption = 48,
-    beta: Annotated[float, typer.Option(help="Slope of the head.")] = 1.0,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Make a layer of one head that hides a pair of coordinates.
+class FamilyCommands(typer.core.TyperGroup):
+    """A group that has, beside its own commands, one for each family that is registered."""
 
-    Example: attention-bounds generate sq-pair --dim 48 --seed 1 -o pair.safetensors
-    """
-    write_target(family_target(PairFamily(dim=dim, beta=beta), seed=seed), out, as_json)
+    @property  # type: ignore[override]
+    def commands(self) -> dict[str, Any]:
+        """Its own commands, and the families'."""
+        return {**self._own, **{name: _command(FAMILIES[name]) for name in sorted(FAMILIES)}}
 
-
-def _bump(
-    out: OutOption,
-    dim: _DimOption = 48,
-    bits: _BitsOption = 8,
-    at: Annotated[
-        int | None, typer.Option(help="How many of the hidden coordinates are to differ; by default half.")
-    ] = None,
-    beta: _BetaOption = 40.0,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Make two heads that say whether the tokens differ in exactly so many hidden coordinates.
-
-    Example: attention-bounds generate sq-bump --dim 48 --bits 8 --seed 1 -o bump.safetensors
-    """
-    family = BumpFamily(dim=dim, bits=bits, at=at, beta=beta)
-    write_target(family_target(family, seed=seed), out, as_json)
+    @commands.setter
+    def commands(self, own: dict[str, Any]) -> None:
+        self._own = own
 
 
-def _two_slope(
-    out: OutOption,
-    dim: _DimOption = 48,
-    bits: _BitsOption = 8,
-    slopes: _SlopesOption = None,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Make two heads of two slopes that show nothing of their hidden coordinates below degree 7.
+@cache
+def _command(family: type[Family]) -> Any:
+    options = family.options()
 
-    Example: attention-bounds generate sq-two-slope --dim 48 --bits 8 --slopes 0.1 1 -o slopes.safetensors
-    """
-    write_target(family_target(_two_slopes(dim, bits, slopes), seed=seed), out, as_json)
+    def make(out: Any, seed: int, as_json: bool, **given: Any) -> None:
+        read = {name: _read(options[name], name, value) for name, value in given.items() if value is not None}
+        made = family.preset(**read)
+        write_target(family_target(made, seed=seed), out, as_json)
+        if made.remark:
+            say(made.remark, quiet=as_json)
 
-
-def _designed_steps(
-    out: OutOption,
-    dim: _DimOption = 48,
-    bits: _BitsOption = 8,
-    heads: Annotated[
-        int | None, typer.Option(help="Number m of heads; by default one a --threshold, or two.")
-    ] = None,
-    threshold: Annotated[
-        list[float] | None,
-        typer.Option(help="A half-integer between 0 and l; once a head. By default spread evenly."),
-    ] = None,
-    beta: _BetaOption = 40.0,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Make m heads whose steps show nothing of their hidden coordinates below degree 2m + 1.
-
-    Example: attention-bounds generate sq-designed-steps --dim 48 --bits 6 --heads 4 -o steps.safetensors
-    """
-    family = DesignedStepsFamily(
-        dim=dim,
-        bits=bits,
-        heads_count=heads,
-        thresholds=tuple(threshold) if threshold else None,
-        beta=beta,
+    kinds: dict[str, tuple[Any, Any]] = {"out": (OutOption, inspect.Parameter.empty)}
+    kinds |= {
+        name: (Annotated[_kind(one.kind), typer.Option(_flag(name, one), help=one.help)], _default(one))
+        for name, one in options.items()
+    }
+    kinds |= {"seed": (SeedOption, 0), "as_json": (JsonOption, False)}
+    make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+            for name, (kind, default) in kinds.items()
+        ]
     )
-    write_target(family_target(family, seed=seed), out, as_json)
+    make.__annotations__ = {name: kind for name, (kind, _) in kinds.items()}
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    summary = (family.__doc__ or "").partition("\n")[0]
+    words = f"{summary}\n\nExample: attention-bounds generate {family.name} --seed 1 -o target.safetensors"
+    app.command(family.name, help=words)(make)
+    return typer.main.get_command(app)
 
 
-def _centre_threshold(
-    out: OutOption,
-    dim: _DimOption = 48,
-    bits: _BitsOption = 8,
-    heads: Annotated[int, typer.Option(help="Number m of heads, even or odd as --bits is.")] = 2,
-    steps: Annotated[
-        Literal["alternating", "best-fit"],
-        typer.Option(help="Steps of one size in turn, or those that fit the parity best."),
-    ] = "alternating",
-    beta: _BetaOption = 40.0,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Make m heads that come near a parity of more bits than m heads are known to hide.
-
-    Example: attention-bounds generate sq-centre-threshold --bits 16 --heads 4 -o centre.safetensors
-    """
-    family = CentreThresholdFamily(
-        dim=dim,
-        bits=bits,
-        heads_count=heads,
-        steps="alternating" if steps == "alternating" else "best fit",
-        beta=beta,
-    )
-    write_target(family_target(family, seed=seed), out, as_json)
+def _flag(name: str, one: Option) -> str:
+    return one.flag or f"--{name.replace('_', '-')}"
 
 
-def _token_parity(
-    out: OutOption,
-    dim: _DimOption = 48,
-    tokens: Annotated[int, typer.Option(help="Number k of tokens.")] = 3,
-    bits: _BitsOption = 2,
-    beta: _BetaOption = 40.0,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Make a layer on any number of tokens in which every row hides a parity of its own token.
-
-    Example: attention-bounds generate sq-token-parity --tokens 5 --bits 3 --dim 48 -o token-parity.safetensors
-    """
-    family = TokenParityFamily(dim=dim, tokens=tokens, bits=bits, beta=beta)
-    write_target(family_target(family, seed=seed), out, as_json)
+def _kind(hint: Any) -> Any:
+    """What typer makes of an annotation: numbers, texts and choices as they are, all else as text."""
+    parts = [one for one in _alternatives(hint) if one is not NoneType]
+    kind = parts[0] if len(parts) == 1 and (parts[0] in _PLAIN or get_origin(parts[0]) is Literal) else str
+    return kind | None
 
 
-def _hidden_gate(
-    out: OutOption,
-    base: Annotated[
-        Literal["parity", "two-slope"], typer.Option(help="What is hidden beside the gate.")
-    ] = "parity",
-    dim: _DimOption = 48,
-    bits: Annotated[
-        int | None, typer.Option(help="Number l of hidden coordinates; by default 3, of two slopes 8.")
-    ] = None,
-    construction: Annotated[
-        Construction | None,
-        typer.Option(help="Of a parity: D, by default, or B and C for an odd number of bits."),
-    ] = None,
-    beta: Annotated[float | None, typer.Option(help="Slope of a parity's constructions B and C.")] = None,
-    slopes: _SlopesOption = None,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
-    """Make a layer of two tokens that hides its gate as well, so that nothing is known in advance.
-
-    Example: attention-bounds generate sq-hidden-gate --bits 3 --dim 48 --seed 1 -o gate.safetensors
-    """
-    own: SymmetricFamily
-    if base == "parity":
-        _refuse(base, {"--slopes": slopes})
-        own = ParityFamily(
-            dim=dim, bits=3 if bits is None else bits, construction=construction or "D", beta=beta
-        )
-    else:
-        _refuse(base, {"--construction": construction, "--beta": beta})
-        own = _two_slopes(dim, 8 if bits is None else bits, slopes)
-    write_target(family_target(HiddenGateFamily(base=own), seed=seed), out, as_json)
+def _alternatives(hint: Any) -> Sequence[Any]:
+    """The types of a union, without what they are annotated with."""
+    if get_origin(hint) is Annotated:
+        return _alternatives(get_args(hint)[0])
+    if get_origin(hint) in (Sequence, Literal) or not get_args(hint):
+        return [hint]
+    return [one for part in get_args(hint) for one in _alternatives(part)]
 
 
-FAMILY_COMMANDS: Mapping[str, Callable[..., None]] = {
-    "sq-pair": _pair,
-    "sq-bump": _bump,
-    "sq-two-slope": _two_slope,
-    "sq-designed-steps": _designed_steps,
-    "sq-centre-threshold": _centre_threshold,
-    "sq-token-parity": _token_parity,
-    "sq-hidden-gate": _hidden_gate,
-}
-"""The commands by their names."""
+def _default(one: Option) -> Any:
+    if isinstance(one.preset, tuple):
+        return ",".join(f"{number:g}" for number in one.preset)
+    return one.preset if isinstance(one.preset, (*_PLAIN, NoneType)) else str(one.preset)
 
 
-def _two_slopes(dim: int, bits: int, slopes: tuple[float, float] | None) -> TwoSlopeFamily:
-    return (
-        TwoSlopeFamily(dim=dim, bits=bits)
-        if slopes is None
-        else TwoSlopeFamily(dim=dim, bits=bits, slopes=slopes)
-    )
-
-
-def _refuse(base: str, options: Mapping[str, Any]) -> None:
-    for name, value in options.items():
-        if value is not None:
-            raise ValueError(f"{name} is given with --base {base}, which has no use for it: leave it out.")
+def _read(one: Option, name: str, value: Any) -> Any:
+    if any(get_origin(kind) is Sequence for kind in _alternatives(one.kind)):
+        return tuple(listed(_flag(name, one), value, float, "numbers", "0.5,1"))
+    return value if one.read is None else one.read(value)

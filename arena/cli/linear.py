@@ -11,23 +11,23 @@ from arena._phrases import plural
 from arena.cli.console import (
     JsonOption,
     SeedOption,
-    WorkFailedError,
-    WorkInterruptedError,
     print_json,
     progress_bar,
     require_counts,
     require_writable,
     say,
 )
+from arena.cli.study import measure_studies
 from arena.linear_certify import certify_linear, token_source
-from arena.linear_figures import draw_plot
 from arena.linear_learn import LinearLearned, learn_linear, model_examples
-from arena.linear_runs import choose_experiments, run_experiments
-from arena.linear_words import experiment_text
 from attention import BooleanInputs, GaussianInputs, Inputs, SphereInputs
 from attention.files import read_array, write_whole
+from attention.memory import memory_text
 from attention.validation import non_negative
-from paper_checks.linear_attention import EXPERIMENTS, Plot
+from runs import Scale
+from runs.figures import save_figure
+from studies import STUDIES, find_studies
+from studies.line_figure import Panel, line_figure
 from upper.linear_attention import (
     LinearAttention,
     feature_count,
@@ -42,6 +42,7 @@ __all__ = ["linear_app"]
 
 _INPUTS = {"gaussian": GaussianInputs, "boolean": BooleanInputs, "sphere": SphereInputs}
 _UNSEEN = 1000
+_EXPERIMENTS = [name.removeprefix("linear-") for name in STUDIES if name.startswith("linear-")]
 
 linear_app = typer.Typer(
     help=(
@@ -223,7 +224,7 @@ def linear_learn_command(
 def _show_learned(learned: LinearLearned, out: Path | None, as_json: bool) -> None:
     told = learned.to_json()
     if out is not None:
-        _write(out, "learned", told, learned.plots())
+        _write(out, "learned", told, learned.panels())
         made = {"generator": "linear learn", "seed": learned.seed}
         save_linear_attention(out / "model.safetensors", learned.model, made=made)
     if as_json:
@@ -292,7 +293,7 @@ def linear_certify_command(
         tick("done")
     told = certified.to_json()
     if out is not None:
-        _write(out, "certified", told, certified.plots())
+        _write(out, "certified", told, certified.panels())
     if as_json:
         print_json(told)
         return
@@ -305,55 +306,38 @@ def linear_certify_command(
 def linear_experiment_command(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help=f"One of {', '.join(EXPERIMENTS)}, several with commas, or all."),
+        typer.Argument(
+            metavar="NAME", help=f"One of {', '.join(_EXPERIMENTS)}, several with commas, or all."
+        ),
     ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for tables, figures, JSON and the page.")
-    ] = Path("linear"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of records, tables and figures.")] = Path(
+        "results/studies"
+    ),
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repetitions.")] = False,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Run again also what is in the folder already.")
-    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again also what is kept.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Run an experiment on linear attention: its tables, figures and checks, and one page for all.
+    """Run a study of linear attention: ``study linear-NAME`` at full scale.
 
-    Writes NAME.json and NAME.txt, a .csv and .txt for each table, an .svg and .pdf for each figure, and index.html into
-    the folder of --out. Each is kept as it is done: the same command goes on where it was interrupted.
-
-    Example: attention-bounds linear experiment key-value --out linear
+    Example: attention-bounds linear experiment key-value --out results/studies
     """
-    names = choose_experiments(name)
-    require_writable(out, directory=True)
-    with progress_bar("experiments", None, quiet=as_json) as tick:
-        runs = run_experiments(names, out, seed=seed, quick=quick, fresh=fresh, on_step=tick)
-    if as_json:
-        told = {"experiments": [one.to_json() for one in runs.experiments]}
-        print_json({**told, "missing": list(runs.missing), "kept": list(runs.kept)})
-    else:
-        for one in runs.experiments:
-            said = (
-                " It was there from an earlier run: --fresh runs it again." if one.name in runs.kept else ""
-            )
-            say(experiment_text(one) + said + "\n")
-        if runs.page is not None:
-            say(str(runs.page))
-    if runs.missing:
-        raise WorkInterruptedError(
-            f"Interrupted: {len(runs.experiments)} of {len(names)} experiments are done and kept in {out}; the same "
-            f"command{' without --fresh' if fresh else ''} goes on."
+    names = [part.strip() for part in name.split(",")]
+    if unknown := [one for one in names if one not in (*_EXPERIMENTS, "all")]:
+        raise ValueError(
+            f"There is no experiment {unknown[0]!r}: choose among {', '.join(_EXPERIMENTS)}, or all."
         )
-    wrong = [one.name for one in runs.experiments if not one.holds]
-    if wrong:
-        raise WorkFailedError(f"Not every check holds: see {', '.join(wrong)}.")
+    chosen = find_studies([f"linear-{one}" for one in (_EXPERIMENTS if "all" in names else names)])
+    scale = Scale.QUICK if quick else Scale.FULL
+    measure_studies(chosen, scale=scale, out=out, jobs=jobs, seed=seed, fresh=fresh, as_json=as_json)
 
 
-def _write(out: Path, name: str, told: dict[str, Any], plots: tuple[Plot, ...]) -> None:
-    for plot in plots:
-        figure = draw_plot(plot)
+def _write(out: Path, name: str, told: dict[str, Any], panels: dict[str, Panel]) -> None:
+    for figure_name, panel in panels.items():
+        figure = line_figure([panel])
         for ending in ("svg", "pdf"):
-            figure.save(out / f"{plot.name}.{ending}")
+            save_figure(figure, out / f"{figure_name}.{ending}")
     text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_whole(out / f"{name}.json", text.encode())
 
@@ -361,8 +345,7 @@ def _write(out: Path, name: str, told: dict[str, Any], plots: tuple[Plot, ...]) 
 def _require_room(options: str, numbers: int) -> None:
     if 8 * numbers > MEMORY:
         raise ValueError(
-            f"{options} ask for {numbers:.1e} numbers, {8 * numbers / 2**30:.1f} GiB: {MEMORY / 2**30:.0f} GiB are "
-            "allowed."
+            f"{options} ask for {memory_text(8 * numbers)} of numbers: {memory_text(MEMORY)} are allowed."
         )
 
 

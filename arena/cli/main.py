@@ -9,24 +9,10 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import Annotated
 
-import numpy as np
 import typer
 
-from arena._phrases import sentence
-from arena.calls import WorkersLostError
-from arena.cli.attack import attack_command
-from arena.cli.check import check_command
-from arena.cli.compare import compare_command
-from arena.cli.console import WorkFailedError, WorkInterruptedError
-from arena.cli.curves import curves_app
-from arena.cli.explain import explain_command
-from arena.cli.families import families_command
-from arena.cli.generate import generate_app
-from arena.cli.inspect import inspect_command
-from arena.cli.learn import learn_command
-from arena.cli.linear import linear_app
-from arena.cli.runs import runs_command
-from arena.cli.study import study_command
+from arena.cli.errors import WorkFailedError, WorkInterruptedError
+from arena.cli.groups import LazyCommands
 
 __all__ = ["app", "run"]
 
@@ -44,24 +30,12 @@ app = typer.Typer(
         "Can a multi-head attention layer be learned from examples, how, and when is it hopeless?\n\n"
         "Example: attention-bounds compare --preset quick --out results"
     ),
+    cls=LazyCommands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.add_typer(generate_app, name="generate")
-app.command("families")(families_command)
-app.command("inspect")(inspect_command)
-app.command("learn")(learn_command)
-app.command("attack")(attack_command)
-app.command("explain")(explain_command)
-app.command("compare")(compare_command)
-app.command("runs")(runs_command)
-app.command("check")(check_command)
-app.command("study")(study_command)
-app.add_typer(curves_app, name="curves")
-app.add_typer(linear_app, name="linear")
 
 
 def _show_version(wanted: bool | None) -> None:
@@ -110,13 +84,14 @@ def run(arguments: Sequence[str]) -> int:
         return _FAILED
     except WorkFailedError as error:
         return _complain(str(error), _INTERRUPTED if isinstance(error, WorkInterruptedError) else _FAILED)
-    except WorkersLostError as error:
-        return _complain(f"What does the work broke down: {sentence(str(error))}", _FAILED)
     except OSError as error:
         return _complain(_reason(error), _FAILED)
-    except (MemoryError, np.linalg.LinAlgError) as error:
-        return _complain(f"The work failed: {error or type(error).__name__}", _FAILED)
+    except MemoryError as error:
+        return _complain(f"The work failed: {error or 'out of memory'}", _FAILED)
     except (ValueError, ImportError) as error:
+        # NumPy's error for a matrix that cannot be factored is a ValueError, and no fault of the command
+        if type(error).__name__ == "LinAlgError":
+            return _complain(f"The work failed: {error}", _FAILED)
         return _complain(str(error) or type(error).__name__, _WRONG_USE)
 
 

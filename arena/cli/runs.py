@@ -1,29 +1,29 @@
 """``attention-bounds runs``: what a run store holds, as a list or as a file."""
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from arena._phrases import plural
-from arena.cli.console import JsonOption, print_json, require_writable, say
-from arena.export import EXPORTS, export_cells, flat
-from arena.store import RunStore, StoredCell
-from arena.words import outcome_word, printable, short_count, short_error, short_seconds
+from arena.cli.console import JsonOption, require_writable, say
+from arena.numbers import count_text, error_text, printable, seconds_text
+from arena.plain import aligned
+from arena.stored import EXPORTS, export_cells, stored_cells
+from runs import Store
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["runs_command"]
 
 
 def runs_command(
     store: Annotated[Path, typer.Argument(help="The run store.")] = Path("results/runs.sqlite"),
-    target: Annotated[
-        str | None, typer.Option(help="Only targets of this name; * and ? as in a shell.")
-    ] = None,
-    learner: Annotated[str | None, typer.Option(help="Only learners of this name; * and ? likewise.")] = None,
+    target: Annotated[str, typer.Option(help="Only targets of this name; * and ? as in a shell.")] = "*",
+    learner: Annotated[str, typer.Option(help="Only learners of this name; * and ? likewise.")] = "*",
     seed: Annotated[int | None, typer.Option(help="Only this seed.")] = None,
-    status: Annotated[
-        str | None, typer.Option(help="Only these: done, 'not applicable', failed or 'timed out'.")
-    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write them to a .csv, .json or .parquet file instead.")
     ] = None,
@@ -33,41 +33,49 @@ def runs_command(
 
     Example: attention-bounds runs results/runs.sqlite --learner newton --out newton.csv
     """
-    if out is not None and out.suffix not in EXPORTS:
-        raise ValueError(f"{out} ends in {out.suffix or 'nothing'}: {', '.join(EXPORTS)} are the formats.")
-    with RunStore(store, read_only=True) as opened:
-        cells = opened.cells(target=target, learner=learner, seed=seed, status=status)
     if out is not None:
+        if out.suffix not in EXPORTS:
+            raise ValueError(
+                f"{out} ends in {out.suffix or 'nothing'}: {', '.join(EXPORTS)} are the formats."
+            )
         require_writable(out)
+    cells = stored_cells(Store(store, read_only=True), target=target, learner=learner, seed=seed)
+    if out is not None:
         export_cells(out, cells)
         say(f"{out}: {plural(len(cells), 'cell')}.", quiet=as_json)
     if as_json:
-        print_json([flat(cell) for cell in cells])
+        typer.echo(EXPORTS[".json"](cells).decode())
     elif out is None:
         _list(cells, store)
 
 
-def _list(cells: list[StoredCell], store: Path) -> None:
-    rows = [
-        ("finished (UTC)", "target", "m k d", "learner", "seed", "error", "examples", "time", "how it ended")
+def _list(cells: "pandas.DataFrame", store: Path) -> None:
+    header = [
+        "finished (UTC)",
+        "target",
+        "m k d",
+        "learner",
+        "seed",
+        "error",
+        "examples",
+        "time",
+        "how it ended",
     ]
-    for stored in cells:
-        cell = stored.cell
-        done = cell.status == "done"
-        rows.append(
-            (
-                stored.finished[:19].replace("T", " "),
-                printable(cell.target),
-                f"{stored.target.heads} {stored.target.tokens} {stored.target.dim}",
-                printable(cell.learner),
-                str(cell.seed),
-                short_error(cell.unknown_part_error) if done else "-",
-                short_count(cell.examples_used),
-                short_seconds(cell.seconds),
-                outcome_word(cell.outcome) if done else printable(f"{cell.status}: {cell.message}"),
-            )
+    lines = [header]
+    for row in json.loads(EXPORTS[".json"](cells)):
+        ended = row["outcome"].lower().replace("_", " ") or f"{row['status']}: {row['message']}"
+        lines.append(
+            [
+                row["finished"][:19].replace("T", " "),
+                printable(row["target"]),
+                f"{row['target_heads']} {row['target_tokens']} {row['target_dim']}",
+                printable(row["learner"]),
+                str(row["seed"]),
+                error_text(row["unknown_part_error"]) if row["status"] == "done" else "-",
+                count_text(row["examples_used"]),
+                seconds_text(row["seconds"]),
+                printable(ended),
+            ]
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    for row in rows:
-        say("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]]))
+    say(aligned(lines, left=len(header)))
     say(f"\n{plural(len(cells), 'cell')} in {store}.")

@@ -33,6 +33,41 @@
     button.addEventListener("click", () => sort(column));
     head.replaceChildren(button);
   });
+  const filter = document.getElementById("filter");
+  const shown = document.getElementById("shown");
+  const show = () => {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const rows = [...body.rows];
+    rows.forEach((row) => { row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word)); });
+    shown.textContent = words.length ? `${rows.filter((row) => !row.hidden).length} of ${rows.length}` : "";
+  };
+  filter.addEventListener("input", show);
+
+  // a reader who points at a curve is shown the nearest step of it
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+  document.body.append(tip);
+  document.querySelectorAll(".drawing svg").forEach((svg) => {
+    const points = [...svg.querySelectorAll(".curve")].flatMap((curve) => {
+      const texts = curve.querySelector("title").textContent.split("\n");
+      curve.querySelector("title").remove();
+      const places = [...curve.querySelector("path").getAttribute("d").matchAll(/[ML] ([-\d.]+) ([-\d.]+)/g)];
+      return places.map((place, number) => ({ x: Number(place[1]), y: Number(place[2]), text: texts[number] || "" }));
+    });
+    svg.addEventListener("pointermove", (event) => {
+      const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+      const far = (point) => (point.x - at.x) ** 2 + (point.y - at.y) ** 2;
+      const nearest = points.reduce((best, point) => (best && far(best) <= far(point) ? best : point), null);
+      tip.hidden = !nearest || far(nearest) > 300;
+      if (tip.hidden) return;
+      tip.textContent = nearest.text;
+      tip.style.left = `${event.pageX + 12}px`;
+      tip.style.top = `${event.pageY + 12}px`;
+    });
+    svg.addEventListener("pointerleave", () => { tip.hidden = true; });
+  });
+
   document.documentElement.classList.add("scripts");
   document.querySelectorAll(".scripted").forEach((element) => { element.hidden = false; });
 
@@ -51,10 +86,7 @@
       const svg = drawn.cloneNode(true);
       svg.setAttribute("width", `${drawn.viewBox.baseVal.width}pt`);
       svg.setAttribute("height", `${drawn.viewBox.baseVal.height}pt`);
-      // a file of its own follows no page: the colours of the light theme and a font, written out
-      return '<?xml version="1.0" encoding="UTF-8"?>\n' + new XMLSerializer().serializeToString(svg)
-        .replace(/var\(--[a-z0-9-]+, (#[0-9a-f]{6})\)/g, "$1")
-        .replace(/font-family: inherit/g, "font-family: sans-serif");
+      return '<?xml version="1.0" encoding="UTF-8"?>\n' + new XMLSerializer().serializeToString(svg);
     });
     link.hidden = false;
   });

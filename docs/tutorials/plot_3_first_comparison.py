@@ -25,16 +25,16 @@ for target in targets:
     print(f"{target.name}: {target.record.title}")
 
 # %%
-# A target says what is known of it in advance and, if it is hard, why. Every line of a certificate says whether it is
-# proved or derived here, and goes on with its exact statement; these are the beginnings of the proved ones.
+# A target says what is known of it in advance and, if it is hard, why. Every statement of a certificate says
+# whether it is proved, derived here or measured; these are the proved ones.
 
 import textwrap
 
 hard = targets[2].record
 print(textwrap.fill(hard.known, 72))
-for line in hard.certificate:
-    if "(proved)" in line:
-        print("-", line.split("(proved)")[0].strip())
+for statement in hard.certificate:
+    if statement.status == "proved":
+        print(f"- {statement.name}: {statement.value}")
 
 # %%
 # Four learners
@@ -75,7 +75,7 @@ results.plot("nice-2-3-12", against="seconds")
 # One pair of target and learner over its seeds:
 
 summary = results.summary("nice-2-3-12", "newton")
-print(summary.verdict, summary.outcomes)
+print(summary.verdict, summary.outcome)
 print(f"errors from {summary.error_min:.0e} to {summary.error_max:.0e}")
 
 # %%
@@ -85,14 +85,10 @@ part = results.only("sq-parity-2-16", ["newton", "elimination"])
 print(part)
 
 # %%
-# With pandas, every fit is a row of a data frame.
+# Every fit is a row of a pandas data frame.
 
 shown = ["target", "learner", "seed", "unknown_part_error", "examples_used"]
-try:
-    frame = results.to_pandas()
-    print(frame[shown].dropna().to_string(index=False))
-except ImportError as error:
-    print(error)
+print(results.to_pandas()[shown].dropna().to_string(index=False))
 
 # %%
 # Keeping it

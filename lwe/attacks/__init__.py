@@ -1,19 +1,21 @@
 """Attacks on learning with rounding and with errors, one a file; none that fails is a claim of security."""
 
+from collections.abc import Mapping
+
 from lwe.attacks.arora_ge import AroraGeAttack
-from lwe.attacks.as_learner import AttackLearner
+from lwe.attacks.attack import Attack
 from lwe.attacks.bkw import BKWAttack
-from lwe.attacks.dual import DualAttack, dual_statistic
+from lwe.attacks.dual import DualAttack
 from lwe.attacks.elimination import EliminationAttack
 from lwe.attacks.exhaustive import ExhaustiveAttack
-from lwe.attacks.lattice import LatticeAttack, refined_secret
-from lwe.attacks.learner import LearnerAttack
+from lwe.attacks.lattice import LatticeAttack
+from lwe.attacks.learner import AttackLearner, LearnerAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
-from lwe.attacks.linearisation import LinearisationAttack, label_degree
+from lwe.attacks.linearisation import LinearisationAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
-from lwe.attacks.sample_oracle import SampleOracle
 
 __all__ = [
+    "ATTACKS",
     "AroraGeAttack",
     "AttackLearner",
     "BKWAttack",
@@ -25,8 +27,17 @@ __all__ = [
     "LeastSquaresAttack",
     "LinearisationAttack",
     "MeetInTheMiddleAttack",
-    "SampleOracle",
-    "dual_statistic",
-    "label_degree",
-    "refined_secret",
 ]
+
+ATTACKS: Mapping[str, type[Attack]] = {
+    "least-squares": LeastSquaresAttack,
+    "exhaustive": ExhaustiveAttack,
+    "meet-in-the-middle": MeetInTheMiddleAttack,
+    "elimination": EliminationAttack,
+    "linearisation": LinearisationAttack,
+    "arora-ge": AroraGeAttack,
+    "bkw": BKWAttack,
+    "lattice": LatticeAttack,
+    "dual": DualAttack,
+}
+"""Every attack but those by learners, by what the command line calls it, in the order of tables."""

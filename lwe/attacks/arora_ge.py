@@ -8,16 +8,14 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int
 
-from attention._arrays import shown
-from attention.validation import count, non_negative
-from lwe.attack import AttackOutcome, AttackResult
+from lwe.attacks.attack import Attack, AttackResult, Attempt
+from lwe.attacks.evidence import label_residues, share_right
 from lwe.attacks.monomials import Exponents
+from lwe.attacks.outcome import AttackOutcome, NotApplicableError, TooFewSamplesError
 from lwe.attacks.prime_field import LARGEST_PRIME, PrimeFieldSolution, solve_prime_field
-from lwe.attempt import Attempt, BaseAttack, share_right
-from lwe.costs import size_in_words
-from lwe.laws import BinaryLaw, SparseLaw, TernaryLaw
+from lwe.costs.cost import size_in_words
 from lwe.parameters import LWRParameters, centred
-from lwe.residues import is_prime, whole_array
+from lwe.residues import is_prime
 from lwe.samples import LWRSamples
 
 __all__ = ["AroraGeAttack"]
@@ -25,45 +23,33 @@ __all__ = ["AroraGeAttack"]
 _BLOCK_SAMPLES = 512
 _MOST_CANDIDATES = 1 << 12
 _LARGEST_DEGREE = 64
+_SURPLUS = 0.05  # the share of equations beyond the unknowns
+_TRIES = 4  # sets of equations, if one of them has an error outside those allowed for
 
 
 @dataclass(frozen=True)
-class AroraGeAttack(BaseAttack):
+class AroraGeAttack(Attack):
     """Linearise, over GF(q), the product of <a, s> - t over all t that a label allows; solve for the monomials of s.
-
-    Parameters
-    ----------
-    errors : tuple of int, optional
-        The errors E that are allowed for; left out, the fewest most likely ones that all equations needed keep to with
-        probability at least 1/2.
-    surplus : float
-        The share of equations beyond the number D of unknowns.
-    tries : int
-        How many sets of equations are tried if one of them has an error outside E.
 
     Notes
     -----
-    For prime q up to 2^24, any public matrix. A label b allows the t with floor(p ((t + e) mod q)/q) = b for an e in E:
-    for learning with errors b - e, for learning with rounding an interval of about q/p residues. The product over them
+    For prime q up to 2^24, any public matrix. A label b allows the t with floor(p ((t + e) mod q)/q) = b for an error e
+    of E, the fewest most likely ones that all equations needed keep to with probability at least 1/2: for learning with
+    errors b - e, for learning with rounding an interval of about q/p residues. The product over them
     vanishes; it has degree delta, the most values that a label allows. Its monomials in s, but the constant, are the
     unknowns: D = C(n + delta, delta) - 1; fewer for secrets of entries 0 and 1 (s^2 = s) or -1, 0 and 1 (s^3 = s).
     O(D^3) operations and 8 D^2 bytes, and as many samples as unknowns. Monomials of degree 1 are eliminated last: so
     the secret is found also where products of its entries are not determined, as it may happen with a binary matrix
-    and few levels. Where up to 4096 secrets are left, the samples choose.
-
-    That D random equations determine the monomials is proved by Arora and Ge for errors, up to factors and for large q;
-    here it is observed, and what was found is checked.
+    and few levels. Where up to 4096 secrets are left, the samples choose. Up to four sets of equations are tried.
 
     References
     ----------
-    Arora and Ge 2011; Albrecht, Cid, Faugere and Perret 2014 (IACR ePrint 2014/1018) for small secrets. Intervals of
-    rounding in place of errors: derived here.
+    Arora and Ge 2011, who prove for errors and large q that about D random equations determine the monomials; Albrecht,
+    Cid, Faugere and Perret 2014 for small secrets. Intervals of rounding in place of errors: derived here.
 
     Examples
     --------
-    >>> from lwe.laws import BinomialLaw
-    >>> from lwe.parameters import LWRParameters
-    >>> from lwe.samples import make_samples
+    >>> from lwe import BinomialLaw, LWRParameters, make_samples
     >>> parameters = LWRParameters(8, modulus=97, levels=97, matrix="uniform", noise=BinomialLaw(1))
     >>> samples, secret = make_samples(parameters, 300, rng=0)
     >>> result = AroraGeAttack()(samples, parameters, rng=1)
@@ -71,38 +57,22 @@ class AroraGeAttack(BaseAttack):
     (164, True)
     """
 
-    errors: tuple[int, ...] | None = None
-    surplus: float = 0.05
-    tries: int = 4
-
     name: ClassVar[str] = "arora-ge"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tries", count("tries", self.tries))
-        object.__setattr__(self, "surplus", non_negative("surplus", self.surplus))
-        if self.errors is not None:
-            errors = whole_array("errors", self.errors)
-            if errors.ndim != 1:
-                raise ValueError(f"errors is {shown(self.errors)}: a list of whole numbers is needed.")
-            if not len(errors):
-                raise ValueError("errors is empty: at least one, such as 0, is needed.")
-            object.__setattr__(self, "errors", tuple(int(one) for one in errors))
+    title: ClassVar[str] = "Arora-Ge"
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Linearise, solve, check; the generator chooses the equations of further tries."""
         parameters, training = attempt.parameters, attempt.training
         q, n = parameters.modulus, parameters.secret_dim
         if q > LARGEST_PRIME or not is_prime(q):
-            return attempt.ended(
-                AttackOutcome.NOT_APPLICABLE,
-                f"It solves equations over GF(q) and needs a prime q of at most 2^24; q is {q}.",
+            raise NotApplicableError(
+                f"It needs a prime q of at most 2^24, for equations over GF(q); q is {q}."
             )
-        plan = _plan(parameters, self.errors, self.surplus)
+        plan = _plan(parameters)
         if plan is None:
-            return attempt.ended(
-                AttackOutcome.NOT_APPLICABLE,
+            raise NotApplicableError(
                 f"A label of {parameters} allows too many of the {q} residues: the polynomial's degree would exceed "
-                f"{min(q - 1, _LARGEST_DEGREE)}.",
+                f"{min(q - 1, _LARGEST_DEGREE)}."
             )
         unknowns = plan.reduced.size - 1
         attempt.details.update(
@@ -112,9 +82,8 @@ class AroraGeAttack(BaseAttack):
         )
         words = f"{size_in_words(unknowns)} unknowns, the monomials of degree at most {plan.degree} in the secret,"
         if len(training) < unknowns:
-            return attempt.ended(
-                AttackOutcome.TOO_FEW_SAMPLES,
-                f"{words} need as many equations and a few more; there are {len(training)} to learn from.",
+            raise TooFewSamplesError(
+                f"{words} need as many equations and a few more; there are {len(training)} to learn from."
             )
         equations = min(len(training), plan.equations)
         listed = plan.monomials.size
@@ -122,7 +91,7 @@ class AroraGeAttack(BaseAttack):
             8 * equations * (unknowns + 1) + 8 * listed * (3 * _BLOCK_SAMPLES + 2 * n),
             f"{equations} equations in {words}",
         )
-        for turn in range(self.tries):
+        for turn in range(_TRIES):
             rows = np.arange(equations) if turn == 0 else generator.permutation(len(training))[:equations]
             found = _solve(plan, LWRSamples(training.public[rows], training.labels[rows]), attempt)
             attempt.details.update(
@@ -139,13 +108,12 @@ class AroraGeAttack(BaseAttack):
         if q ** len(found.kernel) > _MOST_CANDIDATES:
             left = f"{done} leave {q}^{len(found.kernel)} secrets, more than can be tried"
             if found.rank == equations:
-                return attempt.ended(AttackOutcome.TOO_FEW_SAMPLES, f"{left}: give more samples.")
+                raise TooFewSamplesError(f"{left}: give more samples.")
             return attempt.ended(
                 AttackOutcome.NOTHING, f"{left}; further equations of this kind follow from these."
             )
-        return attempt.found(
-            _best(found, training, parameters), f"{done} leave {q ** len(found.kernel)} secrets."
-        )
+        best = _best(found, training, parameters)
+        return attempt.found(best, f"{done} leave {q ** len(found.kernel)} secrets.")
 
 
 @dataclass(frozen=True)
@@ -163,7 +131,7 @@ class _Plan:
         return self.monomials.degree
 
 
-def _plan(parameters: LWRParameters, errors: tuple[int, ...] | None, surplus: float) -> _Plan | None:
+def _plan(parameters: LWRParameters) -> _Plan | None:
     q, p, n = parameters.modulus, parameters.levels, parameters.secret_dim
     longest = -(-q // p)
     if longest > _LARGEST_DEGREE:
@@ -172,17 +140,16 @@ def _plan(parameters: LWRParameters, errors: tuple[int, ...] | None, surplus: fl
     possible = np.mod(possible, q)
     likely = possible[np.argsort(-weights, kind="stable")]
     # s^v = s for entries of v values that hold 0, 1 and perhaps -1, and for all q residues
-    values = {BinaryLaw: 2, TernaryLaw: 3, SparseLaw: 3}.get(type(parameters.secret), q)
+    values = {"binary": 2, "ternary": 3, "sparse": 3}.get(parameters.secret.kind, q)
     for size in range(1, len(likely) + 1):
-        chosen = likely[:size] if errors is None else np.unique(np.mod(errors, q))
-        degree = len(_offsets(longest, chosen, q))
+        degree = len(_offsets(longest, likely[:size], q))
         if degree >= q or degree > _LARGEST_DEGREE:
             return None
-        reduced = Exponents(n, degree, max(1, min(q, values) - 1))
-        equations = reduced.size + max(16, math.ceil(surplus * reduced.size))
-        kept = min(1.0, float(weights[np.isin(possible, chosen)].sum()))
-        if errors is not None or size == len(likely) or equations * math.log(kept) >= math.log(0.5):
-            return _Plan(parameters, chosen, Exponents(n, degree, degree), reduced, equations)
+        reduced = Exponents(n, degree, max(1, min(q, values, degree + 1) - 1))
+        equations = reduced.size + max(16, math.ceil(_SURPLUS * reduced.size))
+        kept = min(1.0, float(weights[np.isin(possible, likely[:size])].sum()))
+        if size == len(likely) or equations * math.log(kept) >= math.log(0.5):
+            return _Plan(parameters, likely[:size], Exponents(n, degree, degree), reduced, equations)
     return None
 
 
@@ -193,8 +160,8 @@ def _offsets(length: int, errors: np.ndarray, modulus: int) -> Int[np.ndarray, "
 
 def _polynomials(labels: np.ndarray, plan: _Plan) -> Int[np.ndarray, "labels degrees"]:
     """The coefficients, constant first, of the product of X - t over the t that each label allows."""
-    q, p = plan.parameters.modulus, plan.parameters.levels
-    first, end = -(-q * labels // p), -(-q * (labels + 1) // p)
+    q = plan.parameters.modulus
+    first, end = label_residues(labels, plan.parameters)
     found = np.zeros((len(labels), plan.degree + 1), dtype=np.int64)
     found[:, 0] = 1
     for length in np.unique(end - first):
@@ -243,7 +210,7 @@ def _solve(plan: _Plan, samples: LWRSamples, attempt: Attempt) -> PrimeFieldSolu
         products %= q
         system[block] = np.add.reduceat(products[order], starts, axis=0).T
     np.negative(system[:, -1], out=system[:, -1])
-    found = solve_prime_field(system, q, n, overwrite=True, on_panel=attempt.check)
+    found = solve_prime_field(system, q, n, check=attempt.check)
     return PrimeFieldSolution(found.solution[::-1], found.kernel[:, ::-1], found.rank, found.consistent)
 
 
@@ -252,10 +219,6 @@ def _best(
 ) -> Int[np.ndarray, " n"]:
     """Of the secrets that are left, one that most of up to 256 samples agree with."""
     part = training.take(min(len(training), 256))
-    best, most = found.solution, -1.0
-    for steps in itertools.product(range(parameters.modulus), repeat=len(found.kernel)):
-        secret = (found.solution + np.array(steps, dtype=np.int64) @ found.kernel) % parameters.modulus
-        agreeing = share_right(secret, part, parameters)
-        if agreeing > most:
-            best, most = secret, agreeing
-    return best
+    steps = itertools.product(range(parameters.modulus), repeat=len(found.kernel))
+    secrets = (found.solution + np.array(one, dtype=np.int64) @ found.kernel for one in steps)
+    return max(secrets, key=lambda secret: share_right(secret, part, parameters))

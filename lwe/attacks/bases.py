@@ -1,141 +1,83 @@
 """Bases of the lattices behind samples: Hermite form modulo any q, Kannan's embedding, the dual lattice."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Int
 
-from lwe.costs import PrimalShape, deviations
-from lwe.evidence import label_residues
-from lwe.parameters import LWRParameters
+from lwe.attacks.evidence import label_residues
+from lwe.costs.deviations import deviations
+from lwe.costs.primal import PrimalShape
+from lwe.parameters import LWRParameters, centred
 from lwe.samples import LWRSamples, inner_products
 
-__all__ = [
-    "Embedding",
-    "dual_basis",
-    "label_intervals",
-    "left_inverse",
-    "modular_hermite_form",
-    "primal_embedding",
-]
+__all__ = ["Embedding", "dual_basis", "left_inverse", "modular_hermite_form", "primal_embedding"]
 
 
-def modular_hermite_form(rows: Int[np.ndarray, "k m"], modulus: int) -> Int[np.ndarray, "m m"]:
+def modular_hermite_form(
+    rows: Int[np.ndarray, "k m"], modulus: int, columns: int | None = None
+) -> Int[np.ndarray, "columns m"]:
     """The basis in Hermite form of the lattice that some rows and q Z^m span: upper triangular, for any q.
 
-    Parameters
-    ----------
-    rows : array of int (k, m)
-        The rows; they may depend on one another.
-    modulus : int
-        q. Pivots need not be units: where a column has only common divisors with q, its pivot is their divisor.
+    Positive divisors of q are on the diagonal, and above each of them residues below it. Rows may depend on one
+    another, and pivots need not be units. `columns`: how many are eliminated, and rows given; all by default.
 
-    Returns
-    -------
-    array of int (m, m)
-        Rows with positive divisors of q on the diagonal, and above each pivot residues below it.
-
-    Notes
-    -----
     Elimination modulo q, column by column: the row whose entry has the least common divisor g with q is scaled to have
     g there, and q/g times it stays among the rows. O(k m^2) where pivots are units, times log q at worst.
 
     References
     ----------
     Cohen 1993, "A course in computational algebraic number theory", section 2.4.2 (Hermite form modulo D).
-
-    Examples
-    --------
-    >>> modular_hermite_form(np.array([[2, 1], [4, 6]]), 8)
-    array([[2, 1],
-           [0, 4]])
     """
     width = rows.shape[1]
-    form = modulus * np.eye(width, dtype=np.int64)
-    for j, pivot in _pivots(rows, modulus, width):
-        form[j] = pivot
-    for j in range(width):
+    columns = width if columns is None else columns
+    form = modulus * np.eye(columns, width, dtype=np.int64)
+    left = np.mod(rows, modulus)
+    for j in range(columns):
+        while len(places := np.flatnonzero(left[:, j])):
+            divisors = np.gcd(left[places, j], modulus)
+            place, divisor = int(places[np.argmin(divisors)]), int(divisors.min())
+            pivot = left[place] * _unit(int(left[place, j]) // divisor, modulus // divisor, modulus) % modulus
+            quotients = left[:, j] // divisor
+            quotients[place] = 0
+            # entries that divisor does not divide keep a remainder below it: fewer common factors the next time
+            left[:, j:] = (left[:, j:] - np.outer(quotients, pivot[j:])) % modulus
+            left[place] = pivot
+            if np.count_nonzero(left[:, j]) == 1:
+                form[j], left[place] = pivot, pivot * (modulus // divisor) % modulus
+                break
+    for j in range(columns):
         form[:j] -= np.outer(form[:j, j] // form[j, j], form[j])
         form[:j, j + 1 :] %= modulus  # what is not reduced yet would grow beyond 64 bits
     return form
 
 
 def left_inverse(public: Int[np.ndarray, "m n"], modulus: int) -> Int[np.ndarray, "n m"] | None:
-    """A matrix T with T A = 1 mod q; None if there is none: then A s mod q does not determine s.
-
-    Notes
-    -----
-    Elimination of the first n columns of (A | 1), O(n m^2).
-
-    Examples
-    --------
-    >>> public = np.array([[2, 1], [1, 1], [3, 5]])
-    >>> np.mod(left_inverse(public, 8) @ public, 8)
-    array([[1, 0],
-           [0, 1]])
-    """
+    """A matrix T with T A = 1 mod q, in O(n m^2); None if there is none: then A s mod q does not determine s."""
     m, n = public.shape
-    found = np.zeros((n, n + m), dtype=np.int64)
-    for j, pivot in _pivots(np.column_stack([public, np.eye(m, dtype=np.int64)]), modulus, n):
-        found[j] = pivot
-    if np.any(np.diagonal(found) != 1):
-        return None
-    for j in range(n):
-        found[:j] = (found[:j] - np.outer(found[:j, j], found[j])) % modulus
-    inverse: np.ndarray = found[:, n:]
-    return inverse
-
-
-def label_intervals(
-    labels: Int[np.ndarray, "*N"], parameters: LWRParameters
-) -> tuple[Int[np.ndarray, "*N"], Int[np.ndarray, "*N"]]:
-    """The least and the largest residue with each label: what <v, a> + e mod q lies between.
-
-    Examples
-    --------
-    >>> label_intervals(np.array([0, 1]), LWRParameters(secret_dim=4, modulus=8, levels=2))
-    (array([0, 4]), array([3, 7]))
-    """
-    first, after = label_residues(labels, parameters)
-    return first, after - 1
+    form = modular_hermite_form(np.column_stack([public, np.eye(m, dtype=np.int64)]), modulus, n)
+    return form[:, n:] if np.all(np.diagonal(form) == 1) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """Kannan's embedding of samples: a lattice in which the errors are a short vector.
+    """Kannan's embedding of samples: a lattice in which the errors are a short vector."""
 
-    Attributes
-    ----------
-    basis : array of int (D, D)
-        The rows of the basis. The last coordinate marks how often the target is in a vector.
-    factor : int
-        The last entry of the target's row.
-    own : array of int (own, D)
-        Short vectors that the lattice has of itself: the columns of a matrix of bits or trits; none for others.
-    inverse : array of int (n, m) or None
-        What gives the secret from its products with the rows of the public matrix; None if they do not determine it, or
-        the secret is a part of the vectors.
-    target, shift, scale, weight, modulus
-        The target times `scale`, what was taken off the secret, the factors of errors and secret (0 where it is no
-        part of the vectors), and q.
-    """
-
+    #: the rows of the basis, and the last entry of the target's: it marks how often the target is in a vector
     basis: Int[np.ndarray, "D D"]
     factor: int
+    #: short vectors that the lattice has of itself: the columns of a matrix of bits or trits; none for others
     own: Int[np.ndarray, "own D"] = field(repr=False)
+    #: gives the secret from its products with the rows; None if they do not determine it, or it is in the vectors
     inverse: Int[np.ndarray, "n m"] | None = field(repr=False)
+    #: the target times `scale`, what was taken off the secret, the factors of errors and secret (0 where it is no
+    #: part of the vectors), and q
     target: Int[np.ndarray, " m"] = field(repr=False)
     shift: int
     scale: int
     weight: int
     modulus: int
-
-    def leads(self, rows: Int[np.ndarray, "own D"]) -> bool:
-        """Whether as many rows span what its own short vectors span."""
-        both = np.vstack([self.own, rows]).astype(np.float64)
-        return int(np.linalg.matrix_rank(both)) <= len(self.own)
 
     def secret(self, vector: Int[np.ndarray, " D"]) -> Int[np.ndarray, " n"] | None:
         """The secret that a vector of the lattice stands for: one with the target once; None for others."""
@@ -153,15 +95,6 @@ class Embedding:
 def primal_embedding(samples: LWRSamples, parameters: LWRParameters, shape: PrimalShape) -> Embedding:
     """The embedding of the first m samples, m and the weights as in `shape`.
 
-    Parameters
-    ----------
-    samples : LWRSamples
-        At least `shape.samples` of them.
-    parameters : LWRParameters
-        What they are of.
-    shape : PrimalShape
-        Which lattice.
-
     Notes
     -----
     A label says that <v, a> + e is in an interval of residues; its middle is the target, doubled where it is no
@@ -177,8 +110,8 @@ def primal_embedding(samples: LWRSamples, parameters: LWRParameters, shape: Prim
     """
     q, m, sizes = parameters.modulus, shape.samples, deviations(parameters)
     public = samples.public[:m]
-    low, high = label_intervals(samples.labels[:m], parameters)
-    doubled = low + high - round(2 * sizes.error_mean)
+    first, after = label_residues(samples.labels[:m], parameters)
+    doubled = first + after - 1 - round(2 * sizes.error_mean)
     shift = round(sizes.secret_mean) if shape.weighted else 0
     doubled = doubled - 2 * shift * np.sum(public, axis=1)
     scale = 2 if np.any(doubled % 2) else 1
@@ -190,15 +123,19 @@ def primal_embedding(samples: LWRSamples, parameters: LWRParameters, shape: Prim
             more = math.ceil(4 / max(ratio * scale, 0.05))
             scale, target = scale * more, target * more
         weight = max(round(ratio * scale), 1)
-    lattice = _primal_lattice(public, q, scale, weight)
     factor = max(round(scale * sizes.error), 1)
-    size = len(lattice) + 1
+    n, half = parameters.secret_dim, scale * q
+    size = m + 1 + (n if weight else 0)
     basis = np.zeros((size, size), dtype=np.int64)
-    basis[:-1, :-1] = lattice
-    half = scale * q
+    if weight:
+        basis[:n, :m] = scale * centred(public.T, q)
+        basis[:n, m:-1] = weight * np.eye(n, dtype=np.int64)
+        basis[n:-1, :m] = half * np.eye(m, dtype=np.int64)
+    else:
+        basis[:-1, :-1] = scale * modular_hermite_form(public.T, q)
     basis[-1, :m] = np.mod(target + half // 2, half) - half // 2
     basis[-1, -1] = factor
-    own = np.zeros((parameters.secret_dim if sizes.column > 0 else 0, size), dtype=np.int64)
+    own = np.zeros((n if sizes.column > 0 else 0, size), dtype=np.int64)
     if len(own):
         own[:, :m] = scale * public.T
         if weight:
@@ -208,28 +145,12 @@ def primal_embedding(samples: LWRSamples, parameters: LWRParameters, shape: Prim
 
 
 def dual_basis(
-    samples: LWRSamples, parameters: LWRParameters, number: int, *, weighted: bool
+    public: Int[np.ndarray, "m n"], parameters: LWRParameters, *, weighted: bool
 ) -> tuple[Int[np.ndarray, "D D"], int]:
-    """A basis of the dual lattice of the first `number` samples, and what its first m coordinates are multiplied by.
+    """A basis of the dual lattice of some rows, and what its first m coordinates are multiplied by.
 
-    Parameters
-    ----------
-    samples : LWRSamples
-        At least `number` of them.
-    parameters : LWRParameters
-        What they are of.
-    number : int
-        m.
-    weighted : bool
-        False: {x in Z^m: x A = 0 mod q}. True: (x, y) with x A = y mod q, both scaled to integers so that y counts
-        as sigma_s / sigma_e times x.
-
-    Returns
-    -------
-    basis : array of int (m, m) or (m + n, m + n)
-        Its rows.
-    scale : int
-        What x was multiplied by.
+    Unweighted it is {x in Z^m: x A = 0 mod q}, of m rows; weighted (x, y) with x A = y mod q, of m + n rows, both
+    scaled to integers so that y counts as sigma_s / sigma_e times x.
 
     Notes
     -----
@@ -237,58 +158,21 @@ def dual_basis(
     matrix, since q Z^m is in the lattice; back substitution in Python's integers, O(m^3).
     """
     q, sizes = parameters.modulus, deviations(parameters)
-    public = np.mod(samples.public[:number], q)
+    m, n = public.shape
     if not weighted:
         form = modular_hermite_form(public.T, q).astype(object)
-        inverse = np.zeros_like(form)
-        for i in range(number - 1, -1, -1):
-            row = -(form[i, i + 1 :] @ inverse[i + 1 :]) if i + 1 < number else np.zeros(number, dtype=object)
-            row[i] += q
-            inverse[i] = row // form[i, i]
+        inverse = q * np.eye(m, dtype=object)
+        for i in range(m - 1, -1, -1):
+            inverse[i] = (inverse[i] - form[i, i + 1 :] @ inverse[i + 1 :]) // form[i, i]
         return np.asarray(inverse.T, dtype=np.int64), 1
     ratio = sizes.secret / max(sizes.error, 1e-3)
     scale = max(math.ceil(4 / ratio), 1) if ratio < 4 else 1
     weight = min(max(round(ratio * scale), 1), 2**30)  # times q it has to fit into 64 bits
-    n = parameters.secret_dim
-    basis = np.zeros((number + n, number + n), dtype=np.int64)
-    basis[:number, :number] = scale * np.eye(number, dtype=np.int64)
-    basis[:number, number:] = weight * public
-    basis[number:, number:] = weight * q * np.eye(n, dtype=np.int64)
+    basis = np.zeros((m + n, m + n), dtype=np.int64)
+    basis[:m, :m] = scale * np.eye(m, dtype=np.int64)
+    basis[:m, m:] = weight * np.mod(public, q)
+    basis[m:, m:] = weight * q * np.eye(n, dtype=np.int64)
     return basis, scale
-
-
-def _pivots(rows: np.ndarray, modulus: int, columns: int) -> Iterator[tuple[int, np.ndarray]]:
-    """The pivot rows of the first columns, those that have one, by elimination modulo q; entries below are 0."""
-    left = np.mod(np.asarray(rows, dtype=np.int64), modulus)
-    for j in range(columns):
-        while True:
-            places = np.flatnonzero(left[:, j])
-            if not len(places):
-                break
-            divisors = np.gcd(left[places, j], modulus)
-            place, divisor = int(places[np.argmin(divisors)]), int(divisors.min())
-            pivot = left[place] * _unit(int(left[place, j]) // divisor, modulus // divisor, modulus) % modulus
-            quotients = left[:, j] // divisor
-            quotients[place] = 0
-            # entries that divisor does not divide keep a remainder below it: fewer common factors the next time
-            left[:, j:] = (left[:, j:] - np.outer(quotients, pivot[j:])) % modulus
-            left[place] = pivot
-            if np.count_nonzero(left[:, j]) == 1:
-                yield j, pivot
-                left[place] = pivot * (modulus // divisor) % modulus
-                break
-
-
-def _primal_lattice(public: np.ndarray, modulus: int, scale: int, weight: int) -> np.ndarray:
-    m, n = public.shape
-    if weight == 0:
-        return scale * modular_hermite_form(public.T, modulus)
-    lattice = np.zeros((m + n, m + n), dtype=np.int64)
-    residues = np.mod(public.T, modulus)
-    lattice[:n, :m] = scale * np.where(2 * residues > modulus, residues - modulus, residues)
-    lattice[:n, m:] = weight * np.eye(n, dtype=np.int64)
-    lattice[n:, :m] = scale * modulus * np.eye(m, dtype=np.int64)
-    return lattice
 
 
 def _unit(value: int, cofactor: int, modulus: int) -> int:

@@ -1,16 +1,17 @@
 """Blum, Kalai and Wasserman's attack on learning parity with noise."""
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from dataclasses import asdict, dataclass
+from typing import Annotated, ClassVar, Literal, get_args
 
 import numpy as np
 from jaxtyping import Int, UInt32
 
-from attention.validation import count, non_negative, one_of
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, Real, checked
 from lower.walsh import walsh_hadamard
-from lwe.attack import AttackOutcome, AttackResult
-from lwe.attempt import Attempt, BaseAttack
+from lwe.attacks.attack import Attack, AttackResult, Attempt
+from lwe.attacks.evidence import share_right
+from lwe.attacks.outcome import AttackOutcome, NotApplicableError, RefusedError, TooFewSamplesError
 
 __all__ = ["BKWAttack", "ReductionPlan", "plan_reduction", "samples_needed"]
 
@@ -21,18 +22,9 @@ _MOST_STEPS = 12
 
 
 @dataclass(frozen=True)
-class BKWAttack(BaseAttack):
+@checked
+class BKWAttack(Attack):
     """Add samples that agree in a block of bits until few bits are left; find those by a Walsh-Hadamard transform.
-
-    Parameters
-    ----------
-    pairing : {"LF1", "LF2"}, optional
-        Which samples of a class, all with the same block, are added: each to the first one, or each to every other.
-        Left out, what needs less work for the samples that are there.
-    steps : int, optional
-        How many blocks are reduced; left out, what needs least work.
-    reliance : float
-        By how many standard deviations the right bits are to lie above the largest of the wrong ones.
 
     Notes
     -----
@@ -42,19 +34,16 @@ class BKWAttack(BaseAttack):
     samples of bias epsilon the right ones have a sum of mean N epsilon, the 2^k - 1 wrong ones sums of standard
     deviation sqrt(N), which rarely exceed sqrt(2 k ln 2 N); so N >= (sqrt(2 k ln 2) + reliance)^2 / epsilon^2 is asked
     for. The bits of earlier blocks follow in the same way from the samples before each step, which are kept. That
-    sums, LF2's above all, behave as if independent is a heuristic; what is found is held to all training samples.
+    sums behave as if independent is a heuristic; what is found is held to all training samples.
     Work: N t n / 32 words and k 2^k; memory: the samples of all steps and 2^k numbers.
 
     References
     ----------
-    Blum, Kalai and Wasserman 2003; Levieil and Fouque 2006, who have LF1, LF2 and the transform. The number of samples
-    asked for is derived here.
+    Blum, Kalai and Wasserman 2003; Levieil and Fouque 2006 (LF1, LF2 and the transform).
 
     Examples
     --------
-    >>> from lwe.laws import FlipLaw
-    >>> from lwe.parameters import LWRParameters
-    >>> from lwe.samples import make_samples
+    >>> from lwe import FlipLaw, LWRParameters, make_samples
     >>> parameters = LWRParameters(32, modulus=2, levels=2, noise=FlipLaw(0.1))
     >>> samples, secret = make_samples(parameters, 20_000, rng=0)
     >>> result = BKWAttack()(samples, parameters)
@@ -62,36 +51,38 @@ class BKWAttack(BaseAttack):
     ('BROKEN', True)
     """
 
+    #: Which samples of a class, all with the same block, are added: each to the first one, or each to every other.
+    #: Left out, what needs less work for the samples that are there.
     pairing: Pairing | None = None
-    steps: int | None = None
-    reliance: float = 3.0
+    steps: NonNegativeInt | None = None  #: how many blocks are reduced; left out, what needs least work
+    #: by how many standard deviations the right bits are to lie above the largest of the wrong ones
+    reliance: NonNegativeFloat = 3.0
 
     name: ClassVar[str] = "bkw"
-
-    def __post_init__(self) -> None:
-        one_of("pairing", self.pairing, (*get_args(Pairing), None))
-        if self.steps is not None:
-            object.__setattr__(self, "steps", count("steps", self.steps, least=0))
-        object.__setattr__(self, "reliance", non_negative("reliance", self.reliance))
+    title: ClassVar[str] = "BKW"
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Plan, reduce, transform, go back block by block; the generator is not used."""
         parameters, training = attempt.parameters, attempt.training
-        samples = len(training)
         if parameters.modulus != 2:
-            return attempt.ended(
-                AttackOutcome.NOT_APPLICABLE,
-                f"It is for q = p = 2 with flipped labels; these are {parameters}.",
-            )
-        rate = float(parameters.noise.probabilities(2)[1])
+            raise NotApplicableError(f"It is for q = p = 2 with flipped labels; these are {parameters}.")
+        rate, given = parameters.noise.error_rate(2), len(training)
         if rate >= 0.5 or parameters.noise.is_uniform(2):
-            return attempt.ended(
-                AttackOutcome.NOT_APPLICABLE,
-                f"Labels flipped at a rate of {rate:g} hold nothing: below 1/2 is needed.",
+            raise NotApplicableError(
+                f"Labels flipped at a rate of {rate:g} hold nothing: below 1/2 is needed."
             )
-        plan = self._plan(attempt, samples, rate)
+        options = asdict(self) | {"memory": attempt.budget.memory}
+        plan = plan_reduction(parameters.secret_dim, rate, given, **options)
         if plan is None:
-            return self._refusal(attempt, rate)
+            words = (
+                f"No reduction of {given} samples of {parameters.secret_dim} bits at a rate of {rate:g} leaves enough "
+                "of them"
+            )
+            for exponent in range(given.bit_length(), 41):
+                if plan_reduction(parameters.secret_dim, rate, 1 << exponent, **options) is not None:
+                    raise TooFewSamplesError(f"{words}; 2^{exponent} of them would be enough.")
+            memory = attempt.budget.memory / 2**30
+            raise RefusedError(f"{words}; nor of any number up to 2^40 within {memory:.3g} GiB of memory.")
         attempt.details.update(
             pairing=plan.pairing,
             blocks=list(plan.blocks),
@@ -102,123 +93,49 @@ class BKWAttack(BaseAttack):
         levels = _reduced(_columns(training.public, training.labels, plan), plan, attempt)
         attempt.details["samples"] = [len(level) for level in levels]
         secret = _solved(levels, plan, attempt)
-        agreeing = float(np.mean((training.public @ secret & 1) == training.labels))
+        agreeing = share_right(secret, training, parameters)
         words = (
-            f"{plan.pairing} over blocks of {list(plan.blocks)} bits left {len(levels[-1])} samples of "
-            f"{plan.tail} bits with bias {plan.bias:.3g}"
+            f"{plan.pairing} over blocks of {list(plan.blocks)} bits left {len(levels[-1])} samples of {plan.tail} "
+            f"bits with bias {plan.bias:.3g}; what they gave agrees with {agreeing:.3f} of the labels."
         )
         # halfway between chance and the secret's own share
-        if agreeing < (1.5 - rate) / 2 or agreeing - 0.5 < 4 / math.sqrt(4 * samples):
-            return attempt.ended(
-                AttackOutcome.NOTHING,
-                f"{words}; what they gave agrees with {agreeing:.3f} of the labels only.",
-            )
-        return attempt.found(secret, f"{words}; the secret agrees with {agreeing:.3f} of the labels.")
-
-    def _plan(self, attempt: Attempt, samples: int, rate: float) -> "ReductionPlan | None":
-        return plan_reduction(
-            attempt.parameters.secret_dim,
-            rate,
-            samples,
-            memory=attempt.budget.memory,
-            pairing=self.pairing,
-            steps=self.steps,
-            reliance=self.reliance,
-        )
-
-    def _refusal(self, attempt: Attempt, rate: float) -> AttackResult:
-        given, memory = len(attempt.training), attempt.budget.memory
-        words = (
-            f"No reduction of {given} samples of {attempt.parameters.secret_dim} bits at a rate of {rate:g} leaves "
-            "enough of them"
-        )
-        for exponent in range(given.bit_length(), 41):
-            if self._plan(attempt, 1 << exponent, rate) is not None:
-                return attempt.ended(
-                    AttackOutcome.TOO_FEW_SAMPLES, f"{words}; 2^{exponent} of them would be enough."
-                )
-        return attempt.ended(
-            AttackOutcome.REFUSED,
-            f"{words}; nor of any number up to 2^40 within {memory / 2**30:.3g} GiB of memory.",
-        )
+        if agreeing < (1.5 - rate) / 2 or agreeing - 0.5 < 2 / math.sqrt(given):
+            return attempt.ended(AttackOutcome.NOTHING, words)
+        return attempt.found(secret, words)
 
 
 @dataclass(frozen=True)
 class ReductionPlan:
-    """How samples of learning parity with noise are reduced.
+    """How samples of learning parity with noise are reduced."""
 
-    Attributes
-    ----------
-    pairing : {"LF1", "LF2"}
-        Which samples of a class are added.
-    blocks : tuple of int
-        How many bits each step removes, from the first bits on.
-    tail : int
-        k, how many bits are left.
-    samples : tuple of int
-        How many samples are expected before each step and after the last.
-    most : int
-        How many samples a step may make.
-    bias : float
-        (1 - 2 eta)^(2^t) of the last labels.
-    work : float
-        Operations, roughly.
-    """
-
-    pairing: Pairing
+    pairing: Pairing  #: which samples of a class are added
+    #: how many bits each step removes, from the first bits on, and how many are left
     blocks: tuple[int, ...]
     tail: int
+    #: how many samples are expected before each step and after the last, and how many a step may make
     samples: tuple[int, ...]
     most: int
+    #: (1 - 2 eta)^(2^t) of the last labels; operations, roughly
     bias: float
     work: float
 
 
+@checked
 def plan_reduction(
-    dim: int,
-    rate: float,
-    samples: int,
+    dim: PositiveInt,
+    rate: Annotated[float, Real(least=0, below=0.5)],
+    samples: PositiveInt,
     *,
     memory: int = 1 << 31,
     pairing: Pairing | None = None,
     steps: int | None = None,
     reliance: float = 3.0,
 ) -> ReductionPlan | None:
-    """The reduction of least work for that many samples; None if there is none.
+    """The reduction of least work for n = `dim` bits, that many samples and flip rate; None if there is none.
 
-    Parameters
-    ----------
-    dim : int
-        n, the number of bits of the secret.
-    rate : float
-        eta, how often labels are flipped, below 1/2.
-    samples : int
-        How many samples there are.
-    memory : int
-        Bytes that may be used.
-    pairing, steps, reliance
-        As in `BKWAttack`.
-
-    Raises
-    ------
-    ValueError
-        If the rate is not in [0, 1/2).
-
-    Notes
-    -----
-    Derived here: all numbers of steps up to 12 and all tails that fit into memory are tried.
-
-    Examples
-    --------
-    >>> plan = plan_reduction(48, 0.125, 100_000)
-    >>> plan.blocks, plan.tail
-    ((17, 16), 15)
-    >>> plan_reduction(256, 0.125, 100_000) is None
-    True
+    All numbers of steps up to 12 and all tails that fit into memory are tried. `pairing`, `steps` and `reliance` are
+    as in `BKWAttack`.
     """
-    dim, samples = count("dim", dim), count("samples", samples)
-    if not 0 <= rate < 0.5:
-        raise ValueError(f"rate is {rate}: at least 0 and below 1/2 is allowed.")
     best: ReductionPlan | None = None
     for number in range(_MOST_STEPS + 1) if steps is None else (steps,):
         bias = (1 - 2 * rate) ** (2**number)
@@ -268,15 +185,9 @@ def _columns(
     public: np.ndarray, labels: np.ndarray, plan: ReductionPlan
 ) -> UInt32[np.ndarray, "samples columns"]:
     """Each sample as one number for every block, one for the tail, and its label."""
-    sizes = (*plan.blocks, plan.tail)
-    columns = np.zeros((len(public), len(sizes) + 1), dtype=np.uint32)
-    first = 0
-    for place, size in enumerate(sizes):
-        for bit in range(size):
-            columns[:, place] |= (public[:, first + bit] & 1).astype(np.uint32) << np.uint32(bit)
-        first += size
-    columns[:, -1] = labels
-    return columns
+    parts = np.split(public & 1, np.cumsum(plan.blocks), axis=1)
+    numbers = [part @ (1 << np.arange(part.shape[1])) for part in parts]
+    return np.stack([*numbers, labels], axis=1).astype(np.uint32)
 
 
 def _reduced(columns: np.ndarray, plan: ReductionPlan, attempt: Attempt) -> list[np.ndarray]:
@@ -285,13 +196,11 @@ def _reduced(columns: np.ndarray, plan: ReductionPlan, attempt: Attempt) -> list
     for _ in plan.blocks:
         attempt.check()
         now = levels[-1]
-        ordered = now[np.argsort(now[:, 0], kind="stable")]
         if plan.pairing == "LF1":
-            starts = np.append(True, ordered[1:, 0] != ordered[:-1, 0]) if len(ordered) else np.zeros(0, bool)
-            heads = np.flatnonzero(starts)[np.cumsum(starts) - 1]
-            made = (ordered ^ ordered[heads])[~starts]
+            _, heads, classes = np.unique(now[:, 0], return_index=True, return_inverse=True)
+            made = np.delete(now ^ now[heads[classes]], heads, axis=0)
         else:
-            made = _all_pairs(ordered, plan.most, attempt)
+            made = _all_pairs(now[np.argsort(now[:, 0], kind="stable")], plan.most, attempt)
         levels.append(made[:, 1:])
     return levels
 

@@ -2,43 +2,37 @@
 
 import importlib.util
 import math
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
-from lwe.costs import root_hermite_factor
+from lwe.attacks.attack import Attempt
+from lwe.attacks.outcome import MissingError
+from lwe.costs.reduction import root_hermite_factor
 
 __all__ = [
-    "FPYLLL_MISSING",
     "Reduction",
     "bkz_parameters",
-    "expected_nodes",
-    "fpylll_installed",
+    "larger_block",
     "most_rows",
+    "require_fpylll",
 ]
 
-FPYLLL_MISSING = (
-    "It needs fpylll, which is not installed: install it with `pip install 'attention-bounds[lattice]'` (fpylll "
-    "and cysignals)."
-)
-"""What attacks say that need fpylll and have none."""
-
-_ROWS_IN_30_SECONDS = 260
-"""The size of a basis mod 128 that LLL reduces within 30 seconds, on the safe side."""
-
-_UNPRUNED = 20
-"""Blocks below this are enumerated in full."""
-
-_NODES_PER_SECOND = 2e7
-"""Of an enumeration, about: only for telling whether a tour would outlast the budget."""
+_ROWS_IN_30_SECONDS = 260  # the size of a basis mod 128 that LLL reduces within 30 seconds, on the safe side
+_UNPRUNED = 20  # blocks below this are enumerated in full
+_NODES_PER_SECOND = 2e7  # of an enumeration, about: for telling whether a tour would outlast the budget
 
 
-def fpylll_installed() -> bool:
-    """Whether fpylll and what it needs at run time can be imported."""
-    return all(importlib.util.find_spec(name) is not None for name in ("fpylll", "cysignals"))
+def require_fpylll() -> None:
+    """Raise `MissingError` unless fpylll and what it needs at run time can be imported."""
+    if any(importlib.util.find_spec(name) is None for name in ("fpylll", "cysignals")):
+        raise MissingError(
+            "It needs fpylll, which is not installed: install it with `pip install 'attention-bounds[lattice]'` "
+            "(fpylll and cysignals)."
+        )
 
 
 def most_rows(seconds: float, modulus: int) -> int:
@@ -50,41 +44,30 @@ def most_rows(seconds: float, modulus: int) -> int:
     return 2000 if math.isinf(seconds) else int(_ROWS_IN_30_SECONDS * share**0.2)
 
 
+def larger_block(block_size: int) -> int:
+    """The block size of the tours after those with this one."""
+    return block_size + (4 if block_size < 46 else 2)
+
+
 class Reduction:
-    """A basis that is reduced in place, call by call.
+    """A basis that is reduced in place: by LLL when it is made, one call that cannot be stopped, then by tours of BKZ.
 
-    Parameters
-    ----------
-    basis : array of int (D, D)
-        Its rows.
-    check : callable
-        Called between steps; raises when the time is over.
-    seed : int
-        For the random choices of BKZ. They are fpylll's, which has one generator for all.
-
-    Notes
-    -----
-    BKZ 2.0 (Chen and Nguyen 2011) with pruning computed here for each block size, from the geometric series
-    assumption: fpylll's wheel brings no strategies. LLL is one call that cannot be stopped.
+    The attempt's memory and clock are asked before LLL, and its clock after each block. BKZ 2.0 (Chen and Nguyen 2011)
+    has pruning computed here for each block size, from the geometric series assumption: fpylll's wheel brings no
+    strategies. Random choices are fpylll's, which has one generator for all; `generator` draws its seed.
     """
 
-    def __init__(self, basis: Int[np.ndarray, "D D"], check: Callable[[], None], seed: int) -> None:
-        from fpylll import FPLLL, IntegerMatrix
+    def __init__(
+        self, basis: Int[np.ndarray, "D D"], attempt: Attempt, generator: np.random.Generator
+    ) -> None:
+        from fpylll import FPLLL, LLL, IntegerMatrix
 
-        FPLLL.set_random_seed(seed)
+        self.dim, self._attempt = len(basis), attempt
+        attempt.require_memory(64 * self.dim**2, f"A basis of {self.dim} rows")
+        attempt.details.update(dimension=self.dim, block_size=2)
+        attempt.check()
+        FPLLL.set_random_seed(int(generator.integers(2**31)))
         self.matrix = IntegerMatrix.from_matrix(basis.tolist())
-        self._check = check
-        self._objects: tuple[Any, Any] | None = None
-
-    @property
-    def dim(self) -> int:
-        """The number of rows."""
-        return int(self.matrix.nrows)
-
-    def lll(self) -> None:
-        """LLL, in whatever precision it takes."""
-        from fpylll import LLL
-
         LLL.reduction(self.matrix)
 
     def tour(self, block_size: int, first: int = 0) -> Iterator[int]:
@@ -92,42 +75,37 @@ class Reduction:
         from fpylll import BKZ
         from fpylll.fplll.bkz import BKZReduction
 
-        gso, lll = self._gso()
+        gso, lll = self._objects
         parameters = bkz_parameters(block_size)
         bkz = BKZReduction(gso, lll, BKZ.Param(2))
         for place in range(first, self.dim - 1):
             bkz.svp_reduction(place, min(block_size, self.dim - place), parameters)
-            self._check()
+            self._attempt.check()
             yield place
         lll()
 
     def tour_seconds(self, block_size: int, first: int = 0) -> float:
         """About how long a tour takes."""
-        return max(self.dim - first, 0) * expected_nodes(block_size) / _NODES_PER_SECOND
+        return max(self.dim - first, 0) * _expected_nodes(block_size) / _NODES_PER_SECOND
 
-    def rows(self, places: Iterable[int] | None = None) -> Int[np.ndarray, "rows D"]:
+    def rows(self, places: Iterable[int]) -> Int[np.ndarray, "rows D"]:
         """Rows of the basis as it is now."""
-        chosen = range(self.dim) if places is None else list(places)
-        found = [[int(one) for one in self.matrix[place]] for place in chosen]
+        found = [[int(one) for one in self.matrix[place]] for place in places]
         return np.array(found, dtype=np.int64).reshape(len(found), self.matrix.ncols)
 
-    def marked(
-        self, value: int, places: Iterable[int] | None = None, *, longest: float = math.inf
-    ) -> list[int]:
-        """The rows, of all or of some, whose last entry is plus or minus a value, and of at most a length."""
+    def marked(self, value: int, places: Iterable[int], *, longest: float) -> list[int]:
+        """Those of some rows whose last entry is plus or minus a value, and of at most a length."""
         last = self.matrix.ncols - 1
-        chosen = range(self.dim) if places is None else places
-        found = [place for place in chosen if abs(self.matrix[place, last]) == value]
+        found = [place for place in places if abs(self.matrix[place, last]) == value]
         return [place for place in found if self.matrix[place].norm() <= longest]
 
-    def _gso(self) -> tuple[Any, Any]:
+    @cached_property
+    def _objects(self) -> tuple[Any, Any]:
         from fpylll import GSO, LLL
 
-        if self._objects is None:
-            gso = GSO.Mat(self.matrix, float_type="d" if self.dim <= 160 else "ld")
-            gso.update_gso()
-            self._objects = gso, LLL.Reduction(gso)
-        return self._objects
+        gso = GSO.Mat(self.matrix, float_type="d" if self.dim <= 160 else "ld")
+        gso.update_gso()
+        return gso, LLL.Reduction(gso)
 
 
 @lru_cache(maxsize=64)
@@ -143,7 +121,7 @@ def bkz_parameters(block_size: int) -> Any:
     )
 
 
-def expected_nodes(block_size: int) -> float:
+def _expected_nodes(block_size: int) -> float:
     """Of the enumerations of one block, repeated until they succeed with probability 1/2."""
     if block_size < _UNPRUNED:
         return 1e3

@@ -1,68 +1,66 @@
-"""Every secret that the law can draw is tried, and dropped at the first sample that it contradicts."""
+"""Every secret that the law can draw is tried, 64 at once, and dropped at the first sample that it contradicts."""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from jaxtyping import Int
 
-from attention.validation import count
-from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError, RefusedError
+from attention.validation import PositiveInt, checked
+from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.candidates import Judge, Windows
+from lwe.attacks.outcome import (
+    AttackOutcome,
+    BudgetSpentError,
+    NotApplicableError,
+    RefusedError,
+    TooFewSamplesError,
+)
 from lwe.attacks.secret_space import Half, SecretSpace, secret_space
-from lwe.attempt import Attempt, BaseAttack
 
-__all__ = ["ExhaustiveAttack", "search_secrets"]
+__all__ = [
+    "ExhaustiveAttack",
+    "even_split",
+    "fitting_pairs",
+    "offer_pairs",
+    "search_secrets",
+    "tests_by_words",
+]
 
-Search = Callable[[Attempt, SecretSpace, Windows, Judge], None]
-
-_BLOCK = 1 << 16  # candidates at once: the numbers of a block stay in the processor's cache
-_PREFIXES = 256
+_BLOCK = 1 << 16  # halves whose sums are held at once
+_PIECE = 1 << 12  # second halves whose table is in the processor's cache
+_FIRSTS = 1 << 10
+_CELLS = 1 << 5
+_ROW_BITS = 16  # a pair tested on its own costs as much as many words
 _MISSED = 0.01  # of one round with errors
 
 
 @dataclass(frozen=True)
-class ExhaustiveAttack(BaseAttack):
+@checked
+class ExhaustiveAttack(Attack):
     """Try all secrets of the law, sample by sample with early abort.
 
     Applies to secrets from few: binary, ternary, sparse, binomial and rounded Gaussian ones, and uniform ones of a
     small modulus; with any public matrix, with rounding and with small errors.
 
-    Parameters
-    ----------
-    work : int, optional
-        The most candidates it may have to look at; None for no limit but the budget's seconds. More are refused
-        before any is looked at, whatever the machine.
-
-    Raises
-    ------
-    ValueError
-        If `work` is below 1.
-
     Notes
     -----
-    S candidates cost O(S / (1 - r)) tests if a sample leaves a share r, which is about 1/p: v^n for entries of v
-    values, C(n, h) 2^h for sparse ones. The inner products of the last entries are a table, to which those of the
-    first ones are added, so a test is an addition and a comparison of small integers, a block of candidates at
-    once. The samples that exclude most are taken first. Memory is constant.
+    A secret is cut in two. For each residue of the first half, rounded to one of 32 cells, the second halves that may
+    go with it are a table of bits; the rows of a few samples are combined by AND, 64 candidates in one operation, and
+    the few that are left are tested one by one. The samples that exclude most are taken first. S candidates (v^n for
+    entries of v values, C(n, h) 2^h for sparse ones) cost about S / (8 log2 p) operations on words. Memory is constant.
 
     Without errors it is complete: if a secret of the law has all labels, one is found. With errors a candidate is
     dropped at an error that is rarer than a share of 1/100 over all samples used; should nobody remain, up to two
     more rounds use other samples. Tails of the law that a secret reaches with a probability below 1/1000 are not
     tried. Both are in `details`.
 
-    References
-    ----------
-    Folklore; as a baseline in Albrecht, Player and Scott 2015, "On the concrete hardness of learning with errors".
-    The tables and the windows are derived here.
-
     Examples
     --------
-    >>> from lwe.laws import TernaryLaw
-    >>> from lwe.parameters import LWRParameters
-    >>> from lwe.samples import make_samples
+    >>> from lwe import LWRParameters, TernaryLaw, make_samples
     >>> parameters = LWRParameters(secret_dim=8, modulus=16, levels=2, secret=TernaryLaw())
     >>> samples, secret = make_samples(parameters, 500, rng=0)
     >>> result = ExhaustiveAttack()(samples, parameters, rng=0)
@@ -70,85 +68,61 @@ class ExhaustiveAttack(BaseAttack):
     ('BROKEN', True)
     """
 
-    work: int | None = 1 << 36
+    #: The most candidates it may have to look at; None for no limit but the budget's seconds. More are refused
+    #: before any is looked at, whatever the machine.
+    work: PositiveInt | None = 1 << 36
 
     name: ClassVar[str] = "exhaustive"
 
-    def __post_init__(self) -> None:
-        if self.work is not None:
-            object.__setattr__(self, "work", count("work", self.work))
-
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Search, in up to three rounds where there are errors."""
-        return search_secrets(attempt, generator, self.work, self._search)
-
-    @staticmethod
-    def _search(attempt: Attempt, space: SecretSpace, windows: Windows, judge: Judge) -> None:
-        n, tried, began = attempt.parameters.secret_dim, 0, time.perf_counter()
-        size = max(one for one in range(n + 1) if max(r.number for _, r in space.split(one)) <= _BLOCK)
-        dense = 1 + int(np.argmax(np.append(np.cumprod(windows.passing), 0) < 1 / 12))
-        for first, last in space.split(size):
-            right = windows.sums(last, slice(n - size, n), shifted=True, check=attempt.check)
-            for start in range(0, first.number, _PREFIXES):
-                prefixes = first.vectors(np.arange(start, min(start + _PREFIXES, first.number)))
-                left = windows.some_sums(prefixes, slice(0, n - size))
-                for column, prefix in enumerate(prefixes):
-                    attempt.check()
-                    found = _survivors(windows, left[:, column : column + 1], right, dense)
-                    tried += last.number
-                    attempt.details["tried"] = tried
-                    if len(found) and judge.offer(_joined(prefix, last, found)):
-                        return
-                _require_time(attempt, space, tried, time.perf_counter() - began)
+        return search_secrets(attempt, generator, self.work, _search)
 
 
 def search_secrets(
-    attempt: Attempt, generator: np.random.Generator, work: int | None, search: Search
+    attempt: Attempt,
+    generator: np.random.Generator,
+    work: int | None,
+    search: Callable[[Attempt, SecretSpace, Windows, Judge], None],
 ) -> AttackResult:
     """What exhaustive search and meet in the middle share: limits, the choice of samples, rounds, the answer.
 
-    `search(attempt, space, windows, judge)` offers to the judge all candidates that pass the windows.
+    `search` offers to the judge all candidates that pass the windows.
     """
     parameters = attempt.parameters
     space = secret_space(parameters)
     if space is None:
-        return attempt.ended(
-            AttackOutcome.NOT_APPLICABLE,
-            f"The entries of a {parameters.secret} secret have too many values to list.",
-        )
+        raise NotApplicableError(f"The entries of a {parameters.secret} secret have too many values to list.")
     if parameters.noise.is_uniform(parameters.modulus) and space.number > 1:
-        return attempt.ended(
-            AttackOutcome.NOT_APPLICABLE,
-            f"Labels do not depend on the secret: errors {parameters.noise} are uniform mod {parameters.modulus}.",
+        raise NotApplicableError(
+            f"Labels do not depend on the secret: errors {parameters.noise} are uniform mod {parameters.modulus}."
         )
     limit = min(1 << 62, work or 1 << 62)
     if space.number > limit:
         raise RefusedError(
-            f"There are {space.words} candidates; work for 2^{math.log2(limit):.1f} is allowed: take a smaller secret."
+            f"There are {space} candidates; work for 2^{math.log2(limit):.1f} is allowed: take a smaller secret."
         )
     attempt.details |= {"candidates": space.number, "missed_tails": space.missed}
     if space.number == 1:
-        return attempt.found(_only(space, parameters.secret_dim), "The law has one secret only: this one.")
-    rounds = 3 if parameters.noisy else 1
-    for turn in range(1, rounds + 1):
+        _, whole = space.split(parameters.secret_dim)[0]
+        only = whole.vectors(np.zeros(1, dtype=np.int64))[0]
+        return attempt.found(only, "The law has one secret only: this one.")
+    for turn in range(1, 4 if parameters.noisy else 2):
         windows = Windows.choose(
             attempt.training, parameters, space, missed=_MISSED / 64, generator=generator
         )
-        if not len(windows) and space.number > 1:
-            return attempt.ended(
-                AttackOutcome.NOT_APPLICABLE,
-                "No sample excludes any candidate: the labels of all of them are alike, or the errors too wide.",
+        if not len(windows):
+            raise NotApplicableError(
+                "No sample excludes any candidate: the labels of all of them are alike, or the errors too wide."
             )
         if windows.left * space.number > 1e6:
-            return attempt.ended(
-                AttackOutcome.TOO_FEW_SAMPLES,
-                f"{len(windows)} samples would leave about {windows.left * space.number:.2g} of {space.words} "
-                "candidates: give more samples.",
+            raise TooFewSamplesError(
+                f"{len(windows)} samples would leave about {windows.left * space.number:.2g} of {space} candidates: "
+                "give more samples."
             )
         missed = len(windows) * _MISSED / 64 if parameters.noisy else 0.0
         attempt.details |= {"windows": len(windows), "rounds": turn, "missed_errors": missed**turn}
-        judge = Judge(attempt)
-        spent = None
+        judge, spent = Judge(attempt), None
         try:
             search(attempt, space, windows, judge)
         except BudgetSpentError as error:
@@ -159,50 +133,101 @@ def search_secrets(
         if judge.best is not None:
             told = "the likeliest" if parameters.noisy else "with all labels"
             result = attempt.found(
-                judge.best,
-                f"Of {space.words} candidates a secret was found, {told} of {len(attempt.training)}.",
+                judge.best, f"Of {space} candidates a secret was found, {told} of {len(attempt.training)}."
             )
             return result if spent is None else attempt.stopped(result, f"Others were left over. {spent}")
     return attempt.ended(
         AttackOutcome.NOTHING,
-        f"None of {space.words} candidates has the labels: the secret or the errors are of another law.",
+        f"None of {space} candidates has the labels: the secret or the errors are of another law.",
     )
 
 
-def _only(space: SecretSpace, size: int) -> np.ndarray:
-    none, whole = space.split(size)[0]
-    at = np.zeros(1, dtype=np.int64)
-    return np.concatenate([none.vectors(at), whole.vectors(at)], axis=1)[0]
+def _search(attempt: Attempt, space: SecretSpace, windows: Windows, judge: Judge) -> None:
+    """Offer all candidates that pass the windows; give up at once where the speed so far says that time is short."""
+    n, tried, began = attempt.parameters.secret_dim, 0, time.perf_counter()
+    size = even_split(space, n, most=_BLOCK)
+    for halves in space.split(size):
+        first, last = halves
+        right = windows.sums(last, attempt.check, last=True)
+        for start in range(0, first.number, _BLOCK):
+            numbers = range(start, min(start + _BLOCK, first.number))
+            left = windows.sums(first, attempt.check, numbers=numbers)
+            for i, j, looked_at in fitting_pairs(windows, left, right):
+                attempt.check()
+                tried += looked_at
+                attempt.details["tried"] = tried
+                if len(i) and offer_pairs(judge, halves, i + start, j):
+                    return
+                seconds = time.perf_counter() - began
+                needed = seconds / tried * (space.number - tried)
+                if seconds > 0.2 and needed > attempt.seconds_left:
+                    raise RefusedError(
+                        f"There are {space} candidates, looked at {tried / seconds:.2g} a second: {needed:.3g} more "
+                        f"seconds are needed and {attempt.seconds_left:.3g} are left."
+                    )
 
 
-def _survivors(windows: Windows, left: np.ndarray, right: np.ndarray, dense: int) -> np.ndarray:
-    """The columns of `right` that pass: the first tests on all of them, the later ones on those that are left."""
-    ring, widths = windows.ring, windows.widths
-    passed = (
-        ring.below(left[0], right[0], int(widths[0])) if len(windows) else np.ones(right.shape[1], dtype=bool)
-    )
-    for test in range(1, min(dense, len(windows))):
-        passed &= ring.below(left[test], right[test], int(widths[test]))
-    found = np.flatnonzero(passed)
-    for test in range(max(dense, 1), len(windows)):
-        if not len(found):
-            break
-        found = found[ring.below(left[test], right[test].take(found), int(widths[test]))]
-    return found
+def even_split(space: SecretSpace, n: int, *, most: int = 1 << 62) -> int:
+    """How many last entries make the shortest lists of both halves, if that of the second has at most so many."""
+    fitting = [one for one in range(n + 1) if max(last.number for _, last in space.split(one)) <= most]
+    return min(fitting, key=lambda one: sum(first.number + last.number for first, last in space.split(one)))
 
 
-def _joined(prefix: np.ndarray, last: Half, found: np.ndarray) -> np.ndarray:
-    ends = last.vectors(found)
-    return np.concatenate([np.broadcast_to(prefix, (len(ends), len(prefix))), ends], axis=1)
+def offer_pairs(judge: Judge, halves: tuple[Half, Half], i: np.ndarray, j: np.ndarray) -> bool:
+    """Offer pairs of halves of these numbers to the judge."""
+    return judge.offer(np.concatenate([halves[0].vectors(i), halves[1].vectors(j)], axis=1))
 
 
-def _require_time(attempt: Attempt, space: SecretSpace, tried: int, seconds: float) -> None:
-    """Give up at once where the speed so far says that the time does not suffice."""
-    if seconds < 0.2:
-        return
-    needed = seconds / tried * (space.number - tried)
-    if needed > attempt.seconds_left:
-        raise RefusedError(
-            f"There are {space.words} candidates, looked at {tried / seconds:.2g} a second: {needed:.3g} more seconds "
-            f"are needed and {attempt.seconds_left:.3g} are left."
-        )
+def tests_by_words(windows: Windows) -> int:
+    """So many samples that of 2^16 pairs about one is left."""
+    left = np.cumprod(windows.passing)
+    return 1 + int(np.argmax(np.append(left[:-1], 0.0) < 2.0**-_ROW_BITS))
+
+
+def fitting_pairs(
+    windows: Windows, left: np.ndarray, right: np.ndarray
+) -> Iterator[tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], int]]:
+    """The pairs (i, j) of columns that pass all windows, part by part, and how many pairs a part has."""
+    q, tests = windows.modulus, tests_by_words(windows)
+    cells = min(q, _CELLS)
+    ends = -(-np.arange(cells + 1) * q // cells)  # cell c has the residues ends[c] to ends[c + 1] - 1
+    tests += tests % 2 if tests < len(windows) else 0
+    cell = left[:tests].astype(np.int64) * cells // q
+    # two samples in one table
+    keys = [cell[test] * cells + cell[test + 1] for test in range(0, tests - 1, 2)]
+    keys += [cell[tests - 1]] if tests % 2 else []
+    for begin in range(0, right.shape[1], _PIECE):
+        piece = right[:, begin : begin + _PIECE]
+        single = [_table(windows, test, piece, ends) for test in range(tests)]
+        tables = [
+            (single[test][:, None] & single[test + 1]).reshape(cells**2, -1)
+            for test in range(0, tests - 1, 2)
+        ]
+        tables += [single[tests - 1]] if tests % 2 else []
+        for start in range(0, left.shape[1], _FIRSTS):
+            fit = tables[0].take(keys[0][start : start + _FIRSTS], axis=0)
+            row = np.empty_like(fit)
+            for table, key in zip(tables[1:], keys[1:], strict=True):
+                table.take(key[start : start + _FIRSTS], axis=0, out=row, mode="clip")
+                np.bitwise_and(fit, row, out=fit)
+            i, j = _set_bits(fit)
+            yield *windows.surviving(left, right, i + start, j + begin), len(fit) * piece.shape[1]
+
+
+def _table(windows: Windows, test: int, right: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """(cells, words): bit j of row c is set if second half j fits some residue of cell c."""
+    # x + y in the window for some x of the cell: from its last residue on, the window is so much wider
+    sums = (ends[1:, None] - 1).astype(right.dtype) + right[test]
+    fitting = np.packbits(windows.fit(test, sums, np.diff(ends)[:, None] - 1), axis=1, bitorder="little")
+    return np.pad(fitting, ((0, 0), (0, -fitting.shape[1] % 8))).view(np.uint64)
+
+
+def _set_bits(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows and the bit numbers that are set."""
+    at = np.flatnonzero(words.ravel() != 0)  # of truth values it is several times faster
+    if not len(at):
+        return at, at
+    bits = np.unpackbits(words.ravel()[at].view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+    which, bit = np.nonzero(bits)
+    row, word = np.divmod(at[which], words.shape[1])
+    return row, word * 64 + bit

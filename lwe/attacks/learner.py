@@ -1,67 +1,78 @@
-"""Any learner of attention layers as an attack: it is given the samples as examples of the layer that has them."""
+"""Any learner of attention layers as an attack, and any attack as a learner, so that both stand in one comparison."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Float, Int
 
-from attention import AttentionLayer, GroundTruth, Learner
-from attention.learning import Predictor
-from attention.validation import random_generator
-from lwe.attack import AttackOutcome, AttackResult, BudgetSpentError
-from lwe.attacks.sample_oracle import SampleOracle
-from lwe.attacks.tokens import examples_of_samples, labels_of_outputs, realised
-from lwe.attempt import Attempt, BaseAttack
-from lwe.parameters import LWRParameters
+from attention import (
+    AttentionLayer,
+    ExampleOracle,
+    Fit,
+    GroundTruth,
+    Learner,
+    Outcome,
+    Recorder,
+    check_budget,
+    draw_examples,
+)
+from attention.evaluation import orbits, verdict
+from attention.inputs import Rng
+from attention.learning import Predictor, Progress
+from attention.validation import PositiveInt, checked, random_generator
+from lwe.attacks.attack import Attack, AttackResult, Attempt
+from lwe.attacks.outcome import (
+    AttackOutcome,
+    Budget,
+    BudgetSpentError,
+    MissingError,
+    NotApplicableError,
+    TooFewSamplesError,
+)
+from lwe.attacks.tokens import (
+    SampleOracle,
+    labels_of_outputs,
+    outputs_of_labels,
+    realised,
+    token_examples,
+)
+from lwe.examples import rows_of_tokens
+from lwe.heads import lwr_heads
+from lwe.parameters import LWRParameters, covariate_form
 from lwe.samples import LWRSamples
 
-__all__ = ["LabelReader", "LearnerAttack"]
+__all__ = ["AttackLearner", "LearnerAttack", "label_values"]
 
 _READINGS = 8
+_EXAMPLES = 20_000
+_MOST_NUMBERS = 1 << 24
+_TOLERANCE = 1e-3  # an output that is farther off the pattern of labels makes it a layer of another kind
+_SURPLUS_BITS = 10  # of labels beyond those of the secret: a wrong one has them all with probability 2^-10
 
 
 @dataclass(frozen=True)
-class LearnerAttack(BaseAttack):
+@checked
+class LearnerAttack(Attack):
     """Hand the samples to a learner as labelled token matrices, and read its predictions back as labels.
 
     Applies where heads realise the samples: binary, ternary and gadget matrices, and uniform ones modulo a power of
     two, whose rows are written in bits.
 
-    Parameters
-    ----------
-    learner : Learner
-        Any learner of `attention.Learner`'s protocol; its own budget in examples is its own matter.
-    on_gate_only : bool
-        Whether examples off the gate, where outputs are 0 whatever the secret, are left out. A learner whose theorem
-        is for uniform signs needs them, as many as of the others.
-
-    Raises
-    ------
-    ValueError
-        If it is no learner.
-
     Notes
     -----
     The two tokens differ in the coordinates where the row has ones, and in the gate; the first token is random, so a
     sample is another example each time it is used, and there is no end of them (`SampleOracle`). The prediction of a
-    row is the mean over eight first tokens of what both outputs stand for, rounded to the nearest label.
+    row is the mean over eight first tokens of what both outputs stand for, rounded to the nearest label. See
+    `lwe.LWRFamily` for the layer.
 
     The seconds of the budget are looked at with each step that the learner records and each draw. What it recorded last
     is judged then: BUDGET_SPENT only if that predicts nothing.
-
-    The complexity is the learner's, on examples of two tokens in n + 1 coordinates.
-
-    References
-    ----------
-    Derived here; see `lwe.lwr_instance` for the layer.
 
     Examples
     --------
     An attack handed in as a learner, so the samples go through token matrices and back:
 
-    >>> from lwe.attacks.as_learner import AttackLearner
-    >>> from lwe.attacks.exhaustive import ExhaustiveAttack
-    >>> from lwe.samples import make_samples
+    >>> from lwe import ExhaustiveAttack, make_samples
     >>> parameters = LWRParameters(secret_dim=6, modulus=8, levels=2)
     >>> samples, _ = make_samples(parameters, 500, rng=0)
     >>> result = LearnerAttack(AttackLearner(ExhaustiveAttack(), parameters))(samples, parameters, rng=0)
@@ -69,12 +80,15 @@ class LearnerAttack(BaseAttack):
     ('learner AttackLearner', 'BROKEN', 'EXACT')
     """
 
+    #: any learner of `attention.Learner`'s protocol; its own budget in examples is its own matter
     learner: Learner
+    #: Whether examples off the gate, where outputs are 0 whatever the secret, are left out. A learner whose theorem
+    #: is for uniform signs needs them, as many as of the others.
     on_gate_only: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.learner, type) or not isinstance(self.learner, Learner):
-            raise ValueError(f"learner is {self.learner!r}: examples, minimum_examples and fit are needed.")
+        if isinstance(self.learner, type):
+            raise ValueError(f"learner is the class {self.learner.__name__}: an instance of it is needed.")
 
     @property
     def name(self) -> str:
@@ -85,18 +99,14 @@ class LearnerAttack(BaseAttack):
         """Make examples, let it learn, and read its predictions."""
         parameters = realised(attempt.parameters)
         if parameters is None:
-            return attempt.ended(
-                AttackOutcome.NOT_APPLICABLE,
-                f"No heads realise uniform rows mod {attempt.parameters.modulus}, which is no power of two.",
+            raise NotApplicableError(
+                f"No heads realise uniform rows mod {attempt.parameters.modulus}, which is no power of two."
             )
         number, kind = len(attempt.training), type(self.learner).__name__
         distinct = number if self.on_gate_only else 2 * number
         least = self.learner.minimum_examples(2, parameters.dim)
         if distinct < least:
-            return attempt.ended(
-                AttackOutcome.TOO_FEW_SAMPLES,
-                f"The {number} samples give {distinct} examples; {kind} needs {least}.",
-            )
+            raise TooFewSamplesError(f"The {number} samples give {distinct} examples; {kind} needs {least}.")
 
         def before_draw(examples: int) -> None:
             attempt.check()
@@ -109,21 +119,22 @@ class LearnerAttack(BaseAttack):
             on_gate_only=self.on_gate_only,
             before_draw=before_draw,
         )
-        last = _LastRecorded.of(parameters.dim)
+        last = _last_recorded(parameters.dim)
         try:
             fit = self.learner.fit(oracle, rng=generator, truth=last, progress=lambda step: attempt.check())
             predict, ending, said = fit.predict, fit.outcome.name, str(fit.outcome)
         except BudgetSpentError as spent:
-            if last.predictor is None:
+            if not last.kept:
                 raise
-            predict, ending, said = last.predictor, "STOPPED", f"{spent} This is what it had by then."
+            predict, ending, said = last.kept[-1], "STOPPED", f"{spent} This is what it had by then."
         except ImportError as error:
-            return attempt.ended(AttackOutcome.MISSING, str(error))
+            raise MissingError(str(error)) from None
         except ValueError as error:
             return attempt.ended(AttackOutcome.FAILED, f"The learner refused the examples: {error}")
         attempt.details |= {"fit": ending, "examples": oracle.drawn}
+        values = label_values(predict, parameters, seed=int(generator.integers(1 << 62)))
         result = attempt.predicts(
-            LabelReader(predict, parameters, seed=int(generator.integers(1 << 62))),
+            lambda public: np.rint(values(public)).astype(np.int64),
             f"{kind} on {oracle.drawn} examples of {number} samples: {said}",
         )
         if ending == "STOPPED" and not result.outcome.succeeded:
@@ -131,22 +142,140 @@ class LearnerAttack(BaseAttack):
         return result
 
 
+@dataclass(frozen=True)
+@checked
+class AttackLearner:
+    """Learn a layer whose outputs are learning-with-rounding labels by attacking them.
+
+    Notes
+    -----
+    It predicts the layer's ideal outputs. EXACT if they are all examples' to 1e-10 and held-out samples were among
+    them, REACHED_TOLERANCE if to 1e-3, UNCONFIRMED if their labels hold fewer than ten bits more than the secret;
+    RESIDUAL_FLOOR if the labels are predicted as well as their noise allows; WORK_SPENT if the attack's limits are (it
+    has no clock); EXAMPLES_SPENT or EXAMPLES_RAN_OUT if samples are too few; NOT_APPLICABLE if the examples are not two
+    tokens of signs with outputs of the pattern; LOCAL_MINIMUM if the attack found nothing, or predicts only in part.
+    Without success it predicts what it has, or 0. The layer is given where a secret was found and its heads take at
+    most 2^24 numbers. Derived here.
+
+    Examples
+    --------
+    >>> from attention import ExampleOracle
+    >>> from lwe import ExhaustiveAttack, make_lwr_instance
+    >>> instance = make_lwr_instance(secret_dim=8, modulus=4, levels=2, rng=0)
+    >>> parameters = LWRParameters(secret_dim=8, modulus=4, levels=2)
+    >>> learner = AttackLearner(ExhaustiveAttack(), parameters, examples=500)
+    >>> learner.fit(ExampleOracle(instance.layer, instance.inputs, rng=1), rng=0).outcome.name
+    'EXACT'
+    """
+
+    attack: Attack  #: the attack
+    parameters: LWRParameters  #: what is known of the layer in advance: all but its secret
+    #: The budget in examples; 20000 if left out, and all that are given. About half of them are on the gate, and
+    #: each of those is a sample.
+    examples: PositiveInt | None = None
+
+    def __post_init__(self) -> None:
+        if self.parameters.matrix == "uniform":
+            raise ValueError(
+                f"{self.parameters} has a uniform matrix, which no heads realise: take matrix='gadget' with q a power "
+                "of two."
+            )
+
+    def minimum_examples(self, k: int, d: int) -> int:
+        """D + 10: fewer cannot hold five samples for sure, nor determine d - 1 entries."""
+        return d + 10
+
+    def fit(
+        self,
+        oracle: ExampleOracle,
+        *,
+        rng: Rng = None,
+        truth: GroundTruth | None = None,
+        progress: Progress | None = None,
+    ) -> Fit:
+        """Draw examples, read them as samples, attack. ImportError if a package that the attack needs is missing."""
+        recorder = Recorder(oracle, truth=truth, progress=progress)
+        budget = check_budget(self, oracle)
+        number = _EXAMPLES if budget is None else budget
+        x, y = draw_examples(oracle, max(number, self.minimum_examples(oracle.k, oracle.d)))
+        recorder.step("Draw examples", predict=np.zeros_like)
+        samples = self._samples(x, y)
+        if samples is None:
+            return recorder.fit(Outcome.NOT_APPLICABLE, predict=np.zeros_like)
+        spent = Outcome.EXAMPLES_RAN_OUT if oracle.remaining == 0 else Outcome.EXAMPLES_SPENT
+        if len(samples) < 5:
+            return recorder.fit(spent, predict=np.zeros_like)
+        result = self.attack(samples, self.parameters, rng=rng, budget=Budget(seconds=None))
+        if result.outcome is AttackOutcome.MISSING:
+            raise ImportError(result.explanation)
+        predict = np.zeros_like if result.predict is None else _ideal_outputs(result.predict, self.parameters)
+        worst = float(np.abs(predict(x) - y).max())
+        layer = self._layer(result)
+        accuracy = 0.0 if result.accuracy is None else result.accuracy
+        recorder.step("Attack", predict=predict, layer=layer, largest_error=worst, fresh_accuracy=accuracy)
+        outcome = {
+            AttackOutcome.TOO_FEW_SAMPLES: spent,
+            AttackOutcome.BUDGET_SPENT: Outcome.WORK_SPENT,
+            AttackOutcome.REFUSED: Outcome.WORK_SPENT,
+            AttackOutcome.NOT_APPLICABLE: Outcome.NOT_APPLICABLE,
+            # labels that remain wrong: by noise, or not all besides those held out were learned
+            AttackOutcome.BROKEN: Outcome.RESIDUAL_FLOOR if self.parameters.noisy else Outcome.LOCAL_MINIMUM,
+        }.get(result.outcome, Outcome.LOCAL_MINIMUM)
+        if result.outcome is AttackOutcome.BROKEN and worst <= _TOLERANCE:
+            outcome = verdict(
+                fitted=worst,
+                held_out=worst,
+                evidence=lambda: _surplus_bits(samples, self.parameters),
+                enough=_SURPLUS_BITS,
+                otherwise=spent,
+                tolerance=_TOLERANCE,
+            )
+        return recorder.fit(outcome, predict=predict, layer=layer)
+
+    def _samples(self, x: np.ndarray, y: np.ndarray) -> LWRSamples | None:
+        """The samples on the gate; None where an example is not of the pattern."""
+        parameters = self.parameters
+        if x.shape[1:] != (2, parameters.dim) or not np.all(np.abs(x) == 1):
+            return None
+        rows, on_gate = rows_of_tokens(x, parameters)
+        labels = np.rint(labels_of_outputs(x, y, parameters)).astype(np.int64)
+        if np.abs(outputs_of_labels(x, labels, parameters) - y).max() > _TOLERANCE:
+            return None
+        chosen = on_gate if on_gate.any() else slice(1)
+        return LWRSamples(rows[chosen], labels[chosen])
+
+    def _layer(self, result: AttackResult) -> AttentionLayer | None:
+        if result.secret is None:
+            return None
+        parameters = self.parameters
+        form = covariate_form(result.secret, parameters)
+        heads = 2 * parameters.levels * float(np.abs(form).sum()) / parameters.modulus + 4
+        if heads * parameters.dim**2 > _MOST_NUMBERS:
+            return None
+        return lwr_heads(form, parameters).layer()
+
+
+def label_values(
+    predict: Predictor, parameters: LWRParameters, *, seed: int
+) -> Callable[[np.ndarray], np.ndarray]:
+    """The labels of rows as a predictor of outputs has them, in [0, p - 1]: the mean over eight random first tokens."""
+
+    def values(public: np.ndarray) -> np.ndarray:
+        gate, labels = np.ones(len(public), dtype=bool), np.zeros(len(public), dtype=np.int64)
+        generator, total = random_generator(seed), np.zeros(len(public))
+        for _ in range(_READINGS):
+            x, _ = token_examples(gate, public, labels, parameters, rng=generator)
+            total += labels_of_outputs(x, np.asarray(predict(x), dtype=np.float64), parameters)
+        return total / _READINGS
+
+    return values
+
+
 @dataclass(frozen=True, eq=False)
 class _LastRecorded(GroundTruth):
     """In the place of ground truth, which an attack has none of: keeps the last predictor instead of measuring it."""
 
     kept: list[Predictor] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, dim: int) -> "_LastRecorded":
-        """With a layer that stands for the target: what a learner measures against it is passed over."""
-        unit = np.eye(dim)[None]
-        return cls(layer=AttentionLayer(theta=unit, w=unit), x=np.zeros((1, 2, dim)))
-
-    @property
-    def predictor(self) -> Predictor | None:
-        """The last one recorded."""
-        return self.kept[-1] if self.kept else None
 
     def measure(
         self, *, predict: Predictor | None = None, layer: AttentionLayer | None = None
@@ -158,23 +287,21 @@ class _LastRecorded(GroundTruth):
         return {}
 
 
-@dataclass(frozen=True, eq=False)
-class LabelReader:
-    """Labels of rows as a predictor of outputs has them, over eight random first tokens; `values` before rounding."""
+def _last_recorded(dim: int) -> _LastRecorded:
+    """With a layer that stands for the target: what a learner measures against it is passed over."""
+    unit = np.eye(dim)[None]
+    return _LastRecorded(layer=AttentionLayer(theta=unit, w=unit), x=np.zeros((1, 2, dim)))
 
-    predict: Predictor
-    parameters: LWRParameters
-    seed: int
 
-    def values(self, public: Int[np.ndarray, "N n"]) -> Float[np.ndarray, " N"]:
-        """Real numbers in [0, p - 1]."""
-        samples = LWRSamples(public, np.zeros(len(public), dtype=np.int64))
-        generator, total = random_generator(self.seed), np.zeros(len(public))
-        for _ in range(_READINGS):
-            x, _ = examples_of_samples(samples, self.parameters, rng=generator, on_gate_only=True)
-            total += labels_of_outputs(x, np.asarray(self.predict(x), dtype=np.float64), self.parameters)
-        return total / _READINGS
+def _ideal_outputs(predict: Callable[[np.ndarray], np.ndarray], parameters: LWRParameters) -> Predictor:
+    def outputs(x: np.ndarray) -> np.ndarray:
+        rows, _ = rows_of_tokens(x, parameters)
+        return outputs_of_labels(np.asarray(x, dtype=np.float64), predict(rows), parameters)
 
-    def __call__(self, public: Int[np.ndarray, "N n"]) -> Int[np.ndarray, " N"]:
-        """The nearest labels."""
-        return np.rint(self.values(public)).astype(np.int64)
+    return outputs
+
+
+def _surplus_bits(samples: LWRSamples, parameters: LWRParameters) -> int:
+    """What the labels of all rows say beyond the secret, where copies and rows of the other sign say nothing new."""
+    rows = len(np.unique(orbits(samples.public[:, None].astype(np.float64))))
+    return int(rows * np.log2(parameters.levels) - parameters.secret_dim * np.log2(parameters.modulus))

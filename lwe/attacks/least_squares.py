@@ -1,5 +1,6 @@
 """Labels as a linear function of the covariates: exact where <v, a> does not wrap around, blind where it does."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -7,22 +8,24 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import lstsq
 
-from lwe.attack import AttackOutcome, AttackResult
-from lwe.attacks.bases import label_intervals
-from lwe.attempt import Attempt, BaseAttack, share_right
-from lwe.parameters import centred, rounded
-from lwe.samples import inner_products
+from lwe.attacks.attack import Attack, AttackResult, Attempt
+from lwe.attacks.evidence import label_residues, share_right
+from lwe.attacks.outcome import TooFewSamplesError
+from lwe.costs.deviations import deviations
+from lwe.parameters import LWRParameters, centred
+from lwe.samples import LWRSamples
 
-__all__ = ["LeastSquaresAttack"]
+__all__ = ["LeastSquaresAttack", "refined_secret"]
 
 _MOST_CUTS = 64
 _SCALES = 48
-_MOST_ROWS = 600
+_REFINING = 3000  # how many samples at the most a secret is refined with
+_STEPS_OF_PROGRAM = 20_000  # of the simplex method; a linear program that takes more of them is given up
 _LINEAR_ENOUGH = 0.2  # below it, the linear function cannot tell which window is meant
 
 
 @dataclass(frozen=True)
-class LeastSquaresAttack(BaseAttack):
+class LeastSquaresAttack(Attack):
     """Regress the labels, in units of q/p, on the rows of the public matrix; round the coefficients; check them.
 
     Applies where <v, a> takes less than q consecutive values (the span sum|v_j| of binary covariates is below q):
@@ -33,24 +36,19 @@ class LeastSquaresAttack(BaseAttack):
     -----
     The labels are a circle that is cut somewhere: up to 64 cuts are tried, and the longest run of absent labels. The
     coefficients of the best one are rounded, with few levels also at other scales, as coarse labels tell the
-    direction of v alone. If that does not have all labels, a linear program looks for the v that is farthest inside
-    the windows of 600 labels, which removes the bias of rounding; then single coordinates are changed by one as long
-    as more labels of the training samples come out right. R^2 (adjusted for the n coefficients) is in `details`: about
-    0 if nothing is linear. Rounding errors of standard deviation about q/(p sqrt 12) leave coefficients of binary
-    covariates uncertain by about 2q/(p sqrt(12 N)) with N samples.
-
-    O(N n^2) for the regression, O(N n) for each round of changes.
+    direction of v alone. If that does not have all labels, it is refined (`refined_secret`), and single
+    coordinates are changed by one as long as more labels come out right. R^2, adjusted for the n
+    coefficients, is in `details`: about 0 if nothing is linear. Rounding errors of standard deviation about
+    q/(p sqrt 12) leave coefficients of binary covariates uncertain by about 2q/(p sqrt(12 N)) with N samples. O(N n^2),
+    and a linear program.
 
     References
     ----------
-    Folklore; derived here for labels on a circle. That regression succeeds where nothing wraps is what "integer
-    learning with errors" rests on: Bootle, Delaplace, Espitau, Fouque and Tibouchi 2018, "LWE without modular
-    reduction and improved side-channel attacks against BLISS".
+    Bootle, Delaplace, Espitau, Fouque and Tibouchi 2018 (regression where nothing wraps); derived here on a circle.
 
     Examples
     --------
-    >>> from lwe.parameters import LWRParameters
-    >>> from lwe.samples import make_samples
+    >>> from lwe import LWRParameters, make_samples
     >>> parameters = LWRParameters(secret_dim=10, modulus=251, levels=32)
     >>> samples, _ = make_samples(parameters, 2000, secret=[17, -30, 55, 4, -8, 41, 9, -2, 12, 6], rng=0)
     >>> result = LeastSquaresAttack()(samples, parameters)
@@ -65,17 +63,16 @@ class LeastSquaresAttack(BaseAttack):
         parameters, training = attempt.parameters, attempt.training
         q, p = parameters.modulus, parameters.levels
         if len(training) < parameters.secret_dim + 2:
-            return attempt.ended(
-                AttackOutcome.TOO_FEW_SAMPLES,
+            raise TooFewSamplesError(
                 f"There are {len(training)} samples to learn from: a regression on {parameters.secret_dim} columns and "
-                "a constant needs 2 more than columns.",
+                "a constant needs 2 more than columns."
             )
         attempt.require_memory(4 * 8 * training.public.size, "The regression")
         rows = centred(training.public, q)
         linear, r_squared = _regress(rows, training.labels, q, p)
         attempt.details |= {"r_squared": r_squared, "cut": linear.cut}
         right_linear = float(np.mean(linear(training.public) == training.labels))
-        secret, right = _rounded_secret(attempt, linear, rows, r_squared)
+        secret, right = _rounded_secret(attempt, linear, r_squared)
         attempt.details |= {"training_accuracy": right, "linear_training_accuracy": right_linear}
         told = f"R^2 is {r_squared:.3g}"
         if right >= right_linear:
@@ -132,11 +129,10 @@ def _cuts(labels: np.ndarray, levels: int) -> Int[np.ndarray, " cuts"]:
 
 
 def _rounded_secret(
-    attempt: Attempt, linear: _LinearLabels, rows: np.ndarray, r_squared: float
-) -> tuple[np.ndarray, float]:
-    """Coefficients rounded at the scale that has most labels, then changed by one where that has more."""
+    attempt: Attempt, linear: _LinearLabels, r_squared: float
+) -> tuple[Int[np.ndarray, " n"], float]:
+    """Coefficients rounded at the scale that has most labels, then refined; and the share of labels they have."""
     q, p = attempt.parameters.modulus, attempt.parameters.levels
-    labels = attempt.training.labels
     unit = linear.slopes * (q / p)
     largest = max(float(np.abs(unit).max()), 1e-9)
     scales = np.append(1.0, np.geomspace(0.5, max(1.0, q / (2 * largest)), _SCALES))
@@ -147,51 +143,69 @@ def _rounded_secret(
         return share_right(secret, attempt.training, attempt.parameters)
 
     tried = [np.rint(unit * scale).astype(np.int64) for scale in (scales if p < 16 else scales[:1])]
-    accuracies = [right(one) for one in tried]
-    best = int(np.argmax(accuracies))
-    secret, accuracy = tried[best].copy(), accuracies[best]
-    if accuracy < 1 and r_squared > _LINEAR_ENOUGH and attempt.seconds_left > 0:
-        wanted = np.rint(_inside_windows(attempt, linear, rows)).astype(np.int64)
-        if right(wanted) > accuracy:
-            secret, accuracy = wanted, right(wanted)
-    products = inner_products(rows, secret, q)
-    for _ in range(2 * len(secret)):
-        if accuracy == 1.0 or attempt.seconds_left <= 0:
+    secret = max(tried, key=right)
+    if right(secret) < 1 and r_squared > _LINEAR_ENOUGH and attempt.seconds_left > 0:
+        seconds = attempt.seconds_left
+        refined = refined_secret(secret, attempt.training, attempt.parameters, seconds=seconds)
+        secret = max(secret, refined, key=right)
+    steps = np.concatenate([np.eye(len(secret), dtype=np.int64), -np.eye(len(secret), dtype=np.int64)])
+    for _ in steps:
+        if right(secret) == 1 or attempt.seconds_left <= 0:
             break
-        changed = [
-            (float(np.mean(rounded(products + step * column, q, p) == labels)), j, step)
-            for j, column in enumerate(rows.T)
-            for step in (-1, 1)
-        ]
-        most, j, step = max(changed)
-        if most <= accuracy:
+        changed = max((secret + step for step in steps), key=right)
+        if right(changed) <= right(secret):
             break
-        secret[j] += step
-        accuracy, products = most, np.mod(products + step * rows[:, j], q)
-    return secret, accuracy
+        secret = changed
+    return secret, right(secret)
 
 
-def _inside_windows(attempt: Attempt, linear: _LinearLabels, rows: np.ndarray) -> Float[np.ndarray, " n"]:
-    """Real coefficients for which <a, v> is as far inside the windows of the labels as can be.
+def refined_secret(
+    secret: Int[np.ndarray, " n"],
+    samples: LWRSamples,
+    parameters: LWRParameters,
+    *,
+    seconds: float = math.inf,
+) -> Int[np.ndarray, " n"]:
+    """A secret near the right one, made exact where the public matrix is small: least squares, then a linear program.
 
-    A label says between which numbers <a, v> lies, mod q; which of its windows it is, the linear function tells. The
-    linear program keeps a margin to all of them, and where that cannot be, as little outside as possible in all.
+    A secret off by little has inner products off by little: it tells how often each one wraps around q, after
+    which the labels are linear. Without errors before rounding each label is two inequalities, and the secret with the
+    most room on both sides of all of them is rounded. Derived here. O(N n^2), and one linear program of N rows, which
+    may take so many seconds, beside a limit on its steps.
     """
+    q, public = parameters.modulus, samples.public[:_REFINING]
+    low, after = label_residues(samples.labels[:_REFINING], parameters)
+    middle = (low + after - 1) / 2 - deviations(parameters).error_mean
+    best = centred(secret, q)
+    products = public @ best
+    for _ in range(5):
+        wraps = q * np.rint((products - middle) / q)
+        fitted = np.linalg.lstsq(public.astype(np.float64), middle + wraps, rcond=None)[0]
+        products = public @ fitted
+        again = np.rint(fitted).astype(np.int64)
+        if np.array_equal(again, best):
+            break
+        best = again
+    if parameters.noisy or share_right(best, samples, parameters) == 1.0:
+        return best
+    wraps = q * np.rint((products - middle) / q)
+    room = _roomiest(public, low + wraps, after - 1 + wraps, seconds)
+    return best if room is None else room
+
+
+def _roomiest(public: np.ndarray, low: np.ndarray, high: np.ndarray, seconds: float) -> np.ndarray | None:
+    """The s, rounded, with low <= A s <= high by the widest margin."""
     from scipy.optimize import linprog
 
-    q, p = attempt.parameters.modulus, attempt.parameters.levels
-    rows, labels = rows[:_MOST_ROWS].astype(np.float64), attempt.training.labels[:_MOST_ROWS]
-    first, last = label_intervals(labels, attempt.parameters)
-    # the linear function counts labels from the cut on: turn by turn, that is where T is
-    turn = np.rint(((rows @ linear.slopes) * (q / p) - (first + last) / 2) / q) * q
-    number, columns = rows.shape
-    slack, ones = -np.eye(number), np.ones((number, 1))
-    found = linprog(
-        np.concatenate([np.zeros(columns), [-0.5], np.ones(number)]),
-        A_ub=np.vstack([np.hstack([rows, ones, slack]), np.hstack([-rows, ones, slack])]),
-        b_ub=np.concatenate([last + turn, -(first + turn)]),
-        bounds=[(None, None)] * columns + [(None, q / (2 * p))] + [(0, None)] * number,
+    rows, n = public.shape
+    above = np.column_stack([public, np.ones(rows)])
+    below = np.column_stack([-public, np.ones(rows)])
+    program = linprog(
+        np.append(np.zeros(n), -1.0),
+        A_ub=np.vstack([above, below]),
+        b_ub=np.concatenate([high, -low]),
+        bounds=(None, None),
         method="highs",
-        options={"time_limit": min(max(attempt.seconds_left, 0.01), 1e6)},
+        options={"maxiter": _STEPS_OF_PROGRAM, "time_limit": max(seconds, 0.0)},
     )
-    return linear.slopes * (q / p) if found.x is None else np.asarray(found.x[:columns])
+    return None if program.x is None else np.rint(program.x[:n]).astype(np.int64)

@@ -7,35 +7,28 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Int
 
-from attention.validation import count, non_negative
-from lower.gf2 import GF2Solution, solve_gf2, solve_packed_gf2
-from lwe.attack import AttackOutcome, AttackResult
+from attention.validation import PositiveInt, checked
+from lower.gf2 import solve_gf2, solve_packed_gf2
+from lwe.attacks.attack import Attack, AttackResult, Attempt
+from lwe.attacks.evidence import share_right
 from lwe.attacks.monomials import BinomialMonomials
-from lwe.attempt import Attempt, BaseAttack
-from lwe.costs import size_in_words
-from lwe.parameters import LWRParameters, require_parameters, rounded
+from lwe.attacks.outcome import NotApplicableError, TooFewSamplesError
+from lwe.costs.cost import size_in_words
+from lwe.parameters import LWRParameters
 from lwe.samples import LWRSamples, inner_products
 
 __all__ = ["LinearisationAttack", "label_degree", "label_monomials"]
 
 _QUERIES = 256
 _QUERY_BLOCK = 32
+_SURPLUS = 0.02  # the share of equations beyond the unknowns
+_CANDIDATES = 2048  # how many are followed at a time where the secret is read off
 
 
 @dataclass(frozen=True)
-class LinearisationAttack(BaseAttack):
+@checked
+class LinearisationAttack(Attack):
     """Solve for the coefficients of the lowest bit of the label, a polynomial over GF(2), and read the secret off it.
-
-    Parameters
-    ----------
-    degree : int, optional
-        The degree of the polynomial, at most the smallest that always suffices, `label_degree`, which is taken if it is
-        left out: q/p, so q/2 for labels 0 and 1. At a lower one the equations contradict each other unless few entries
-        of the secret are odd.
-    surplus : float
-        The share of equations beyond the number D of unknowns.
-    candidates : int
-        How many candidates are followed at a time where the secret is read off.
 
     Notes
     -----
@@ -53,14 +46,9 @@ class LinearisationAttack(BaseAttack):
     is that of <a, s mod 2^(i+l)>, known by then, plus the parity of <a, floor(s / 2^(i+l))>.
     If no secret is found, the polynomial itself predicts labels for p = 2, and their lowest bit for p > 2.
 
-    References
-    ----------
-    Derived here. Arora and Ge 2011 linearise noisy equations in the same way, in the secret: see `AroraGeAttack`.
-
     Examples
     --------
-    >>> from lwe.parameters import LWRParameters
-    >>> from lwe.samples import make_samples
+    >>> from lwe import LWRParameters, make_samples
     >>> parameters = LWRParameters(secret_dim=32, modulus=4, levels=2)
     >>> samples, secret = make_samples(parameters, 800, rng=0)
     >>> result = LinearisationAttack()(samples, parameters)
@@ -68,64 +56,60 @@ class LinearisationAttack(BaseAttack):
     (1.0, 529, True)
     """
 
-    degree: int | None = None
-    surplus: float = 0.02
-    candidates: int = 2048
+    #: The degree of the polynomial, at most the smallest that always suffices, `label_degree`, which is taken if it
+    #: is left out. At a lower one the equations contradict each other unless few entries of the secret are odd.
+    degree: PositiveInt | None = None
 
     name: ClassVar[str] = "linearisation"
-
-    def __post_init__(self) -> None:
-        if self.degree is not None:
-            object.__setattr__(self, "degree", count("degree", self.degree))
-        object.__setattr__(self, "candidates", count("candidates", self.candidates))
-        object.__setattr__(self, "surplus", non_negative("surplus", self.surplus))
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
         """Solve, read the secret off, and check it; the generator draws the rows where the polynomial is evaluated."""
         parameters, training = attempt.parameters, attempt.training
         enough = label_degree(parameters)
         if enough is None or parameters.noisy:
-            return attempt.ended(
-                AttackOutcome.NOT_APPLICABLE,
-                f"It needs powers of two q and p and labels without noise; these are {parameters}.",
+            raise NotApplicableError(
+                f"It needs powers of two q and p and labels without noise; these are {parameters}."
             )
         monomials = label_monomials(parameters, min(self.degree or enough, enough))
         unknowns = monomials.size
         attempt.details.update(degree=monomials.degree, unknowns=size_in_words(unknowns))
         words = f"{size_in_words(unknowns)} unknowns, the monomials of degree at most {monomials.degree},"
         if len(training) < unknowns:
-            return attempt.ended(
-                AttackOutcome.TOO_FEW_SAMPLES,
-                f"{words} need as many equations and a few more; there are {len(training)} to learn from.",
+            raise TooFewSamplesError(
+                f"{words} need as many equations and a few more; there are {len(training)} to learn from."
             )
-        equations = unknowns + max(64, math.ceil(self.surplus * unknowns))
+        equations = unknowns + max(64, math.ceil(_SURPLUS * unknowns))
         while True:
             equations = min(equations, len(training))
             # the products, the equations, and some of both at a time as bytes
             attempt.require_memory(
-                2 * monomials.bytes_needed(equations) + 3 * 4096 * equations,
+                16 * unknowns * -(-equations // 64) + 3 * 4096 * equations,
                 f"{equations} equations in {words}",
             )
-            found = _solve(monomials, training.take(equations), attempt)
+            part = training.take(equations)
+            system = monomials.rows(part.public, (part.labels & 1).astype(bool), check=attempt.check)
+            found = solve_packed_gf2(system, unknowns, overwrite=True, on_panel=attempt.check)
             if found.rank == unknowns or not found.consistent or equations == len(training):
                 break
             equations *= 2  # rows that repeat say nothing new, and there are only so many of few bits
         attempt.details.update(equations=equations, rank=found.rank, consistent=found.consistent)
         done = f"{equations} equations over GF(2) in {words} of rank {found.rank}"
+
+        def predict(public: np.ndarray) -> np.ndarray:
+            return monomials.evaluate(found.solution, public).astype(np.int64)
+
         if not found.consistent:
             return attempt.predicts(
-                lambda public: monomials.evaluate(found.solution, public).astype(np.int64),
-                f"{done} contradict one another: the label is no polynomial of that degree.",
+                predict, f"{done} contradict one another: the label is no polynomial of that degree."
             )
         secret = self._secret(monomials, found.solution, attempt, generator)
         if secret is not None:
             return attempt.found(secret, f"{done} gave the polynomial, and that the secret.")
         result = attempt.predicts(
-            lambda public: monomials.evaluate(found.solution, public).astype(np.int64),
-            f"{done} gave the lowest bit's polynomial; no secret was read off it.",
+            predict, f"{done} gave the lowest bit's polynomial; no secret was read off it."
         )
         if found.rank < unknowns and not result.outcome.succeeded:
-            return attempt.ended(AttackOutcome.TOO_FEW_SAMPLES, f"{done} leave it open: give more samples.")
+            raise TooFewSamplesError(f"{done} leave it open: give more samples.")
         return result
 
     def _secret(
@@ -136,30 +120,18 @@ class LinearisationAttack(BaseAttack):
         generator: np.random.Generator,
     ) -> Int[np.ndarray, " n"] | None:
         parameters, training = attempt.parameters, attempt.training
-        low = _low_parts(monomials, polynomial, parameters, self.candidates, attempt, generator)
+        low = _low_parts(monomials, polynomial, attempt, generator)
         attempt.details["low_parts"] = len(low)
         for one in low:
             attempt.check()
             secret = _lifted(one, parameters, training)
-            if secret is None:
-                continue
-            products = inner_products(training.public, secret, parameters.modulus)
-            if np.array_equal(rounded(products, parameters.modulus, parameters.levels), training.labels):
+            if secret is not None and share_right(secret, training, parameters) == 1:
                 return secret
         return None
 
 
 def label_degree(parameters: LWRParameters) -> int | None:
-    """The degree q/p of the lowest bit of the label over GF(2); None unless q and p are powers of two.
-
-    Examples
-    --------
-    >>> label_degree(LWRParameters(secret_dim=20, modulus=8, levels=2))
-    4
-    >>> label_degree(LWRParameters(secret_dim=20, modulus=7, levels=2)) is None
-    True
-    """
-    require_parameters(parameters)
+    """The degree q/p of the lowest bit of the label over GF(2); None unless q and p are powers of two."""
     q, p = parameters.modulus, parameters.levels
     return None if q & (q - 1) or p & (p - 1) else q // p
 
@@ -170,17 +142,9 @@ def label_monomials(parameters: LWRParameters, degree: int) -> BinomialMonomials
     return BinomialMonomials(parameters.secret_dim, degree, min(largest, parameters.modulus - 1))
 
 
-def _solve(monomials: BinomialMonomials, samples: LWRSamples, attempt: Attempt) -> GF2Solution:
-    bits = (samples.labels & 1).astype(bool)
-    system = monomials.rows(samples.public, bits, check=attempt.check)
-    return solve_packed_gf2(system, monomials.size, overwrite=True, on_panel=attempt.check)
-
-
 def _low_parts(
     monomials: BinomialMonomials,
     polynomial: Bool[np.ndarray, " monomials"],
-    parameters: LWRParameters,
-    most: int,
     attempt: Attempt,
     generator: np.random.Generator,
 ) -> Int[np.ndarray, "candidates n"]:
@@ -188,13 +152,14 @@ def _low_parts(
 
     None where the values of an entry, with the prefixes that are left, are more than memory allows to list.
     """
-    n, q = parameters.secret_dim, parameters.modulus
-    step = q // parameters.levels
+    parameters = attempt.parameters
+    n, step = parameters.secret_dim, parameters.modulus // parameters.levels
     # odd entries tell most about the others: they are those in the products of most factors
     involved = monomials.table()[polynomial]
     highest = involved[involved.sum(axis=1) == step] if step > 1 else involved
     order = np.argsort(-np.count_nonzero(highest, axis=0), kind="stable")
-    rows = _random_rows(parameters, (n, _QUERIES, n), generator)
+    low, high = {"binary": (0, 2), "ternary": (-1, 2)}.get(parameters.matrix, (0, parameters.modulus))
+    rows = generator.integers(low, high, size=(n, _QUERIES, n))
     for place in range(n):  # rows of stage `place` have the entries up to it in that order
         rows[place][:, order[place + 1 :]] = 0
     values = monomials.evaluate(polynomial, rows.reshape(-1, n)).reshape(n, _QUERIES)
@@ -213,19 +178,9 @@ def _low_parts(
             totals = (block @ known.T)[:, pairs[:, 0]] + np.multiply.outer(block[:, column], pairs[:, 1])
             wanted = values[place, start : start + _QUERY_BLOCK, None]
             pairs = pairs[np.all(((totals & step) != 0) == wanted, axis=0)]
-        known = known[pairs[:most, 0]]
-        known[:, column] = pairs[:most, 1]
+        known = known[pairs[:_CANDIDATES, 0]]
+        known[:, column] = pairs[:_CANDIDATES, 1]
     return known
-
-
-def _random_rows(
-    parameters: LWRParameters, shape: tuple[int, ...], generator: np.random.Generator
-) -> np.ndarray:
-    if parameters.matrix == "binary":
-        return generator.integers(2, size=shape)
-    if parameters.matrix == "ternary":
-        return generator.integers(-1, 2, size=shape)
-    return generator.integers(parameters.modulus, size=shape)
 
 
 def _lifted(

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int, UInt64
 
-from attention.validation import count
 from lower.gf2 import pack_gf2, unpack_gf2
-from lwe.costs import monomials, monomials_by_degree
+from lwe.costs.algebra import monomials, monomials_by_degree
 
 __all__ = ["BinomialMonomials", "Exponents"]
 
@@ -20,45 +19,17 @@ _BLOCK_SAMPLES = 4096
 class Exponents:
     """All exponents (k_1, ..., k_n) of monomials, each at most `largest` and their sum at most `degree`, by degree.
 
-    The first is the constant's, the next n those of the variables in order.
-
-    Parameters
-    ----------
-    columns : int
-        The number n of variables.
-    degree : int
-        The largest sum.
-    largest : int
-        The largest exponent of one variable; 1 for multilinear monomials.
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1.
-
-    Examples
-    --------
-    >>> Exponents(32, degree=2).size, Exponents(2, degree=2, largest=2).table().tolist()
-    (529, [[0, 0], [1, 0], [0, 1], [2, 0], [1, 1], [0, 2]])
+    The first is the constant's, the next n those of the variables in order. With `largest` 1 monomials are multilinear.
     """
 
     columns: int
     degree: int
     largest: int = 1
 
-    def __post_init__(self) -> None:
-        for name in ("columns", "degree", "largest"):
-            object.__setattr__(self, name, count(name, getattr(self, name)))
-        object.__setattr__(self, "largest", min(self.largest, self.degree))
-
     @property
     def size(self) -> int:
         """How many there are, of any size: see `lwe.costs.monomials`."""
         return monomials(self.columns, self.degree, largest=self.largest)
-
-    def sizes(self) -> list[int]:
-        """How many there are of each degree, from 0 to the last that has any."""
-        return monomials_by_degree(self.columns, self.degree, self.largest)
 
     def table(self) -> Int[np.ndarray, "monomials columns"]:
         """One a row."""
@@ -70,7 +41,7 @@ class Exponents:
 
     def steps(self) -> Iterator[tuple[int, int, slice, slice]]:
         """How to build them: (column, k, from, to) says where those of earlier columns stand, and with k added go."""
-        sizes = self.sizes()
+        sizes = monomials_by_degree(self.columns, self.degree, min(self.largest, self.degree))
         starts = [0, *itertools.accumulate(sizes)]
         filled = [1] + [0] * (len(sizes) - 1)
         for column in range(self.columns):
@@ -88,19 +59,7 @@ class Exponents:
 class BinomialMonomials(Exponents):
     """All products of C(a_j, k_j) mod 2 with exponents k_j: binomial coefficients of the entries of a row.
 
-    Attributes
-    ----------
-    columns : int
-        The number n of entries of a public row.
-    degree : int
-        The largest sum of the k_j.
-    largest : int
-        The largest k_j: 1 for entries 0 and 1, 2 for -1, 0 and 1, and q - 1 for residues mod q.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of its range.
+    `largest` is 1 for entries 0 and 1, 2 for -1, 0 and 1, and q - 1 for residues mod q.
 
     Notes
     -----
@@ -118,61 +77,26 @@ class BinomialMonomials(Exponents):
 
     The degree is attained: a product of 2^i distinct entries, all k_j = 1, has the product of their s_j mod 2 as its
     coefficient.
-
-    References
-    ----------
-    Derived here, from Lucas 1878 and Polya 1915.
-
-    Examples
-    --------
-    >>> BinomialMonomials(32, degree=2).size, BinomialMonomials(20, degree=4).size
-    (529, 6196)
-    >>> BinomialMonomials(20, degree=4, largest=7).size  # residues mod 8
-    10626
     """
 
-    def bytes_needed(self, samples: int) -> int:
-        """What `packed` allocates for that many samples."""
-        return self.size * 8 * -(-samples // 64)
-
     def packed(
-        self, public: Int[np.ndarray, "samples columns"], *, check: Callable[[], None] | None = None
+        self, public: Int[np.ndarray, "samples columns"], *, check: Callable[[], None] = lambda: None
     ) -> UInt64[np.ndarray, "monomials words"]:
-        """The values on rows of a public matrix: sample i is bit i mod 64 of word i // 64.
+        """The values on rows of a public matrix, one AND each: sample i is bit i mod 64 of word i // 64.
 
-        Parameters
-        ----------
-        public : array of int (samples, columns)
-            The rows.
-        check : callable, optional
-            Called for each column; what it raises ends the work.
-
-        Raises
-        ------
-        ValueError
-            If the rows have another number of columns.
-
-        Notes
-        -----
-        One AND of samples/64 words for each product.
+        `check` is called for each column; what it raises ends the work.
         """
-        if public.shape[1] != self.columns:
-            raise ValueError(
-                f"The rows have {public.shape[1]} columns: the products are of {self.columns} entries."
-            )
         samples = len(public)
         values = np.zeros((self.size, -(-samples // 64)), dtype=np.uint64)
         values[0] = pack_gf2(np.ones((1, samples), dtype=bool))[0]
-        powers = np.arange(1, self.largest + 1)
+        powers = np.arange(1, min(self.largest, self.degree) + 1)
         factors, own = np.empty((0, 0), dtype=np.uint64), -1
         for column, power, source, target in self.steps():
             if column != own:
-                own = column
-                if check is not None:
-                    check()
+                check()
                 # C(a, k) is odd exactly if a has all the bits that k has, also in two's complement
                 odd = (public[:, column] & powers[:, None]) == powers[:, None]
-                factors = pack_gf2(odd)
+                factors, own = pack_gf2(odd), column
             np.bitwise_and(values[source], factors[power - 1], out=values[target])
         return values
 
@@ -181,15 +105,14 @@ class BinomialMonomials(Exponents):
         public: Int[np.ndarray, "samples columns"],
         bits: Bool[np.ndarray, " samples"],
         *,
-        check: Callable[[], None] | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> UInt64[np.ndarray, "samples words"]:
         """One packed equation a sample: the values of all products, then a bit, as `lower.gf2` solves them."""
         values = self.packed(public, check=check)
         samples, size = len(public), self.size
         system = np.zeros((samples, size // 64 + 1), dtype=np.uint64)
         for start in range(0, size, _BLOCK_SAMPLES):
-            if check is not None:
-                check()
+            check()
             part = unpack_gf2(values[start : start + _BLOCK_SAMPLES], samples)
             words = pack_gf2(part.T)
             system[:, start // 64 : start // 64 + words.shape[1]] = words

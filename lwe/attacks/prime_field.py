@@ -4,10 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int, Shaped
-
-from attention.validation import count
-from lwe.residues import is_prime
+from jaxtyping import Float, Int
 
 __all__ = ["LARGEST_PRIME", "PrimeFieldSolution", "solve_prime_field"]
 
@@ -22,16 +19,9 @@ _BLOCK_ROWS = 256
 class PrimeFieldSolution:
     """What Gaussian elimination found out about the last unknowns of A x = b modulo a prime.
 
-    Attributes
-    ----------
-    solution : array of int (last,)
-        Their values in one solution of the equations that hold only them, in [0, q); free ones are 0.
-    kernel : array of int (free, last)
-        What may be added to it: a basis. No rows mean that these unknowns are determined.
-    rank : int
-        The rank of A.
-    consistent : bool
-        Whether A x = b has a solution.
+    `solution` is their values, in [0, q), in one solution of the equations that hold only them, free ones 0; the rows
+    of `kernel` are a basis of what may be added to it, none where these unknowns are determined. `rank` is that of A,
+    and `consistent` whether A x = b has a solution.
     """
 
     solution: Int[np.ndarray, " last"]
@@ -41,79 +31,43 @@ class PrimeFieldSolution:
 
 
 def solve_prime_field(
-    system: Shaped[np.ndarray, "rows columns"],
+    system: Float[np.ndarray, "rows columns"],
     modulus: int,
     last: int,
     *,
-    overwrite: bool = False,
-    on_panel: Callable[[], None] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> PrimeFieldSolution:
-    """Solve A x = b modulo a prime for the last unknowns.
+    """Solve A x = b modulo a prime of at most 2^24 for the `last` unknowns; `system` is [A | b], eliminated in place.
 
-    Parameters
-    ----------
-    system : array of whole numbers (rows, columns)
-        [A | b].
-    modulus : int
-        The prime, at most 2^24.
-    last : int
-        How many unknowns are wanted: the last ones. They may be determined where earlier ones are not.
-    overwrite : bool
-        Whether a system of float64 may be eliminated in place, which saves a copy of it.
-    on_panel : callable, optional
-        Called once for every 32 columns; what it raises ends the elimination.
-
-    Raises
-    ------
-    ValueError
-        If the modulus is no prime, or too large, or `last` more than the unknowns.
-
-    Notes
-    -----
-    (2/3) rows columns^2 floating-point operations at most, most of them in matrix products of float64, exact because
-    all residues are centred.
-
-    Examples
-    --------
-    >>> found = solve_prime_field(np.array([[1, 2, 5], [3, 4, 4], [4, 6, 2]]), 7, 2)
-    >>> found.solution.tolist(), found.rank, found.consistent
-    ([1, 2], 2, True)
+    They may be determined where earlier ones are not. `check` is called once for every 32 columns; what it raises ends
+    the elimination. (2/3) rows columns^2 floating-point operations at most, most of them in matrix products of float64,
+    exact because all residues are centred.
     """
     rows, unknowns = system.shape[0], system.shape[1] - 1
-    last, modulus = count("last", last), count("modulus", modulus, least=2)
-    if last > unknowns:
-        raise ValueError(f"last is {last}: there are {unknowns} unknowns.")
-    if modulus > LARGEST_PRIME or not is_prime(modulus):
-        raise ValueError(f"modulus is {modulus}: a prime of at most 2^24 = {LARGEST_PRIME} is needed.")
-    in_place = overwrite and system.dtype == np.float64
-    work = system if in_place else np.array(system, dtype=np.float64, order="C")
     for start in range(0, rows, _BLOCK_ROWS):
-        _centre(work[start : start + _BLOCK_ROWS], modulus)
+        _centre(system[start : start + _BLOCK_ROWS], modulus)
 
     pivots: list[int] = []
     for first in range(0, unknowns, _PANEL):
-        if on_panel is not None:
-            on_panel()
+        check()
         rank, end = len(pivots), min(first + _PANEL, unknowns)
-        found, multipliers = _eliminate_panel(work, rank, first, end, modulus)
-        rest = work[rank:, end:]
-        size = len(found)
+        found, multipliers = _eliminate_panel(system, rank, first, end, modulus)
+        rest, size = system[rank:, end:], len(found)
         for row in range(1, size):
             rest[row] -= multipliers[row, :row] @ rest[:row]
             _centre(rest[row : row + 1], modulus)
-        if size:
-            for start in range(size, len(rest), _BLOCK_ROWS):
-                block = rest[start : start + _BLOCK_ROWS]
-                block -= multipliers[start : start + _BLOCK_ROWS, :size] @ rest[:size]
-                _centre(block, modulus)
+        for start in range(size, len(rest) if size else 0, _BLOCK_ROWS):
+            block = rest[start : start + _BLOCK_ROWS]
+            block -= multipliers[start : start + _BLOCK_ROWS, :size] @ rest[:size]
+            _centre(block, modulus)
         pivots += found
         if len(pivots) == rows:
             break
     rank = len(pivots)
     wanted = [row for row, column in enumerate(pivots) if column >= unknowns - last]
     columns = [pivots[row] - (unknowns - last) for row in wanted]
-    solution, kernel = _last_unknowns(work[wanted, unknowns - last :], columns, modulus)
-    return PrimeFieldSolution(solution, kernel, rank, not bool(work[rank:, unknowns].any()))
+    solution, kernel = _last_unknowns(system[wanted, unknowns - last :], columns, modulus)
+    return PrimeFieldSolution(solution, kernel, rank, not bool(system[rank:, unknowns].any()))
 
 
 def _centre(values: np.ndarray, modulus: int) -> None:

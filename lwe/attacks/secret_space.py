@@ -3,37 +3,15 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
 
-from lwe.laws import SparseLaw
 from lwe.parameters import LWRParameters
-from lwe.samples import inner_products
 
-__all__ = ["Half", "ProductHalf", "SecretSpace", "SparseHalf", "products", "secret_space"]
+__all__ = ["Half", "ProductHalf", "SecretSpace", "SparseHalf", "secret_space"]
 
 _MOST_VALUES = 1 << 20
-
-
-@runtime_checkable
-class Half(Protocol):
-    """All the values of some entries of a secret, numbered."""
-
-    @property
-    def size(self) -> int:
-        """How many entries."""
-
-    @property
-    def number(self) -> int:
-        """How many values."""
-
-    def vectors(self, indices: Int[np.ndarray, " N"]) -> Int[np.ndarray, "N size"]:
-        """Those of these numbers."""
-
-    def residues(self, rows: Int[np.ndarray, "K size"], modulus: int) -> Int[np.ndarray, "K number"]:
-        """<a, s> mod q of all of them with each row a."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +33,6 @@ class ProductHalf:
             indices, digit = np.divmod(indices, len(self.values))
             found[:, column] = self.values[digit]
         return found
-
-    def residues(self, rows: Int[np.ndarray, "K size"], modulus: int) -> Int[np.ndarray, "K number"]:
-        """One addition each, by doubling lists entry by entry."""
-        found = np.zeros((len(rows), 1), dtype=np.int32 if modulus < 1 << 30 else np.int64)
-        for column in rows.T:
-            steps = np.mod(np.multiply.outer(column, self.values), modulus).astype(found.dtype)
-            found = (found[:, :, None] + steps[:, None, :]).reshape(len(rows), -1)
-            np.subtract(found, modulus, out=found, where=found >= modulus)
-        return found.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,55 +62,33 @@ class SparseHalf:
             found[every, chosen] = 1 - 2 * ((signs >> (place - 1)) & 1)
         return found
 
-    def residues(self, rows: Int[np.ndarray, "K size"], modulus: int) -> Int[np.ndarray, "K number"]:
-        """An addition each, entry by entry: of every weight the lists without the entry, and those with it."""
-        signs = (1, -1) if self.signs else (1,)
-        lists = [
-            np.zeros((len(rows), int(w == 0), len(signs) ** w), dtype=np.int64)
-            for w in range(self.weight + 1)
-        ]
-        for column in rows.T:
-            for w in range(self.weight, 0, -1):
-                used = np.concatenate([lists[w - 1] + one * column[:, None, None] for one in signs], axis=2)
-                lists[w] = np.concatenate([lists[w], np.mod(used, modulus)], axis=1)
-        return lists[self.weight].reshape(len(rows), self.number)
+
+Half = ProductHalf | SparseHalf
 
 
 @dataclass(frozen=True, eq=False)
 class SecretSpace:
-    """All secrets of a law.
+    """All secrets of a law."""
 
-    Attributes
-    ----------
-    number : int
-        How many.
-    missed : float
-        A bound on the probability that the secret is none of them: what was cut off the tails of the law.
-    split : callable
-        Maps a size m to pairs of halves on the first n - m and the last m entries; together their pairs are all
-        secrets, each once.
-    """
-
-    number: int
+    number: int  #: how many
+    #: A bound on the probability that the secret is none of them: what was cut off the tails of the law
     missed: float
+    #: maps a size m to pairs of halves on the first n - m and the last m entries; together their pairs are all
+    #: secrets, each once
     split: Callable[[int], list[tuple[Half, Half]]]
 
-    @property
-    def words(self) -> str:
-        """The number, as a power of two where it is beyond 2^53."""
+    def __str__(self) -> str:
         return f"{self.number:.4g}" if self.number < 1 << 53 else f"2^{math.log2(self.number):.1f}"
 
 
 def secret_space(parameters: LWRParameters, *, missed: float = 1e-3) -> SecretSpace | None:
-    """The secrets of the parameters' law; None if their entries have too many values, or no law of their own.
+    """The secrets of the parameters' law; None if their entries have more than 2^20 values.
 
-    Notes
-    -----
     Values in the tails are left out as long as a secret has one of them with probability at most `missed`.
     """
     n, q, law = parameters.secret_dim, parameters.modulus, parameters.secret
-    if isinstance(law, SparseLaw):
-        weight, signs = law.weight, q > 2
+    if law.kind == "sparse":
+        weight, signs = law.number, q > 2
 
         def halves(size: int) -> list[tuple[Half, Half]]:
             weights = range(max(0, weight - size), min(weight, n - size) + 1)
@@ -168,13 +115,3 @@ def secret_space(parameters: LWRParameters, *, missed: float = 1e-3) -> SecretSp
         lost if lost > 1e-12 else 0.0,
         lambda size: [(ProductHalf(values, n - size), ProductHalf(values, size))],
     )
-
-
-def products(
-    vectors: Int[np.ndarray, "N size"], rows: Int[np.ndarray, "K size"], modulus: int
-) -> Int[np.ndarray, "N K"]:
-    """All inner products mod q of vectors and rows that are centred."""
-    if modulus**2 * max(vectors.shape[1], 1) < 1 << 53:
-        exact = vectors.astype(np.float64) @ rows.T.astype(np.float64)
-        return np.mod(exact.astype(np.int64), modulus)
-    return np.stack([inner_products(vectors, row, modulus) for row in rows], axis=1)

@@ -1,71 +1,38 @@
 """Samples as token matrices that a learner of attention layers can be given, and examples read back as samples."""
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from lwe.examples import covariates_of
+from attention import ExampleOracle
+from attention._arrays import shown
+from attention.memory import require_memory
+from attention.validation import count
 from lwe.parameters import LWRParameters
 from lwe.samples import LWRSamples
 
 __all__ = [
-    "examples_of_samples",
+    "SampleOracle",
     "labels_of_outputs",
     "outputs_of_labels",
     "realised",
-    "rows_of_tokens",
     "token_examples",
 ]
 
-GATE = 0
+_GATE = 0
 
 
 def realised(parameters: LWRParameters) -> LWRParameters | None:
     """The parameters whose layer has these samples; None if no heads realise them.
 
     Uniform rows mod a power of two are the gadget's.
-
-    Examples
-    --------
-    >>> print(realised(LWRParameters(secret_dim=4, modulus=8, levels=2, matrix="uniform")))
-    LWR n'=4 q=8 p=2 gadget (d=13)
     """
     if parameters.matrix != "uniform":
         return parameters
     if parameters.modulus & (parameters.modulus - 1):
         return None
     return parameters.updated(matrix="gadget")
-
-
-def examples_of_samples(
-    samples: LWRSamples, parameters: LWRParameters, *, rng: np.random.Generator, on_gate_only: bool = False
-) -> tuple[Float[np.ndarray, "N 2 d"], Float[np.ndarray, "N 2 d"]]:
-    """Examples of two tokens, distributed as uniform signs are if the rows are uniform, with their outputs.
-
-    Half of them are off the gate, where outputs are 0 and the learner needs no sample; all samples are used once.
-
-    Parameters
-    ----------
-    samples : LWRSamples
-        At least one.
-    parameters : LWRParameters
-        As `realised` gives them.
-    rng : numpy.random.Generator
-        Draws the first tokens and what is off the gate.
-    on_gate_only : bool
-        One example for each sample, in order, and no others.
-
-    Returns
-    -------
-    x, y : array (N, 2, d)
-        About twice as many examples as samples.
-    """
-    number = len(samples)
-    gate = np.ones(number, dtype=bool)
-    if not on_gate_only:
-        bits = rng.integers(2, size=4 * number + 64, dtype=np.int8).astype(bool)
-        gate = np.append(bits[: np.searchsorted(np.cumsum(bits), number)], True)
-        gate = np.append(gate, np.ones(max(0, number - int(gate.sum())), dtype=bool))
-    return token_examples(gate, samples.public, samples.labels, parameters, rng=rng)
 
 
 def token_examples(
@@ -103,8 +70,8 @@ def outputs_of_labels(
 ) -> Float[np.ndarray, "N 2 d"]:
     """What the layer outputs: x_r0 (b - (p - 1)/2) e_0 in row r on the gate, 0 off it."""
     outputs = np.zeros_like(x)
-    on_gate = x[:, 0, GATE] != x[:, 1, GATE]
-    outputs[:, :, GATE] = x[:, :, GATE] * ((labels - parameters.centre) * on_gate)[:, None]
+    on_gate = x[:, 0, _GATE] != x[:, 1, _GATE]
+    outputs[:, :, _GATE] = x[:, :, _GATE] * ((labels - parameters.centre) * on_gate)[:, None]
     return outputs
 
 
@@ -112,19 +79,95 @@ def labels_of_outputs(
     x: Float[np.ndarray, "N 2 d"], y: Float[np.ndarray, "N 2 d"], parameters: LWRParameters
 ) -> Float[np.ndarray, " N"]:
     """The real numbers that outputs on the gate stand for as labels, in [0, p - 1]: the mean of both rows."""
-    read = (y[:, :, GATE] * x[:, :, GATE]).mean(axis=1) + parameters.centre
+    read = (y[:, :, _GATE] * x[:, :, _GATE]).mean(axis=1) + parameters.centre
     return np.clip(np.nan_to_num(read, nan=parameters.centre), 0, parameters.levels - 1)
 
 
-def rows_of_tokens(
-    x: Float[np.ndarray, "N 2 d"], parameters: LWRParameters
-) -> tuple[Int[np.ndarray, "N n"], Bool[np.ndarray, " N"]]:
-    """The rows of the public matrix that token matrices of signs stand for, and which of them are on the gate."""
-    covariates = covariates_of(x, parameters, GATE)
-    if parameters.gadget:
-        bits = covariates.reshape(len(x), parameters.secret_dim, parameters.digits)
-        covariates = bits @ (1 << np.arange(parameters.digits, dtype=np.int64))
-    return covariates, x[:, 0, GATE] != x[:, 1, GATE]
+class SampleOracle(ExampleOracle):
+    """Examples without end from a number of samples: each has tokens of its own, whenever its sample is used again.
+
+    A row and its label fix where the two tokens differ and what the output is, up to the signs of the first token: 2^d
+    examples of one binary sample, all alike likely. All samples are used once in their order, then again in random
+    ones. Until one is used again examples are independent, and those held out by a learner were never seen.
+
+    `parameters` are as `realised` gives them. With `on_gate_only` all examples have a sample; by default each of them
+    does with probability 1/2, as uniform signs do. `before_draw` is called with the number of examples before they are
+    drawn; what it raises ends the fit.
+    """
+
+    def __init__(
+        self,
+        samples: LWRSamples,
+        parameters: LWRParameters,
+        *,
+        rng: np.random.Generator,
+        on_gate_only: bool = False,
+        before_draw: Callable[[int], None] = lambda number: None,
+    ) -> None:
+        # of the oracle it derives from it has the interface alone
+        self._samples, self._parameters, self._generator = samples, parameters, rng
+        self._on_gate_only, self._before_draw = on_gate_only, before_draw
+        self._order, self._used, self._own_drawn = np.arange(len(samples)), 0, 0
+        self._parts: list[SampleOracle] = []
+
+    @property
+    def k(self) -> int:
+        """Two tokens."""
+        return 2
+
+    @property
+    def d(self) -> int:
+        """The covariates and the gate."""
+        return self._parameters.dim
+
+    @property
+    def drawn(self) -> int:
+        """How many examples were drawn so far, by this oracle and by those split from it."""
+        return self._own_drawn + sum(part.drawn for part in self._parts)
+
+    @property
+    def remaining(self) -> int | None:
+        """None: there is no end."""
+        return None
+
+    def draw(self, n: int) -> tuple[Float[np.ndarray, "n 2 d"], Float[np.ndarray, "n 2 d"]]:
+        """Draw `n` examples: token matrices and their labels."""
+        n = count("n", n, least=0)
+        require_memory(f"n is {shown(n)}: that many examples", 64 * n * (self.d + 1), advice="draw fewer")
+        self._before_draw(n)
+        gate = np.ones(n, dtype=bool) if self._on_gate_only else self._generator.random(n) < 0.5
+        used = self._next_samples(int(gate.sum()))
+        self._own_drawn += n
+        public, labels = self._samples.public[used], self._samples.labels[used]
+        return token_examples(gate, public, labels, self._parameters, rng=self._generator)
+
+    def split(self, workers: int) -> list[ExampleOracle]:
+        """Oracles for `workers` workers, among whom the samples are shared out."""
+        workers, own = count("workers", workers), len(self._samples)
+        # more workers than samples: a sample goes to several
+        shares = np.array_split(np.resize(np.arange(own), max(own, workers)), workers)
+        parts = [
+            SampleOracle(
+                LWRSamples(self._samples.public[share], self._samples.labels[share]),
+                self._parameters,
+                rng=stream,
+                on_gate_only=self._on_gate_only,
+                before_draw=self._before_draw,
+            )
+            for share, stream in zip(shares, self._generator.spawn(workers), strict=True)
+        ]
+        self._parts += parts
+        return list(parts)
+
+    def _next_samples(self, number: int) -> Int[np.ndarray, " number"]:
+        parts: list[np.ndarray] = [self._order[:0]]
+        while number:
+            if self._used == len(self._order):
+                self._order, self._used = self._generator.permutation(len(self._order)), 0
+            parts.append(self._order[self._used : self._used + number])
+            self._used += len(parts[-1])
+            number -= len(parts[-1])
+        return np.concatenate(parts)
 
 
 def _covariates(public: np.ndarray, parameters: LWRParameters) -> Int[np.ndarray, "N n"]:

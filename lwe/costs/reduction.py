@@ -1,136 +1,65 @@
-"""What lattice reduction achieves and costs: root-Hermite factors, block sizes, core-SVP exponents."""
+"""What lattice reduction achieves and costs: root-Hermite factors, block sizes, and models of its cost."""
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention._arrays import shown
-from attention.memory import require_memory
-from attention.validation import count, finite_number, non_negative, one_of
+from attention.validation import PositiveFloat, PositiveInt, Real, Whole, checked
 
 __all__ = [
-    "CLASSICAL_EXPONENT",
-    "QUANTUM_EXPONENT",
-    "SIEVE_VECTORS",
+    "COST_MODELS",
+    "CostModel",
+    "CostModelName",
     "block_size_for",
     "block_sizes",
-    "core_svp_exponent",
     "gaussian_gap",
-    "gram_schmidt_profile",
     "reduction_floor",
     "root_hermite_factor",
 ]
 
-CLASSICAL_EXPONENT = 0.292
-"""log2 of the time of a classical sieve, per dimension: Becker, Ducas, Gama and Laarhoven 2016, log2 sqrt(3/2)."""
+CostModelName = Literal["core-SVP", "quantum core-SVP", "MATZOV"]
 
-QUANTUM_EXPONENT = 0.265
-"""log2 of the time of a quantum sieve, per dimension: Laarhoven 2015, as in Alkim et al. 2016."""
-
-SIEVE_VECTORS = 0.2075
-"""log2 of how many short vectors a sieve leaves, per dimension: log2 sqrt(4/3)."""
+# log2 of how many short vectors a sieve leaves, per dimension: log2 sqrt(4/3)
+_SIEVE_VECTORS = 0.2075
 
 _LARGEST_BLOCK = 1 << 16  # a sieve in it is beyond 2^17000, and dimensions have no bound
 
-# measured by the authors of the lattice-estimator with BKZ in dimension 320 (estimator/reduction.py, _delta)
+# below this dimension the fit of MATZOV does not hold, and enumeration is counted
+_LEAST_SIEVE = 20
+
+# with BKZ in dimension 320 (estimator/reduction.py, _delta)
 _SMALL_BLOCKS = (2, 5, 10, 15, 20, 25, 28, 40)
 _SMALL_FACTORS = (1.02190, 1.01862, 1.01616, 1.01485, 1.01420, 1.01342, 1.01331, 1.01295)
 
 
-def root_hermite_factor(block_size: float | int) -> float:
+@checked
+def root_hermite_factor(block_size: Annotated[float, Real(least=2)]) -> float:
     """delta(beta): BKZ with blocks of size beta finds vectors of length delta^d vol^(1/d) in dimension d.
 
-    Parameters
-    ----------
-    block_size : float
-        beta, at least 2.
-
-    Raises
-    ------
-    ValueError
-        If it is below 2.
-
-    Notes
-    -----
-    ((pi beta)^(1/beta) beta / (2 pi e))^(1/(2 (beta - 1))) above 40, where it was found to hold; up to 40 measured
-    values, between which it is interpolated linearly.
-
-    References
-    ----------
-    Chen 2013, "Reduction de reseau et securite concrete du chiffrement completement homomorphe" (the formula);
-    lattice-estimator, `estimator/reduction.py`, `ReductionCost._delta` (the measured values, not interpolated there).
-
-    Examples
-    --------
-    >>> round(root_hermite_factor(406), 6), round(root_hermite_factor(2), 4)
-    (1.003941, 1.0219)
+    ((pi beta)^(1/beta) beta / (2 pi e))^(1/(2 (beta - 1))) above 40 (Chen 2013); up to 40 values measured by the
+    authors of the lattice-estimator, interpolated linearly.
     """
-    block_size = finite_number("block_size", block_size)
-    if block_size < 2:
-        raise ValueError(f"block_size is {block_size}: at least 2 is needed.")
-    if block_size <= _SMALL_BLOCKS[-1]:
-        return float(np.interp(block_size, _SMALL_BLOCKS, _SMALL_FACTORS))
-    body = (math.pi * block_size) ** (1 / block_size) * block_size / (2 * math.pi * math.e)
-    return float(body ** (1 / (2 * (block_size - 1))))
+    return math.exp(_log_factor(block_size))
 
 
-def gram_schmidt_profile(
-    dim: int, log_volume: float | int, block_size: float | int
-) -> Float[np.ndarray, " dim"]:
-    """The natural logarithms of the Gram-Schmidt lengths |b_i*| of a reduced basis: a line, by the GSA.
-
-    Parameters
-    ----------
-    dim : int
-        d.
-    log_volume : float
-        The natural logarithm of the volume of the lattice.
-    block_size : float
-        beta.
-
-    References
-    ----------
-    Schnorr 2003 (the geometric series assumption): |b_i*| = delta^(d - 1 - 2 i) vol^(1/d), i from 0.
-
-    Examples
-    --------
-    >>> profile = gram_schmidt_profile(100, 50.0, 60)
-    >>> round(float(profile.sum()), 9), bool(profile[0] > profile[-1])
-    (50.0, True)
-    """
-    dim = count("dim", dim)
-    require_memory(f"dim is {shown(dim)}: the profile", 32 * dim, advice="take a smaller one")
-    dim = count("dim", dim, least=1)
-    log_volume = finite_number("log_volume", log_volume)
-    block_size = finite_number("block_size", block_size)
-    places = np.arange(count("dim", dim))
-    return (dim - 1 - 2 * places) * math.log(root_hermite_factor(block_size)) + log_volume / dim
-
-
-def gaussian_gap(dim: int, log_volume: float | int, deviation: float | int) -> float:
+@checked
+def gaussian_gap(dim: PositiveInt, log_volume: Annotated[float, Real()], deviation: PositiveFloat) -> float:
     """How much longer the shortest vector expected, sqrt(d/(2 pi e)) vol^(1/d), is than deviation sqrt(d): its log.
 
     Negative: a planted vector of such entries is not expected to be the shortest.
     """
-    dim = count("dim", dim, least=1)
-    log_volume = finite_number("log_volume", log_volume)
-    deviation = non_negative("deviation", deviation, strictly=True)
     return log_volume / dim - math.log(deviation) - 0.5 * math.log(2 * math.pi * math.e)
 
 
-def block_size_for(dim: int, log_volume: float | int, deviation: float | int) -> int | None:
+@checked
+def block_size_for(
+    dim: Annotated[int, Whole(1, 1 << 1000)], log_volume: Annotated[float, Real()], deviation: PositiveFloat
+) -> int | None:
     """The least block size that finds a planted vector with entries of a standard deviation; None if none to 2^16 does.
-
-    Parameters
-    ----------
-    dim : int
-        d, of the embedding.
-    log_volume : float
-        The natural logarithm of its volume.
-    deviation : float
-        sigma of the entries of the planted vector.
 
     Notes
     -----
@@ -148,59 +77,151 @@ def block_size_for(dim: int, log_volume: float | int, deviation: float | int) ->
     >>> block_size_for(999, 486 * math.log(3329), math.sqrt(1.5))
     406
     """
-    dim = count("dim", dim, least=1, most=1 << 1000)  # floats end a little above
-    log_volume = finite_number("log_volume", log_volume)
-    deviation = non_negative("deviation", deviation, strictly=True)
     blocks, factors = block_sizes(dim)
     short = math.log(deviation) + 0.5 * np.log(blocks)
     enough = np.flatnonzero(short <= (2.0 * blocks - dim - 1) * factors + log_volume / dim)
     return int(blocks[enough[0]]) if len(enough) else None
 
 
-def core_svp_exponent(block_size: float | int, *, quantum: bool = False) -> float:
-    """log2 of the cost of one call of a sieve in dimension beta, and nothing else: the core-SVP measure.
-
-    References
-    ----------
-    Alkim et al. 2016, section 6.1. Below the cost of an attack on purpose: calls before and after, and all factors
-    below exponential, are left out.
-
-    Examples
-    --------
-    >>> round(core_svp_exponent(406), 1), round(core_svp_exponent(406, quantum=True), 1)
-    (118.6, 107.6)
-    """
-    block_size = finite_number("block_size", block_size)
-    one_of("quantum", quantum, (True, False))
-    return block_size * (QUANTUM_EXPONENT if quantum else CLASSICAL_EXPONENT)
-
-
-def reduction_floor(dim: int) -> float:
+@checked
+def reduction_floor(dim: PositiveInt) -> float:
     """log2 of dim^3, less than which no lattice attack is said to cost: what a pass over a basis takes.
+
+    A convention of this project: core-SVP says 2^0.6 where LLL is enough. It changes no exponent of a scheme.
+    """
+    return 3 * math.log2(dim)
+
+
+@checked
+def block_sizes(most: PositiveInt) -> tuple[Int[np.ndarray, " blocks"], Float[np.ndarray, " blocks"]]:
+    """The block sizes 2, ..., `most`, at most 2^16, and the natural logarithms of their root-Hermite factors."""
+    largest = min(max(most, 2), _LARGEST_BLOCK)
+    blocks, factors = _block_tables(1 << (largest - 1).bit_length())
+    return blocks[: largest - 1], factors[: largest - 1]
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """What BKZ costs, and how many short vectors its sieves leave.
 
     Notes
     -----
-    A convention of this project, no theorem: core-SVP says 2^0.6 where LLL is enough, which is no number of
-    operations. It is below 2^31 up to dimension 1290, so that it changes no exponent of a scheme.
+    With C = 1/(1 - 2^-slope), progressive BKZ with blocks of beta costs dim^3 + C^2 (dim - beta) sieves in dimension
+    beta - f, with f = beta ln(4/3) / ln(beta/(2 pi e)) dimensions for free; below 20 blocks are enumerated, in 8 dim
+    calls. Otherwise it is one sieve in dimension beta, factors below exponential left out, and no less than
+    `reduction_floor`.
+
+    References
+    ----------
+    Alkim et al. 2016, section 6.1 (core-SVP); Becker, Ducas, Gama and Laarhoven 2016 (classical sieves); Laarhoven
+    2015 (quantum sieves); Albrecht, Gheorghiu, Postlethwaite and Schanck 2020 and MATZOV 2022 (gates of a sieve, in
+    the fit of the lattice-estimator); Ducas 2018 (dimensions for free); Chen and Nguyen 2012 (enumeration).
 
     Examples
     --------
-    >>> reduction_floor(64)
-    18.0
+    >>> [round(model.cost(406, 998), 1) for model in COST_MODELS.values()]
+    [118.6, 107.6, 143.8]
     """
-    dim = count("dim", dim, least=1)
-    return 3 * math.log2(count("dim", dim))
+
+    name: CostModelName  #: as results name it
+    unit: str  #: what one operation is
+    #: log2 of the operations of one sieve in dimension b is slope b + offset
+    slope: float
+    offset: float
+    #: whether all calls are counted, by sieves that grow to the block less the dimensions for free, or one alone
+    progressive: bool
+
+    def cost(self, block_size: int, dim: int) -> float:
+        """log2 of the cost of reducing a basis of `dim` vectors with that block size."""
+        return float(self.exponent(np.array([block_size]), dim)[0])
+
+    def exponent(self, blocks: Int[np.ndarray, " n"], dim: int) -> Float[np.ndarray, " n"]:
+        """log2 of the cost of reducing a basis of `dim` vectors with each of these block sizes."""
+        floor, calls = reduction_floor(dim), self._calls(blocks, dim)
+        return np.logaddexp2(floor, calls) if self.progressive else np.maximum(floor, calls)
+
+    def short_vectors(
+        self,
+        blocks: Int[np.ndarray, " n"],
+        dim: int,
+        wanted: Float[np.ndarray, " n"],
+        *,
+        floor: bool = True,
+    ) -> Float[np.ndarray, " n"]:
+        """log2 of the cost of 2^wanted short vectors: reductions, each followed by a sieve where all calls count.
+
+        Without `floor` the passes over the basis are not counted.
+        """
+        calls, sieve = self._calls(blocks, dim), self.sieve(blocks, dim)
+        more = np.maximum(wanted - _SIEVE_VECTORS * sieve, 0.0)
+        if not self.progressive:
+            return np.maximum(calls + more, reduction_floor(dim)) if floor else calls + more
+        once = np.logaddexp2(calls, self._overhead + self.slope * sieve + self.offset)
+        return (np.logaddexp2(once, reduction_floor(dim)) if floor else once) + more
+
+    def stretch(self, blocks: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """The natural logarithm of how much longer these vectors are than the shortest of the reduced basis.
+
+        0 for core-SVP, which takes all of them to be as short; else for bases twice as large as a block.
+        """
+        if not self.progressive:
+            return np.zeros(len(blocks))
+        sieve = self.sieve(blocks, 2 * blocks)
+        return 0.5 * math.log(4 / 3) + (sieve - 1) * (_log_factors(sieve) - _log_factors(blocks))
+
+    def sieve(self, blocks: Int[np.ndarray, " n"], dim: int | Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """The dimension of the sieve that gives short vectors: as costly as the reduction before it."""
+        if not self.progressive:
+            return blocks
+        reduced = blocks - np.floor(_dimensions_for_free(blocks))
+        calls = np.log2(np.maximum(dim - blocks, 1)) + self._overhead
+        longer = np.floor(reduced + calls / self.slope)
+        return np.maximum(np.where(blocks < dim, np.minimum(dim, longer), reduced), 2).astype(int)
+
+    @property
+    def _overhead(self) -> float:
+        """log2 of C, what the smaller sieves before the last one add."""
+        return -math.log2(1 - 2**-self.slope)
+
+    def _calls(self, blocks: Int[np.ndarray, " n"], dim: int) -> Float[np.ndarray, " n"]:
+        if not self.progressive:
+            return self.slope * blocks
+        sieve = self.slope * (blocks - _dimensions_for_free(blocks)) + self.offset
+        sieves = 2 * self._overhead + np.log2(np.maximum(dim - blocks, 1)) + sieve
+        nodes = (0.27018877635019 * np.log(blocks) - 1.0192050451318417) * blocks + 16.10253135200765
+        calls = np.where(np.less(blocks, dim), math.log2(8 * dim), 0.0)
+        return np.where(np.less(blocks, _LEAST_SIEVE), calls + nodes + math.log2(100), sieves)
 
 
-def block_sizes(most: int) -> tuple[Int[np.ndarray, " blocks"], Float[np.ndarray, " blocks"]]:
-    """The block sizes 2, ..., `most`, at most 2^16, and the natural logarithms of their root-Hermite factors."""
-    most = count("most", most, least=1)
-    largest = min(max(int(most), 2), _LARGEST_BLOCK)
-    blocks, factors = _block_tables(1 << (largest - 1).bit_length())
-    return blocks[: largest - 1], factors[: largest - 1]
+_SVP_CALL = "call of a sieve"
+
+COST_MODELS: dict[CostModelName, CostModel] = {
+    "core-SVP": CostModel("core-SVP", _SVP_CALL, 0.292, 0.0, progressive=False),
+    "quantum core-SVP": CostModel("quantum core-SVP", _SVP_CALL, 0.265, 0.0, progressive=False),
+    "MATZOV": CostModel("MATZOV", "gate", 0.29613500308205365, 20.387885985467914, progressive=True),
+}
+"""Models of what lattice reduction costs, by name."""
+
+
+def _dimensions_for_free(blocks: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    wide = np.maximum(blocks, _LEAST_SIEVE)
+    free = wide * math.log(4 / 3) / np.log(wide / (2 * math.pi * math.e))
+    return np.where(blocks < _LEAST_SIEVE, 0.0, free)
+
+
+def _log_factor(block_size: float | int) -> float:
+    if block_size <= _SMALL_BLOCKS[-1]:
+        return math.log(np.interp(block_size, _SMALL_BLOCKS, _SMALL_FACTORS))
+    body = (math.pi * block_size) ** (1 / block_size) * block_size / (2 * math.pi * math.e)
+    return math.log(body) / (2 * (block_size - 1))
+
+
+def _log_factors(blocks: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    _, factors = block_sizes(int(np.max(blocks)))
+    return factors[np.maximum(blocks, 2) - 2]
 
 
 @lru_cache(maxsize=32)
 def _block_tables(size: int) -> tuple[np.ndarray, np.ndarray]:
     blocks = np.arange(2, size + 1)
-    return blocks, np.log([root_hermite_factor(int(one)) for one in blocks])
+    return blocks, np.array([_log_factor(int(one)) for one in blocks])

@@ -35,7 +35,7 @@ NO_ONE_OVER_K = Fault(
     "phase 1 without the factor 1/k",
 )
 NO_PADS = Fault(
-    "lwe.heads:lwr_staircase",
+    "lwe.heads:lwr_heads",
     returned(
         lambda stairs: replace(
             stairs,
@@ -52,21 +52,17 @@ ONE_WEIGHT = Fault(
     "features of weight 1 off the diagonal, too",
 )
 OPPOSITE_SECRET = Fault(
-    "lwe.attempt:Attempt.found",
+    "lwe.attacks.attack:Attempt.found",
     lambda right: lambda self, secret, *rest, **named: right(self, -secret, *rest, **named),
     "the secret found with the opposite sign",
 )
 REPLIES_NEAR_ONE = Fault(
     "sq.adversaries:ReferenceAdversary._choose",
-    lambda right: (
-        lambda self, numbers, values, many, reference, answers: right(
-            self, numbers, values, many, 1.0, answers
-        )
-    ),
+    lambda right: lambda self, values, many, reference, answers: right(self, values, many, 1.0, answers),
     "replies near 1 in place of 0",
 )
 REVERSED_COEFFICIENTS = Fault(
-    "sq.heads:parity_heads",
+    "sq.parities:parity_heads",
     returned(lambda heads: replace(heads, coefficients=heads.coefficients[::-1])),
     "the heads' coefficients in reverse order",
 )

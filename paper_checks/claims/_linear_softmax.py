@@ -1,20 +1,16 @@
 """Claims: cubic features as a baseline against softmax attention."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.random import Generator
 
-from paper_checks.check import Basis, Constants, Scale, check
+from attention.intervals import mean_interval
+from paper_checks.check import Constants, Scale
 from paper_checks.claims._linear_exact import pairs
-from paper_checks.comparison import Comparison, Kind, covers, surely_below
+from paper_checks.claims.tables import checks
+from paper_checks.comparison import Comparison, covers, surely_below
 from paper_checks.faults import Fault
-from paper_checks.intervals import mean_interval
-
-_HOW = (
-    "Random heads (Theta Gaussian of that norm, W Gaussian), least squares on features of our own from many random "
-    "inputs, R^2 on fresh ones; an interval for the mean over heads, "
-)
 
 _STRONGER = Fault(
     "paper_checks.claims._linear_softmax:_head",
@@ -23,95 +19,61 @@ _STRONGER = Fault(
 )
 
 
-@check(
-    "linear-machines/softmax-features",
-    claim="On a softmax head of 4 tokens in {-1, 1}^8, query the last row, plain cubic features reach R^2 = .23 at "
-    "|Theta|_F = .03; at 1, with the row mean .87, centred ones with query and row mean .95.",
-    source="measured here; the centred features are ours, not the paper's",
-    kind=Kind.STATISTICAL,
-    basis=Basis.MEASURED,
-    how=_HOW + "with the margins stated, for the figures are of other draws.",
-    constants={"plain": 0.23, "aug": 0.87, "cent": 0.95, "margin": 0.03, "margin_cent": 0.02},
-    wrong=_STRONGER,
-    false_alarm=0.003,
-)
-def softmax_features(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """One minus what is missed."""
+@checks("linear-machines/softmax-features", _STRONGER)
+def softmax_features(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Random heads (Theta Gaussian of that norm, W Gaussian), least squares on features of our own from many random
+    inputs, R^2 on fresh ones; an interval for the mean over heads,
+    with the margins stated, for the figures are of other draws.
+    """
     small, large = (
         _missed(4, (0.03,), ("plain",), scale, rng),
         _missed(4, (1.0,), ("aug", "cent"), scale, rng),
     )
-    return [
-        covers(
+    for kind, values in (
+        ("plain", small[0.03, "plain"]),
+        ("aug", large[1.0, "aug"]),
+        ("cent", large[1.0, "cent"]),
+    ):
+        yield covers(
             f"R^2 of {kind} features",
-            mean_interval([1 - one for one in values], confidence=0.999),
-            constants[kind],
-            margin=constants["margin_cent" if kind == "cent" else "margin"],
+            mean_interval([1 - one for one in values]),
+            claim[kind],
+            margin=claim["margin_cent" if kind == "cent" else "margin"],
         )
-        for kind, values in (
-            ("plain", small[0.03, "plain"]),
-            ("aug", large[1.0, "aug"]),
-            ("cent", large[1.0, "cent"]),
-        )
-    ]
 
 
-@check(
-    "linear-machines/softmax-baseline",
-    claim="Query and row mean alone, no attention at all, miss only .006, .32 and .61 (1 - R^2) of a softmax head of 4 "
-    "tokens in {-1, 1}^8 at |Theta|_F = .1, 1 and 10: at small Theta an R^2 near 1 says nothing about attention.",
-    source="measured here",
-    kind=Kind.STATISTICAL,
-    basis=Basis.MEASURED,
-    how=_HOW + "with a tenth of each figure as the margin.",
-    constants={"missed": {0.1: 0.006, 1.0: 0.32, 10.0: 0.61}, "margin": 0.1},
-    wrong=_STRONGER,
-    false_alarm=0.003,
-)
-def softmax_baseline(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The tokens' own features are few."""
-    found = _missed(4, tuple(constants["missed"]), ("tokens",), scale, rng)
-    return [
-        covers(
+@checks("linear-machines/softmax-baseline", _STRONGER, missed={0.1: 0.006, 1.0: 0.32, 10.0: 0.61})
+def softmax_baseline(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Random heads (Theta Gaussian of that norm, W Gaussian), least squares on features of our own from many random
+    inputs, R^2 on fresh ones; an interval for the mean over heads,
+    with a tenth of each figure as the margin.
+    """
+    found = _missed(4, tuple(claim.missed), ("tokens",), scale, rng)
+    for norm, wanted in claim.missed.items():
+        yield covers(
             f"missed at |Theta| = {norm:g}",
-            mean_interval(found[norm, "tokens"], confidence=0.999),
+            mean_interval(found[norm, "tokens"]),
             wanted,
-            margin=constants["margin"] * wanted,
+            margin=claim.margin * wanted,
         )
-        for norm, wanted in constants["missed"].items()
-    ]
 
 
-@check(
-    "linear-machines/softmax-orders",
-    claim="At |Theta|_F = .1 and 4 tokens the features with the row mean miss 2.0e-3 (1 - R^2) and centred ones 1.8e-5 "
-    "of a softmax head, for these have all of first order in Theta: less than a fiftieth of the former.",
-    source="measured here; that centred features have the first order is derived here",
-    kind=Kind.STATISTICAL,
-    basis=Basis.MEASURED,
-    how=_HOW + "with a margin of 15 percent, which a finite sample's own excess takes part of.",
-    constants={"aug": 2.0e-3, "cent": 1.8e-5, "margin": 0.15, "share": 0.02},
-    wrong=_STRONGER,
-    false_alarm=0.003,
-)
-def softmax_orders(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The same heads for both."""
+@checks("linear-machines/softmax-orders", _STRONGER)
+def softmax_orders(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Random heads (Theta Gaussian of that norm, W Gaussian), least squares on features of our own from many random
+    inputs, R^2 on fresh ones; an interval for the mean over heads,
+    with a margin of 15 percent, which a finite sample's own excess takes part of.
+    """
     found = _missed(4, (0.1,), ("aug", "cent"), scale, rng)
     aug, cent = (np.array(found[0.1, kind]) for kind in ("aug", "cent"))
-    return [
-        *(
-            covers(
-                f"missed by {kind} features",
-                mean_interval(values, confidence=0.999),
-                constants[kind],
-                margin=constants["margin"] * constants[kind],
-            )
-            for kind, values in (("aug", aug), ("cent", cent))
-        ),
-        surely_below(
-            "the second over the first", mean_interval(cent / aug, confidence=0.999), constants["share"]
-        ),
-    ]
+    for kind, values in (("aug", aug), ("cent", cent)):
+        yield covers(
+            f"missed by {kind} features",
+            mean_interval(values),
+            claim[kind],
+            margin=claim.margin * claim[kind],
+        )
+    yield surely_below("the second over the first", mean_interval(cent / aug), claim.share)
 
 
 def _missed(

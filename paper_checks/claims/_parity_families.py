@@ -1,13 +1,13 @@
 """Claims on the neighbours of the two-token parities: pairs, hidden gates, any number of tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from math import comb
 
 import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs
-from paper_checks.check import Basis, Constants, Scale, check
+from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import HALF_LOGITS
 from paper_checks.claims._gated_parities import (
     all_inputs,
@@ -18,75 +18,44 @@ from paper_checks.claims._gated_parities import (
     secrets_of,
     staircase_layer,
 )
-from paper_checks.comparison import Comparison, Kind, at_least, at_most, close, equal
+from paper_checks.claims.tables import checks
+from paper_checks.comparison import Comparison, at_least, at_most, close, equal
 
 __all__ = ["any_k_identity", "any_k_parity", "hidden_gate", "lowest_degree", "only_two_tokens", "pair_family"]
 
 
-@check(
-    "parities/pairs",
-    claim="One head Theta = beta e_a e_b^T, W = e_1 w^T / tanh beta hides the pair a < b among C(d-1, 2): raw products "
-    "2.224 and 1.724 on and off the diagonal at beta = 1, and with K = C a_1 [1;1] w^T, C = 1/tanh beta, taken off "
-    "orthogonal parts of squared norm 1/2.",
-    source="derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="Proved in the notes of sq.PairFamily. Sums over every input of two tokens of 5 signs and all pairs, beta = 1, "
-    "and beta = 0.3 for the parts with K off.",
-    constants={
-        "left_out": 1,
-        "on": 2.224,
-        "off": 1.724,
-        "energy": 0.5,
-        "half_a_digit": 5.01e-4,
-        "rounding": 1e-12,
-    },
-    wrong={"energy": 1.0},
-)
-def pair_family(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """tanh(beta x u) = x u tanh beta, as x u is -1, 0 or 1."""
-    d, found = 5, []
+@checks("parities/pairs")
+def pair_family(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Proved in the notes of sq.PairFamily. Sums over every input of two tokens of 5 signs and all pairs, beta = 1,
+    and beta = 0.3 for the parts with K off.
+    """
+    d = 5
     x = all_inputs(2, d)
     a1 = (x[:, 0, 0] + x[:, 1, 0]) / 2
     pairs = secrets_of(d, 2)
-    found.append(equal("number of pairs", len(pairs), comb(d - constants["left_out"], 2)))
+    yield equal("number of pairs", len(pairs), comb(d - claim.left_out, 2))
     for beta in (1.0, 0.3):
         outputs = np.array([_pair_layer(d, a, b, beta)(x)[..., 0] for a, b in pairs])
         raw = outputs.reshape(len(pairs), -1)
         products = raw @ raw.T / len(x)
         if beta == 1.0:
             for name, value in (("on", products[0, 0]), ("off", products[0, 1])):
-                figure = constants[name]
-                found.append(
-                    close(
-                        f"raw, {name} the diagonal", float(value), figure, absolute=constants["half_a_digit"]
-                    )
-                )
+                figure = claim[name]
+                yield close(f"raw, {name} the diagonal", float(value), figure, absolute=claim.half_a_digit)
         known = np.stack([a1, a1], axis=1) / np.tanh(beta)
         hidden = (outputs - known).reshape(len(pairs), -1)
-        wanted = constants["energy"] * np.eye(len(pairs))
+        wanted = claim.energy * np.eye(len(pairs))
         gap = np.abs(hidden @ hidden.T / len(x) - wanted).max()
-        found.append(at_most(f"beta = {beta}: K off, largest difference", float(gap), constants["rounding"]))
-    return found
+        yield at_most(f"beta = {beta}: K off, largest difference", float(gap), claim.rounding)
 
 
-@check(
-    "parities/hidden-gate",
-    claim="Where c0 = 0 and a head Theta = 0, W = -C e_g w^T cancels C, nothing is known in advance and the gate can "
-    "be hidden too: d C(d-1, l) orthonormal targets. Otherwise the gate is seen in a coefficient of degree 1, of size "
-    "|C|/2 or |c0|/2.",
-    source="derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="Proved in the notes of sq.HiddenGateFamily. All inputs of two tokens of 4 signs: the Gram matrix of the "
-    "layers themselves of construction D, l = 2, 3, with the added head, and degree 1 with and without it; c0 by B, l "
-    "= 2.",
-    constants={"added": -1.0, "half": 0.5, "rounding": 1e-11},
-    wrong={"added": 1.0},
-)
-def hidden_gate(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """With K = 0 targets of different gates are orthogonal."""
-    d, found = 4, []
+@checks("parities/hidden-gate")
+def hidden_gate(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Proved in the notes of sq.HiddenGateFamily. All inputs of two tokens of 4 signs: the Gram matrix of the
+    layers themselves of construction D, l = 2, 3, with the added head, and degree 1 with and without it; c0 by B, l
+    = 2.
+    """
+    d = 4
     x, slopes = all_inputs(2, d), np.array([0.5, 1.0])
     t, c = minimal_heads(slopes.tolist())
     for bits in (2, 3):
@@ -96,42 +65,28 @@ def hidden_gate(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
             for places in secrets_of(d - 1, bits, first=0):
                 chosen = [others[place] for place in places]
                 layer = staircase_layer(chosen, d, t, c, slopes, gate=gate)
-                outputs.append(_with_zero_head(layer, gate, constants["added"] * c.sum())(x)[..., 0])
+                outputs.append(_with_zero_head(layer, gate, claim.added * c.sum())(x)[..., 0])
         flat = np.array(outputs).reshape(len(outputs), -1)
-        found.append(equal(f"l = {bits}: targets", len(flat), d * comb(d - 1, bits)))
+        yield equal(f"l = {bits}: targets", len(flat), d * comb(d - 1, bits))
         gap = np.abs(flat @ flat.T / len(x) - np.eye(len(flat))).max()
-        found.append(at_most(f"l = {bits}: off orthonormal by", float(gap), constants["rounding"]))
+        yield at_most(f"l = {bits}: off orthonormal by", float(gap), claim.rounding)
         seen = _largest_degree_one(x, np.array(outputs))
-        found.append(at_most(f"l = {bits}: largest coefficient of degree 1", seen, constants["rounding"]))
+        yield at_most(f"l = {bits}: largest coefficient of degree 1", seen, claim.rounding)
     bare = staircase_layer((1, 2, 3), d, t, c, slopes)(x)[None, ..., 0]
-    wanted = abs(c.sum()) * constants["half"]
-    found.append(
-        close("C kept: degree 1", _largest_degree_one(x, bare), wanted, absolute=constants["rounding"])
-    )
+    wanted = abs(c.sum()) * claim.half
+    yield close("C kept: degree 1", _largest_degree_one(x, bare), wanted, absolute=claim.rounding)
     t, c = saturated_heads(2)
     even = staircase_layer((1, 2), d, t, c, np.full(2, 40.0))(x)[None, ..., 0]
-    wanted = constants["half"]
-    found.append(
-        close("c0 = -1: degree 1", _largest_degree_one(x, even), wanted, absolute=constants["rounding"])
-    )
-    return found
+    wanted = claim.half
+    yield close("c0 = -1: degree 1", _largest_degree_one(x, even), wanted, absolute=claim.rounding)
 
 
-@check(
-    "parities/any-k-row",
-    claim="On k tokens of signs the head Theta = beta v e_1^T, W = c e_1 w^T has row r equal to "
-    "c tanh(beta <v, x_r> + (1/2) ln(n+/n-)) w, n+ and n- the numbers of tokens with x_b1 = 1 and -1.",
-    source="derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="Token b weighs exp(beta <v, x_r> x_b1) to row r; the rest is the definition of tanh. Random heads and inputs "
-    "where both signs occur, k = 2, 3, 4, 8, 16.",
-    constants={"half": 0.5, "rounding": 1e-12},
-    wrong={"half": 1.0},
-)
-def any_k_identity(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """A softmax over two groups of tokens."""
-    d, found = 8, []
+@checks("parities/any-k-row")
+def any_k_identity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Token b weighs exp(beta <v, x_r> x_b1) to row r; the rest is the definition of tanh. Random heads and inputs
+    where both signs occur, k = 2, 3, 4, 8, 16.
+    """
+    d = 8
     for k in (2, 3, 4, 8, 16):
         x = BooleanInputs(k, d).sample(400 if scale is Scale.QUICK else 20_000, rng=rng)
         x = x[np.any(x[:, :, 0] != x[:, :1, 0], axis=1)]
@@ -139,28 +94,16 @@ def any_k_identity(constants: Constants, scale: Scale, rng: Generator) -> Sequen
         theta, w = np.zeros((1, d, d)), np.zeros((1, d, d))
         theta[0, :, 0], w[0, 0, 0] = beta * v, c
         plus = (x[:, :, 0] > 0).sum(axis=1, keepdims=True)
-        wanted = c * np.tanh(beta * (x @ v) + constants["half"] * np.log(plus / (k - plus)))
+        wanted = c * np.tanh(beta * (x @ v) + claim.half * np.log(plus / (k - plus)))
         gap = np.abs(AttentionLayer(theta=theta, w=w)(x)[..., 0] - wanted).max()
-        found.append(at_most(f"k = {k}: largest difference", float(gap), constants["rounding"]))
-    return found
+        yield at_most(f"k = {k}: largest difference", float(gap), claim.rounding)
 
 
-@check(
-    "parities/any-k-parity",
-    claim="For any k, the l heads v_i = 1_S - t_i e_2, t = -(l-1), -(l-3), ..., l-1, c = 1, -1, ..., beta = 40 make "
-    "row r c0 x_r2 + (-1)^(l+1) x_r2^(l+1) chi_S(x_r) on the gate (x_b1 not all equal) and C x_11 off it, C = l mod 2, "
-    "c0 = 1 - C; the C(d-2, l) hidden parts are orthogonal.",
-    source="derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="Proved in the notes of sq.TokenParityFamily. All inputs for k = 2, 3, drawn ones for k = 5; l = 1, 2, 3; "
-    "orthogonality in whole numbers at k = 2, 3.",
-    constants={"power": 1, "left_out": 2, "rounding": 1e-12},
-    wrong={"power": 0},
-)
-def any_k_parity(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Each row hides a parity of its own token."""
-    found = []
+@checks("parities/any-k-parity")
+def any_k_parity(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Proved in the notes of sq.TokenParityFamily. All inputs for k = 2, 3, drawn ones for k = 5; l = 1, 2, 3;
+    orthogonality in whole numbers at k = 2, 3.
+    """
     for k, d in ((2, 6), (3, 5), (5, 6)):
         x = all_inputs(k, d) if k < 5 else BooleanInputs(k, d).sample(5000, rng=rng)
         gate = np.any(x[:, :, 0] != x[:, :1, 0], axis=1)[:, None]
@@ -170,13 +113,11 @@ def any_k_parity(constants: Constants, scale: Scale, rng: Generator) -> Sequence
             theta, w = np.zeros((bits, d, d)), np.zeros((bits, d, d))
             theta[:, secret, 0], theta[:, 1, 0] = 40.0, -40.0 * t
             w[:, 0, 0] = (-1.0) ** np.arange(bits)
-            parity = x[:, :, secret].prod(axis=2) * x[:, :, 1] ** (bits + constants["power"])
+            parity = x[:, :, secret].prod(axis=2) * x[:, :, 1] ** (bits + claim.power)
             on = (1 - c) * x[:, :, 1] + (-1.0) ** (bits + 1) * parity
             wanted = np.where(gate, on, c * x[:, :1, 0])
             gap = np.abs(AttentionLayer(theta=theta, w=w)(x)[..., 0] - wanted).max()
-            found.append(
-                at_most(f"k = {k}, l = {bits}: largest difference", float(gap), constants["rounding"])
-            )
+            yield at_most(f"k = {k}, l = {bits}: largest difference", float(gap), claim.rounding)
     for k, d in ((2, 6), (3, 5)):
         x = all_inputs(k, d)
         gate = np.any(x[:, :, 0] != x[:, :1, 0], axis=1)[:, None]
@@ -186,32 +127,18 @@ def any_k_parity(constants: Constants, scale: Scale, rng: Generator) -> Sequence
             ]
             whole = np.array(parts).astype(np.int64)
             products = whole @ whole.T
-            found.append(
-                equal(f"k = {k}, l = {bits}: targets", len(whole), comb(d - constants["left_out"], bits))
-            )
+            yield equal(f"k = {k}, l = {bits}: targets", len(whole), comb(d - claim.left_out, bits))
             diagonal = np.diag(np.diag(products))
-            found.append(
-                equal(f"k = {k}, l = {bits}: orthogonal", bool(np.array_equal(products, diagonal)), True)
-            )
-    return found
+            yield equal(f"k = {k}, l = {bits}: orthogonal", bool(np.array_equal(products, diagonal)), True)
 
 
-@check(
-    "parities/finite-slopes-need-two-tokens",
-    claim="Coefficients that are exact at finite slopes for two tokens, as in D, are not for k > 2: where n+ != n- the "
-    "shift (1/2) ln(n+/n-) moves tanh off the values that were solved for, and the parity is missed by more than 1.",
-    source="derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.MEASURED,
-    how="Heads beta_i 1_S e_1^T, slopes (1/2, 1), l = 3, the two coefficients solved for sum_j x_rj = 1, 3 without a "
-    "shift; the largest difference on the gate, k = 2 and 3. Other ways to use finite slopes are left open.",
-    constants={"exact_tokens": 2, "shifted_tokens": 3, "exact": 1e-12, "missed": 1.0},
-    wrong={"exact_tokens": 4},
-)
-def only_two_tokens(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Two tokens on the gate are one of each sign."""
+@checks("parities/finite-slopes-need-two-tokens")
+def only_two_tokens(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Heads beta_i 1_S e_1^T, slopes (1/2, 1), l = 3, the two coefficients solved for sum_j x_rj = 1, 3 without a
+    shift; the largest difference on the gate, k = 2 and 3. Other ways to use finite slopes are left open.
+    """
     gaps = {}
-    for k in (constants["exact_tokens"], constants["shifted_tokens"]):
+    for k in (claim.exact_tokens, claim.shifted_tokens):
         d, slopes = 4, np.array([0.5, 1.0])
         # the parity of three signs is 1, -1 at sums 3, 1, and odd
         c = np.linalg.solve(np.tanh(np.multiply.outer([1.0, 3.0], slopes)), [-1.0, 1.0])
@@ -221,44 +148,31 @@ def only_two_tokens(constants: Constants, scale: Scale, rng: Generator) -> Seque
         theta[:, 1:4, 0], w[:, 0, 0] = slopes[:, None], c
         outputs = AttentionLayer(theta=theta, w=w)(x)[..., 0]
         gaps[k] = float(np.abs(outputs - x[:, :, 1:4].prod(axis=2)).max())
-    few, more = constants["exact_tokens"], constants["shifted_tokens"]
-    return [
-        at_most(f"k = {few}: largest difference", gaps[few], constants["exact"]),
-        at_least(f"k = {more}: largest difference", gaps[more], constants["missed"]),
-    ]
+    few, more = claim.exact_tokens, claim.shifted_tokens
+    yield at_most(f"k = {few}: largest difference", gaps[few], claim.exact)
+    yield at_least(f"k = {more}: largest difference", gaps[more], claim.missed)
 
 
-@check(
-    "parities/lowest-degree",
-    claim="The lowest Fourier degree of F - K in the entries of X is 2l + 1, where each row has two coefficients of "
-    "size 1/2 and no other: 5 for l = 2.",
-    source="derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="u_1 chi_S(y) is half a difference of two characters. All 256 coefficients of both rows of the layers of "
-    "construction D minus the known part, d = 4, l = 1, 2, 3, by the matrix of characters.",
-    constants={"per_bit": 2, "more": 1, "size": 0.5, "rounding": 1e-12},
-    wrong=HALF_LOGITS,
-)
-def lowest_degree(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """A transform by a whole matrix."""
+@checks("parities/lowest-degree", HALF_LOGITS)
+def lowest_degree(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """u_1 chi_S(y) is half a difference of two characters. All 256 coefficients of both rows of the layers of
+    construction D minus the known part, d = 4, l = 1, 2, 3, by the matrix of characters.
+    """
     x, table = all_inputs(2, 4), characters(2, 4)
     degrees = np.bitwise_count(np.arange(256))
-    found = []
     for bits in (1, 2, 3):
         slopes = (1.0,) if bits == 1 else (0.5, 1.0)
         t, c = minimal_heads(slopes)
         layer = staircase_layer(range(1, bits + 1), 4, t, c, slopes)
         hidden = layer(x)[..., 0] - known_part(x, float(c.sum()), 0.0)
-        degree = constants["per_bit"] * bits + constants["more"]
+        degree = claim.per_bit * bits + claim.more
         for row in range(2):
             sizes = np.abs(table @ hidden[:, row] / 256)
-            seen = sizes > constants["rounding"]
+            seen = sizes > claim.rounding
             name = f"l = {bits}, row {row + 1}"
-            found.append(equal(f"{name}: degrees met", sorted(degrees[seen].tolist()), [degree, degree]))
-            gap = np.abs(sizes[seen] - constants["size"]).max()
-            found.append(at_most(f"{name}: sizes off 1/2 by", float(gap), constants["rounding"]))
-    return found
+            yield equal(f"{name}: degrees met", sorted(degrees[seen].tolist()), [degree, degree])
+            gap = np.abs(sizes[seen] - claim.size).max()
+            yield at_most(f"{name}: sizes off 1/2 by", float(gap), claim.rounding)
 
 
 def _pair_layer(d: int, a: int, b: int, beta: float) -> AttentionLayer:

@@ -1,35 +1,29 @@
 """How many heads learning with rounding takes; part of the claims on its realisation."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 from numpy.random import Generator
 
-from lwe import LWRParameters, covariate_form, lwr_staircase
-from paper_checks.check import Basis, Constants, Scale, check
+from attention.intervals import mean_interval, proportion_interval
+from lwe import LWRParameters
+from lwe.heads import lwr_heads
+from lwe.parameters import covariate_form
+from paper_checks.check import Constants, Scale
 from paper_checks.claims import _heads_by_hand as by_hand
 from paper_checks.claims._faults import NO_PADS
-from paper_checks.comparison import Comparison, Kind, at_least, at_most, covers, equal, surely_above
-from paper_checks.intervals import mean_interval, proportion_interval
+from paper_checks.claims.tables import checks
+from paper_checks.comparison import Comparison, at_least, at_most, covers, equal, surely_above
 
 
-@check(
-    "rounding/head-count",
-    claim="A secret v needs m heads with |m - 2 - p |v|_1/q| < 1, so about p n/4 + 2 for uniform secrets of n "
-    "entries, whatever q: the mean of |v_j| is exactly q/4 for even q.",
-    source="derived here",
-    kind=Kind.EXACT,
-    basis=Basis.PROVED,
-    how="The mean of p |v|_1/q is a sum over all residues (q even, 2 to 256). Heads of drawn secrets at n = 64 are "
-    "counted by walking along f and by the library. Proof of the bound: between the least and the greatest T, which "
-    "are |v|_1 apart, f jumps once for each multiple of q/p, rounded up, that is passed.",
-    constants={"pads": 2, "share": Fraction(1, 4), "most_off": 1},
-    wrong=NO_PADS,
-)
-def head_count(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The mean over all residues, and the counts of drawn secrets."""
+@checks("rounding/head-count", NO_PADS, share=Fraction(1, 4))
+def head_count(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The mean of p |v|_1/q is a sum over all residues (q even, 2 to 256). Heads of drawn secrets at n = 64 are
+    counted by walking along f and by the library. Proof of the bound: between the least and the greatest T, which
+    are |v|_1 apart, f jumps once for each multiple of q/p, rounded up, that is passed.
+    """
     n, secrets = 64, 2 if scale is Scale.QUICK else 200
     means = {
         Fraction(p * n, q) * Fraction(sum(min(r, q - r) for r in range(q)), q) / (p * n)
@@ -41,72 +35,38 @@ def head_count(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
         parameters = LWRParameters(secret_dim=n, modulus=q, levels=p)
         for _ in range(secrets):
             v = by_hand.uniform_secret(n, q, rng)
-            counted = len(by_hand.jumps(*by_hand.ends(v), q, p)) + constants["pads"]
-            same &= lwr_staircase(np.array(v), parameters).heads == counted
+            counted = len(by_hand.jumps(*by_hand.ends(v), q, p)) + claim.pads
+            same &= len(lwr_heads(np.array(v), parameters)) == counted
             off = max(off, abs(counted - 2 - Fraction(p * sum(map(abs, v)), q)))
-    return [
-        equal("means of |v|_1/(n q) over uniform secrets, even q", sorted(means), [constants["share"]]),
-        equal("the library's heads are the jumps and the pads", same, True),
-        equal("heads less 2 are within the bound", off < constants["most_off"], True),
-    ]
+    yield equal("means of |v|_1/(n q) over uniform secrets, even q", sorted(means), [claim.share])
+    yield equal("the library's heads are the jumps and the pads", same, True)
+    yield equal("heads less 2 are within the bound", off < claim.most_off, True)
 
 
-@check(
-    "rounding/jump-count-quarter",
-    claim="Secrets with 8 jumps or more have a number of jumps, without pads, within 25 % of p |v|_1/q.",
-    source="derived here: an acceptance figure of the project",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="Drawn secrets of several sizes, jumps counted by walking along f. It follows from rounding/head-count: "
-    "with J >= 8 jumps, p |v|_1/q is within 1 of J, so J is off by less than 1/7 of it.",
-    constants={"least_jumps": 8, "within": 0.25, "jumps_per_wrap": 1},
-    wrong={"jumps_per_wrap": 2},
-)
-def jump_count_quarter(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The worst relative gap."""
+@checks("rounding/jump-count-quarter")
+def jump_count_quarter(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Drawn secrets of several sizes, jumps counted by walking along f. It follows from rounding/head-count: with J
+    >= 8 jumps, p |v|_1/q is within 1 of J, so J is off by less than 1/7 of it.
+    """
     worst, seen = 0.0, 0
     for n, q, p in ((12, 16, 4), (24, 64, 2), (32, 128, 4), (40, 17, 2), (64, 64, 2)):
         for _ in range(10 if scale is Scale.QUICK else 200):
             v = by_hand.uniform_secret(n, q, rng)
             found = len(by_hand.jumps(*by_hand.ends(v), q, p))
-            if found >= constants["least_jumps"]:
-                formula = constants["jumps_per_wrap"] * p * sum(map(abs, v)) / q
+            if found >= claim.least_jumps:
+                formula = claim.jumps_per_wrap * p * sum(map(abs, v)) / q
                 worst, seen = max(worst, abs(found - formula) / formula), seen + 1
-    return [
-        at_least("secrets with so many jumps", float(seen), 20.0),
-        at_most("largest relative gap", worst, constants["within"]),
-    ]
+    yield at_least("secrets with so many jumps", float(seen), 20.0)
+    yield at_most("largest relative gap", worst, claim.within)
 
 
-@check(
-    "rounding/truncation",
-    claim="Heads for the jumps within 6 standard deviations of the mean of T alone leave out a share of at most 2 "
-    "e^(-6^2/2) of the covariates; for uniform secrets, n = 256, q = 64, p = 2, that takes some 57 heads for 130 on "
-    "average, and a median of 53 to 56 for secrets with 121.",
-    source="derived here; Hoeffding 1963, Theorem 2, for the bound",
-    kind=Kind.STATISTICAL,
-    basis=Basis.DERIVED,
-    how="The share is counted exactly (whole numbers, dynamic programming over T) for one secret; heads are counted "
-    "by arithmetic from sums of v for many secrets and by the library for some. The bound is proved; the averages "
-    "are pn/4 + 2 and 6p sqrt(n/12) + 2 up to 1, measured here.",
-    constants={
-        "n": 256,
-        "q": 64,
-        "p": 2,
-        "deviations": 6.0,
-        "exponent_divisor": 2,
-        "all": 130.0,
-        "kept": 57.4,
-        "example": 121,
-        "example_kept": (53.0, 56.0),
-        "margin": 0.3,
-    },
-    wrong=NO_PADS,
-    false_alarm=3e-4,
-)
-def truncation(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Exact tail, and heads of many secrets."""
-    n, q, p, deviations = (constants[name] for name in ("n", "q", "p", "deviations"))
+@checks("rounding/truncation", NO_PADS)
+def truncation(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The share is counted exactly (whole numbers, dynamic programming over T) for one secret; heads are counted by
+    arithmetic from sums of v for many secrets and by the library for some. The bound is proved; the averages are
+    pn/4 + 2 and 6p sqrt(n/12) + 2 up to 1, measured here.
+    """
+    n, q, p, deviations = (claim[name] for name in ("n", "q", "p", "deviations"))
     parameters = LWRParameters(secret_dim=n, modulus=q, levels=p)
     v = np.mod(rng.integers(q, size=(4000 if scale is Scale.QUICK else 20_000, n)), q)
     v[2 * v > q] -= q
@@ -115,61 +75,35 @@ def truncation(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
     every = _multiples(low, high, q // p) + 2
     kept = _multiples(np.ceil(middle - reach), np.floor(middle + reach), q // p) + 2
     same = all(
-        (lwr_staircase(one, parameters).heads, lwr_staircase(one, parameters, deviations=deviations).heads)
-        == (a, b)
+        (len(lwr_heads(one, parameters)), len(lwr_heads(one, parameters, deviations=deviations))) == (a, b)
         for one, a, b in zip(v[:20], every[:20], kept[:20], strict=True)
     )
-    typical = float(np.median(kept[every == constants["example"]]))
-    return [
-        at_most(
-            "share of covariates beyond, exactly counted",
-            _tail(v[0].tolist(), deviations),
-            2 * math.exp(-(deviations**2) / constants["exponent_divisor"]),
-        ),
-        equal("the library has as many heads", same, True),
-        covers(
-            "heads",
-            mean_interval(every.astype(float), confidence=0.9999),
-            constants["all"],
-            margin=constants["margin"],
-        ),
-        covers(
-            "heads that are kept",
-            mean_interval(kept.astype(float), confidence=0.9999),
-            constants["kept"],
-            margin=constants["margin"],
-        ),
-        at_least("median kept, of secrets with 121 heads", typical, constants["example_kept"][0]),
-        at_most("median kept, of secrets with 121 heads", typical, constants["example_kept"][1]),
-    ]
+    typical = float(np.median(kept[every == claim.example]))
+    yield at_most(
+        "share of covariates beyond, exactly counted",
+        _tail(v[0].tolist(), deviations),
+        2 * math.exp(-(deviations**2) / claim.exponent_divisor),
+    )
+    yield equal("the library has as many heads", same, True)
+    yield covers(
+        "heads", mean_interval(every.astype(float), confidence=0.9999), claim.all, margin=claim.margin
+    )
+    yield covers(
+        "heads that are kept",
+        mean_interval(kept.astype(float), confidence=0.9999),
+        claim.kept,
+        margin=claim.margin,
+    )
+    yield at_least("median kept, of secrets with 121 heads", typical, claim.example_kept[0])
+    yield at_most("median kept, of secrets with 121 heads", typical, claim.example_kept[1])
 
 
-@check(
-    "rounding/gadget-size",
-    claim="The gadget family at n' = 16, q = 256, p = 2 has tokens of d = 129 coordinates and, over random secrets, "
-    "p n' log2(q)/4 + 2 = 66 heads on average, 60 to 71 for most.",
-    source="derived here; heads measured",
-    kind=Kind.STATISTICAL,
-    basis=Basis.MEASURED,
-    how="Heads from sums of v by arithmetic, and by the library for 20 secrets. More than 3/4 of secrets are in the "
-    "range named; it is no bound.",
-    constants={
-        "n": 16,
-        "q": 256,
-        "p": 2,
-        "d": 129,
-        "mean": 66.0,
-        "margin": 0.3,
-        "least": 60,
-        "most": 71,
-        "share": 0.75,
-    },
-    wrong=NO_PADS,
-    false_alarm=2e-4,
-)
-def gadget_size(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Heads of many secrets."""
-    n, q, p = (constants[name] for name in ("n", "q", "p"))
+@checks("rounding/gadget-size", NO_PADS)
+def gadget_size(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Heads from sums of v by arithmetic, and by the library for 20 secrets. More than 3/4 of secrets are in the
+    range named; it is no bound.
+    """
+    n, q, p = (claim[name] for name in ("n", "q", "p"))
     parameters = LWRParameters(n, q, p, matrix="gadget")
     secrets = rng.integers(q, size=(4000 if scale is Scale.QUICK else 40_000, n))
     kappa = q.bit_length() - 1
@@ -177,26 +111,21 @@ def gadget_size(constants: Constants, scale: Scale, rng: Generator) -> Sequence[
     v[2 * v > q] -= q
     heads = 2 + _multiples(np.where(v < 0, v, 0).sum(axis=1), np.where(v > 0, v, 0).sum(axis=1), q // p)
     same = all(
-        lwr_staircase(covariate_form(s, parameters), parameters).heads == m
+        len(lwr_heads(covariate_form(s, parameters), parameters)) == m
         for s, m in zip(secrets[:20], heads[:20], strict=True)
     )
-    within = int(((heads >= constants["least"]) & (heads <= constants["most"])).sum())
-    return [
-        equal("d", parameters.dim, constants["d"]),
-        equal("d as n' log2 q and the gate", n * kappa + 1, constants["d"]),
-        equal("the library has as many heads", same, True),
-        covers(
-            "heads",
-            mean_interval(heads.astype(float), confidence=0.9999),
-            constants["mean"],
-            margin=constants["margin"],
-        ),
-        surely_above(
-            "share of secrets in the range",
-            proportion_interval(within, len(heads), confidence=0.9999),
-            constants["share"],
-        ),
-    ]
+    within = int(((heads >= claim.least) & (heads <= claim.most)).sum())
+    yield equal("d", parameters.dim, claim.d)
+    yield equal("d as n' log2 q and the gate", n * kappa + 1, claim.d)
+    yield equal("the library has as many heads", same, True)
+    yield covers(
+        "heads", mean_interval(heads.astype(float), confidence=0.9999), claim.mean, margin=claim.margin
+    )
+    yield surely_above(
+        "share of secrets in the range",
+        proportion_interval(within, len(heads), confidence=0.9999),
+        claim.share,
+    )
 
 
 def _multiples(low: np.ndarray, high: np.ndarray, step: int) -> np.ndarray:

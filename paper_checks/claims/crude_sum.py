@@ -8,58 +8,38 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
-from paper_checks.check import Basis, Constants, Scale, check
+from attention.intervals import Interval, mean_interval, slope_interval
+from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import NO_ONE_OVER_K
-from paper_checks.comparison import Comparison, Kind, close, covers, equal, surely_above
-from paper_checks.faults import Fault, returned
-from paper_checks.intervals import Interval, mean_interval, slope_interval
+from paper_checks.claims.tables import checks
+from paper_checks.comparison import Comparison, close, covers, equal, surely_above
+from paper_checks.faults import returned
 from upper.six_phase import estimate_projection_sum, one_gradient_step
 
-_PHASE = "Chen and Li, arXiv 2402.04084, phase 1"
 _SIZES = ((1, 3), (2, 2), (2, 3), (3, 2), (3, 3))
 
 
-@check(
-    "crude-sum/exact-at-zero",
-    claim="With all Theta_i = 0 and uniform Boolean tokens the mean of (1/k) X^T J Y, J the k x k matrix of ones, is "
-    "exactly sum_i W_i.",
-    source=_PHASE,
-    kind=Kind.EXACT,
-    basis=Basis.PROVED,
-    how="All 2^(kd) inputs are enumerated in rational numbers at five (k, d) with random whole W_i. For all sizes it "
-    "follows in one line from E[X^T J X] = k I; the enumeration is a second look at the 1/k.",
-    constants={"heads": 2, "power_of_tokens": 1},
-    wrong={"power_of_tokens": 0},
-)
-def exact_at_zero(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Every row of the labels is the mean token times the sum."""
-    found = []
+@checks("crude-sum/exact-at-zero")
+def exact_at_zero(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """All 2^(kd) inputs are enumerated in rational numbers at five (k, d) with random whole W_i. For all sizes it
+    follows in one line from E[X^T J X] = k I; the enumeration is a second look at the 1/k.
+    """
     for k, d in _SIZES if scale is Scale.QUICK else (*_SIZES, (2, 5), (4, 3)):
-        w = rng.integers(-5, 6, size=(constants["heads"], d, d))
+        w = rng.integers(-5, 6, size=(claim.heads, d, d))
         total = np.zeros((d, d), dtype=np.int64)
         for x in _boolean(k, d):
             labels = np.ones((k, k), dtype=np.int64) @ x @ w.sum(axis=0)  # k times those of zero attention
             total += x.T @ np.ones((k, k), dtype=np.int64) @ labels
-        share = Fraction(1, 2 ** (k * d) * k * k ** constants["power_of_tokens"])
+        share = Fraction(1, 2 ** (k * d) * k * k**claim.power_of_tokens)
         mean = [int(entry) * share for entry in total.ravel()]
-        found.append(equal(f"the mean at k = {k}, d = {d}", mean, w.sum(axis=0).ravel()))
-    return found
+        yield equal(f"the mean at k = {k}, d = {d}", mean, w.sum(axis=0).ravel())
 
 
-@check(
-    "crude-sum/gradient-step",
-    claim="One gradient step of size 1 from W = 0, on half the squared error of an example, on the projection of one "
-    "head with zero attention gives the estimate of phase 1 from the same examples.",
-    source="derived here, for phase 1 of Chen and Li, arXiv 2402.04084",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="The loss is written as a loop and differentiated by central differences, which are exact for a quadratic; "
-    "the library's step and its estimate from the same examples are held against that. To rounding.",
-    constants={"step": 1.0, "share_of_square": 0.5, "rounding": 1e-9},
-    wrong=NO_ONE_OVER_K,
-)
-def gradient_step(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The derivative in each entry of W by two values of the loss."""
+@checks("crude-sum/gradient-step", NO_ONE_OVER_K)
+def gradient_step(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The loss is written as a loop and differentiated by central differences, which are exact for a quadratic; the
+    library's step and its estimate from the same examples are held against that. To rounding.
+    """
     k, d, n = (3, 5, 20) if scale is Scale.QUICK else (5, 9, 60)
     layer = make_nice_layer(heads=2, dim=d, rng=rng)
     x = BooleanInputs(k, d).sample(n, rng=rng)
@@ -69,47 +49,30 @@ def gradient_step(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
         misses = [
             labels - np.tile(tokens.mean(axis=0), (k, 1)) @ w for tokens, labels in zip(x, y, strict=True)
         ]
-        return constants["share_of_square"] * sum(float((miss**2).sum()) for miss in misses) / n
+        return claim.share_of_square * sum(float((miss**2).sum()) for miss in misses) / n
 
     step = np.zeros((d, d))
     for place in np.ndindex(d, d):
         moved = np.zeros((d, d))
         moved[place] = 0.5
-        step[place] = -constants["step"] * (loss(moved) - loss(-moved))
+        step[place] = -claim.step * (loss(moved) - loss(-moved))
     estimate = estimate_projection_sum(ExampleOracle.from_arrays(x, y), n).w
     size = float(np.linalg.norm(step))
-    return [
-        close(
+    for what, found in (("the estimate", estimate), ("the library's step", one_gradient_step(x, y))):
+        yield close(
             f"{what}, distance from the step relative to its size",
             float(np.linalg.norm(found - step)) / size,
             0.0,
-            absolute=constants["rounding"],
+            absolute=claim.rounding,
         )
-        for what, found in (("the estimate", estimate), ("the library's step", one_gradient_step(x, y)))
-    ]
 
 
-@check(
-    "crude-sum/first-order-bias",
-    claim="For uniform Boolean tokens and small Theta the bias of phase 1 is ((k-1)/k) sum_i (Theta_i - (2/k) diag "
-    "Theta_i) W_i to first order, so that in Frobenius norm it is at most about |Theta|_F r^(-1/2) |W|_F a head, r "
-    "the stable rank of Theta.",
-    source="derived here, for the bias of phase 1 of Chen and Li, arXiv 2402.04084",
-    kind=Kind.EXACT,
-    basis=Basis.DERIVED,
-    how="The derivative at Theta = 0 is (1/k) (l_ab - mean_b l_ab) for a pattern with logits l; its mean is taken "
-    "over all inputs in rational numbers at small (k, d) with random whole matrices. The bound is |Theta W|_F <= "
-    "|Theta|_op |W|_F = |Theta|_F r^(-1/2) |W|_F. Larger Theta are left to the measured checks.",
-    constants={"diagonal": 2},
-    wrong=Fault(
-        "paper_checks.claims.crude_sum:_boolean",
-        returned(lambda inputs: ((x + 1) // 2 for x in inputs)),
-        "tokens of 0 and 1",
-    ),
-)
-def first_order_bias(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """All factors 1/k are multiplied out, so that the enumeration is in whole numbers."""
-    found = []
+@checks("crude-sum/first-order-bias", returned(lambda inputs: ((x + 1) // 2 for x in inputs)))
+def first_order_bias(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The derivative at Theta = 0 is (1/k) (l_ab - mean_b l_ab) for a pattern with logits l; its mean is taken over
+    all inputs in rational numbers at small (k, d) with random whole matrices. The bound is |Theta W|_F <=
+    |Theta|_op |W|_F = |Theta|_F r^(-1/2) |W|_F. Larger Theta are left to the measured checks.
+    """
     for k, d in _SIZES if scale is Scale.QUICK else (*_SIZES, (2, 5), (4, 3)):
         theta, w = rng.integers(-4, 5, size=(2, d, d)), rng.integers(-4, 5, size=(2, d, d))
         theta[0, 0, 0] = 3  # a diagonal that is there
@@ -123,28 +86,17 @@ def first_order_bias(constants: Constants, scale: Scale, rng: Generator) -> Sequ
         mean = [Fraction(int(entry), 2 ** (k * d) * k**3) for entry in total.ravel()]
         diagonal = np.stack([np.diag(np.diag(one)) for one in theta])
         # k^2 times the formula
-        by_formula = (k - 1) * np.sum((k * theta - constants["diagonal"] * diagonal) @ w, axis=0)
+        by_formula = (k - 1) * np.sum((k * theta - claim.diagonal * diagonal) @ w, axis=0)
         expected = [Fraction(int(entry), k * k) for entry in by_formula.ravel()]
-        found.append(equal(f"the derivative of the mean at k = {k}, d = {d}", mean, expected))
-    return found
+        yield equal(f"the derivative of the mean at k = {k}, d = {d}", mean, expected)
 
 
-@check(
-    "crude-sum/exponent",
-    claim="On nice layers, whose stable rank r is about d/4, the bias of phase 1 relative to |sum_i W_i| falls like "
-    "r^(-1/2): the exponent fitted over d, m = k = 2, is -1/2 up to .05.",
-    source=f"{_PHASE}, for the exponent; the fit is measured here",
-    kind=Kind.STATISTICAL,
-    basis=Basis.MEASURED,
-    how="|bias|^2 of each layer is the inner product of the errors of two independent halves of the examples, which "
-    "has no bias of its own; the line is through the logarithms of all layers. The .05 is for finite d: r/d falls "
-    "towards 1/4 from above. As d and r go together here, it does not tell them apart.",
-    constants={"exponent": -0.5, "finite_size": 0.05},
-    wrong=NO_ONE_OVER_K,
-    false_alarm=0.001,
-)
-def exponent(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """One point a layer."""
+@checks("crude-sum/exponent", NO_ONE_OVER_K)
+def exponent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """|bias|^2 of each layer is the inner product of the errors of two independent halves of the examples, which
+    has no bias of its own; the line is through the logarithms of all layers. The .05 is for finite d: r/d falls
+    towards 1/4 from above. As d and r go together here, it does not tell them apart.
+    """
     dims, layers, n = ((16, 32, 64), 8, 2500) if scale is Scale.QUICK else ((32, 64, 128), 15, 8000)
     ranks, biases = [], []
     for d in dims:
@@ -152,29 +104,16 @@ def exponent(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Com
             layer = make_nice_layer(heads=2, dim=d, rng=rng)
             ranks.append(_stable_rank(layer))
             biases.append(_relative_bias(layer, 2, n, rng))
-    interval = slope_interval(np.log(ranks), np.log(biases), confidence=0.999)
-    return [
-        covers("exponent of the bias in r", interval, constants["exponent"], margin=constants["finite_size"])
-    ]
+    interval = slope_interval(np.log(ranks), np.log(biases))
+    yield covers("exponent of the bias in r", interval, claim.exponent, margin=claim.finite_size)
 
 
-@check(
-    "crude-sum/rank-alone",
-    claim="At fixed d and |Theta|_F the bias of phase 1 falls like r^(-1/2) in the stable rank r where W reads just "
-    "what Theta attends to (up to .06 in the exponent), and hardly or not where W is drawn apart from Theta: there the "
-    "exponent in r is above -.25.",
-    source="derived here from the first-order bias Theta W; Chen and Li, phase 1, has r^(-1/2)",
-    kind=Kind.STATISTICAL,
-    basis=Basis.MEASURED,
-    how="One head Theta = (2/sqrt q) U V^T with q from 4 to d orthonormal columns, so that r = q: W = V Z with "
-    "Gaussian Z, or W Gaussian. By two halves of the examples as for the exponent. So the r^(-1/2) is a worst case "
-    "over W: |Theta W|_F is |Theta|_F |W|_F d^(-1/2) for a generic W. Measured at d = 32 and 64 only.",
-    constants={"aligned": -0.5, "finite_size": 0.06, "apart": -0.25},
-    wrong=NO_ONE_OVER_K,
-    false_alarm=0.002,
-)
-def rank_alone(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The same heads with two kinds of projections."""
+@checks("crude-sum/rank-alone", NO_ONE_OVER_K)
+def rank_alone(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """One head Theta = (2/sqrt q) U V^T with q from 4 to d orthonormal columns, so that r = q: W = V Z with
+    Gaussian Z, or W Gaussian. By two halves of the examples as for the exponent. So the r^(-1/2) is a worst case
+    over W: |Theta W|_F is |Theta|_F |W|_F d^(-1/2) for a generic W. Measured at d = 32 and 64 only.
+    """
     d, layers, n = (32, 5, 2500) if scale is Scale.QUICK else (64, 8, 10_000)
     ranks = [q for q in (4, 8, 16, 32, 64) if q <= d for _ in range(layers)]
     biases: dict[str, list[float]] = {"aligned": [], "apart": []}
@@ -186,62 +125,35 @@ def rank_alone(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
             ("apart", rng.standard_normal((d, d)) / np.sqrt(d)),
         ):
             biases[kind].append(_relative_bias(AttentionLayer(theta=theta[None], w=w[None]), 2, n, rng))
-    slopes = {
-        kind: slope_interval(np.log(ranks), np.log(values), confidence=0.999)
-        for kind, values in biases.items()
-    }
-    return [
-        covers(
-            "exponent in r, W reads what Theta attends to",
-            slopes["aligned"],
-            constants["aligned"],
-            margin=constants["finite_size"],
-        ),
-        surely_above("exponent in r, W drawn apart", slopes["apart"], constants["apart"]),
-    ]
+    slopes = {kind: slope_interval(np.log(ranks), np.log(values)) for kind, values in biases.items()}
+    yield covers(
+        "exponent in r, W reads what Theta attends to",
+        slopes["aligned"],
+        claim.aligned,
+        margin=claim.finite_size,
+    )
+    yield surely_above("exponent in r, W drawn apart", slopes["apart"], claim.apart)
 
 
-@check(
-    "crude-sum/figures",
-    claim="With endless examples the relative error of phase 1 on a nice layer of two heads averages .116, .085 and "
-    ".0595 at k = 2, d = 16, 32 and 64, and .124 and .150 at k = 3 and 4, d = 32; figures once quoted of one layer "
-    "each, .12, .087, .060, .13 and .156, are within what one layer gives.",
-    source="measured here, of phase 1 of Chen and Li, arXiv 2402.04084",
-    kind=Kind.STATISTICAL,
-    basis=Basis.MEASURED,
-    how="Layers are drawn anew; each bias by two independent halves of the examples. A mean by its interval, with a "
-    "margin of 2 % for the constants; a single figure by the prediction interval of one more layer, with a margin "
-    "for its rounding. Quick looks at d = 16 and 32 only.",
-    constants={
-        "means": (0.116, 0.085, 0.124, 0.150, 0.0595),
-        "single": (0.12, 0.087, 0.13, 0.156, 0.060),
-        "means_to": 0.02,
-        "rounded_to": (0.005, 0.0005, 0.005, 0.0005, 0.0005),
-    },
-    wrong=NO_ONE_OVER_K,
-    false_alarm=0.005,
-)
-def figures(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """A mean, and where one more layer lies, a size."""
+@checks("crude-sum/figures", NO_ONE_OVER_K)
+def figures(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Layers are drawn anew; each bias by two independent halves of the examples. A mean by its interval, with a
+    margin of 2 % for the constants; a single figure by the prediction interval of one more layer, with a margin for
+    its rounding. Quick looks at d = 16 and 32 only.
+    """
     sizes = ((2, 16), (2, 32), (3, 32), (4, 32), (2, 64))
     layers, n, looked_at = (12, 3000, 3) if scale is Scale.QUICK else (20, 8000, 5)
-    found = []
     for place, (k, d) in enumerate(sizes[:looked_at]):
         biases = [_relative_bias(make_nice_layer(heads=2, dim=d, rng=rng), k, n, rng) for _ in range(layers)]
-        mean, single = constants["means"][place], constants["single"][place]
+        mean, single = claim.means[place], claim.single[place]
         interval = mean_interval(biases, confidence=0.9995)
-        found.append(
-            covers(f"mean error at k = {k}, d = {d}", interval, mean, margin=constants["means_to"] * mean)
+        yield covers(f"mean error at k = {k}, d = {d}", interval, mean, margin=claim.means_to * mean)
+        yield covers(
+            f"error of one layer at k = {k}, d = {d}",
+            _prediction_interval(biases, 0.9995),
+            single,
+            margin=claim.rounded_to[place],
         )
-        found.append(
-            covers(
-                f"error of one layer at k = {k}, d = {d}",
-                _prediction_interval(biases, 0.9995),
-                single,
-                margin=constants["rounded_to"][place],
-            )
-        )
-    return found
 
 
 def _boolean(k: int, d: int) -> Iterator[np.ndarray]:

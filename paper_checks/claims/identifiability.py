@@ -2,100 +2,58 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from attention import (
-    AttentionLayer,
-    BooleanInputs,
-    ConstantCoordinateInputs,
-    GaussianInputs,
-    make_nice_layer,
-)
-from paper_checks.check import Basis, Constants, Scale, check
+from attention import AttentionLayer, BooleanInputs, ConstantCoordinateInputs, GaussianInputs, make_nice_layer
+from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import HALF_LOGITS, NEGATED_LOGITS
-from paper_checks.claims._query_learners import learn_from_one, learn_from_pairs, learn_from_scalars
-from paper_checks.claims._rational_rank import rank
-from paper_checks.comparison import Comparison, Kind, at_least, at_most, equal
-from paper_checks.faults import Fault, given, returned
-
-_QUERIES = "Bhattamishra, Shah, Hahn and Kanade, arXiv 2601.16873"
+from paper_checks.claims.tables import checks
+from paper_checks.comparison import Comparison, at_least, at_most, equal
+from paper_checks.faults import given, returned
 
 
-@check(
-    "identifiability/spare-heads",
-    claim="Heads with the same Theta show only the sum of their W_i, and a head with W_i = 0 shows nothing of its "
-    "Theta_i. So different sets of heads, not reorderings of each other, can be the same function.",
-    source=f"{_QUERIES}, abstract: several heads are not identifiable in general; these cases: derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="Three heads, the first two sharing a Theta. A random matrix is moved from W_1 to W_2, and a head with W = 0 "
-    "and a random Theta is added; F on Gaussian tokens stays. Both follow from F being linear in the W_i.",
-    constants={"moved_back": -1, "rounding": 1e-13},
-    wrong={"moved_back": 1},
-)
-def spare_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The same function from other heads; the W_i differ by far more than by order."""
+@checks("identifiability/spare-heads")
+def spare_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Three heads, the first two sharing a Theta. A random matrix is moved from W_1 to W_2, and a head with W = 0
+    and a random Theta is added; F on Gaussian tokens stays. Both follow from F being linear in the W_i.
+    """
     dim = 12 if scale is Scale.QUICK else 48
     first, second, third = make_nice_layer(heads=3, dim=dim, rng=rng).theta
     w1, w2, w3, moved = make_nice_layer(heads=4, dim=dim, rng=rng).w
     heads = [(first, w1), (first, w2), (second, w3)]
-    others = [
-        (first, w1 + moved),
-        (first, w2 + constants["moved_back"] * moved),
-        (second, w3),
-        (third, 0 * w3),
-    ]
+    others = [(first, w1 + moved), (first, w2 + claim.moved_back * moved), (second, w3), (third, 0 * w3)]
     x = GaussianInputs(4, dim).sample(50, rng=rng)
     gap = _largest_difference(_layer_of(heads), _layer_of(others), x)
     nearest = min(np.linalg.norm(w - v) / np.linalg.norm(w) for w in (w1, w2) for _, v in others[:2])
-    return [
-        at_most("largest difference of the two F, relative", gap, constants["rounding"]),
-        at_least("nearest W of the other set, relative distance", float(nearest), 0.1),
-    ]
+    yield at_most("largest difference of the two F, relative", gap, claim.rounding)
+    yield at_least("nearest W of the other set, relative distance", float(nearest), 0.1)
 
 
-@check(
-    "identifiability/one-token",
-    claim="On one token F(x) = x sum_i W_i: examples with k = 1 show the sum of the W_i and nothing of any Theta_i.",
-    source="derived here, from the definition of the layer",
-    kind=Kind.EXACT,
-    basis=Basis.PROVED,
-    how="All Boolean x at d = 6 with integer W and random Theta_i: the softmax of one logit is 1, so the layer's own "
-    "numbers are whole and equal to those of the integer product.",
-    constants={"tokens": 1},
-    wrong={"tokens": 2},
-)
-def one_token(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Inputs on which F is the mean token times the sum: all of them for one token."""
-    dim, tokens = (6 if scale is Scale.QUICK else 12), constants["tokens"]
+@checks("identifiability/one-token")
+def one_token(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """All Boolean x at d = 6 with integer W and random Theta_i: the softmax of one logit is 1, so the layer's own
+    numbers are whole and equal to those of the integer product.
+    """
+    dim, tokens = (6 if scale is Scale.QUICK else 12), claim.tokens
     w = 2 * rng.integers(-9, 10, size=(3, dim, dim))
     x = np.array(list(itertools.product((-1.0, 1.0), repeat=dim)))[:, None, :]
     x = np.concatenate([x, *(rng.permutation(x) for _ in range(tokens - 1))], axis=1)
     y = AttentionLayer(theta=3 * rng.standard_normal((3, dim, dim)), w=w)(x)
     mean = x.astype(int).sum(axis=1) @ w.sum(axis=0)
     same = int((tokens * y == mean[:, None, :]).all(axis=(1, 2)).sum())
-    return [equal(f"x with F(x) = x sum W, of all {len(x)}", same, len(x))]
+    yield equal(f"x with F(x) = x sum W, of all {len(x)}", same, len(x))
 
 
-@check(
-    "identifiability/constant-coordinate",
-    claim="If coordinate 0 is 1 in every token, Theta_i + u e_0^T is the same function for every vector u, and only "
-    "the sum over heads of row 0 of the W_i shows. Theta_i + e_0 u^T is another function.",
-    source="derived here; says what absorbed biases leave undetermined",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="Random heads, u and Boolean tokens: u e_0^T adds x_a u to every logit of row a, and a softmax does not see "
-    "what all logits share; row 0 of W_i is added once a row, whatever the pattern.",
-    constants={"column_is_free": True, "rounding": 1e-13},
-    wrong={"column_is_free": False},
-)
-def constant_coordinate(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The free direction is the column, not the row, that belongs to the constant."""
+@checks("identifiability/constant-coordinate")
+def constant_coordinate(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Random heads, u and Boolean tokens: u e_0^T adds x_a u to every logit of row a, and a softmax does not see
+    what all logits share; row 0 of W_i is added once a row, whatever the pattern.
+    """
     dim = 12 if scale is Scale.QUICK else 48
     layer = make_nice_layer(heads=2, dim=dim + 1, rng=rng)
     x = ConstantCoordinateInputs(BooleanInputs(3, dim)).sample(50, rng=rng)
@@ -105,144 +63,84 @@ def constant_coordinate(constants: Constants, scale: Scale, rng: Generator) -> S
     row[0, -1, :] += u
     w[0, -1] += v
     w[1, -1] -= v
-    free, fixed = (theta, row) if constants["column_is_free"] else (row, theta)
-    bound = constants["rounding"]
-    return [
-        at_most(
-            "Theta and W moved, largest difference",
-            _largest_difference(layer, AttentionLayer(theta=free, w=w), x),
-            bound,
-        ),
-        at_least(
-            "the other direction, largest difference",
-            _largest_difference(layer, AttentionLayer(theta=fixed, w=layer.w), x),
-            1e-3,
-        ),
-    ]
+    free, fixed = (theta, row) if claim.column_is_free else (row, theta)
+    bound = claim.rounding
+    yield at_most(
+        "Theta and W moved, largest difference",
+        _largest_difference(layer, AttentionLayer(theta=free, w=w), x),
+        bound,
+    )
+    yield at_least(
+        "the other direction, largest difference",
+        _largest_difference(layer, AttentionLayer(theta=fixed, w=layer.w), x),
+        1e-3,
+    )
 
 
-@check(
-    "identifiability/opposite-heads",
-    claim="On k = 2 tokens, heads (Theta_1, W), (Theta_2, -W) and (-Theta_1, -W), (-Theta_2, W) are the same function "
-    "on all inputs: not even the signs are determined. Three tokens tell the two sets apart.",
-    source=f"{_QUERIES}, abstract: several heads are not identifiable in general; this pair: derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="Random heads and Gaussian tokens. By the hyperbolic form (layer/two-tokens-tanh) tanh(-z) (-W) = tanh(z) W, "
-    "and the part without attention is the sum of the W_i, here 0 in both sets.",
-    constants={"same_on_tokens": 2, "apart_on_tokens": 3, "rounding": 1e-13},
-    wrong={"same_on_tokens": 3},
-)
-def opposite_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Two sets of heads without a head in common."""
+@checks("identifiability/opposite-heads")
+def opposite_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Random heads and Gaussian tokens. By the hyperbolic form (layer/two-tokens-tanh) tanh(-z) (-W) = tanh(z) W,
+    and the part without attention is the sum of the W_i, here 0 in both sets.
+    """
     dim = 12 if scale is Scale.QUICK else 48
     nice = make_nice_layer(heads=2, dim=dim, rng=rng)
     (one, two), w = nice.theta, nice.w[0]
     heads, others = _layer_of([(one, w), (two, -w)]), _layer_of([(-one, -w), (-two, w)])
     same, apart = (
         _largest_difference(
-            heads, others, GaussianInputs(constants[f"{name}_on_tokens"], dim).sample(50, rng=rng)
+            heads, others, GaussianInputs(claim[f"{name}_on_tokens"], dim).sample(50, rng=rng)
         )
         for name in ("same", "apart")
     )
-    return [
-        at_most("largest difference where they are the same, relative", same, constants["rounding"]),
-        at_least("largest difference where they are told apart, relative", apart, 0.01),
-    ]
+    yield at_most("largest difference where they are the same, relative", same, claim.rounding)
+    yield at_least("largest difference where they are told apart, relative", apart, 0.01)
 
 
-@check(
-    "identifiability/saturated-heads",
-    claim="On Boolean tokens a head with Theta = c I and W = I copies X up to 2 (k - 1) e^(-2c) in every entry. So "
-    "from c = 20 on no double-precision example shows c: large logits hide Theta.",
-    source="derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="All Boolean X of k = 3 tokens in d = 4, c from 1 to 3, then c = 20 against c = 40. A token beats every other "
-    "one by c times twice the number of coordinates in which they differ, so by 2c at least, and layer/margin applies.",
-    constants={"rate": 2, "factor": 2, "hidden_from": 20},
-    wrong=HALF_LOGITS,
-)
-def saturated_heads(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The bound, and two heads that are one in float64."""
+@checks("identifiability/saturated-heads", HALF_LOGITS)
+def saturated_heads(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """All Boolean X of k = 3 tokens in d = 4, c from 1 to 3, then c = 20 against c = 40. A token beats every other
+    one by c times twice the number of coordinates in which they differ, so by 2c at least, and layer/margin
+    applies.
+    """
     tokens, dim = (3, 4) if scale is Scale.QUICK else (4, 4)
     x = _all_boolean(tokens, dim)
 
     def copied(c: float) -> Any:
         return AttentionLayer(theta=c * np.eye(dim)[None], w=np.eye(dim)[None])(x)
 
-    compared = []
     for c in (1.0, 2.0, 3.0):
-        bound = constants["factor"] * (tokens - 1) * math.exp(-constants["rate"] * c)
-        compared.append(at_most(f"|F(X) - X|, c = {c:g}", float(np.abs(copied(c) - x).max()), bound))
-    one, two = copied(float(constants["hidden_from"])), copied(2.0 * constants["hidden_from"])
-    return [
-        *compared,
-        at_most("difference of the two large c", float(np.abs(one - two).max()), 2 * np.finfo(float).eps),
-    ]
+        bound = claim.factor * (tokens - 1) * math.exp(-claim.rate * c)
+        yield at_most(f"|F(X) - X|, c = {c:g}", float(np.abs(copied(c) - x).max()), bound)
+    one, two = copied(float(claim.hidden_from)), copied(2.0 * claim.hidden_from)
+    yield at_most("difference of the two large c", float(np.abs(one - two).max()), 2 * np.finfo(float).eps)
 
 
-@check(
-    "identifiability/rank-of-logits",
-    claim="Over Boolean tokens the contrasts x Theta (x - y) determine all d^2 entries of Theta; the logits x Theta x "
-    "of a token on itself only 1 + d(d-1)/2 numbers; where one of the d coordinates is constant, contrasts leave d "
-    "numbers free.",
-    source="derived here",
-    kind=Kind.EXACT,
-    basis=Basis.PROVED,
-    how="The rank over the rationals of each linear map, on all Boolean x and y, for d = 2, 3 (quick) and 4. In words: "
-    "the monomials x_i y_j are independent; x_i^2 = 1 leaves the trace; the constant's column cancels.",
-    constants={"contrast_free": 0, "self": (1, 1), "constant_free": 1},
-    wrong=Fault(
-        "paper_checks.claims._rational_rank:rank",
-        given(lambda rows: [row[:-1] for row in rows]),
-        "the rank without the last entry of Theta",
-    ),
-)
-def rank_of_logits(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Each map as an integer matrix: a row for each pair of tokens, a column for each entry of Theta."""
-    compared = []
-    alone, pairs = constants["self"]
+@checks("identifiability/rank-of-logits", given(lambda rows: [row[:-1] for row in rows]))
+def rank_of_logits(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The rank over the rationals of each linear map, on all Boolean x and y, for d = 2, 3 (quick) and 4. In words:
+    the monomials x_i y_j are independent; x_i^2 = 1 leaves the trace; the constant's column cancels.
+    """
+    alone, pairs = claim.self
     for dim in (2, 3) if scale is Scale.QUICK else (2, 3, 4):
         cube = np.array(list(itertools.product((-1, 1), repeat=dim)))
         fixed = cube[cube[:, 0] == 1]
         contrast, constant = (
             [np.outer(x, x - y).ravel() for x in some for y in some] for some in (cube, fixed)
         )
-        compared += [
-            equal(f"contrasts, d = {dim}", rank(contrast), dim**2 - constants["contrast_free"]),
-            equal(
-                f"a token on itself, d = {dim}",
-                rank([np.outer(x, x).ravel() for x in cube]),
-                alone + pairs * dim * (dim - 1) // 2,
-            ),
-            equal(
-                f"constant coordinate among d = {dim}",
-                rank(constant),
-                dim**2 - constants["constant_free"] * dim,
-            ),
-        ]
-    return compared
+        yield equal(f"contrasts, d = {dim}", rank(contrast), dim**2 - claim.contrast_free)
+        yield equal(
+            f"a token on itself, d = {dim}",
+            rank([np.outer(x, x).ravel() for x in cube]),
+            alone + pairs * dim * (dim - 1) // 2,
+        )
+        yield equal(
+            f"constant coordinate among d = {dim}", rank(constant), dim**2 - claim.constant_free * dim
+        )
 
 
-@check(
-    "identifiability/factors",
-    claim="A head's query and key maps, 2dh numbers, determine a Theta from a set of dimension 2dh - h^2 only: any "
-    "invertible A of size h gives the same Theta from A W_Q and A^-T W_K.",
-    source="the known change of basis inside a head; counted here",
-    kind=Kind.EXACT,
-    basis=Basis.PROVED,
-    how="The rank over the rationals of the derivative of (W_Q, W_K) -> W_Q^T W_K at random integer maps of full rank.",
-    constants={"lost": 1},
-    wrong=Fault(
-        "paper_checks.claims._rational_rank:rank",
-        given(lambda rows: rows[::2]),
-        "the derivative by the query map alone",
-    ),
-)
-def factors(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The derivative takes (dQ, dK) to dQ^T K + Q^T dK."""
-    compared = []
+@checks("identifiability/factors", given(lambda rows: rows[::2]))
+def factors(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The rank over the rationals of the derivative of (W_Q, W_K) -> W_Q^T W_K at random integer maps of full rank."""
     for dim, size in ((3, 1), (4, 2)) if scale is Scale.QUICK else ((3, 1), (4, 2), (5, 2), (5, 4)):
         query, key = rng.integers(-99, 100, size=(2, size, dim))
         rows = []
@@ -250,59 +148,33 @@ def factors(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comp
             step = np.zeros((size, dim), dtype=int)
             step[place] = 1
             rows += [(step.T @ key).ravel(), (query.T @ step).ravel()]
-        compared.append(
-            equal(f"d = {dim}, h = {size}", rank(rows), 2 * dim * size - constants["lost"] * size**2)
-        )
-    return compared
+        yield equal(f"d = {dim}, h = {size}", rank(rows), 2 * dim * size - claim.lost * size**2)
 
 
-@check(
-    "identifiability/locally-determined",
-    claim="On all Boolean X of k = 2 tokens, F moves with all 2 m d^2 parameters of m random heads in independent "
-    "directions as long as 2 m d^2 <= d^2 + d 2^(d-1) (2^d - 1); more parameters are never determined.",
-    source="derived here; in line with 'Generic fibers and functional dimension of multi-head attention' (openreview "
-    "7vPmnHdAPl), whose abstract says that heads have no hidden symmetries at generic parameters",
-    kind=Kind.NUMERIC,
-    basis=Basis.MEASURED,
-    how="Numeric rank of the Jacobian at random heads. That the right side is a ceiling is proved: F is fixed by sum W "
-    "and one row vector for each pair of unequal tokens up to sign. That the rank reaches it is measured, at d = 2, 3.",
-    constants={"mean": 1, "halved": 1, "gap": 1e-11},
-    wrong=Fault(
-        "paper_checks.claims.identifiability:_jacobian",
-        returned(lambda jacobian: jacobian[:, : jacobian.shape[1] // 2]),
-        "the derivative by the Theta_i alone",
-    ),
+@checks(
+    "identifiability/locally-determined", returned(lambda jacobian: jacobian[:, : jacobian.shape[1] // 2])
 )
-def locally_determined(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Numbers of heads below, at and above the ceiling."""
-    compared = []
+def locally_determined(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Numeric rank of the Jacobian at random heads. That the right side is a ceiling is proved: F is fixed by sum W
+    and one row vector for each pair of unequal tokens up to sign. That the rank reaches it is measured, at d = 2,
+    3.
+    """
     for dim, numbers in (
         ((2, (1, 2, 3)), (3, (2, 6))) if scale is Scale.QUICK else ((2, (1, 2, 3)), (3, (1, 2, 4, 6)))
     ):
-        ceiling = constants["mean"] * dim**2 + dim * 2**dim * (2**dim - 1) // 2 ** constants["halved"]
+        ceiling = claim.mean * dim**2 + dim * 2**dim * (2**dim - 1) // 2**claim.halved
         for heads in numbers:
             layer = make_nice_layer(heads=heads, dim=dim, rng=rng)
             values = np.linalg.svd(_jacobian(layer, _all_boolean(2, dim)), compute_uv=False)
-            found = int((values > constants["gap"] * values[0]).sum())
-            compared.append(equal(f"rank, d = {dim}, m = {heads}", found, min(2 * heads * dim**2, ceiling)))
-    return compared
+            found = int((values > claim.gap * values[0]).sum())
+            yield equal(f"rank, d = {dim}, m = {heads}", found, min(2 * heads * dim**2, ceiling))
 
 
-@check(
-    "identifiability/one-head-by-queries",
-    claim="One head with a single real output, f(X) = v . (last row of softmax(X Theta X^T) X), v not 0, is learned "
-    "exactly, v and all of Theta, from d^2 + d queries of at most two tokens: one query a parameter.",
-    source=f"{_QUERIES}: O(d^2) queries learn one head exactly; this learner and its count: derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.DERIVED,
-    how="The learner runs: d single tokens read v; for z_j off the kernel of v, f(e_i - z_j, e_i) gives e_i Theta z_j "
-    "as a log-odds. Queries are counted, also at a v with zeros. Outputs without noise; errors are those of float64.",
-    constants={"square": 1, "linear": 1, "accuracy": 1e-8, "log_odds_sign": 1},
-    wrong={"log_odds_sign": -1},
-)
-def one_head_by_queries(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The head answers queries and counts them; the learner sees nothing else."""
-    compared = []
+@checks("identifiability/one-head-by-queries")
+def one_head_by_queries(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The learner runs: d single tokens read v; for z_j off the kernel of v, f(e_i - z_j, e_i) gives e_i Theta z_j
+    as a log-odds. Queries are counted, also at a v with zeros. Outputs without noise; errors are those of float64.
+    """
     for dim, zeros in (
         ((3, 0), (8, 0), (8, 5)) if scale is Scale.QUICK else ((3, 0), (8, 5), (32, 0), (48, 20))
     ):
@@ -319,38 +191,25 @@ def one_head_by_queries(constants: Constants, scale: Scale, rng: Generator) -> S
             odds = np.exp(logits - logits.max())
             return float(odds @ x @ v / odds.sum())
 
-        found_v, found = learn_from_scalars(answer, dim, constants["log_odds_sign"])
+        found_v, found = learn_from_scalars(answer, dim, claim.log_odds_sign)
         name = f"d = {dim}, {zeros} zeros in v"
-        compared += [
-            equal(f"queries, {name}", queries, constants["square"] * dim**2 + constants["linear"] * dim),
-            at_most(f"error of v, {name}", float(np.abs(found_v - v).max()), constants["accuracy"]),
-            at_most(f"error of Theta, {name}", float(np.abs(found - theta).max()), constants["accuracy"]),
-        ]
-    return compared
+        yield equal(f"queries, {name}", queries, claim.square * dim**2 + claim.linear * dim)
+        yield at_most(f"error of v, {name}", float(np.abs(found_v - v).max()), claim.accuracy)
+        yield at_most(f"error of Theta, {name}", float(np.abs(found - theta).max()), claim.accuracy)
 
 
-@check(
-    "identifiability/one-head-by-matrix-queries",
-    claim="If a query returns all of F(X), one head with invertible W is learned exactly from d(d + 3)/2 queries of at "
-    "most two tokens, and from d + 1 queries of at most d + 1 tokens.",
-    source=f"counted here, beside the O(d^2) queries of {_QUERIES}",
-    kind=Kind.NUMERIC,
-    basis=Basis.DERIVED,
-    how="Both learners run and their queries are counted. A pair (e_i, e_j) gives two log-odds, one a row; the tokens "
-    "0, e_1, .., e_d at once give all of them. Outputs without noise.",
-    constants={"times": 1, "plus": 3, "long": 1, "accuracy": 1e-8},
-    wrong=NEGATED_LOGITS,
-)
-def one_head_by_matrix_queries(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """W from single tokens, then Theta from pairs, or from one long query."""
-    compared = []
+@checks("identifiability/one-head-by-matrix-queries", NEGATED_LOGITS)
+def one_head_by_matrix_queries(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Both learners run and their queries are counted. A pair (e_i, e_j) gives two log-odds, one a row; the tokens
+    0, e_1, .., e_d at once give all of them. Outputs without noise.
+    """
     for dim in (3, 8) if scale is Scale.QUICK else (3, 8, 48):
         layer = make_nice_layer(heads=1, dim=dim, rng=rng)
         # orthogonal up to a factor: the accuracy is to be that of the queries, not of an unlucky W
         layer = AttentionLayer(theta=layer.theta, w=np.linalg.qr(layer.w)[0])
         for name, learner, count in (
-            ("pairs", learn_from_pairs, constants["times"] * dim * (dim + constants["plus"]) // 2),
-            ("one long query", learn_from_one, dim + constants["long"]),
+            ("pairs", learn_from_pairs, claim.times * dim * (dim + claim.plus) // 2),
+            ("one long query", learn_from_one, dim + claim.long),
         ):
             asked: list[int] = []
 
@@ -360,11 +219,8 @@ def one_head_by_matrix_queries(constants: Constants, scale: Scale, rng: Generato
 
             w, theta = learner(answer, dim)
             error = max(np.abs(w - layer.w[0]).max(), np.abs(theta - layer.theta[0]).max())
-            compared += [
-                equal(f"queries, {name}, d = {dim}", len(asked), count),
-                at_most(f"largest error, {name}, d = {dim}", float(error), constants["accuracy"]),
-            ]
-    return compared
+            yield equal(f"queries, {name}, d = {dim}", len(asked), count)
+            yield at_most(f"largest error, {name}, d = {dim}", float(error), claim.accuracy)
 
 
 def _jacobian(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "nkd p"]:
@@ -395,3 +251,66 @@ def _largest_difference(one: AttentionLayer, other: AttentionLayer, x: Any) -> f
 def _all_boolean(tokens: int, dim: int) -> Float[np.ndarray, "n k d"]:
     signs = list(itertools.product((-1.0, 1.0), repeat=tokens * dim))
     return np.array(signs).reshape(-1, tokens, dim)
+
+
+def learn_from_scalars(answer: Callable[..., float], dim: int, sign: int) -> tuple[Any, Any]:
+    """The v and Theta of f(X) = v . (last row of softmax(X Theta X^T) X)."""
+    unit = np.eye(dim)
+    v = np.array([answer(one) for one in unit])
+    largest = int(np.argmax(np.abs(v)))
+    # a basis off the kernel of v: e_j where v_j is large enough to see, else e_j plus a coordinate that is
+    off = np.array([one if abs(v @ one) > 0.1 * abs(v[largest]) else one + unit[largest] for one in unit])
+    logits = np.zeros((dim, dim))
+    for i, j in np.ndindex(dim, dim):
+        # the answer is v.x - q v.z with q the weight of the first token, whose logit is lower by x Theta z
+        x, z = unit[i], off[j]
+        q = (v @ x - answer(x - z, x)) / (v @ z)
+        logits[i, j] = sign * math.log((1 - q) / q)
+    return v, np.linalg.solve(off, logits.T).T
+
+
+def learn_from_pairs(answer: Callable[[Any], Any], dim: int) -> tuple[Any, Any]:
+    """W and Theta of one head, two tokens at a time."""
+    unit, theta = np.eye(dim), np.zeros((dim, dim))
+    w = np.vstack([answer(one[None]) for one in unit])
+    back = np.linalg.inv(w)
+    for i in range(dim):  # beside the token 0, whose logit is 0
+        p = (answer(np.array([unit[i], 0 * unit[i]]))[0] @ back)[i]
+        theta[i, i] = math.log(p / (1 - p))
+    for i in range(dim):
+        for j in range(i):
+            p = answer(unit[[i, j]]) @ back
+            theta[i, j] = theta[i, i] - math.log(p[0, i] / p[0, j])
+            theta[j, i] = theta[j, j] - math.log(p[1, j] / p[1, i])
+    return w, theta
+
+
+def learn_from_one(answer: Callable[[Any], Any], dim: int) -> tuple[Any, Any]:
+    """W from single tokens, Theta from 0 and all unit vectors at once."""
+    w = np.vstack([answer(one[None]) for one in np.eye(dim)])
+    p = answer(np.vstack([np.zeros(dim), np.eye(dim)]))[1:] @ np.linalg.inv(w)
+    return w, np.log(p / (1 - p.sum(axis=1, keepdims=True)))
+
+
+def rank(rows: Sequence[Any]) -> int:
+    """The rank of the matrix with these rows of whole numbers.
+
+    Notes
+    -----
+    Fraction-free elimination (Bareiss): every number in it is a minor of the matrix, and whole. Nothing is rounded.
+    """
+    left = {tuple(int(entry) for entry in row) for row in rows}  # equal rows count once
+    matrix = [list(row) for row in left]
+    found, last = 0, 1
+    for column in range(len(matrix[0]) if matrix else 0):
+        pivot = next((i for i in range(found, len(matrix)) if matrix[i][column]), None)
+        if pivot is None:
+            continue
+        matrix[found], matrix[pivot] = matrix[pivot], matrix[found]
+        top = matrix[found]
+        for row in matrix[found + 1 :]:
+            factor = row[column]
+            row[:] = [(top[column] * a - factor * b) // last for a, b in zip(row, top, strict=True)]
+        last = top[column]
+        found += 1
+    return found

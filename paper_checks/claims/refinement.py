@@ -1,6 +1,6 @@
 """Claims: Phases 3 and 4: refinement."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -8,13 +8,13 @@ from jaxtyping import Float
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
-from paper_checks.check import Basis, Constants, Scale, check
-from paper_checks.comparison import Comparison, Kind, at_least, at_most, equal, surely_above
-from paper_checks.faults import Fault, returned
-from paper_checks.intervals import proportion_interval
+from attention.intervals import proportion_interval
+from paper_checks.check import Constants, Scale
+from paper_checks.claims.tables import checks
+from paper_checks.comparison import Comparison, at_least, at_most, equal, surely_above
+from paper_checks.faults import returned
 from upper.six_phase import (
     AttentionSpan,
-    HullMargin,
     SixPhase,
     attention_span,
     estimate_projection_sum,
@@ -22,102 +22,61 @@ from upper.six_phase import (
     refine_by_consistency,
 )
 
-_PHASES = "Chen and Li, arXiv 2402.04084, phases 3 and 4"
 _SHARES = (0.1, 0.05, 0.05, 0.05, 0.03, 0.02, 0.01)
 
 
-@check(
-    "refinement/margin-bound",
-    claim="If on row a every matrix of a set that holds all heads prefers token b by g logits or more, then |Y_a - "
-    "x_b sum W| <= (k-1) e^(-g) sum_i max_c |(x_c - x_b) W_i|.",
-    source=f"{_PHASES}; the explicit constant is derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="The softmax puts at most e^(-g) on each of the k - 1 other tokens; the rest is linear. The library's least "
-    "margin over a hull that just holds the heads, on random rows, against labels and a bound written out: the share "
-    "of the bound that is used is at most 1 on all of them.",
-    constants={"rate": 1.0, "rounding": 1e-9},
-    wrong=Fault(
-        "upper.six_phase.phase3_refine_sum:HullMargin.over",
-        lambda right: classmethod(lambda cls, span: cls.under(span.centre)),
-        "the margin of the hull's centre alone",
-    ),
-)
-def margin_bound(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The largest share over rows of margin 1 or more, at three sizes."""
-    found = []
+@checks("refinement/margin-bound", lambda right: lambda span, x: right(AttentionSpan.point(span.centre), x))
+def margin_bound(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The softmax puts at most e^(-g) on each of the k - 1 other tokens; the rest is linear. The library's least
+    margin over a hull that just holds the heads, on random rows, against labels and a bound written out: the share
+    of the bound that is used is at most 1 on all of them.
+    """
     for m, k in ((1, 2), (2, 2), (3, 4)):
         layer = make_nice_layer(heads=m, dim=16, rng=rng)
-        margin = HullMargin.over(_true_hull(layer))
+        hull = _true_hull(layer)
         x = BooleanInputs(k, 16).sample(2000 if scale is Scale.QUICK else 100_000, rng=rng)
         x = x[~has_repeated_tokens(x)]
-        margins, tops = margin(x)
+        margins, tops = hull.margins(x)
         example, row = np.nonzero((margins >= 1.0) & (margins <= 12.0))
         labels, top = layer(x)[example, row], tops[example, row]
         best = x[example, top]
         away = np.linalg.norm(labels - best @ layer.w.sum(axis=0), axis=1)
         spread = sum(np.linalg.norm((x[example] - best[:, None]) @ w, axis=2).max(axis=1) for w in layer.w)
-        bound = (k - 1) * np.exp(-constants["rate"] * margins[example, row]) * spread
-        found.append(
-            at_most(
-                f"share of the bound used on {len(away)} rows, m = {m}, k = {k}",
-                float((away / bound).max()),
-                1 + constants["rounding"],
-            )
+        bound = (k - 1) * np.exp(-claim.rate * margins[example, row]) * spread
+        yield at_most(
+            f"share of the bound used on {len(away)} rows, m = {m}, k = {k}",
+            float((away / bound).max()),
+            1 + claim.rounding,
         )
-    return found
 
 
-@check(
-    "refinement/average-head",
-    claim="A margin of 6 logits of the average of two independent nice heads does not bind the heads: on more than 4 "
-    "% of such rows some head's margin is below 3, as it is for independent Gaussian logits.",
-    source=f"derived here, on the margin of the proxy in {_PHASES}",
-    kind=Kind.STATISTICAL,
-    basis=Basis.DERIVED,
-    how="At k = 2, d = 32, sigma = 2: the margins of the average and of each head by products written out, one row "
-    "an example, the bound on the whole of Clopper and Pearson's interval. So where phase 3 takes the proxy for the "
-    "heads a share of its rows is no good, and the margin over the hull is asked for.",
-    constants={"margin": 6.0, "nearly_one_hot": 3.0, "share": 0.04},
-    wrong={"nearly_one_hot": 0.0},
-    false_alarm=0.001,
-)
-def average_head(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Rows of several layers together."""
+@checks("refinement/average-head")
+def average_head(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """At k = 2, d = 32, sigma = 2: the margins of the average and of each head by products written out, one row an
+    example, the bound on the whole of Clopper and Pearson's interval. So where phase 3 takes the proxy for the
+    heads a share of its rows is no good, and the margin over the hull is asked for.
+    """
     lost = large = 0
     for _ in range(8):
         layer = make_nice_layer(heads=2, dim=32, rng=rng)
         x = BooleanInputs(2, 32).sample(30_000 if scale is Scale.QUICK else 300_000, rng=rng)
         gaps = np.stack([np.einsum("nd,nd->n", x[:, 0] @ theta, x[:, 0] - x[:, 1]) for theta in layer.theta])
         average = gaps.mean(axis=0)
-        chosen = np.abs(average) >= constants["margin"]
+        chosen = np.abs(average) >= claim.margin
         # the margin for the token that the average prefers
         margins = gaps[:, chosen] * np.sign(average[chosen])
         large += int(chosen.sum())
-        lost += int(np.sum(margins.min(axis=0) < constants["nearly_one_hot"]))
-    interval = proportion_interval(lost, large, confidence=0.999)
-    return [surely_above(f"share of {large} rows on which a head has less", interval, constants["share"])]
+        lost += int(np.sum(margins.min(axis=0) < claim.nearly_one_hot))
+    interval = proportion_interval(lost, large)
+    yield surely_above(f"share of {large} rows on which a head has less", interval, claim.share)
 
 
-@check(
-    "refinement/one-round",
-    claim="One round of phases 3 and 4 takes the span's error, the largest |Theta_i - projection| / |Theta_i|, from "
-    "above .03 to below .01, and the sum's below a third of phase 1's: without a gradient, at (m, k, d) = (2, 2, 16).",
-    source=f"{_PHASES}; the figures are measured here",
-    kind=Kind.NUMERIC,
-    basis=Basis.MEASURED,
-    how="The library's paper mode with margins over the body and a share of .01 accepted, on fresh layers; the "
-    "span's error recomputed from the bodies by least squares. Figures quoted of the proxy's margin, .083 to .009 "
-    "here and .037 to .011 at d = 32, are of one target each; the full scale goes to d = 32.",
-    constants={"before": 0.03, "after": 0.01, "sum": 1 / 3},
-    wrong=Fault(
-        "upper.six_phase.phase3_refine_sum:refine_by_margin",
-        returned(lambda found: replace(found, w=found.w.T)),
-        "phase 3's sum transposed",
-    ),
-)
-def one_round(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The worst of the layers drawn."""
+@checks("refinement/one-round", returned(lambda found: replace(found, w=found.w.T)))
+def one_round(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The library's paper mode with margins over the body and a share of .01 accepted, on fresh layers; the span's
+    error recomputed from the bodies by least squares. Figures quoted of the proxy's margin, .083 to .009 here and
+    .037 to .011 at d = 32, are of one target each; the full scale goes to d = 32.
+    """
     before, after, shrunk = [], [], []
     sizes = (16,) if scale is Scale.QUICK else (16,) * 6 + (32,) * 3
     for d in sizes:
@@ -131,62 +90,34 @@ def one_round(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Co
         assert found.projection_sum is not None
         crude, refined = found.projection_sum.w, found.refinements[-1].w
         shrunk.append(float(np.linalg.norm(refined - true) / np.linalg.norm(crude - true)))
-    return [
-        at_least("least span error of phase 2", min(before), constants["before"]),
-        at_most("largest span error of phase 4", max(after), constants["after"]),
-        at_most("largest error of the sum, of that of phase 1", max(shrunk), constants["sum"]),
-    ]
+    yield at_least("least span error of phase 2", min(before), claim.before)
+    yield at_most("largest span error of phase 4", max(after), claim.after)
+    yield at_most("largest error of the sum, of that of phase 1", max(shrunk), claim.sum)
 
 
-@check(
-    "refinement/too-small",
-    claim="At d = 8 paper mode with the margin of the proxy ends in phase 3 for want of rows of large margin, and "
-    "its outcome says so.",
-    source="measured here",
-    kind=Kind.NUMERIC,
-    basis=Basis.MEASURED,
-    how="Fresh nice layers at (2, 2, 8): the phase that failed, and its sentence. An observation of this size; with "
-    "margins over the body about half of such targets are learned.",
-    constants={"dim": 8, "phase": 3},
-    wrong={"phase": 2},
-)
-def too_small(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The share of the layers that end so is 1."""
-    found = []
+@checks("refinement/too-small")
+def too_small(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Fresh nice layers at (2, 2, 8): the phase that failed, and its sentence. An observation of this size; with
+    margins over the body about half of such targets are learned.
+    """
     layers = 2 if scale is Scale.QUICK else 10
     ended = said = 0
     for _ in range(layers):
-        layer = make_nice_layer(heads=2, dim=constants["dim"], rng=rng)
+        layer = make_nice_layer(heads=2, dim=claim.dim, rng=rng)
         learner = SixPhase(m=2, mode="paper", margin_over="proxy")
         phases = learner.run(ExampleOracle(layer, BooleanInputs(2, layer.dim), rng=rng), rng=rng)
-        ended += phases.failed == constants["phase"]
-        said += (
-            f"Phase {constants['phase']} failed" in phases.explanation and not phases.fit.outcome.succeeded
-        )
-    found.append(equal(f"runs of {layers} that fail in this phase", ended, layers))
-    found.append(equal("whose outcome says so", said, layers))
-    return found
+        ended += phases.failed == claim.phase
+        said += f"Phase {claim.phase} failed" in phases.explanation and not phases.fit.outcome.succeeded
+    yield equal(f"runs of {layers} that fail in this phase", ended, layers)
+    yield equal("whose outcome says so", said, layers)
 
 
-@check(
-    "refinement/self-consistent",
-    claim="Certifying rows with the estimate of sum_i W_i and refitting it on them takes its error below .002 at k = "
-    "2 and d = 32 where weights sum to 1; without that constraint it stays above .005.",
-    source="derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.MEASURED,
-    how="Seven rounds of 20,000 fresh examples (50,000 at full scale): the library's refinement, and the same rounds "
-    "with ordinary least squares for the weights, written out. From .088 to .0004, and .01 without, were measured on "
-    "one target at (2, 2, 32).",
-    constants={"constrained": 0.002, "free": 0.005},
-    wrong=Fault(
-        "upper.six_phase.phase2_agreement:certify_agreement",
-        returned(lambda found: replace(found, pattern=0.99 * found.pattern)),
-        "patterns that sum to .99",
-    ),
-)
-def self_consistent(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The worst with the constraint, the best without."""
+@checks("refinement/self-consistent", returned(lambda found: replace(found, pattern=0.99 * found.pattern)))
+def self_consistent(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Seven rounds of 20,000 fresh examples (50,000 at full scale): the library's refinement, and the same rounds
+    with ordinary least squares for the weights, written out. From .088 to .0004, and .01 without, were measured on
+    one target at (2, 2, 32).
+    """
     with_constraint, without = [], []
     n = 20_000 if scale is Scale.QUICK else 50_000
     for d in (32,) if scale is Scale.QUICK else (16, 32, 32, 64):
@@ -198,10 +129,8 @@ def self_consistent(constants: Constants, scale: Scale, rng: Generator) -> Seque
         with_constraint.append(float(np.linalg.norm(refined - true) / np.linalg.norm(true)))
         free = _refined_without_constraint(oracle, crude, n)
         without.append(float(np.linalg.norm(free - true) / np.linalg.norm(true)))
-    return [
-        at_most("largest error with the constraint", max(with_constraint), constants["constrained"]),
-        at_least("least error without it", min(without), constants["free"]),
-    ]
+    yield at_most("largest error with the constraint", max(with_constraint), claim.constrained)
+    yield at_least("least error without it", min(without), claim.free)
 
 
 def _true_hull(layer: AttentionLayer) -> AttentionSpan:

@@ -2,93 +2,57 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.random import Generator
 
+from attention.intervals import mean_interval, median_interval
 from lwe import (
     LWRParameters,
     TernaryLaw,
-    distance_from_uniform,
     log2_distance_from_uniform,
     low_degree_weights,
+    root_mean_square_correlation,
     total_variation_from_uniform,
     wrap_ratio,
 )
-from paper_checks.check import Basis, Constants, Scale, check
-from paper_checks.claims import _secret_correlations as correlations
+from paper_checks.check import Constants, Scale
 from paper_checks.claims._heads_by_hand import all_bits, label, uniform_secret
-from paper_checks.comparison import (
-    Comparison,
-    Kind,
-    at_least,
-    at_most,
-    close,
-    covers,
-    equal,
-    surely_below,
-)
-from paper_checks.faults import Fault, returned
-from paper_checks.intervals import mean_interval, median_interval
+from paper_checks.claims.tables import checks
+from paper_checks.comparison import Comparison, at_least, at_most, close, covers, equal, surely_below
+from paper_checks.faults import returned
 
 _TINY = -400.0  # in place of log10 0, in medians
 
 
-@check(
-    "secrets/distance-by-counting",
-    claim="The total variation distance (1/2) sum_r |P(T = r mod q) - 1/q| of T = <v, a>, a uniform bits, is given "
-    "exactly by dynamic programming over the coordinates.",
-    source="derived here",
-    kind=Kind.EXACT,
-    basis=Basis.PROVED,
-    how="Drawn secrets of n = 3 to 11 and q = 2 to 64: the library's fraction against a count of all 2^n "
-    "covariates.",
-    constants={"share": Fraction(1, 2)},
-    wrong=Fault(
-        "lwe.uniformity:total_variation_from_uniform",
-        returned(lambda distance: 2 * distance),
-        "the distance without the factor 1/2",
-    ),
-)
-def distance_by_counting(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Fractions against fractions."""
+@checks("secrets/distance-by-counting", returned(lambda distance: 2 * distance), share=Fraction(1, 2))
+def distance_by_counting(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Drawn secrets of n = 3 to 11 and q = 2 to 64: the library's fraction against a count of all 2^n covariates."""
     library, counted = [], []
     for n, q in ((3, 2), (5, 3), (6, 8), (8, 17), (10, 16), (11, 64)):
         for _ in range(3 if scale is Scale.QUICK else 30):
             v = uniform_secret(n, q, rng)
             law = np.bincount(_products(v) % q, minlength=q)
             library.append(total_variation_from_uniform(np.array(v), q))
-            counted.append(
-                constants["share"] * sum(abs(Fraction(int(one), 2**n) - Fraction(1, q)) for one in law)
-            )
-    return [equal("distances of drawn secrets", library, counted)]
+            counted.append(claim.share * sum(abs(Fraction(int(one), 2**n) - Fraction(1, q)) for one in law))
+    yield equal("distances of drawn secrets", library, counted)
 
 
-@check(
-    "secrets/distance-by-characters",
-    claim="The deviations from 1/q are (1/q) sum_{w != 0} e^(-2 pi i w r/q) prod_j e^(pi i w v_j/q) cos(pi w "
-    "v_j/q); built from these, in logarithms, the distance keeps its digits far below 1e-16, where subtracting 1/q "
-    "in double precision leaves only rounding.",
-    source="derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="The sum over characters, written out in complex numbers, and the library's logarithms against exact "
-    "fractions of drawn secrets, up to n = 300 at q = 15 where distances are below 1e-25; the distance by "
-    "subtraction beside it.",
-    constants={"angle": math.pi, "relative": 1e-8, "log2_rounding": 1e-8, "floor": 1e-18, "far": 1e-25},
-    wrong=Fault("lwe.characters:_log_cosines", returned(lambda logs: logs / 2), "the roots of the cosines"),
-)
-def distance_by_characters(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Three ways to the same number."""
+@checks("secrets/distance-by-characters", returned(lambda logs: logs / 2))
+def distance_by_characters(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The sum over characters, written out in complex numbers, and the library's logarithms against exact fractions
+    of drawn secrets, up to n = 300 at q = 15 where distances are below 1e-25; the distance by subtraction beside
+    it.
+    """
     worst = 0.0
     for n, q in ((6, 9), (10, 16), (16, 64)):
         v = np.array([*uniform_secret(n - 1, q, rng), 1])
         exact = float(total_variation_from_uniform(v, q))
         w, r = np.arange(1, q), np.arange(q)
-        turns = constants["angle"] * np.multiply.outer(w, v) / q
+        turns = claim.angle * np.multiply.outer(w, v) / q
         own = np.prod(np.exp(1j * turns) * np.cos(turns), axis=1)
         deviations = np.exp(-2j * np.pi * np.multiply.outer(r, w) / q) @ own / q
         worst = max(worst, abs(float(np.abs(deviations).sum()) / 2 - exact) / max(exact, 1e-6))
@@ -100,47 +64,28 @@ def distance_by_characters(constants: Constants, scale: Scale, rng: Generator) -
     for step in v:
         law = (law + np.roll(law, int(step))) / 2
     by_subtraction = float(np.abs(law - 1 / 15).sum()) / 2
-    return [
-        at_most("gap of the sum over characters, relative", worst, constants["relative"]),
-        at_most("an exact distance at n = 300", float(tiny), constants["far"]),
-        close(
-            "its log2 in the library",
-            log2_distance_from_uniform(v, 15),
-            _log2(tiny),
-            absolute=constants["log2_rounding"],
-        ),
-        at_least("the same by subtraction", by_subtraction, constants["floor"]),
-    ]
+    yield at_most("gap of the sum over characters, relative", worst, claim.relative)
+    yield at_most("an exact distance at n = 300", float(tiny), claim.far)
+    yield close(
+        "its log2 in the library",
+        log2_distance_from_uniform(v, 15),
+        _log2(tiny),
+        absolute=claim.log2_rounding,
+    )
+    yield at_least("the same by subtraction", by_subtraction, claim.floor)
 
 
-@check(
-    "secrets/distance-rate",
-    claim="With rho = |v|_2/(2q) the distance of T mod q from uniform is about e^(-2 pi^2 rho^2) for secrets of "
-    "small entries (2/pi times it, once rho is above 0.4), and the first character is at most that for every centred "
-    "secret; at rho = 1/2 it is below 0.72 %.",
-    source="derived here",
-    kind=Kind.NUMERIC,
-    basis=Basis.DERIVED,
-    how="Line through ln(distance) against rho^2 for secrets with entries in [-4, 4], n = 2000, q from 45 to 145. "
-    "The bound on the first character is cos x <= e^(-x^2/2) up to pi/2, tried on uniform secrets. For these other "
-    "characters can be larger: there the rate is an order of magnitude, see secrets/medians.",
-    constants={
-        "rate": 2.0,
-        "slope_off": 0.02,
-        "front": 2 / math.pi,
-        "front_off": 0.15,
-        "least_rho": 0.5,
-        "at_least_rho": 0.0072,
-    },
-    wrong=Fault("lwe.characters:distance_from_uniform", returned(math.sqrt), "the root of the distance"),
-)
-def distance_rate(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The slope, the factor in front, and the bound."""
-    rate = constants["rate"] * math.pi**2
+@checks("secrets/distance-rate", returned(lambda log2: log2 / 2))
+def distance_rate(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Line through ln(distance) against rho^2 for secrets with entries in [-4, 4], n = 2000, q from 45 to 145. The
+    bound on the first character is cos x <= e^(-x^2/2) up to pi/2, tried on uniform secrets. For these other
+    characters can be larger: there the rate is an order of magnitude, see secrets/medians.
+    """
+    rate = claim.rate * math.pi**2
     v = rng.integers(-4, 5, size=2000)
     moduli = range(45, 146, 4)
     squares = np.array([float(v @ v) / (2 * q) ** 2 for q in moduli])
-    logs = np.log([distance_from_uniform(v, q) for q in moduli])
+    logs = math.log(2) * np.array([log2_distance_from_uniform(v, q) for q in moduli])
     slope, height = np.polyfit(squares, logs, 1)
     over = 0.0
     for n, q in ((8, 16), (16, 64), (24, 64), (12, 17)):
@@ -148,101 +93,47 @@ def distance_rate(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
             one = np.array(uniform_secret(n, q, rng))
             first = abs(float(np.prod(np.cos(np.pi * one / q))))
             over = max(over, first / math.exp(-rate * float(one @ one) / (2 * q) ** 2))
-    half = round(math.sqrt(float(v @ v)) / (2 * constants["least_rho"]))
-    return [
-        close("slope of ln(distance) against rho^2", float(slope), -rate, relative=constants["slope_off"]),
-        close(
-            "factor in front", math.exp(float(height)), constants["front"], relative=constants["front_off"]
-        ),
-        at_most("first character over the bound", over, 1 + 1e-9),
-        at_most("distance at rho = 1/2", distance_from_uniform(v, half), constants["at_least_rho"]),
-    ]
+    half = round(math.sqrt(float(v @ v)) / (2 * claim.least_rho))
+    yield close("slope of ln(distance) against rho^2", float(slope), -rate, relative=claim.slope_off)
+    yield close("factor in front", math.exp(float(height)), claim.front, relative=claim.front_off)
+    yield at_most("first character over the bound", over, 1 + 1e-9)
+    yield at_most("distance at rho = 1/2", 2.0 ** log2_distance_from_uniform(v, half), claim.at_least_rho)
 
 
-@check(
-    "secrets/medians",
-    claim="For uniform secrets, q = 64, p = 2, the medians of the distance from uniform and of the label's weights "
-    "W_1 and W_2 of degree 1 and 2 fall from (.16, 5e-3, 5e-2) at n = 8 to (1.3e-6, 8e-13, 7e-11) at n = 32.",
-    source="measured here",
-    kind=Kind.STATISTICAL,
-    basis=Basis.MEASURED,
-    how="Intervals for the medians of the decimal logarithms, by the library's certificates, which "
-    "secrets/distance-by-counting and secrets/low-degree-weights hold to enumeration. The figures are medians of 25 "
-    "to 40 secrets, so they are taken as uncertain by 0.3 decades.",
-    constants={
-        "q": 64,
-        "n": (8, 16, 24, 32),
-        "distance": (0.16, 5e-3, 5e-5, 1.3e-6),
-        "first": (5e-3, 5e-6, 3e-9, 8e-13),
-        "second": (5e-2, 1e-4, 1e-7, 7e-11),
-        "decades": 0.3,
-    },
-    wrong=Fault("lwe.characters:_log_cosines", returned(lambda logs: logs / 2), "the roots of the cosines"),
-    false_alarm=1.2e-3,
-)
-def medians(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Twelve medians."""
-    found = []
-    for place, n in enumerate(constants["n"]):
-        drawn = _certificates(n, constants["q"], 80 if scale is Scale.QUICK else 2000, rng)
+@checks("secrets/medians", returned(lambda logs: logs / 2))
+def medians(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Intervals for the medians of the decimal logarithms, by the library's certificates, which
+    secrets/distance-by-counting and secrets/low-degree-weights hold to enumeration. The figures are medians of 25
+    to 40 secrets, so they are taken as uncertain by 0.3 decades.
+    """
+    for place, n in enumerate(claim.n):
+        drawn = _certificates(n, claim.q, 80 if scale is Scale.QUICK else 2000, rng)
         for column, name in enumerate(("distance", "first", "second")):
-            found.append(
-                covers(
-                    f"log10 of the {name}, n = {n}",
-                    median_interval(drawn[:, column], confidence=0.9999),
-                    math.log10(constants[name][place]),
-                    margin=constants["decades"],
-                )
+            yield covers(
+                f"log10 of the {name}, n = {n}",
+                median_interval(drawn[:, column], confidence=0.9999),
+                math.log10(claim[name][place]),
+                margin=claim.decades,
             )
-    return found
 
 
-@check(
-    "secrets/acceptance",
-    claim="At n = 24, q = 64, p = 2, uniform secrets have a median distance from uniform below 1e-2 and a median "
-    "weight W_1 below 1e-5 over 25 secrets.",
-    source="derived here: acceptance figures of the project",
-    kind=Kind.STATISTICAL,
-    basis=Basis.MEASURED,
-    how="Intervals for the medians over 25 drawn secrets (200 in full). A small distance and small weights rule out "
-    "some ways to learn the label, not all: no claim of security.",
-    constants={"n": 24, "q": 64, "distance": 1e-2, "first": 1e-5},
-    wrong=Fault(
-        "lwe.characters:_log_cosines", returned(lambda logs: logs / 8), "the eighth roots of the cosines"
-    ),
-    false_alarm=2e-3,
+@checks("secrets/acceptance", returned(lambda logs: logs / 8))
+def acceptance(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Intervals for the medians over 25 drawn secrets (200 in full). A small distance and small weights rule out
+    some ways to learn the label, not all: no claim of security.
+    """
+    drawn = _certificates(claim.n, claim.q, 25 if scale is Scale.QUICK else 200, rng)
+    for column, name in enumerate(("distance", "first")):
+        yield surely_below(f"log10 of the {name}", median_interval(drawn[:, column]), math.log10(claim[name]))
+
+
+@checks(
+    "secrets/low-degree-weights", returned(lambda found: replace(found, phases=np.ones_like(found.phases)))
 )
-def acceptance(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Both medians."""
-    drawn = _certificates(constants["n"], constants["q"], 25 if scale is Scale.QUICK else 200, rng)
-    return [
-        surely_below(
-            f"log10 of the {name}",
-            median_interval(drawn[:, column], confidence=0.999),
-            math.log10(constants[name]),
-        )
-        for column, name in enumerate(("distance", "first"))
-    ]
-
-
-@check(
-    "secrets/low-degree-weights",
-    claim="W_j, the sum of the label's squared Fourier coefficients over sets of exactly j covariates as a share of "
-    "E (f - (p-1)/2)^2, follows for j = 1 and 2 from products of characters.",
-    source="derived here (proof: docstring of lwe.low_degree_weights)",
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="Drawn secrets, n up to 12: the library's character products against all 2^n values of the label in whole "
-    "numbers, summed with the signs of each set.",
-    constants={"degrees": (1, 2), "rounding": 1e-11},
-    wrong=Fault(
-        "lwe.characters:characters",
-        returned(lambda found: replace(found, phases=np.ones_like(found.phases))),
-        "characters without their phases",
-    ),
-)
-def low_degree(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """All sets of one and of two covariates."""
+def low_degree(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Drawn secrets, n up to 12: the library's character products against all 2^n values of the label in whole
+    numbers, summed with the signs of each set.
+    """
     worst = [0.0, 0.0]
     for n, q, p in ((6, 8, 2), (9, 16, 4), (10, 64, 2), (8, 7, 3), (12, 4, 2)):
         for _ in range(2 if scale is Scale.QUICK else 20):
@@ -255,83 +146,50 @@ def low_degree(constants: Constants, scale: Scale, rng: Generator) -> Sequence[C
             for place, found in enumerate((weights.first, weights.second)):
                 total = sum(
                     int((values * signs[:, list(one)].prod(axis=1)).sum()) ** 2
-                    for one in itertools.combinations(range(n), constants["degrees"][place])
+                    for one in itertools.combinations(range(n), claim.degrees[place])
                 )
                 worst[place] = max(worst[place], abs(found - float(Fraction(total, 4**n) / moment)))
-    return [
-        at_most(f"largest gap of W_{degree}", gap, constants["rounding"])
-        for degree, gap in zip((1, 2), worst, strict=True)
-    ]
+    for degree, gap in zip((1, 2), worst, strict=True):
+        yield at_most(f"largest gap of W_{degree}", gap, claim.rounding)
 
 
-@check(
-    "secrets/small-secrets",
-    claim="Ternary secrets of n = 40 entries hardly wrap around even at q = 17: rho is about .15 and the distance "
-    "of T mod q from uniform about .4; rho reaches 1/2 only for q up to 5.",
-    source="measured here",
-    kind=Kind.STATISTICAL,
-    basis=Basis.MEASURED,
-    how="Drawn ternary secrets; rho and the distance by the library, rho also as sqrt(2n/3)/(2q).",
-    constants={
-        "n": 40,
-        "q": 17,
-        "rho": 0.15,
-        "rho_margin": 0.003,
-        "distance": 0.4,
-        "distance_margin": 0.02,
-        "largest": 5,
-        "least_rho": 0.5,
-    },
-    wrong=Fault("lwe.uniformity:wrap_ratio", returned(lambda ratio: 2 * ratio), "|v|/q in place of |v|/(2q)"),
-    false_alarm=2e-4,
-)
-def small_secrets(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Rho, the distance, and the moduli that would do."""
-    n, q = constants["n"], constants["q"]
+@checks("secrets/small-secrets", returned(lambda ratio: 2 * ratio))
+def small_secrets(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Drawn ternary secrets; rho and the distance by the library, rho also as sqrt(2n/3)/(2q)."""
+    n, q = claim.n, claim.q
     secrets = [TernaryLaw().draw(n, q, rng=rng) for _ in range(200 if scale is Scale.QUICK else 4000)]
     typical = math.sqrt(2 * n / 3) / 2
-    return [
-        covers(
-            "rho",
-            mean_interval([wrap_ratio(v, q) for v in secrets], confidence=0.9999),
-            constants["rho"],
-            margin=constants["rho_margin"],
-        ),
-        covers(
-            "distance",
-            median_interval([distance_from_uniform(v, q) for v in secrets], confidence=0.9999),
-            constants["distance"],
-            margin=constants["distance_margin"],
-        ),
-        equal(
-            "largest modulus with a typical rho of 1/2",
-            max(q for q in range(2, 100) if typical / q >= constants["least_rho"]),
-            constants["largest"],
-        ),
-    ]
+    yield covers(
+        "rho",
+        mean_interval([wrap_ratio(v, q) for v in secrets], confidence=0.9999),
+        claim.rho,
+        margin=claim.rho_margin,
+    )
+    yield covers(
+        "distance",
+        median_interval([2.0 ** log2_distance_from_uniform(v, q) for v in secrets], confidence=0.9999),
+        claim.distance,
+        margin=claim.distance_margin,
+    )
+    yield equal(
+        "largest modulus with a typical rho of 1/2",
+        max(q for q in range(2, 100) if typical / q >= claim.least_rho),
+        claim.largest,
+    )
 
 
-@check(
-    "secrets/distance-zero",
-    claim="The distance can be exactly 0: for q = 2^kappa just where the secret has, for each i < kappa, an entry "
-    "that is an odd multiple of 2^i, as each of these makes the characters of one power of two 0; for odd q never.",
-    source="derived here",
-    kind=Kind.EXACT,
-    basis=Basis.PROVED,
-    how="All secrets at q = 4 and 8, n = 3, and at q = 3, 5, 7, n = 3, by exact counts (in full also n = 4 at q = "
-    "16 with a first entry 1). Proof: cos(pi w v_j/q) = 0 just where w v_j is an odd multiple of q/2, and T is "
-    "uniform just where all characters are 0.",
-    constants={"powers_left_out": 0, "odd_with_zero": 0},
-    wrong={"powers_left_out": 1},
-)
-def distance_zero(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Valuations against exact counts."""
+@checks("secrets/distance-zero")
+def distance_zero(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """All secrets at q = 4 and 8, n = 3, and at q = 3, 5, 7, n = 3, by exact counts (in full also n = 4 at q = 16
+    with a first entry 1). Proof: cos(pi w v_j/q) = 0 just where w v_j is an odd multiple of q/2, and T is uniform
+    just where all characters are 0.
+    """
     same, zeros, odd = True, 0, 0
     for kappa, n, first in ((2, 3, None), (3, 3, None), (4, 4, 1))[: 2 if scale is Scale.QUICK else 3]:
         q = 2**kappa
         for v in itertools.product(range(q) if first is None else (first,), *[range(q)] * (n - 1)):
             has = {(one & -one).bit_length() - 1 for one in v if one}
-            wanted = set(range(kappa - constants["powers_left_out"]))
+            wanted = set(range(kappa - claim.powers_left_out))
             zero = total_variation_from_uniform(np.array(v), q) == 0
             zeros += zero
             same &= zero == (wanted <= has)
@@ -339,16 +197,9 @@ def distance_zero(constants: Constants, scale: Scale, rng: Generator) -> Sequenc
         odd += sum(
             total_variation_from_uniform(np.array(v), q) == 0 for v in itertools.product(range(q), repeat=3)
         )
-    return [
-        equal("secrets with distance 0 are those", same, True),
-        equal("there are such", zeros > 0, True),
-        equal("secrets with distance 0 at odd q", odd, constants["odd_with_zero"]),
-    ]
-
-
-# checks of this group that are written in a module of their own
-correlation_exact, correlation_computed = correlations.correlation_exact, correlations.correlation_computed
-statistical_dimension = correlations.statistical_dimension
+    yield equal("secrets with distance 0 are those", same, True)
+    yield equal("there are such", zeros > 0, True)
+    yield equal("secrets with distance 0 at odd q", odd, claim.odd_with_zero)
 
 
 def _products(v: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -368,3 +219,75 @@ def _certificates(n: int, q: int, secrets: int, rng: Generator) -> np.ndarray:
         weights = low_degree_weights(v, parameters)
         row[:] = log2_distance_from_uniform(v, q), weights.log2_first, weights.log2_second
     return np.maximum(found * math.log10(2), _TINY)
+
+
+@checks("secrets/correlation-exact", returned(lambda square: square**2))
+def correlation_exact(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """All pairs of secrets at n = 2 to 5 for small q, in whole numbers; the second formula for p = 4 and odd q."""
+    pairs = [(_mean_square(n, q, 2), Fraction(1, claim.base ** (claim.power * n)))
+             for n, q in ((2, 4), (3, 4), (4, 4), (3, 6), (3, 8), (5, 2))]  # fmt: skip
+    general = []
+    for n, q, p in ((2, 8, 4), (3, 8, 4), (3, 5, 2), (3, 7, 3)):
+        mean = Fraction(sum(label(t, q, p) for t in range(q)), q)
+        g = [label(t, q, p) - mean for t in range(q)]
+        square = sum((one * one for one in g), Fraction(0)) / q
+        general.append((_mean_square(n, q, p), ((2**n - 1) * square**2 + g[0] ** 4) / (4**n * square**2)))
+    yield equal("mean squares, p = 2 and even q", *map(list, zip(*pairs, strict=True)))
+    yield equal("mean squares, other p and q", *map(list, zip(*general, strict=True)))
+
+
+@checks("secrets/correlation-computed", returned(lambda root: root**2))
+def correlation_computed(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The library's closed form against the sum over all pairs of secrets and all covariates at n = 2 to 4, and
+    against the power.
+    """
+    gaps = [
+        abs(root_mean_square_correlation(LWRParameters(n, q, p)) - float(_mean_square(n, q, p)) ** 0.5)
+        for n, q, p in ((2, 8, 2), (3, 8, 4), (3, 7, 2), (4, 4, 2), (2, 17, 5))
+    ]
+    n = claim.n
+    yield at_most("largest gap of the root mean square", max(gaps), claim.rounding)
+    yield close(
+        "root mean square at n = 24",
+        root_mean_square_correlation(LWRParameters(n, 64, 2)),
+        2.0 ** (-claim.rate * n),
+        relative=claim.rounding,
+    )
+
+
+@checks("secrets/statistical-dimension")
+def statistical_dimension(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The proof is that a subset's sum of squares is at most the whole sum. Tried in whole numbers on subsets that
+    are chosen to be alike: those most correlated with one secret, for n = 4, q = 4. It bounds statistical queries
+    alone, with tolerance well above the correlations; other algorithms are not concerned.
+    """
+    n, q = 4, 4
+    gram = _gram(n, q, 2)
+    squares, within = gram**2, True
+    for share in (2, 4, 8, 16, 32):
+        for own in range(0, len(gram), 1 if scale is Scale.FULL else 8):
+            chosen = np.argsort(-squares[own], kind="stable")[: len(gram) // share]
+            mean = Fraction(int(squares[np.ix_(chosen, chosen)].sum()), len(chosen) ** 2 * 4**n)
+            within &= mean <= Fraction(share**claim.power, claim.base**n)
+    yield equal("subsets are within the bound", within, True)
+
+
+def _gram(n: int, q: int, p: int) -> np.ndarray:
+    """Inner products over all covariates of 2(f - mean) q of all secrets, in whole numbers."""
+    values = np.array([p * t // q for t in range(q)])
+    centre = 2 * q * values - 2 * int(values.sum())
+    centre //= np.gcd.reduce(centre)
+    secrets = np.array(list(itertools.product(range(q), repeat=n)))
+    table = centre[secrets @ all_bits(n).T % q]
+    found: np.ndarray = table @ table.T
+    return found
+
+
+def _mean_square(n: int, q: int, p: int) -> Fraction:
+    """The mean over all pairs of secrets of (E g g')^2 over (E g^2)^2, exactly."""
+    values = np.array([p * t // q for t in range(q)])
+    centre = 2 * q * values - 2 * int(values.sum())
+    centre //= np.gcd.reduce(centre)
+    square = Fraction(int((centre * centre).sum()), q)
+    gram = _gram(n, q, p)
+    return Fraction(int((gram * gram).sum()), len(gram) ** 2 * 4**n) / square**2

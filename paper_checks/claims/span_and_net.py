@@ -1,7 +1,7 @@
 """Claims: Phases 5 and 6: span and net."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -19,46 +19,21 @@ from attention import (
     make_affinely_dependent_layer,
     make_nice_layer,
 )
-from paper_checks.check import Basis, Constants, Scale, check
+from attention.intervals import mean_interval
+from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import HALF_LOGITS
-from paper_checks.comparison import (
-    Comparison,
-    Kind,
-    at_least,
-    at_most,
-    covers,
-    equal,
-    surely_above,
-    surely_below,
-)
-from paper_checks.faults import Fault, given, returned
-from paper_checks.intervals import mean_interval
+from paper_checks.claims.tables import checks
+from paper_checks.comparison import Comparison, at_least, at_most, covers, equal, surely_above, surely_below
+from paper_checks.faults import given, returned
 from upper.six_phase import AttentionSpan, NetSearch, attention_span, sculpt_affine_hull, search_net
 
-_SPAN = "Chen and Li, arXiv 2402.04084, phase 5"
-_NET = "Chen and Li, arXiv 2402.04084, phase 6"
 
-
-@check(
-    "span-and-net/hull-dimension",
-    claim="The equations x_a Theta (x_b - x_c) = t of all rows on which m heads agree exactly leave just the heads' "
-    "affine hull, of dimension m - 1, and of one less where the heads are affinely dependent.",
-    source=_SPAN,
-    kind=Kind.EXACT,
-    basis=Basis.DERIVED,
-    how="Random whole heads at d = 3; for every whole x with entries from -2 to 2 all whole v across the x (Theta_i "
-    "- Theta_1), by cross products; d^2 less the rank of the x (x) v in rational numbers. That agreeing rows span so "
-    "much is seen for these sizes, not proved for all.",
-    constants={"less": 1},
-    wrong=Fault(
-        "paper_checks.claims.span_and_net:_agreeing",
-        given(lambda theta: theta[:2]),
-        "the rows on which the first two heads agree",
-    ),
-)
-def hull_dimension(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Three heads on a line, too."""
-    found = []
+@checks("span-and-net/hull-dimension", given(lambda theta: theta[:2]))
+def hull_dimension(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Random whole heads at d = 3; for every whole x with entries from -2 to 2 all whole v across the x (Theta_i -
+    Theta_1), by cross products; d^2 less the rank of the x (x) v in rational numbers. That agreeing rows span so
+    much is seen for these sizes, not proved for all.
+    """
     for _ in range(3 if scale is Scale.QUICK else 30):
         heads = _independent_heads(rng)
         cases = {
@@ -68,30 +43,15 @@ def hull_dimension(constants: Constants, scale: Scale, rng: Generator) -> Sequen
         }
         for name, (theta, in_general_position) in cases.items():
             left = 9 - _rank(_agreeing(theta))
-            found.append(equal(f"dimensions left by {name}", left, in_general_position - constants["less"]))
-    return found
+            yield equal(f"dimensions left by {name}", left, in_general_position - claim.less)
 
 
-@check(
-    "span-and-net/wide-directions",
-    claim="The body sculpted from Boolean examples has exactly m - 1 wide directions, behind which its spectrum "
-    "steps up by a factor above 5; three heads on a line leave one.",
-    source=_SPAN,
-    kind=Kind.NUMERIC,
-    basis=Basis.MEASURED,
-    how="The library's phase 4 with the true sum at (2, 2, 12) and (3, 2, 12), shares .01 and .003 of the rows, "
-    "without being told m; directions are counted from its spectrum by the largest ratio of neighbours. Measured at "
-    "these sizes: the step shrinks as (m-1)(k-1) grows at a fixed share.",
-    constants={"less": 1, "step": 5.0},
-    wrong=Fault(
-        "upper.six_phase.ellipsoid:spectral_gap",
-        returned(lambda gap: replace(gap, wide=gap.wide + 1)),
-        "the step one direction too late",
-    ),
-)
-def wide_directions(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The library's own count is compared as well."""
-    found = []
+@checks("span-and-net/wide-directions", returned(lambda gap: replace(gap, wide=gap.wide + 1)))
+def wide_directions(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The library's phase 4 with the true sum at (2, 2, 12) and (3, 2, 12), shares .01 and .003 of the rows,
+    without being told m; directions are counted from its spectrum by the largest ratio of neighbours. Measured at
+    these sizes: the step shrinks as (m-1)(k-1) grows at a fixed share.
+    """
     for name, layer, share, position in (
         ("two heads", make_nice_layer(heads=2, dim=12, rng=rng), 0.01, 2),
         ("three heads", make_nice_layer(heads=3, dim=12, rng=rng), 0.003, 3),
@@ -102,27 +62,17 @@ def wide_directions(constants: Constants, scale: Scale, rng: Generator) -> Seque
         hull = sculpt_affine_hull(oracle, layer.w.sum(axis=0), accept=share)
         spectrum = hull.body.spectrum[:6]
         ratios = spectrum[1:] / np.maximum(spectrum[:-1], 1e-300)
-        wide = position - constants["less"]
-        found.append(equal(f"wide directions of {name}", int(np.argmax(ratios)) + 1, wide))
-        found.append(equal(f"as the library counts, {name}", hull.wide, wide))
-        found.append(at_least(f"step behind them, {name}", float(ratios.max()), constants["step"]))
-    return found
+        wide = position - claim.less
+        yield equal(f"wide directions of {name}", int(np.argmax(ratios)) + 1, wide)
+        yield equal(f"as the library counts, {name}", hull.wide, wide)
+        yield at_least(f"step behind them, {name}", float(ratios.max()), claim.step)
 
 
-@check(
-    "span-and-net/equations-needed",
-    claim="6 d^2 equations give a span to 2 % at (m, k, d) = (2, 2, 16) with a fiftieth of the rows accepted; 2 d^2 "
-    "leave more than 1.5 times that error.",
-    source="derived here; measured",
-    kind=Kind.NUMERIC,
-    basis=Basis.MEASURED,
-    how="The library's phase 4 with the true sum and either number of equations on four fresh layers; the span's "
-    "error recomputed by least squares. More equations go on helping, by the square root of their number at most.",
-    constants={"many": 6.0, "few": 2.0, "error": 0.02, "times": 1.5},
-    wrong={"few": 5.0},
-)
-def equations_needed(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Mean errors over the layers."""
+@checks("span-and-net/equations-needed")
+def equations_needed(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """The library's phase 4 with the true sum and either number of equations on four fresh layers; the span's error
+    recomputed by least squares. More equations go on helping, by the square root of their number at most.
+    """
     d = 16
     errors: dict[str, list[float]] = {"many": [], "few": []}
     for _ in range(4 if scale is Scale.QUICK else 20):
@@ -130,101 +80,63 @@ def equations_needed(constants: Constants, scale: Scale, rng: Generator) -> Sequ
         for which, each in errors.items():
             oracle = ExampleOracle(layer, BooleanInputs(2, d), rng=rng)
             hull = sculpt_affine_hull(
-                oracle, layer.w.sum(axis=0), accept=0.02, equations=int(constants[which] * d * d), wide=1
+                oracle, layer.w.sum(axis=0), accept=0.02, equations=int(claim[which] * d * d), wide=1
             )
             each.append(_span_error(layer, attention_span(hull.body, 1).basis))
-    return [
-        at_most("mean span error with many equations", float(np.mean(errors["many"])), constants["error"]),
-        at_least(
-            "mean error with few, in units of that",
-            float(np.mean(errors["few"]) / np.mean(errors["many"])),
-            constants["times"],
-        ),
-    ]
+    yield at_most("mean span error with many equations", float(np.mean(errors["many"])), claim.error)
+    yield at_least(
+        "mean error with few, in units of that",
+        float(np.mean(errors["few"]) / np.mean(errors["many"])),
+        claim.times,
+    )
 
 
-@check(
-    "span-and-net/tuples",
-    claim="With eps = R (kd)^(-m) a net has (R/eps)^(m m) = (kd)^(m^3) tuples over the span, and (R/eps)^(m (m-1)) = "
-    "(kd)^(m^2 (m-1)) over the affine hull.",
-    source=f"{_NET}; the hull's count is derived here",
-    kind=Kind.EXACT,
-    basis=Basis.PROVED,
-    how="Logarithms by sympy, for symbols m, k, d and R, with every constant in the exponent of eps left out: the "
-    "paper's eps is (kd)^(-O(m)).",
-    constants={"power": 3, "spacing": 1},
-    wrong={"spacing": 2},
-)
-def tuples(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The two exponents of kd."""
+@checks("span-and-net/tuples")
+def tuples(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Logarithms by sympy, for symbols m, k, d and R, with every constant in the exponent of eps left out: the
+    paper's eps is (kd)^(-O(m)).
+    """
     m, k, d, r = sympy.symbols("m k d R", positive=True)
-    eps = r * (k * d) ** (-constants["spacing"] * m)
-    found = []
+    eps = r * (k * d) ** (-claim.spacing * m)
     for over, dimension, expected in (
-        ("span", m, m ** constants["power"]),
-        ("hull", m - 1, m ** (constants["power"] - 1) * (m - 1)),
+        ("span", m, m**claim.power),
+        ("hull", m - 1, m ** (claim.power - 1) * (m - 1)),
     ):
         # ln(tuples) = m * dimension * ln(R / eps)
         logarithm = m * dimension * sympy.expand_log(sympy.log(r / eps), force=True)
         measured = sympy.factor(sympy.simplify(logarithm / sympy.expand_log(sympy.log(k * d), force=True)))
-        found.append(equal(f"exponent of kd over the {over}", sympy.expand(measured), sympy.expand(expected)))
-    return found
+        yield equal(f"exponent of kd over the {over}", sympy.expand(measured), sympy.expand(expected))
 
 
-@check(
+@checks(
     "span-and-net/points",
-    claim="A net of spacing eps has just the points of the grid eps Z^D whose cell meets the ball of radius R, D = m "
-    "- 1 over the hull and m over the span, and all combinations of m of them are tried.",
-    source=f"{_NET}; the net's form is derived here",
-    kind=Kind.EXACT,
-    basis=Basis.PROVED,
-    how="Cells are counted in rational numbers by enumeration, R^2 as well, against the points and the candidates "
-    "that the library's search reports for spans with round numbers and no halvings.",
-    constants={"hull_less": 1, "cell": 1},
-    wrong=Fault(
-        "upper.six_phase.phase6_net:_grid",
-        lambda right: (
-            lambda frame, *rest: (
-                lambda spacing, grid: (spacing, grid[np.linalg.norm(grid, axis=1) < frame.reach])
-            )(*right(frame, *rest))
-        ),
-        "the points within the ball alone",
+    lambda right: (
+        lambda frame, *rest: (
+            lambda spacing, grid: (spacing, grid[np.linalg.norm(grid, axis=1) < frame.reach])
+        )(*right(frame, *rest))
     ),
 )
-def points(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Sizes at which no net is widened."""
-    found = []
+def points(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Cells are counted in rational numbers by enumeration, R^2 as well, against the points and the candidates that
+    the library's search reports for spans with round numbers and no halvings.
+    """
     cases = [(2, "hull", 1.5, 0.125), (2, "span", 1.5, 0.5), (3, "hull", 1.0, 0.5)]
     if scale is Scale.FULL:
         cases += [(2, "hull", 2.5, 0.01171875), (2, "span", 1.25, 0.125), (3, "hull", 1.25, 0.25)]
     for m, over, reach, spacing in cases:
         search = _searched(m, over, reach, spacing, rng)
-        dimension = m if over == "span" else m - constants["hull_less"]
+        dimension = m if over == "span" else m - claim.hull_less
         square = Fraction(reach) ** 2 + (1 if over == "span" else 0)
-        counted = len(_cells(dimension, square, Fraction(spacing), constants["cell"]))
-        found.append(equal(f"points, m = {m} over the {over}", search.points, counted))
-        found.append(equal(f"tuples, m = {m} over the {over}", search.candidates, math.comb(counted, m)))
-    return found
+        counted = len(_cells(dimension, square, Fraction(spacing), claim.cell))
+        yield equal(f"points, m = {m} over the {over}", search.points, counted)
+        yield equal(f"tuples, m = {m} over the {over}", search.candidates, math.comb(counted, m))
 
 
-@check(
-    "span-and-net/cover",
-    claim="Every point of the ball is within half a cell's diagonal, eps sqrt(D) / 2, of a point of the net of "
-    "spacing eps, so that no head is missed by more.",
-    source=_NET,
-    kind=Kind.NUMERIC,
-    basis=Basis.PROVED,
-    how="Random points of balls in 1, 2 and 3 dimensions against all points of the grid whose cell meets the ball, "
-    "listed here; in one dimension against the library's own grid, too. Rounding each coordinate is the proof.",
-    constants={"diagonals": 0.5, "rounding": 1e-9},
-    wrong=Fault(
-        "upper.six_phase.phase6_net:_grid",
-        returned(lambda found: (found[0], found[1][::2])),
-        "every second point of the net",
-    ),
-)
-def cover(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """The farthest of the random points."""
+@checks("span-and-net/cover", returned(lambda found: (found[0], found[1][::2])))
+def cover(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Random points of balls in 1, 2 and 3 dimensions against all points of the grid whose cell meets the ball,
+    listed here; in one dimension against the library's own grid, too. Rounding each coordinate is the proof.
+    """
     grids = {
         f"{dimension} dimensions": np.array(_cells(dimension, Fraction(1), Fraction(1, 4), 1), dtype=float)
         / 4
@@ -233,39 +145,24 @@ def cover(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Compar
     library = _searched(2, "hull", 1.0, 0.25, rng).grid
     assert library is not None
     grids["the library's grid"] = library[:, None]
-    found = []
     for name, grid in grids.items():
         dimension = grid.shape[1]
         z = rng.standard_normal((2000 if scale is Scale.QUICK else 20_000, dimension))
         z *= rng.random((len(z), 1)) ** (1 / dimension) / np.linalg.norm(z, axis=1, keepdims=True)
         away = max(float(np.linalg.norm(one - grid, axis=1).min()) for one in z)
-        largest = constants["diagonals"] * 0.25 * math.sqrt(dimension)
-        found.append(at_most(f"farthest point, {name}", away, largest + constants["rounding"]))
-    return found
+        largest = claim.diagonals * 0.25 * math.sqrt(dimension)
+        yield at_most(f"farthest point, {name}", away, largest + claim.rounding)
 
 
-@check(
-    "span-and-net/accuracy-needed",
-    claim="At (m, k, d) = (2, 2, 32) a relative error of 1 % in every Theta_i, with W refitted, leaves a relative "
-    "squared error of 4.9e-5, below (kd)^(-m) = 2.4e-4; of 5 %, 1.2e-3, above it.",
-    source="measured here, of what (kd)^(-m) in Chen and Li's theorem asks of the span",
-    kind=Kind.STATISTICAL,
-    basis=Basis.MEASURED,
-    how="Gaussian changes of that norm in nice layers, W by least squares on some examples and the error on others, "
-    "by a layer's formula written out; the mean over layers with a margin of 8 % for the figures, which are of one "
-    "target.",
-    constants={"errors": (4.9e-5, 1.2e-3), "margin": 0.08},
-    wrong=HALF_LOGITS,
-    false_alarm=0.004,
-)
-def accuracy_needed(constants: Constants, scale: Scale, rng: Generator) -> Sequence[Comparison]:
-    """Two sizes of change, on the same kind of layer."""
+@checks("span-and-net/accuracy-needed", HALF_LOGITS)
+def accuracy_needed(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
+    """Gaussian changes of that norm in nice layers, W by least squares on some examples and the error on others, by
+    a layer's formula written out; the mean over layers with a margin of 8 % for the figures, which are of one
+    target.
+    """
     m, k, d = 2, 2, 32
     layers, n = (8, 1000) if scale is Scale.QUICK else (30, 8000)
-    found = []
-    for change, figure, compare in zip(
-        (0.01, 0.05), constants["errors"], (surely_below, surely_above), strict=True
-    ):
+    for change, figure, compare in zip((0.01, 0.05), claim.errors, (surely_below, surely_above), strict=True):
         errors = []
         for _ in range(layers):
             layer = make_nice_layer(heads=m, dim=d, rng=rng)
@@ -278,11 +175,10 @@ def accuracy_needed(constants: Constants, scale: Scale, rng: Generator) -> Seque
             read = read.reshape(-1, m * d)
             w = np.linalg.lstsq(read[: n * k], y[: n * k], rcond=None)[0]
             errors.append(float(np.sum((read[n * k :] @ w - y[n * k :]) ** 2) / np.sum(y[n * k :] ** 2)))
-        interval = mean_interval(errors, confidence=0.999)
+        interval = mean_interval(errors)
         what = f"relative squared error at {100 * change:.0f} %"
-        found.append(covers(what, interval, figure, margin=constants["margin"] * figure))
-        found.append(compare(f"{what}, against (kd)^-m", interval, (k * d) ** -m))
-    return found
+        yield covers(what, interval, figure, margin=claim.margin * figure)
+        yield compare(f"{what}, against (kd)^-m", interval, (k * d) ** -m)
 
 
 def _independent_heads(rng: Generator) -> np.ndarray:

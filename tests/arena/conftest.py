@@ -7,62 +7,49 @@ import numpy as np
 import pytest
 
 from arena.cli.main import run
-from arena.results import Cell, LearnerRecord, Results, TargetRecord, TracePoint
+from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
+from arena.results import Results
 from attention import BooleanInputs, GaussianInputs, Outcome
 from attention.inputs import inputs_to_json
-from lower import Hardness
+from lower import Certificate, Hardness, Statement
 
 NICE = (
     "Theta entries from N(0, (2/32)^2), so that a logit has standard deviation 2; W entries from N(0, 1/32)."
 )
+KNOWN = "Nothing is known in advance: predicting zero has error 1.0."
+CONDITIONS = tuple(
+    dict(zip(("condition", "on", "measured", "wanted", "verdict"), row, strict=True))
+    for row in (
+        ("theta_incoherence", "Theta", "0.0813", "<= 0.25", "holds"),
+        ("w_stable_rank", "W", "8", ">= 3.47", "holds"),
+        ("theta_trace", "Theta", "0.49", "<= 0.25", "VIOLATED"),
+    )
+)
+
+
+def nice(name, title, heads, inputs, seed):
+    shape = {"heads": heads, "tokens": inputs.k, "dim": inputs.d, "inputs": inputs_to_json(inputs)}
+    return TargetRecord(name, title, "nice", **shape, how=NICE, seed=seed, known=KNOWN, conditions=CONDITIONS)
+
+
+def certificate(family, verdict):
+    """Four statements, with a number of each type."""
+    source = "Derived here"
+    return Certificate(
+        family,
+        (
+            Statement("targets", 16215, "So many secrets there are.", "proved", source),
+            Statement("correlation", 5e-15, "It differs by rounding only.", "measured", source),
+            Statement("queries at tolerance 0.1", 10**30, "A learner needs them.", "derived", source),
+            Statement("verdict", verdict.value, "What follows from the others.", "derived", source),
+        ),
+    )
+
+
 TARGETS = (
-    TargetRecord(
-        name="nice-2-2-32",
-        title="Nice, 2 heads",
-        kind="nice",
-        heads=2,
-        tokens=2,
-        dim=32,
-        inputs=inputs_to_json(BooleanInputs(2, 32)),
-        how=NICE,
-        seed=1,
-        known="Nothing is known in advance: predicting zero has error 1.0.",
-        certificate=(
-            "incoherence of the heads     0.021   small is good   meets it",
-            "least stable rank           10.3     large is good   meets it",
-            "distance between heads       1.39    large is good   meets it",
-        ),
-    ),
-    TargetRecord(
-        name="nice-4-4-32",
-        title="Nice, 4 heads",
-        kind="nice",
-        heads=4,
-        tokens=4,
-        dim=32,
-        inputs=inputs_to_json(BooleanInputs(4, 32)),
-        how=NICE,
-        seed=2,
-        known="Nothing is known in advance: predicting zero has error 1.0.",
-        certificate=(
-            "incoherence of the heads     0.049   small is good   meets it",
-            "least stable rank            9.8     large is good   meets it",
-            "distance between heads       1.36    large is good   meets it",
-        ),
-    ),
-    TargetRecord(
-        name="nice-gaussian",
-        title="Nice, Gaussian inputs",
-        kind="nice",
-        heads=2,
-        tokens=2,
-        dim=32,
-        inputs=inputs_to_json(GaussianInputs(2, 32)),
-        how="Drawn like the other nice layers; its tokens are standard Gaussian instead of Boolean.",
-        seed=3,
-        known="Nothing is known in advance: predicting zero has error 1.0.",
-        certificate=("incoherence of the heads     0.033   small is good   meets it",),
-    ),
+    nice("nice-2-2-32", "Nice, 2 heads", 2, BooleanInputs(2, 32), 1),
+    nice("nice-4-4-32", "Nice, 4 heads", 4, BooleanInputs(4, 32), 2),
+    nice("nice-gaussian", "Nice, Gaussian inputs", 2, GaussianInputs(2, 32), 3),
     TargetRecord(
         name="parity",
         title="Two-head parity",
@@ -74,13 +61,7 @@ TARGETS = (
         how="Two heads with slopes 0.5 and 1 add up to the parity of three hidden coordinates (form D).",
         seed=4,
         known="The part C a_1 [1;1] w^T, the same for every secret, is 46/47 of the energy of the labels.",
-        certificate=(
-            "16,215 secrets; two different ones have correlation exactly 0 once the known part is removed",
-            "a statistical query of tolerance 0.1 rules out at most 99 of them",
-            "at least 164 queries of tolerance 0.1 (derived here)",
-            "the layer equals the parity to 5.0e-15 on every input",
-        ),
-        hardness=Hardness.PROVED,
+        certificate=certificate("sq-parity", Hardness.PROVED),
     ),
     TargetRecord(
         name="lwr",
@@ -93,12 +74,7 @@ TARGETS = (
         how="One head per jump of <v, a> mod 64, rounded to 2 levels, v the secret; and two pads.",
         seed=5,
         known="The linear part that does not depend on the secret.",
-        certificate=(
-            "n = 24, q = 64, p = 2; rho = |v|/(2q) = 0.71",
-            "total variation of <v, a> mod q from uniform: 4.6e-05",
-            "Fourier weight at degree 1: 2.9e-09, at degree 2: 1.1e-07",
-        ),
-        hardness=Hardness.NEITHER,
+        certificate=certificate("lwr", Hardness.NEITHER),
     ),
 )
 
@@ -121,12 +97,7 @@ LEARNERS = (
         "The best predictor that is linear in the token and in the mean of the tokens (least squares).",
         {"examples": 8192},
     ),
-    LearnerRecord(
-        "known",
-        "Known part",
-        "None: it predicts what is known in advance and so has error 1.0 by definition.",
-        {},
-    ),
+    LearnerRecord("known-part", "Known part", "None: it predicts what is known in advance."),
     LearnerRecord(
         "elimination",
         "Parity elimination",
@@ -148,7 +119,7 @@ def sample_results() -> Results:
         "preset": "quick",
         "versions": {"attention-bounds": "0.1.0", "python": "3.11.2", "numpy": "2.3.4", "torch": "2.13.0"},
         "seconds": 71.3,
-        "seeds": [0, 1],
+        "seeds": 2,
         "jobs": 2,
     }
     return Results(made, TARGETS, LEARNERS, cells)
@@ -160,14 +131,14 @@ def eventful_results(sample_results) -> Results:
     cells = []
     for cell in sample_results.cells:
         key = (cell.target, cell.learner, cell.seed)
-        if key[0] == "lwr" and key[1] in ("linear", "known", "elimination"):
+        if key[0] == "lwr" and key[1] in ("linear", "known-part", "elimination"):
             continue
         if key in _LOST:
             status, message = _LOST[key]
             cell = Cell(*key, status=status, message=message)
         cells.append(cell)
     made = sample_results.made | {
-        "interrupted": "by hand",
+        "interrupted": "interactively",
         "reused": 12,
         "timeout": 90.0,
         "store": "runs.sqlite",
@@ -177,11 +148,11 @@ def eventful_results(sample_results) -> Results:
 
 _TIMED_OUT = "It was stopped after 90 s, the time a fit may take."
 _LOST = {
-    ("nice-gaussian", "linear", 0): ("failed", "LinAlgError: SVD did not converge"),
-    ("nice-gaussian", "linear", 1): ("timed out", _TIMED_OUT),
-    ("nice-4-4-32", "newton", 1): ("timed out", _TIMED_OUT),
-    ("parity", "adam", 0): ("timed out", _TIMED_OUT),
-    ("parity", "adam", 1): ("timed out", _TIMED_OUT),
+    ("nice-gaussian", "linear", 0): (Status.FAILED, "LinAlgError: SVD did not converge"),
+    ("nice-gaussian", "linear", 1): (Status.TIMED_OUT, _TIMED_OUT),
+    ("nice-4-4-32", "newton", 1): (Status.TIMED_OUT, _TIMED_OUT),
+    ("parity", "adam", 0): (Status.TIMED_OUT, _TIMED_OUT),
+    ("parity", "adam", 1): (Status.TIMED_OUT, _TIMED_OUT),
 }
 
 
@@ -191,13 +162,13 @@ def _cell(target, learner, seed, rng):
     if outcome is Outcome.NOT_APPLICABLE:
         message = "The labels take more than two values on the gate: this is no parity."
         said = {"outcome": outcome.name, "outcome_text": str(outcome), "message": message}
-        return Cell(**common, status="not applicable", **said)
+        return Cell(**common, status=Status.NOT_APPLICABLE, **said)
     last = trace[-1]
-    error = last.measures["unknown_part_error"]
+    error = last.error
     exact = outcome is Outcome.EXACT and learner.name == "newton"
     return Cell(
         **common,
-        status="done",
+        status=Status.DONE,
         outcome=outcome.name,
         outcome_text=str(outcome),
         succeeded=outcome.succeeded,
@@ -213,14 +184,14 @@ def _cell(target, learner, seed, rng):
 
 def _trace(name, examples, seconds, errors):
     return tuple(
-        TracePoint(f"{name} {step}", int(n), float(s), {"unknown_part_error": float(e)})
+        TracePoint(f"{name} {step}", int(n), float(s), float(e))
         for step, (n, s, e) in enumerate(zip(examples, seconds, errors, strict=True), 1)
     )
 
 
 def _newton(target, rng):
     n = 2048 if target.tokens == 2 else 344
-    if target.has_secret:
+    if target.hardness is not None:
         steps = 40
         errors = 1.15 + 0.25 * np.exp(-np.arange(steps) / 6) + rng.normal(0, 0.01, steps)
         seconds = 0.2 * np.arange(1, steps + 1)
@@ -234,7 +205,7 @@ def _adam(target, rng):
     steps = 60
     examples = 256 * np.geomspace(4, 3000, steps)
     seconds = 5e-6 * examples * target.heads
-    if target.has_secret:
+    if target.hardness is not None:
         return Outcome.WORK_SPENT, _trace("step", examples, seconds, 1.03 + 0.1 * rng.random(steps))
     errors = np.geomspace(1.1, 9e-5, steps) ** np.linspace(0.3, 1, steps) * rng.uniform(0.8, 1.2, steps)
     errors[-1] = 9.3e-5
@@ -242,7 +213,7 @@ def _adam(target, rng):
 
 
 def _linear(target, rng):
-    error = rng.uniform(1.0, 1.01) if target.has_secret else rng.uniform(0.55, 0.7)
+    error = rng.uniform(1.0, 1.01) if target.hardness is not None else rng.uniform(0.55, 0.7)
     return Outcome.BEST_OF_CLASS, _trace("regression", [8192], [0.02], [error])
 
 
@@ -256,7 +227,13 @@ def _elimination(target, rng):
     return Outcome.EXACT, _trace("elimination", [57, 114], [0.001, 0.004], [1.0, 5e-15])
 
 
-_STORIES = {"newton": _newton, "adam": _adam, "linear": _linear, "known": _known, "elimination": _elimination}
+_STORIES = {
+    "newton": _newton,
+    "adam": _adam,
+    "linear": _linear,
+    "known-part": _known,
+    "elimination": _elimination,
+}
 
 
 @pytest.fixture(scope="module", autouse=True)

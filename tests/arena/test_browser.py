@@ -1,14 +1,12 @@
 """The page in headless Chromium: what a reader does works, on every kind of screen and on paper.
 
-The tests leave what they saw in a folder: desktop.png, desktop-dark.png, phone.png, phone-dark.png, stopped.png (a
-comparison that was stopped, with failures) and print.pdf. The folder is the one that the environment variable
-ATTENTION_BOUNDS_ARTEFACTS names, or else build/artefacts in the project's root.
+The tests leave what they saw in a folder: desktop.png, desktop-dark.png, phone.png, phone-dark.png and print.pdf. The
+folder is the one that the environment variable ATTENTION_BOUNDS_ARTEFACTS names, or else build/artefacts in the
+project's root.
 """
 
 import base64
-import csv
 import importlib.util
-import io
 import json
 import os
 import re
@@ -23,9 +21,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from arena.frames import csv_of, pair_frame, step_frame
+from arena.numbers import error_text
 from arena.page import render_page
 from arena.results import Results
-from arena.sheets import curves_csv, table_csv
 
 ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("make_picture", ROOT / "docs" / "make_picture.py")
@@ -37,6 +36,7 @@ needs_chromium = pytest.mark.skipif(
 )
 EVIL = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 PHONE, DESKTOP, PAPER = 390, 1280, 688
+pytestmark = needs_chromium
 
 # the browser reads commands from its file descriptor 3 and answers on 4
 START = """
@@ -209,91 +209,98 @@ def stopped(eventful_results, tmp_path_factory):
     return written(eventful_results, tmp_path_factory.mktemp("stopped"))
 
 
-COLUMN = "[...document.querySelectorAll('#results tbody tr')].map((row) => row.cells[{}].innerText.split('\\n').at(-1))"
-FIRST = COLUMN.replace(".at(-1)", "[0]")
-PRESS = "document.querySelectorAll('#results thead button')[{}].click()"
-ARIA = "[...document.querySelectorAll('#results thead th')].map((head) => head.getAttribute('aria-sort'))"
+def column(tab, place):
+    """What the rows that are shown say in a column."""
+    rows = "[...document.querySelectorAll('#results tbody tr')].filter((row) => row.checkVisibility())"
+    return tab.run(f"{rows}.map((row) => row.cells[{place}].innerText)")
 
 
-@needs_chromium
-def test_the_page_loads_without_a_word_of_complaint_and_without_network(browser, page):
-    tab = browser.open(page)
-    assert tab.complaints() == ([], [])
-    assert tab.run("document.querySelectorAll('#results thead button').length") == 8
-    assert tab.run("document.querySelector('.scripted').innerText") == "Press a heading to sort."
+def press(tab, place):
+    """Press the heading of a column and return how the column is sorted now."""
+    tab.run(f"document.querySelectorAll('#results thead button')[{place}].click()")
+    return tab.run(f"document.querySelectorAll('#results thead th')[{place}].getAttribute('aria-sort')")
 
 
-@needs_chromium
+def test_the_page_loads_without_a_complaint_and_without_network(browser, page, stopped):
+    for path in (page, stopped):
+        assert browser.open(path).complaints() == ([], [])
+
+
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
-def test_the_table_sorts_by_every_heading(browser, page, sample_results, width):
-    tab = browser.open(page, width=width)
-    read = FIRST if width == DESKTOP else COLUMN
-    texts = {column: tab.run(COLUMN.format(column)) for column in range(8)}
-    tab.run(PRESS.format(3))
-    errors = [row.split("\n") for row in tab.run(COLUMN.format(3).replace(".split('\\n').at(-1)", ""))]
-    assert tab.run(ARIA)[3] == "ascending"
-    up = [float(next(part for part in parts if part != "Error")) for parts in errors if "–" not in parts]
-    assert up == sorted(up)
-    assert len(up) == 21  # and the four without a number are last
-    assert all("–" in parts for parts in errors[-4:])
-    tab.run(PRESS.format(3))
-    assert tab.run(ARIA)[3] == "descending"
-    down = [row.split("\n") for row in tab.run(COLUMN.format(3).replace(".split('\\n').at(-1)", ""))]
-    assert all("–" in parts for parts in down[-4:])
-    assert [float(next(part for part in parts if part != "Error")) for parts in down[:21]] == up[::-1]
-    tab.run(PRESS.format(2))
-    assert tab.run(ARIA) == [None, None, "ascending", *[None] * 5]
-    titles = [learner.title for learner in sample_results.learners]
-    assert tab.run(read.format(2)) == [title for title in titles for _ in range(5)]
-    tab.run(PRESS.format(5))
-    counts = [int(text.replace(",", "")) for text in tab.run(COLUMN.format(5)) if text.strip("–")]
-    assert counts == sorted(counts)
-    tab.run(PRESS.format(0))
-    assert tab.run(COLUMN.format(0)) == texts[0]
-    assert {column: sorted(tab.run(COLUMN.format(column))) for column in range(8)} == {
-        column: sorted(text) for column, text in texts.items()
-    }
+def test_the_table_sorts_by_every_heading(browser, stopped, eventful_results, width):
+    tab = browser.open(stopped, width=width)
+    before = column(tab, 0)
+
+    def errors():
+        lines = [text.removeprefix("Error").split() for text in column(tab, 3)]
+        return [float(line[0]) if line and line != ["–"] else None for line in lines]
+
+    assert press(tab, 3) == "ascending"
+    up = errors()
+    assert up[:-2] == sorted(up[:-2])
+    assert up[-2:] == [None, None]  # a failure and a time-out have no number: they are last
+    assert press(tab, 3) == "descending"
+    assert errors() == [*up[:-2][::-1], None, None]
+    assert press(tab, 2) == "ascending"
+    titles = [learner.title for learner in eventful_results.learners]
+    places = [titles.index(" ".join(text.split())) for text in column(tab, 2)]
+    assert places == sorted(places)
+    assert tab.run("document.querySelectorAll('[aria-sort]').length") == 1
+    press(tab, 0)
+    assert column(tab, 0) == before
 
 
-@needs_chromium
-def test_every_download_holds_what_it_says(browser, page, sample_results):
+def test_the_filter_keeps_the_rows_with_every_word(browser, page):
     tab = browser.open(page)
-    text, name = tab.save("#save-json")
-    assert name == "results.json"
-    assert Results.from_json(text) == sample_results
-    for wanted, content in (
-        ("results.csv", sample_results.to_csv()),
-        ("table.csv", table_csv(sample_results)),
-        ("curves.csv", curves_csv(sample_results)),
-    ):
-        assert tab.save(f"#repeat [download='{wanted}']") == (content, wanted)
-    for place, target in enumerate(sample_results.targets):
-        text, name = tab.save(f"#target-{place} .save-line a")
-        assert name == f"{target.name}-curves.csv"
-        assert text == curves_csv(sample_results, target.name)
-        assert {row["target"] for row in csv.DictReader(io.StringIO(text))} == {target.name}
+    write = "((field) => {{ field.value = '{}'; field.dispatchEvent(new Event('input')); }})(filter)"
+    tab.run(write.format("PARITY newton"))
+    assert column(tab, 0) == ["Two-head parity"]
+    assert tab.run("document.getElementById('shown').innerText") == "1 of 21"
+    tab.run(write.format("nothing of this kind"))
+    assert column(tab, 0) == []
+    tab.run(write.format(""))
+    assert len(column(tab, 0)) == 21
 
 
-@needs_chromium
-def test_every_figure_is_saved_as_a_drawing_that_stands_alone(browser, page, sample_results):
+def test_a_reader_who_points_at_a_curve_is_shown_the_step(browser, page, sample_results):
+    tab = browser.open(page)
+    place = """(() => {
+      const curve = document.querySelector("#target-0 .curve path");
+      curve.scrollIntoView({ block: "center", behavior: "instant" });
+      const point = curve.getPointAtLength(curve.getTotalLength()).matrixTransform(curve.getScreenCTM());
+      return [point.x, point.y];
+    })()"""
+    x, y = tab.run(place)
+    tip = "(({ hidden, textContent }) => hidden ? '' : textContent)(document.querySelector('.tip'))"
+    assert tab.run(tip) == ""
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    cell = sample_results.cell("nice-2-2-32", "newton")[0]
+    assert tab.run(tip).startswith(error_text(cell.unknown_part_error))
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=2, y=2)
+    assert tab.run(tip) == ""
+
+
+def test_every_download_holds_what_it_says(browser, page, sample_results):
     tab = browser.open(page, dark=True)
-    names = tab.run("[...document.querySelectorAll('.save')].map((link) => link.dataset.name)")
-    assert len(names) == len(set(names)) == 1 + 2 * len(sample_results.targets)
-    for place, wanted in enumerate(names):
-        if place % 9 == 8:  # the browser holds up who takes more than ten files from one tab
-            tab = browser.open(page, dark=True)
-        text, name = tab.save(f".save[data-name='{wanted}']")
-        drawing = ElementTree.fromstring(text)
-        assert name == wanted
-        assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
-        assert float(drawing.get("width").removesuffix("pt")) > 200
-        assert "var(" not in text
-        assert "inherit" not in text
-        assert "#fefefe" in text  # the light theme, whatever the page shows
-        assert len(list(drawing.iter("{http://www.w3.org/2000/svg}text"))) > 8
+    text, name = tab.save("#save-json")
+    assert (name, Results.from_json(text)) == ("results.json", sample_results)
+    for name, content in (
+        ("results.csv", sample_results.to_csv()),
+        ("table.csv", csv_of(pair_frame(sample_results))),
+        ("curves.csv", csv_of(step_frame(sample_results))),
+    ):
+        assert tab.save(f"#repeat [download='{name}']") == (content, name)
+    heat, _ = tab.save("#glance [download='heat-map.svg']")
+    assert heat == sample_results.plot().svg
+    wanted = "nice-2-2-32-error-against-seconds.svg"
+    text, name = tab.save(f".save[data-name='{wanted}']")
+    drawing = ElementTree.fromstring(text)
+    assert (name, drawing.tag) == (wanted, "{http://www.w3.org/2000/svg}svg")
+    assert float(drawing.get("width").removesuffix("pt")) > 200
+    assert "Newton" in "".join(drawing.itertext())
 
 
-# what is seen: every element that shows text itself, with its size in pixels of the screen
+# what is seen: every element that shows text itself and does not stand in a box that scrolls, with its size in pixels
 SEEN = """
 (() => {
   const seen = [];
@@ -302,49 +309,49 @@ SEEN = """
     const box = element.getBoundingClientRect();
     if (!own || element.closest("script, .unseen, .skip") || !element.checkVisibility() || !box.width) continue;
     const scale = element.ownerSVGElement ? element.getScreenCTM().a : 1;
-    seen.push({ text: element.textContent.trim().slice(0, 40), left: box.left, right: box.right,
+    const scrolls = element.closest(".scrolls") && getComputedStyle(element.closest(".scrolls")).overflowX === "auto";
+    seen.push({ text: element.textContent.trim().slice(0, 40), left: box.left, right: scrolls ? 0 : box.right,
                 size: Math.abs(scale || 1) * parseFloat(getComputedStyle(element).fontSize) });
   }
   return seen;
 })()
 """
 BOXES = """
-[...document.querySelectorAll("body *:not(.unseen, .skip, svg *)")].filter((element) => element.checkVisibility()
-  && element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 1
+[...document.querySelectorAll("body *:not(.unseen, .skip, .scrolls, svg *)")].filter((element) =>
+  element.checkVisibility() && element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 1
   && getComputedStyle(element).display !== "inline").map((element) => element.outerHTML.slice(0, 120))
 """
+OPEN = "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
 
 
-@needs_chromium
-@pytest.mark.parametrize(
-    ("which", "width"),
-    [*(("page", width) for width in (360, PHONE, 760, 1000)), ("stopped", PHONE), ("stopped", DESKTOP)],
-)
+@pytest.mark.parametrize("which", ["page", "stopped"])
+@pytest.mark.parametrize("width", [360, PHONE, 760, 1000, DESKTOP])
 def test_nothing_is_wider_than_the_window_and_everything_can_be_read(browser, request, which, width):
     tab = browser.open(request.getfixturevalue(which), width=width)
-    tab.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    tab.run(OPEN)
     assert tab.run("document.documentElement.scrollWidth") == width
     assert tab.run(BOXES) == []
     seen = tab.run(SEEN)
     assert len(seen) > 400
     assert [one for one in seen if one["left"] < -0.5 or one["right"] > width + 0.5] == []
-    least = 10 if width < PHONE else 11
-    assert [one for one in seen if one["size"] < least] == []
+    assert [one for one in seen if one["size"] < 10] == []
 
 
-@needs_chromium
-def test_a_phone_gets_tiles_and_cards_and_a_desktop_a_map_and_a_table(browser, page):
-    shown = "[...document.querySelectorAll('.map > *')].map((one) => one.checkVisibility())"
+def test_figures_are_drawn_at_one_size_however_many_learners_there_are(browser, sample_results, tmp_path):
+    few, many = (
+        browser.open(written(sample_results.only(learners=names), tmp_path))
+        for names in ("newton", ["newton", "adam", "linear", "known-part"])
+    )
+    scale = "document.querySelector('.drawing svg').getScreenCTM().a"
+    assert few.run(scale) == pytest.approx(many.run(scale), rel=0.01)
+
+
+def test_a_phone_gets_cards_and_a_desktop_a_table(browser, page):
     display = "getComputedStyle(document.querySelector('#results tbody tr')).display"
-    phone, desktop = browser.open(page, width=PHONE), browser.open(page)
-    assert (phone.run(shown), phone.run(display)) == ([False, True], "grid")
-    assert (desktop.run(shown), desktop.run(display)) == ([True, False], "table-row")
-    assert phone.run("document.querySelectorAll('.tiles li').length") == 25
-    label = "getComputedStyle(document.querySelector('#results .error'), '::before').content"
-    assert phone.run(label) == '"Error"'
+    assert browser.open(page, width=PHONE).run(display) == "grid"
+    assert browser.open(page).run(display) == "table-row"
 
 
-@needs_chromium
 @pytest.mark.parametrize("width", [pytest.param(DESKTOP, marks=pytest.mark.slow), PHONE])
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_pictures_of_the_page_are_kept(browser, page, width, dark):
@@ -354,88 +361,72 @@ def test_pictures_of_the_page_are_kept(browser, page, width, dark):
     name = f"{'desktop' if width == DESKTOP else 'phone'}{'-dark' if dark else ''}.png"
     path, size = tab.picture(name)
     with Image.open(path) as picture:
-        assert picture.format == "PNG"
         assert picture.size == size
-        assert picture.width == width
-        assert picture.height > 5000
         part = picture.convert("RGB").resize((width // 3, picture.height // 3), Image.Resampling.NEAREST)
     colours = part.getcolors(part.width * part.height)
-    assert len(colours) > 300
-    # the ground covers most of it, and it is the theme's
-    ground = max(colours)[1]
-    wanted = "rgb(15, 20, 26)" if dark else "rgb(246, 247, 249)"
-    assert tab.run("getComputedStyle(document.body).backgroundColor") == wanted
+    assert len(colours) > 100
+    ground = max(colours)[1]  # covers most of it, and is the theme's
     assert (max(ground) < 40) if dark else (min(ground) > 240)
 
 
-@needs_chromium
-def test_a_picture_of_a_stopped_comparison_is_kept_and_says_so_at_its_top(browser, stopped):
-    tab = browser.open(stopped)
-    notice = tab.run("document.querySelector('.notice').innerText")
-    assert notice.startswith("This comparison is not complete. Stopped by hand before the end: 44 of 50 fits")
-    assert tab.run("document.querySelector('.notice').getBoundingClientRect().top") < 300
-    path, _ = tab.picture("stopped.png")
-    assert path.stat().st_size > 50_000
+def test_a_learner_has_one_colour_in_its_figures_and_its_heading_by_dark(browser, page):
+    tab = browser.open(page, dark=True)
+    filters = "['.key', '.drawing svg'].map((one) => getComputedStyle(document.querySelector(one)).filter)"
+    heading, figure = tab.run(filters)
+    assert heading == figure != "none"
+    drawn = "getComputedStyle(document.querySelector('#target-0 .curve path')).stroke"
+    assert tab.run(drawn) == tab.run("getComputedStyle(document.querySelector('.key')).backgroundColor")
 
 
-@needs_chromium
 def test_on_paper_the_page_is_light_open_and_whole(browser, page):
     # without scripts, so that it is the style sheet that opens what is folded
     tab = browser.open(page, width=PAPER, dark=True, media="print", scripts=False)
     light = browser.open(page, width=PAPER)
-    for one in (".badge.nice", ".badge.hard", "#results .swatch", ".key", ".heat-map svg path[style*=heat]"):
+    for one in (".badge.nice", ".badge.hard", ".map td", ".key", ".drawing svg"):
         style = f"getComputedStyle(document.querySelector('{one}'))"
-        look = f"(({{ backgroundColor, fill }}) => [backgroundColor, fill])({style})"
+        look = f"(({{ backgroundColor, filter }}) => [backgroundColor, filter])({style})"
         assert tab.run(look) == light.run(look), one
     assert tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert tab.run("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
-    swatch = "getComputedStyle(document.querySelector('#results .swatch')).printColorAdjust"
-    assert tab.run(swatch) == "exact"
+    assert tab.run("getComputedStyle(document.querySelector('.map td')).printColorAdjust") == "exact"
     assert tab.run(BOXES) == []
     seen = tab.run(SEEN)
     assert [one for one in seen if one["right"] > PAPER + 0.5] == []
-    folded = "least stable rank            9.8"
-    assert any(folded in one["text"] for one in seen)
-    assert not any(folded in one["text"] for one in light.run(SEEN))
+    assert any("theta incoherence" in one["text"] for one in seen)  # folded on a screen
     assert not any(one["text"] in ("Save as SVG", "table.csv", "At a glance ") for one in seen)
-    assert tab.run("getComputedStyle(document.querySelector('#results tbody tr')).display") == "table-row"
 
 
-@needs_chromium
-def test_the_page_is_printed_and_kept(browser, page):
-    tab = browser.open(page, dark=True)
+def test_the_page_is_printed_on_few_pages_all_of_them_filled(browser, stopped, tmp_path):
+    from PIL import Image
+
+    tab = browser.open(stopped, dark=True)
     data = base64.b64decode(tab.call("Page.printToPDF", preferCSSPageSize=True)["data"])
     path = keep("print.pdf", data)
-    assert data.startswith(b"%PDF-")
-    assert path.stat().st_size > 40_000
-    pages = len(re.findall(rb"/Type /Page\b", data))
-    assert 5 <= pages <= 20
-    # what was opened for the paper is folded again
-    assert tab.run("document.querySelectorAll('details[open]').length") == 0
+    assert 5 <= len(re.findall(rb"/Type /Page\b", data)) <= 20
+    assert tab.run("document.querySelectorAll('details[open]').length") == 0  # folded again
+    if shutil.which("pdftoppm") is None:
+        pytest.skip("no pdftoppm on the path (Debian: apt-get install poppler-utils)")
+    subprocess.run(["pdftoppm", "-r", "30", "-gray", path, tmp_path / "sheet"], check=True)
+    *sheets, _ = sorted(tmp_path.glob("sheet*.pgm"))
+    for sheet in sheets:
+        with Image.open(sheet) as picture:
+            _, _, _, last = picture.point(lambda grey: 255 if grey < 200 else 0).getbbox()
+            assert last > 0.6 * picture.height, sheet.name
 
 
-@needs_chromium
 def test_without_scripts_there_is_everything_to_read(browser, page, sample_results):
     tab = browser.open(page, scripts=False)
     assert tab.complaints() == ([], [])
-    assert tab.run("document.querySelectorAll('#results thead button').length") == 0
-    assert tab.run("document.querySelector('.scripted').checkVisibility()") is False
+    for one in (".scripted", ".save"):  # what only the script could serve is not there
+        assert tab.run(f"document.querySelector('{one}').checkVisibility()") is False
     words = tab.run("document.body.innerText")
-    for target in sample_results.targets:
-        assert target.how in words
-    assert tab.run("document.querySelectorAll('.drawing svg').length") == 11
-    phone = browser.open(page, scripts=False, width=PHONE)
-    assert phone.run("document.querySelector('#results thead').checkVisibility()") is False
-    # a link that only the script could serve is not there
-    assert phone.run("document.querySelector('.save').checkVisibility()") is False
+    assert all(target.how in words for target in sample_results.targets)
+    assert tab.run("document.querySelectorAll('#results thead button').length") == 0
 
 
-@needs_chromium
-@pytest.mark.parametrize("width", [DESKTOP, PHONE])
-def test_the_keyboard_goes_through_the_page_from_top_to_bottom_and_is_seen(browser, page, width):
-    tab = browser.open(page, width=width)
+def test_the_keyboard_goes_through_the_page_from_top_to_bottom_and_is_seen(browser, page):
+    tab = browser.open(page)
     where = """(() => {
-      const all = [...document.querySelectorAll("a[href], button, summary, pre[tabindex]")];
+      const all = [...document.querySelectorAll("a[href], button, summary, input, [tabindex]")];
       const [at, box] = [document.activeElement, document.activeElement.getBoundingClientRect()];
       return [all.indexOf(at), getComputedStyle(at).outlineStyle, box.width > 20 && box.height > 10];
     })()"""
@@ -450,45 +441,36 @@ def test_the_keyboard_goes_through_the_page_from_top_to_bottom_and_is_seen(brows
     assert places == list(range(25))
 
 
-@pytest.mark.slow
-@needs_chromium
-def test_nothing_hostile_runs(browser, sample_results, tmp_path):
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_nothing_hostile_runs_or_widens_the_page(browser, sample_results, tmp_path, width):
+    long = EVIL + 30 * "endless"
     results = replace(
         sample_results,
-        made={"command": EVIL},
-        targets=tuple(
-            replace(one, title=EVIL, how=EVIL, certificate=(EVIL,)) for one in sample_results.targets
-        ),
-        learners=tuple(replace(one, title=EVIL, guarantee=EVIL) for one in sample_results.learners),
+        made={"command": long},
+        targets=tuple(replace(one, title=long, how=long, known=long) for one in sample_results.targets),
+        learners=tuple(replace(one, title=long, guarantee=long) for one in sample_results.learners),
     )
-    path = written(results, tmp_path)
-    for width in (PHONE, DESKTOP):
-        tab = browser.open(path, width=width)
-        assert tab.complaints() == ([], [])
-        assert tab.run("document.title") == "Learners against attention layers"
-        assert tab.run("document.documentElement.scrollWidth") == width
+    tab = browser.open(written(results, tmp_path), width=width)
+    assert tab.complaints() == ([], [])
+    assert tab.run("document.title") == "Learners against attention layers"
+    assert tab.run("document.documentElement.scrollWidth") == width
 
 
-@needs_chromium
 def test_the_picture_is_made(page, tmp_path):
     out = tmp_path / "folder" / "picture.png"
     script = ROOT / "docs" / "make_picture.py"
-    subprocess.run(
-        [sys.executable, script, page, out, "--width", "640", "--height", "480"], check=True, timeout=120
-    )
+    size = ["--width", "640", "--height", "480"]
+    subprocess.run([sys.executable, script, page, out, *size], check=True, timeout=120)
     head = out.read_bytes()[:24]
     assert head[:8] == b"\x89PNG\r\n\x1a\n"
     assert (int.from_bytes(head[16:20]), int.from_bytes(head[20:24])) == (640, 480)
-    assert out.stat().st_size > 10_000
 
 
 def test_a_missing_browser_and_a_missing_page_are_one_line(page, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["make_picture", str(page), str(tmp_path / "out.png")])
     monkeypatch.setenv("PATH", str(tmp_path))
     assert make_picture.main() == 1
-    assert capsys.readouterr().err.startswith("make_picture: No Chromium is on the path")
+    assert "No Chromium is on the path" in capsys.readouterr().err
     monkeypatch.setattr(sys, "argv", ["make_picture", str(tmp_path / "none.html"), str(tmp_path / "out.png")])
     assert make_picture.main() == 1
-    error = capsys.readouterr().err
-    assert "There is no page" in error
-    assert error.count("\n") == 1
+    assert capsys.readouterr().err.count("\n") == 1

@@ -4,16 +4,16 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
 
-from arena import RunStore, compare, learn, nice_target, save_target
+from arena import compare, learn, nice_target, save_target, stored_cells
 from arena.attacks import choose_attacks, learners_on_engine
 from arena.engines import engine_used, on_engine, require_engine
-from arena.identity import learner_identity
+from arena.identity import identity
 from arena.students import PRESETS, STUDENTS, as_students
+from runs import Store
 from upper import (
     LBFGS,
     SGD,
@@ -102,33 +102,22 @@ def test_cells_name_their_engine_and_are_known_by_what_was_asked(nice, tmp_path)
         return cell.engine, results.made["reused"]
 
     assert run() == ("numpy", 0)
-    assert run(engine="numpy") == ("numpy", 0)
+    assert run(engine="numpy") == ("numpy", 1)  # which is Newton's default
     engine, reused = run(device="cpu")
     assert engine.startswith("torch cpu ")
     assert reused == 0
     assert [run(**asked)[1] for asked in ({}, {"engine": "numpy"}, {"device": "cpu"})] == [1, 1, 1]
-    with RunStore(path, read_only=True) as store:
-        said = [(one.cell.engine.split()[0], one.learner.parameters.get("device")) for one in store.cells()]
-    assert said == [("numpy", None), ("numpy", None), ("torch", "cpu")]
+    stored = stored_cells(Store(path, read_only=True))
+    assert [engine.split()[0] for engine in stored["engine"]] == ["numpy", "torch"]
+    assert [json.loads(text).get("device") for text in stored["parameters"]] == [None, "cpu"]
 
 
 def test_what_auto_comes_to_is_no_part_of_what_a_cell_is_known_by(nice, monkeypatch):
     said = []
     for find in (lambda name: None, find_spec):
         monkeypatch.setattr(engines, "find_spec", find)
-        said.append(learner_identity(STUDENTS["newton"], nice, PRESETS["quick"]))
+        said.append(identity(STUDENTS["newton"].build(nice, PRESETS["quick"])))
     assert said[0] == said[1]
-
-
-def test_a_cell_from_before_engines_were_named_is_read(nice):
-    results = compare([nice], "known-part,linear", isolated=False)
-    assert [cell.engine for cell in results.cells] == ["", "numpy"]
-    old = json.loads(results.to_json())
-    for cell in old["cells"]:
-        cell.pop("engine")
-        cell.pop("alone")
-    read = type(results).from_json(json.dumps(old))
-    assert read.cells == tuple(replace(cell, engine="") for cell in results.cells)
 
 
 @pytest.mark.slow

@@ -1,16 +1,25 @@
-"""One learner on one target from Python: the numbers of a comparison, the words of the command."""
+"""One learner on one target: the numbers of a comparison, noise, heads found, what an interruption leaves."""
 
 import json
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
-from arena import Learned, compare, learn, load_target, nice_target, parity_target, save_target
-from arena.cli.main import run
-from arena.learned import UnusedSettingError
+from arena import (
+    Learned,
+    UnusedSettingError,
+    compare,
+    learn,
+    load_target,
+    lwr_target,
+    nice_target,
+    parity_target,
+    save_target,
+)
 from arena.students import STUDENTS, DoesNotApplyError
-from attention import FileFormatError
+from attention import FileFormatError, relative_error
 from attention.files import load_layer
 from attention.inputs import inputs_to_json
 from upper import KnownPart, LinearBaseline, Newton
@@ -26,6 +35,13 @@ def learned(nice):
     return learn(nice, "newton", seed=3)
 
 
+@pytest.fixture
+def file(nice, tmp_path):
+    path = tmp_path / "nice.safetensors"
+    save_target(path, nice)
+    return path
+
+
 def test_newton_learns_a_nice_layer(learned, nice):
     assert learned.fit.outcome.name == "EXACT"
     assert learned.error == learned.measures["unknown_part_error"] < 1e-12
@@ -33,42 +49,32 @@ def test_newton_learns_a_nice_layer(learned, nice):
     np.testing.assert_allclose(learned.layer(x), nice.layer(x), atol=1e-11)
     assert (learned.target, learned.learner.name, learned.seed) == (nice.record, "newton", 3)
     assert learned.learner.parameters["m"] == 2
-    assert repr(learned).startswith("<Learned: Newton on Nice, 2 heads, 3 tokens, EXACT, error ")
     assert len(repr(learned)) < 100
 
 
 @pytest.mark.parametrize("name", [pytest.param("newton", marks=pytest.mark.slow), "linear", "known-part"])
 def test_the_numbers_are_those_of_a_comparison(nice, name):
-    results = compare([nice], name, seeds=2, isolated=False)
-    for cell in results.cells:
+    for cell in compare([nice], name, seeds=2, isolated=False).cells:
         alone = learn(nice, name, seed=cell.seed, preset="quick")
         for measure in ("relative_error", "unknown_part_error"):
             assert alone.measures[measure] == getattr(cell, measure)
         assert alone.fit.examples_used == cell.examples_used
 
 
-@pytest.mark.slow
-def test_words_and_json_are_the_commands(nice, tmp_path, capsys):
-    path = tmp_path / "nice.safetensors"
-    save_target(path, nice)
-    alone = learn(path, "newton", seed=3)
-    assert run(["learn", str(path), "--seed", "3"]) == 0
-    assert timeless(capsys.readouterr().out) == timeless(str(alone) + "\n")
-    assert run(["learn", str(path), "--seed", "3", "--json", "-o", str(tmp_path / "f.safetensors")]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said.pop("file"), said.pop("fitted")) == (str(path), str(tmp_path / "f.safetensors"))
-    assert without_seconds(said) == without_seconds(alone.to_json())
-    assert alone.save(tmp_path / "g.safetensors") == tmp_path / "g.safetensors"
-    assert (tmp_path / "g.safetensors").read_bytes() == (tmp_path / "f.safetensors").read_bytes()
+def test_text_json_and_file_are_the_commands(learned, cli, file, tmp_path):
+    def timeless(text):
+        return [line for line in text.splitlines() if "seconds" not in line]
 
-
-def timeless(text):
-    return [line for line in text.splitlines() if "seconds" not in line]
-
-
-def without_seconds(said):
-    trace = [{name: value for name, value in step.items() if name != "seconds"} for step in said["trace"]]
-    return {**said, "seconds": None, "trace": trace}
+    assert timeless(cli("learn", file, "--seed", 3).out) == timeless(str(learned))
+    said = json.loads(cli("learn", file, "--seed", 3, "--json", "-o", tmp_path / "f.safetensors").out)
+    assert (said.pop("file"), said.pop("fitted")) == (str(file), str(tmp_path / "f.safetensors"))
+    own = learned.to_json()
+    assert set(said) == set(own)
+    assert all(said[name] == own[name] for name in own if name not in ("seconds", "trace"))
+    learned.save(tmp_path / "g.safetensors")
+    ours, theirs = load_layer(tmp_path / "g.safetensors"), load_layer(tmp_path / "f.safetensors")
+    assert {**ours.made, "target": ""} == {**theirs.made, "target": ""}
+    np.testing.assert_array_equal(ours.layer.theta, theirs.layer.theta)
 
 
 def test_a_saved_fit_is_a_target_again(learned, nice, tmp_path):
@@ -78,31 +84,27 @@ def test_a_saved_fit_is_a_target_again(learned, nice, tmp_path):
     again = load_target(path)
     assert inputs_to_json(again.inputs) == inputs_to_json(nice.inputs)
     np.testing.assert_array_equal(again.layer.theta, learned.layer.theta)
-    np.testing.assert_array_equal(again.layer.w, learned.layer.w)
 
 
 def test_without_a_layer_there_is_nothing_to_save(nice, tmp_path):
     improper = learn(nice, "linear")
     assert improper.layer is None
-    with pytest.raises(ValueError, match="Linear baseline ended without a layer: there is nothing to save"):
+    with pytest.raises(ValueError, match="ended without a layer"):
         improper.save(tmp_path / "f.safetensors")
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_not_finite_becomes_null(learned):
-    broken = replace(learned, measures={"relative_error": np.inf, "unknown_part_error": np.nan})
-    said = broken.to_json()
-    assert (said["relative_error"], said["unknown_part_error"], said["theta_error"]) == (None, None, None)
-    json.dumps(said, allow_nan=False)
-    assert "relative error               inf" in str(broken)
+    broken = replace(learned, measures={"relative_error": np.inf, "unknown_part_error": np.nan}).to_json()
+    assert [broken[name] for name in ("relative_error", "unknown_part_error", "theta_error")] == [None] * 3
+    json.dumps(broken, allow_nan=False)
 
 
 def test_a_learner_may_be_a_name_a_student_or_an_object(nice):
-    by_name, by_student = learn(nice, "linear", examples=64), learn(nice, STUDENTS["linear"], examples=64)
-    by_object = learn(nice, LinearBaseline(examples=64))
-    assert by_name.error == by_student.error == by_object.error
-    assert by_object.learner.title == "LinearBaseline"
-    assert isinstance(by_object, Learned)
+    given = ("linear", STUDENTS["linear"], LinearBaseline())
+    learned = [learn(nice, one, examples=64) for one in given]
+    assert len({one.error for one in learned}) == 1
+    assert all(isinstance(one, Learned) for one in learned)
 
 
 def test_settings_replace_the_learners_own(nice):
@@ -112,6 +114,57 @@ def test_settings_replace_the_learners_own(nice):
     assert (parameters["m"], parameters["work"], parameters["examples"]) == (1, 5, 400)
     assert few.layer.heads == 1
     assert tuple(steps) == few.fit.trace
+    assert any(step.layer is not None for step in steps)
+    assert all(step.layer is None for step in few.fit.trace)
+
+
+@pytest.mark.slow
+def test_newton_finds_the_level_of_the_noise_that_is_added(nice, tmp_path):
+    noisy = learn(nice, noise=0.05, examples=600)
+    summary = noisy.summary
+    assert (noisy.fit.outcome.name, noisy.noise) == ("RESIDUAL_FLOOR", 0.05)
+    # 256 unknowns; of Gaussian noise the estimate has relative standard deviation 1 / sqrt(2 (N k d - p))
+    equations = summary.examples_used * 3 * 8
+    assert summary.noise_level == pytest.approx(0.05, rel=5 / np.sqrt(2 * (equations - 256)))
+    assert summary.expected_excess == pytest.approx(summary.noise_level**2 * 256 / equations)
+    assert noisy.measures["relative_error"] < 0.05
+    assert noisy.to_json()["noise_level"] == summary.noise_level
+    assert f"{summary.noise_level:.3g}" in str(noisy)
+    assert load_layer(noisy.save(tmp_path / "f.safetensors")).made["noise"] == 0.05
+    assert learn(nice, "linear", noise=3.0).error > 1.02 * learn(nice, "linear").error
+
+
+def test_without_noise_none_is_found(learned):
+    assert (learned.noise, learned.summary.noise_level, learned.summary.expected_excess) == (0.0, None, None)
+    assert "noise" not in str(learned)
+
+
+@pytest.mark.bad_input
+def test_noise_on_labels_that_have_errors_of_their_own_is_refused():
+    rounding = {"secret_dim": 4, "modulus": 8, "levels": 2}
+    with pytest.raises(ValueError, match="have errors of their own: leave it out"):
+        learn(lwr_target(**rounding, noise="gaussian:1"), "linear", noise=0.1)
+    assert learn(lwr_target(**rounding), "linear", noise=0.1, examples=500).noise == 0.1
+
+
+@pytest.mark.slow
+def test_heads_found_are_trusted_where_they_explain_the_examples(nice):
+    target = nice_target(heads=4, tokens=4, dim=16, seed=1)
+    few, enough = (learn(target, heads="auto", examples=examples) for examples in (50, None))
+    assert (few.summary.heads_found, few.summary.heads_trusted) == (few.layer.heads, False)
+    assert (enough.summary.heads_found, enough.summary.heads_trusted) == (4, True)
+    assert "not to be trusted" in str(few)
+    noisy = learn(nice, heads="auto", noise=0.05, examples=600)
+    assert (noisy.summary.heads_found, noisy.summary.heads_trusted) == (2, True)
+    assert learn(target, heads=2, work=10).summary.heads_found is None
+
+
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_of_one_token_it_says_that_theta_cannot_be_found(tokens):
+    learned = learn(nice_target(heads=2, tokens=tokens, dim=6, seed=1), "newton")
+    assert learned.fit.outcome.name == "EXACT"
+    assert ("examples tell nothing of Theta" in str(learned)) is (tokens == 1)
+    assert (learned.measures["theta_error"] > 0.1) is (tokens == 1)
 
 
 @pytest.mark.bad_input
@@ -123,8 +176,9 @@ def test_settings_replace_the_learners_own(nice):
         ({"learner": 7}, "7 is no learner"),
         ({"preset": "slow"}, "'quick' or 'full'"),
         ({"work": 0}, "work is 0: a whole number of at least 1"),
-        ({"examples": 3}, "at least"),
-        ({"learner": "elimination"}, "attack on hidden parities only"),
+        ({"noise": -1}, "noise is -1"),
+        ({"examples": 3}, f"at least {Newton(2).minimum_examples(3, 8)}"),
+        ({"examples": 3, "heads": "auto"}, f"at least {Newton('auto').minimum_examples(3, 8)}"),
         ({"learner": "known-part", "examples": 3}, "Known part has no use for examples"),
         ({"learner": LinearBaseline(), "heads": 2}, "LinearBaseline has no use for heads"),
     ],
@@ -145,9 +199,7 @@ def test_errors_have_their_kinds(nice, tmp_path):
 
 
 def test_elimination_finds_a_parity():
-    found = learn(parity_target(heads=2, dim=12, seed=1), "elimination", seed=2)
-    assert found.error < 1e-12
-    assert str(found).splitlines()[0] == "Elimination on: Parity of 3 bits, 2 heads"
+    assert learn(parity_target(heads=2, dim=12, seed=1), "elimination", seed=2).error < 1e-12
 
 
 @dataclass(frozen=True)
@@ -159,3 +211,42 @@ class _Broken(KnownPart):
 def test_a_learner_that_breaks_is_heard(nice):
     with pytest.raises(RuntimeError, match="the learner broke"):
         learn(nice, _Broken())
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """`learn`, interrupted by the third step that has a layer."""
+
+    def call(*given, progress, **settings):
+        there = []
+
+        def until(step):
+            progress(step)
+            there.extend([step] * (step.layer is not None))
+            if len(there) == 3:
+                raise KeyboardInterrupt
+
+        return learn(*given, progress=until, **settings)
+
+    monkeypatch.setattr("arena.cli.learn.learn", call)
+
+
+def test_an_interrupted_fit_leaves_its_layer_and_says_how_good_it_is(cli, file, tmp_path, interrupted):
+    out = tmp_path / "fitted.safetensors"
+    said = cli("learn", file, "-o", out, status=130).err
+    assert said.count("\n") == 1
+    error = float(re.search(r"relative error (\S+) is in", said)[1])
+    target = load_target(file)
+    x = target.inputs.sample(2000, rng=5)
+    assert relative_error(load_target(out).layer(x), target.layer(x)) == pytest.approx(error, rel=0.2)
+    assert "nothing is written" in cli("learn", file, status=130).err
+
+
+def test_a_fit_interrupted_before_its_first_step_writes_nothing(cli, file, tmp_path, monkeypatch):
+    def at_once(*given, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("arena.cli.learn.learn", at_once)
+    said = cli("learn", file, "-o", tmp_path / "fitted.safetensors", status=130).err
+    assert "nothing is written" in said
+    assert not (tmp_path / "fitted.safetensors").exists()

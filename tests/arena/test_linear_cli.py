@@ -5,10 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from arena.linear_figures import draw_plot
-from arena.linear_learn import said_of_gradient
-from arena.linear_words import table_text
-from paper_checks.linear_attention import Curve, Plot, Table
 from upper.linear_attention import load_linear_attention, make_linear_attention, save_linear_attention
 
 
@@ -91,20 +87,11 @@ def test_one_output_may_be_a_vector_and_zero_labels_have_an_error(cli, tmp_path)
     assert (told["outputs"], told["unseen_error"], told["heads"]["number"]) == (1, 0, 0)
 
 
-def test_adam_matches_only_what_it_reaches():
-    assert said_of_gradient(1e-15, [(2, 1e-9), (4, 2e-9)]) == (
-        "Adam matches the regression with 2 and 4 heads, to 1e-6."
-    )
-    assert "as near as the labels allow" in said_of_gradient(0.5, [(2, 0.51)])
-    assert said_of_gradient(0.594, [(2, 1.72), (4, 1.33)]).startswith("Adam does not match")
-
-
 def test_adam_in_the_same_run(cli):
     pytest.importorskip("torch")
     said, _ = cli("linear", "learn", "--dim", 3, "--heads", 1, "--adam", 300, "--no-heads")
     assert "Adam, 1 head " in said
     assert "Adam, 2 heads" in said
-    assert "times the regression's time" in said
 
 
 def test_certify_populations_and_files(cli, tmp_path):
@@ -161,47 +148,6 @@ def test_a_constant_coordinate_counts_as_a_dimension(cli):
     assert (told["rank"], told["features"], told["deficit"]) == (55, 75, 20)
 
 
-@pytest.mark.slow
-def test_experiments_are_kept_and_put_on_a_page(cli, tmp_path):
-    out = tmp_path / "linear"
-    cli("linear", "experiment", "random,ranks", "--quick", "--out", out)
-    page = (out / "index.html").read_text()
-    assert "the threshold is N = D" in page
-    assert "does not hold" not in page
-    for name in ("random.json", "random-threshold.csv", "random-threshold.txt", "random-threshold.svg"):
-        assert (out / name).exists(), name
-    written = (out / "random.json").read_bytes()
-    # what is there is not computed again, and comes back the same
-    (out / "random-threshold.csv").unlink()
-    again = cli("linear", "experiment", "random", "--quick", "--out", out, "--json")
-    assert json.loads(again.out)["kept"] == ["random"]
-    # the page is of everything that is there
-    assert "Learned from Boolean tokens" in (out / "index.html").read_text()
-    assert (out / "random.json").read_bytes() == written
-    assert not (out / "random-threshold.csv").exists()
-    assert json.loads(again.out)["experiments"][0] == json.loads(written)["experiment"]
-    # another seed is another experiment
-    cli("linear", "experiment", "random", "--quick", "--seed", 1, "--out", out)
-    assert (out / "random.json").read_bytes() != written
-
-
-def test_an_interruption_keeps_what_is_done(cli, tmp_path, monkeypatch):
-    import arena.linear_runs as runs
-
-    original = runs.run_experiment
-
-    def interrupted(name, **settings):
-        if name == "key-value":
-            raise KeyboardInterrupt
-        return original(name, **settings)
-
-    monkeypatch.setattr(runs, "run_experiment", interrupted)
-    _, complaint = cli("linear", "experiment", "ranks,key-value", "--quick", "--out", tmp_path, status=130)
-    assert "Interrupted: 1 of 2 experiments are done and kept" in complaint
-    assert "1 of 2 experiments are done" in (tmp_path / "index.html").read_text()
-    assert (tmp_path / "ranks.json").exists()
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
@@ -240,15 +186,3 @@ def test_wrong_use_is_one_line_and_status_two(cli, arguments, complaint):
     assert told.startswith("attention-bounds: ")
     assert told.count("\n") == 1
     assert complaint in told
-
-
-def test_plots_are_the_same_for_the_same_numbers_and_bear_zeros():
-    plot = Plot("p", "A plot", "x", "y", (Curve("c", (1, 2, 3), (0.0, 1.0, float("nan"))),), log_x=True)
-    assert draw_plot(plot).svg == draw_plot(plot).svg
-    with pytest.raises(ValueError, match="no point to draw"):
-        draw_plot(Plot("p", "A plot", "x", "y", (Curve("c", (1,), (float("nan"),)),)))
-
-
-def test_tables_align_text_to_the_left_and_numbers_to_the_right():
-    table = Table("t", "A table", ("name", "value"), (("a", 1), ("bc", 0.5), ("d", None)), note="A note.")
-    assert table_text(table) == "A table\n\nname  value\na         1\nbc      0.5\nd         -\n\nA note."

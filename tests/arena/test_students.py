@@ -31,7 +31,7 @@ def test_baselines_run_by_name(name):
         cell = run_cell(target, STUDENTS[name], 0, few)
         assert cell.status == "done", cell.message
         assert cell.engine.split()[0] == (STUDENTS[name].extra or "numpy")
-        if name == "l-bfgs" and not target.record.has_secret:
+        if name == "l-bfgs" and target.record.hardness is None:
             assert cell.unknown_part_error < 1e-9
 
 
@@ -40,7 +40,7 @@ def test_the_tuned_adam_has_the_steps_for_all_its_settings():
         for target in (nice_target(heads=1, tokens=2, dim=4), parity_target(heads=2, dim=8)):
             tuned = STUDENTS["tuned-adam"].build(target, effort)
             assert tuned.work == sum(setting.work for setting in tuned.settings())
-            longest = effort.adam_steps_hard if target.record.has_secret else effort.adam_steps
+            longest = effort.adam_steps_hard if target.record.hardness is not None else effort.adam_steps
             assert max(setting.work for setting in tuned.settings()) == longest
 
 
@@ -184,7 +184,7 @@ def test_the_six_phase_learners_spare_the_effort_on_hard_targets_only():
     nice, hard = nice_target(heads=3, tokens=2, dim=8), parity_target(heads=2, dim=8)
     quick, full = PRESETS["quick"], PRESETS["full"]
     built = {
-        (name, target.record.has_secret, effort.seeds): STUDENTS[name].build(target, effort)
+        (name, target.record.hardness is not None, effort.seeds): STUDENTS[name].build(target, effort)
         for name in ("six-phase", "six-phase-paper")
         for target in (nice, hard)
         for effort in (quick, full)
@@ -212,9 +212,9 @@ def test_every_student_can_be_sent_to_a_process_of_its_own():
 def test_attacks_stand_beside_learners_on_rounding_and_on_nothing_else(name):
     if STUDENTS[name].extra:
         pytest.importorskip(STUDENTS[name].extra, reason=f"{STUDENTS[name].extra} is not installed")
-    gadget = lwr_target(secret_dim=6, modulus=16, levels=2, gadget=True)
+    gadget = lwr_target(secret_dim=6, modulus=16, levels=2, matrix="gadget")
     found = compare([gadget, nice_target(heads=1, tokens=2, dim=4)], [name], isolated=False)
     solved, refused = found.cells
     assert solved.unknown_part_error <= 1e-9
     assert refused.unknown_part_error is None
-    assert refused.status == "not applicable"
+    assert refused.status == "does not apply"

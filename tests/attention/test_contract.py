@@ -80,9 +80,8 @@ class Careless(MeanLabel):
 class CarelessOfTokens(MeanLabel):
     def drawn(self, oracle, budget):
         _, y = oracle.draw(budget)
-        return draw_examples(
-            type("Labels", (), {"draw": lambda self, n: (y, y), "k": oracle.k, "d": oracle.d})(), budget
-        )
+        given = {"draw": lambda self, n: (y, y), "drawn": budget, "k": oracle.k, "d": oracle.d}
+        return draw_examples(type("Labels", (), given)(), budget)
 
 
 class Random(MeanLabel):

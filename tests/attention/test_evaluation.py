@@ -26,8 +26,8 @@ from attention import (
 from attention.evaluation import HeldOut, hold_out, orbits, verdict, which_held_out
 from attention.testing import check_learner
 from lwe import LWRParameters, make_lwr_instance
-from lwe.attacks.as_learner import AttackLearner
 from lwe.attacks.exhaustive import ExhaustiveAttack
+from lwe.attacks.learner import AttackLearner
 from sq import make_parity_instance
 from sq.elimination import ParityElimination
 from upper import (

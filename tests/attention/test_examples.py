@@ -86,12 +86,6 @@ class TestNoise:
         x, y = ExampleOracle(LAYER, INPUTS, noise=lambda y, rng: np.round(y), rng=0).draw(5)
         np.testing.assert_array_equal(y, np.round(LAYER(x)))
 
-    @pytest.mark.bad_input
-    @pytest.mark.parametrize("noise", [-0.1, np.nan, np.inf, "much", None])
-    def test_wrong_noise(self, noise):
-        with pytest.raises(ValueError, match="noise is"):
-            ExampleOracle(LAYER, INPUTS, noise=noise)
-
 
 class TestGivenExamples:
     @given(draws=st.lists(st.integers(0, 4), max_size=6))
@@ -113,7 +107,7 @@ class TestGivenExamples:
     def test_when_they_run_out_none_is_drawn(self):
         oracle = ExampleOracle.from_arrays(*given_examples(10))
         oracle.draw(8)
-        with pytest.raises(ExamplesExhaustedError, match="3 examples were asked for and 2 of 10 are left"):
+        with pytest.raises(ExamplesExhaustedError, match="3 examples were asked for and 2 are left"):
             oracle.draw(3)
         assert (oracle.drawn, oracle.remaining) == (8, 2)
         np.testing.assert_array_equal(oracle.draw(2)[0], given_examples(10)[0][8:])
@@ -216,12 +210,6 @@ class TestSplit:
         np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), x[before:])
         np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), y[before:])
         assert oracle.drawn == n
-
-    @pytest.mark.bad_input
-    @pytest.mark.parametrize("workers", [0, -1, 1.5])
-    def test_wrong_workers(self, workers):
-        with pytest.raises(ValueError, match="workers is"):
-            ExampleOracle(LAYER, INPUTS).split(workers)
 
 
 def test_a_pair_of_safetensors_files_is_read_like_a_pair_of_npy_files(tmp_path):

@@ -284,24 +284,11 @@ class TestHardMax:
 
     @pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
     def test_logits_that_are_not_finite_are_an_error(self, wrong):
-        with pytest.raises(ValueError, match="logits holds NaN or infinite"):
+        with pytest.raises(ValueError, match="logits contain NaN or infinite"):
             attention_pattern(np.array([0.0, wrong]))
 
 
 class TestWrongInput:
-    @pytest.mark.bad_input
-    @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (0, 3, 3), (1, 0, 0), (1, 2, 2, 2), ()])
-    def test_parameter_shapes(self, shape):
-        with pytest.raises(ValueError, match="theta is an array of shape"):
-            AttentionLayer(theta=np.zeros(shape), w=np.zeros((1, 3, 3)))
-        with pytest.raises(ValueError, match="w is an array of shape"):
-            AttentionLayer(theta=np.zeros((1, 3, 3)), w=np.zeros(shape))
-
-    @pytest.mark.bad_input
-    def test_parameters_of_two_shapes(self):
-        with pytest.raises(ValueError, match=r"w is an array of shape .*, where m is 2"):
-            AttentionLayer(theta=np.zeros((2, 3, 3)), w=np.zeros((1, 3, 3)))
-
     @pytest.mark.bad_input
     @pytest.mark.parametrize("shape", [(3,), (2, 4), (0, 3), (5, 2, 4)])
     def test_token_shapes(self, shape):
@@ -340,11 +327,3 @@ class TestNiceLayer:
     def test_same_seed_same_bits(self):
         one, other = make_nice_layer(heads=2, dim=3, rng=4), make_nice_layer(heads=2, dim=3, rng=4)
         assert one.theta.tobytes() + one.w.tobytes() == other.theta.tobytes() + other.w.tobytes()
-
-    @pytest.mark.bad_input
-    @pytest.mark.parametrize(
-        "wrong", [{"heads": 0}, {"dim": True}, {"sigma": -1}, {"sigma": "x"}, {"heads": 1.5}]
-    )
-    def test_sizes_out_of_range(self, wrong):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            make_nice_layer(**{"heads": 1, "dim": 2, **wrong})

@@ -164,11 +164,6 @@ class TestGroundTruth:
         truth = GroundTruth.draw(LAYER, INPUTS, rng=3)
         np.testing.assert_array_equal(truth.x, INPUTS.sample(2000, rng=3))
 
-    @pytest.mark.bad_input
-    def test_wrong_count(self):
-        with pytest.raises(ValueError, match="n is 0"):
-            GroundTruth.draw(LAYER, INPUTS, 0)
-
 
 @dataclass(frozen=True)
 class Wants:

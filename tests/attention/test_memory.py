@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attention import BooleanInputs, make_nice_layer, memory
-from attention.errors import NotEnoughMemoryError
+from attention import BooleanInputs, NotEnoughMemoryError, make_nice_layer, memory
 
 FILES = {
     "a group of version 2": (

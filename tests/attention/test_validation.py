@@ -1,28 +1,18 @@
 """Constraints declared in annotations: each kind accepts, converts and refuses, and so do those who use them."""
 
-import ast
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 from jaxtyping import Float, Int, Shaped
 
-import attention
-import upper
 from attention import (
-    AttentionLayer,
     BooleanInputs,
-    ExampleOracle,
-    GroundTruth,
     Inputs,
-    Recorder,
     make_nice_layer,
 )
-from attention.projections import Projections
 from attention.validation import (
     NonNegativeFloat,
     NonNegativeInt,
@@ -33,7 +23,6 @@ from attention.validation import (
     bad_values,
     check,
     checked,
-    constraints,
 )
 
 pytestmark = pytest.mark.bad_input
@@ -189,93 +178,3 @@ def test_huge_and_long_values_are_shortened():
         check("x", "a" * 1000, Whole())
     with pytest.raises(ValueError, match=r"x is 10\^\d+: "):
         check("x", 2**4000, Whole(0, 3))
-
-
-LAYER, INPUTS = make_nice_layer(heads=2, dim=3, rng=0), BooleanInputs(2, 3)
-MAPS = dict.fromkeys(("query", "key", "value", "output"), np.eye(3))
-SIZES = {"heads": 3, "dim": 4}
-# arguments that are right; classes that need at most m are called without an entry
-RIGHT: dict[str, dict[str, Any]] = {
-    "read_checkpoint_layer": {"path": "none", "layer": 0, "heads": 2},
-    "check_conditions": {"layer": LAYER, "tokens": 2, "thresholds": {"theta_trace": 0.5}},
-    "convert_projections": {"projections": Projections(**MAPS), "heads": 1},
-    "layer_parameters": {"projections": Projections(**MAPS), "heads": 1},
-    "Projections": MAPS,
-    "write_tensors": {"path": "none/none", "kind": "some", "tensors": {}, "metadata": {}},
-    "read_tensors": {"path": "none", "kind": "some"},
-    "read_arrays": {"path": "none", "names": ["a"]},
-    "save_layer": {"path": "none/none", "layer": LAYER, "inputs": INPUTS, "made": {}},
-    "make_nice_layer": SIZES,
-    "make_block_diagonal_layer": SIZES | {"block": 2},
-    "make_low_rank_layer": SIZES | {"rank": 2, "w_rank": 2},
-    "make_close_heads_layer": SIZES | {"gap": 0.5},
-    "make_repeated_singular_values_layer": SIZES,
-    "make_affinely_dependent_layer": SIZES,
-    "make_transformer_shaped_layer": SIZES | {"rank": 2},
-    "BooleanInputs": {"k": 2, "d": 3},
-    "SliceInputs": {"blocks": [2], "weights": [[1]]},
-    "PositionedInputs": {"inputs": INPUTS, "positions": np.ones((2, 3))},
-    "ConstantCoordinateInputs": {"inputs": INPUTS},
-    "sinusoidal_positions": {"k": 2, "d": 3},
-    "AttentionLayer": {"theta": TWO[None], "w": TWO[None]},
-    "GroundTruth": {"layer": LAYER, "x": np.ones((1, 2, 3)), "known": LAYER},
-    "parameter_errors": {"fitted": LAYER, "truth": LAYER},
-}
-METHODS = [
-    (ExampleOracle, ExampleOracle.__init__, {"target": LAYER, "inputs": INPUTS}),
-    (ExampleOracle.from_arrays, ExampleOracle.from_arrays, {"x": TWO[None], "y": TWO[None]}),
-    (LAYER.map, AttentionLayer.map, {"convert": a_function}),
-    (GroundTruth.draw, GroundTruth.draw, {"layer": LAYER, "inputs": INPUTS}),
-    (Recorder, Recorder.__init__, {"oracle": ExampleOracle(LAYER, INPUTS)}),
-]
-
-
-def checked_subjects():
-    """The public functions and classes under ``@checked`` whose right arguments are known."""
-    for package in (attention, upper):
-        folder = Path(package.__file__).parent
-        for path in sorted(folder.rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            for node in tree.body:
-                if not any(
-                    getattr(one, "id", "") == "checked" for one in getattr(node, "decorator_list", ())
-                ):
-                    continue
-                module = ".".join((package.__name__, *path.relative_to(folder).with_suffix("").parts))
-                subject = getattr(importlib.import_module(module), node.name)
-                if node.name in RIGHT or (isinstance(subject, type) and needed_fields(subject) <= {"m"}):
-                    yield subject
-
-
-def needed_fields(subject):
-    fields = vars(subject).get("__dataclass_fields__", {})
-    return {name for name in fields if name not in vars(subject) and name in constraints(subject)}
-
-
-def right_arguments(subject):
-    return RIGHT.get(subject.__name__, {"m": 2} if "m" in constraints(subject) else {})
-
-
-SUBJECTS = [
-    *(
-        (subject, subject, RIGHT.get(subject.__name__, {"m": 2} if "m" in constraints(subject) else {}))
-        for subject in checked_subjects()
-    ),
-    *METHODS,
-]
-
-
-@pytest.mark.parametrize(
-    ("call", "subject", "right"), SUBJECTS, ids=[one.__qualname__ for _, one, _ in SUBJECTS]
-)
-def test_every_bad_value_of_every_argument_is_refused_by_name(call, subject, right, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    if call not in (attention.read_checkpoint_layer,) and "path" not in right:
-        call(**right)
-    refused = 0
-    for name, values in bad_values(subject).items():
-        for value in values:
-            with pytest.raises(ValueError, match=rf"^{name} is "):
-                call(**right | {name: value})
-            refused += 1
-    assert refused

@@ -29,7 +29,7 @@ HONEST = {
     "two-slope": lambda: TwoSlopeFamily(dim=9, bits=6, slopes=(0.3, 2.0)).instance(2),
     "designed-steps": lambda: DesignedStepsFamily(dim=9, bits=6, heads_count=4).instance(2),
     "centre-threshold": lambda: CentreThresholdFamily(
-        dim=9, bits=5, heads_count=3, steps="best fit"
+        dim=9, bits=5, heads_count=3, steps="best-fit"
     ).instance(1),
     "token-parity": lambda: TokenParityFamily(dim=7, tokens=4, bits=3, beta=9.0).instance(1),
     "hidden-gate-parity": lambda: HiddenGateFamily(
@@ -102,6 +102,10 @@ def changed_value(value):
         return f"{value}s"
     if isinstance(value, list):
         return [*value[:-1], changed_value(value[-1])]
+    if isinstance(value, dict):
+        return {**value, "bits": changed_value(value["bits"])}
+    if value is None:
+        return 2
     raise AssertionError(value)
 
 
@@ -217,7 +221,7 @@ def _of_another_instance(instance):
         for construction in "ABCD":
             for bits in (len(instance.secret), len(instance.secret) - 1):
                 other = ParityFamily(dim=instance.layer.dim, bits=bits, construction=construction).instance(0)
-                for name in ("bits", "construction", "slopes", "coefficients"):
+                for name in ("bits", "construction", "heads_count"):
                     value = other.parameters[name]
                     if value != instance.parameters[name]:
                         yield (

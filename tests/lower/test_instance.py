@@ -1,9 +1,7 @@
-import dataclasses
-
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs, FileFormatError, GaussianInputs
+from attention import AttentionLayer, BooleanInputs, FileFormatError
 from attention.files import load_layer, read_tensors, save_layer, write_tensors
 from lower import (
     Certificate,
@@ -151,35 +149,6 @@ def test_mutated_files_raise_nothing_but_the_format_error(tmp_path, seed):
         else:
             assert np.isfinite(instance.layer.theta).all()
     assert refused > 150
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"family": ""}, "family"),
-        ({"family": "other"}, "certificate"),
-        ({"inputs": BooleanInputs(k=2, d=4)}, "dimensions"),
-        ({"inputs": GaussianInputs(k=3, d=3)}, "numbers of tokens"),
-        ({"secret": np.array([0.5])}, "whole numbers"),
-        ({"secret": np.array([], dtype=int)}, "at least one"),
-        ({"realisation_error": -1.0}, "realisation_error"),
-        ({"parameters": {"rng": object()}}, "JSON"),
-        ({"parameters": {"x": float("nan")}}, "JSON"),
-    ],
-)
-def test_parts_that_do_not_fit_are_explained(changes, word):
-    with pytest.raises(ValueError, match=word):
-        make(**changes)
-
-
-def test_instances_are_frozen():
-    instance = make()
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        instance.family = "other"
-    with pytest.raises(ValueError, match="read-only"):
-        instance.secret[0] = 7
-    assert repr(instance) == "HardInstance(family='toy', heads=2, tokens=2, dim=3)"
 
 
 def test_a_known_part_with_a_gate_comes_back_and_files_without_its_parts_are_refused(tmp_path):

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import hadamard
 
+from lower import all_sign_matrices
 from lower.walsh import walsh_hadamard
 
 
@@ -27,3 +28,12 @@ def test_a_character_has_one_coefficient_and_it_stands_at_its_number(bits):
 def test_a_number_of_values_that_is_no_power_of_two_is_refused():
     with pytest.raises(ValueError, match="power of two"):
         walsh_hadamard(np.zeros(6))
+
+
+def test_all_sign_matrices_are_all_of_them_once():
+    x = all_sign_matrices(2, 3)
+    assert len(np.unique(x.reshape(64, 6), axis=0)) == 64
+    assert set(np.unique(x)) == {-1.0, 1.0}
+    np.testing.assert_array_equal(
+        np.concatenate([all_sign_matrices(2, 3, s, s + 10) for s in range(0, 64, 10)]), x
+    )

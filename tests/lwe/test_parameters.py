@@ -14,8 +14,8 @@ from lwe.laws import (
     SparseLaw,
     TernaryLaw,
 )
-from lwe.parameters import LWRParameters, centred, covariate_form, require_form, rounded
-from lwe.presets import PRESETS, preset
+from lwe.parameters import LWRParameters, centred, covariate_form, rounded
+from lwe.presets import PRESETS
 from lwe.samples import make_samples
 
 
@@ -53,8 +53,8 @@ def test_sizes_and_names():
     assert "binary public matrix" in plain.assumption
     assert "parity" in LWRParameters(secret_dim=4, modulus=2, levels=2).assumption
     uniform = gadget.updated(matrix="uniform", secret=SparseLaw(3))
-    assert str(preset("parity-64")) == "parity n=64 q=2 p=2 (d=65)"
-    assert str(preset("lpn-32")) == "LPN n=32 q=2 p=2 noise=flip(0.125) (d=33)"
+    assert str(PRESETS["parity-64"]) == "parity n=64 q=2 p=2 (d=65)"
+    assert str(PRESETS["lpn-32"]) == "LPN n=32 q=2 p=2 noise=flip(0.125) (d=33)"
     assert str(uniform) == "LWR n=16 q=256 p=2 uniform secret=sparse(3)"
     assert "variant" in uniform.assumption
 
@@ -74,16 +74,12 @@ def test_sizes_and_names():
         ),
         (
             {"levels": 16, "noise": BinomialLaw(1), "secret": BinomialLaw(1)},
-            "no reduction from uniform secrets",
+            "a secret from the law binomial",
         ),
         ({"modulus": 2, "noise": FlipLaw(0.3), "secret": FlipLaw(0.3)}, "normal form"),
         ({"levels": 16, "noise": FlipLaw(0.0)}, "without errors"),
         ({"modulus": 2, "noise": GaussianLaw(0.01)}, "Noise-free parity"),
-        ({"modulus": 2, "noise": FlipLaw(0.01)}, "of the form of learning parity with noise"),
-        ({"levels": 16, "noise": GaussianLaw(0.1)}, "of the form of learning with errors"),
-        ({"levels": 17, "modulus": 17, "noise": FlipLaw(0.5)}, "equations of degree 2 (Arora"),
-        ({"levels": 12, "modulus": 12, "noise": FlipLaw(0.5)}, "equations of degree 2 (Arora"),
-        ({"secret": NO_NOISE}, "The only secret is 0"),
+        ({"secret": NO_NOISE}, "There is one secret only"),
         ({"levels": 16, "noise": BinomialLaw(1), "matrix": "uniform"}, "the standard problem."),
         ({"levels": 2, "modulus": 2, "noise": FlipLaw(0.3)}, "Learning parity with noise"),
         ({"noise": GaussianLaw(1.5)}, "before rounding"),
@@ -97,7 +93,7 @@ def test_assumptions_name_the_problem(changes, words):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_keep_their_fields_in_json(name):
-    parameters = preset(name)
+    parameters = PRESETS[name]
     data = json.loads(json.dumps(parameters.to_json()))
     assert LWRParameters.from_json(data) == parameters
     assert LWRParameters.from_json(data | {"gate": 0, "beta": 40.0}) == parameters
@@ -106,19 +102,17 @@ def test_presets_keep_their_fields_in_json(name):
 def test_presets_of_schemes_are_those_of_their_specifications():
     sizes = {"kyber512": (512, 1.5**0.5), "kyber768": (768, 1.0), "kyber1024": (1024, 1.0)}
     for name, (n, deviation) in sizes.items():
-        own = preset(name)
+        own = PRESETS[name]
         assert (own.secret_dim, own.modulus, own.levels, own.matrix) == (n, 3329, 3329, "uniform")
-        assert own.secret.deviation(3329) == own.noise.deviation(3329) == pytest.approx(deviation)
+        assert own.secret == own.noise == BinomialLaw(round(2 * deviation**2))
     for name, (n, deviation) in {
         "lightsaber": (512, 2.5**0.5),
         "saber": (768, 2**0.5),
         "firesaber": (1024, 1.5**0.5),
     }.items():
-        own = preset(name)
+        own = PRESETS[name]
         assert (own.secret_dim, own.modulus, own.levels, own.noisy) == (n, 8192, 1024, False)
-        assert own.secret.deviation(8192) == pytest.approx(deviation)
-    with pytest.raises(ValueError, match="there are toy"):
-        preset("kyber")
+        assert own.secret == BinomialLaw(round(2 * deviation**2))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +121,7 @@ def test_presets_of_schemes_are_those_of_their_specifications():
 )
 def test_best_accuracy_is_the_share_of_labels_that_an_error_leaves_alone(modulus, levels, noise):
     residues, expected = np.arange(modulus), 0.0
-    for error, chance in enumerate(noise.probabilities(modulus)):
+    for error, chance in zip(*noise.support(modulus), strict=True):
         same = rounded(residues + error, modulus, levels) == rounded(residues, modulus, levels)
         expected += chance * np.mean(same)
     parameters = LWRParameters(4, modulus, levels, noise=noise)
@@ -135,17 +129,9 @@ def test_best_accuracy_is_the_share_of_labels_that_an_error_leaves_alone(modulus
     assert parameters.updated(noise=NO_NOISE).best_accuracy == 1
 
 
-def test_bits_have_no_normal_form():
-    for matrix in ("binary", "ternary"):
-        parameters = LWRParameters(8, 16, 16, matrix, secret=BinomialLaw(2), noise=BinomialLaw(2))
-        assert "normal form" not in parameters.assumption
-    # mod 16 two values of errors leave no prime to solve modulo
-    assert "in form only" not in LWRParameters(8, 16, 16, noise=FlipLaw(0.5)).assumption
-
-
 @pytest.mark.parametrize("levels", [2, 1000, 1 << 31])
 @pytest.mark.parametrize(
-    "noise", [NO_NOISE, BinomialLaw(3), GaussianLaw(3.2), FlipLaw(0.1), UNIFORM, GaussianLaw(1e12)], ids=str
+    "noise", [NO_NOISE, BinomialLaw(3), GaussianLaw(3.2), FlipLaw(0.1), UNIFORM], ids=str
 )
 def test_a_modulus_of_2_to_the_31_takes_no_time(levels, noise):
     start = time.perf_counter()
@@ -163,41 +149,6 @@ def test_a_modulus_of_2_to_the_31_takes_no_time(levels, noise):
         # a label changes where T is within |e| of one of its p ends
         values, chances = noise.support(1 << 31)
         assert 1 - accuracy == pytest.approx(levels / 2**31 * float(np.abs(values) @ chances), abs=1e-14)
-
-
-def share_left_alone(parameters):
-    """The best accuracy by all residues and all errors, one by one."""
-    q, p = parameters.modulus, parameters.levels
-    residues = np.arange(q)
-    label = rounded(residues, q, p)
-    return sum(
-        chance * np.mean(rounded(residues + error, q, p) == label)
-        for error, chance in enumerate(parameters.noise.probabilities(q))
-    )
-
-
-@pytest.mark.parametrize("levels", [2, 3, 7, 100, 1500, 2000, 2003])
-@pytest.mark.parametrize("sigma", [60.0, 300.0, 1500.0])
-def test_nodes_in_place_of_errors_leave_the_best_accuracy_as_it_is(monkeypatch, levels, sigma):
-    parameters = LWRParameters(4, 2003, levels, matrix="uniform", noise=GaussianLaw(sigma))
-    expected = share_left_alone(parameters)
-    assert parameters.best_accuracy == pytest.approx(expected, rel=1e-12)
-    monkeypatch.setattr("lwe.parameters.MOST_VALUES", 100)
-    assert parameters.best_accuracy == pytest.approx(expected, rel=1e-9)  # all errors below q/p
-    monkeypatch.setattr("lwe.parameters._MOST_NODES", 50)
-    assert parameters.best_accuracy == pytest.approx(expected, rel=1e-2)
-
-
-def test_gaussians_too_wide_to_list_have_a_best_accuracy():
-    q = 1 << 31
-    for levels in (2, 1000, q):
-        parameters = LWRParameters(8, q, levels, matrix="uniform", noise=GaussianLaw(7e7))
-        # of a density of the same shape mod 2^16, with as many runs if they are no shorter than a step there
-        small = parameters.updated(
-            modulus=1 << 16, levels=min(levels, 1 << 16), noise=GaussianLaw(7e7 / 2**15)
-        )
-        expected = small.best_accuracy if levels < q else 1 - parameters.noise.error_rate(q)
-        assert parameters.best_accuracy == pytest.approx(expected, rel=2e-4)
 
 
 def test_labels_that_do_not_depend_on_the_secret_are_no_problem():
@@ -223,67 +174,3 @@ def test_laws_that_never_err_are_no_noise():
         assert str(LWRParameters(4, 2, 2, noise=noise)).startswith("parity")
     for noise in (FlipLaw(1e-300), GaussianLaw(0.05)):
         assert LWRParameters(4, 2, 2, noise=noise).noisy
-
-
-def test_files_of_earlier_versions_say_gadget():
-    old = {"secret_dim": 4, "modulus": 8, "levels": 2}
-    assert LWRParameters.from_json(old | {"gadget": True}) == LWRParameters(4, 8, 2, matrix="gadget")
-    assert LWRParameters.from_json(old | {"gadget": False}) == LWRParameters(4, 8, 2)
-    with pytest.raises(ValueError, match="matrix"):
-        LWRParameters.from_json(old)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"secret_dim": 0}, "secret_dim"),
-        ({"modulus": 1}, "modulus"),
-        ({"levels": 1}, "levels"),
-        ({"levels": 65}, "levels"),
-        ({"modulus": 63, "matrix": "gadget"}, "power of two"),
-        ({"modulus": 6.5}, "modulus"),
-        ({"levels": True}, "levels"),
-        ({"matrix": None}, "one of binary, ternary, gadget, uniform"),
-        ({"secret": "ternary"}, "a law"),
-        ({"noise": 0.1}, "a law"),
-    ],
-)
-def test_bad_parameters_are_explained(changes, word):
-    with pytest.raises(ValueError, match=word):
-        LWRParameters(**({"secret_dim": 8, "modulus": 64, "levels": 2} | changes))
-
-
-@pytest.mark.bad_input
-def test_secrets_of_another_size_are_explained():
-    for secret in ([1, 2], [1.5, 2.0, 3.0], 3):
-        with pytest.raises(ValueError, match="secret"):
-            covariate_form(secret, LWRParameters(secret_dim=3, modulus=8, levels=2))
-
-
-@pytest.mark.bad_input
-def test_forms_that_are_none_are_explained():
-    for form, words in (
-        ([0.5], "whole number"),
-        ([], "whole number"),
-        ([[1, 2]], "whole number"),
-        ([1 << 62], "2.62"),
-        ([1, 2], "one for each of 3"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            require_form(form, 3 if len(form) == 2 else None)
-    with pytest.raises(ValueError, match="one of binary"):
-        require_form([1], matrix="trinary")
-
-
-@pytest.mark.bad_input
-def test_errors_are_no_sparse_vector():
-    with pytest.raises(ValueError, match="errors are independent"):
-        LWRParameters(4, 8, 2, noise=SparseLaw(2))
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64"])
-def test_a_secret_of_any_type_has_one_form(dtype):
-    parameters = LWRParameters(secret_dim=1, modulus=2**31, levels=2, matrix="gadget")
-    powers = [3 << power for power in range(29)] + [3 * 2**29 - 2**31, 2**30]
-    assert covariate_form(np.array([3], dtype), parameters).tolist() == powers

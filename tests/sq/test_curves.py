@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import sq
 from lower import query_lower_bound
-from sq.caps import full_query_cap
-from sq.curve_cells import CURVE_COLUMNS, CURVE_LEARNERS, CurveCell, CurvePoint, curve_cells
-from sq.curves import measure_cell, visible_below
+from sq.caps import full_query_cap, visible_below
+from sq.curves import CURVE_COLUMNS, CURVE_LEARNERS, CurveCell, CurvePoint, curve_cells, measure_cell
 
 TAUS = (0.9, 0.5, 0.3, 0.1, 0.05)
 TABLE = {
@@ -25,31 +24,46 @@ TABLE = {
     (16, 3): (455, (454, 152, 42, 5, 2)),
     (20, 3): (969, (968, 323, 88, 10, 3)),
     (20, 4): (3876, (3875, 1292, 353, 40, 10)),
+    (30, 3): (3654, (3653, 1218, 333, 37, 10)),
+    (30, 4): (23751, (23750, 7917, 2160, 240, 60)),
     (40, 2): (741, (740, 247, 68, 8, 2)),
+    (40, 3): (9139, (9138, 3046, 831, 93, 23)),
+    (40, 4): (82251, (82250, 27417, 7478, 831, 207)),
+    (64, 3): (39711, (39710, 13237, 3610, 402, 100)),
 }
 WHOLE = """
-import json
+import json, resource
 from sq import CurveCell, measure_cell
 points = [measure_cell(CurveCell("group", dim, bits, tau)) for dim, bits in CELLS for tau in TAUS]
-print(json.dumps([point.row() for point in points]))
+print(json.dumps([[point.row() for point in points], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
 """
 
 
+def require_table(cells, points):
+    """A point is found only if the adversary's survivors are the one target that is named."""
+    counts = [(TABLE[cell][0], count, count, "found") for cell in cells for count in TABLE[cell][1]]
+    assert [(one["targets"], one["queries"], one["lower_bound"], one["status"]) for one in points] == counts
+
+
 @pytest.mark.slow
-def test_group_learner_asks_exactly_the_lower_bound_on_every_cell_of_up_to_four_thousand_targets():
-    # in an interpreter of its own, where shapes are not checked at every query
+def test_the_group_learner_asks_exactly_the_lower_bound_on_every_cell():
+    # in an interpreter of its own, where shapes are not checked at every one of 300 thousand queries
     script = WHOLE.replace("CELLS", repr([*TABLE])).replace("TAUS", repr(TAUS))
     place = {**os.environ, "PYTHONPATH": str(Path(sq.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     run = subprocess.run(
-        [sys.executable, "-c", script], env=place, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script], env=place, capture_output=True, text=True, timeout=300
     )
     assert run.returncode == 0, run.stderr
-    rows = {(row["dim"], row["bits"], row["tolerance"]): row for row in json.loads(run.stdout)}
-    for (dim, bits), (targets, counts) in TABLE.items():
-        for tau, queries in zip(TAUS, counts, strict=True):
-            row = rows[dim, bits, tau]
-            assert (row["targets"], row["queries"], row["lower_bound"]) == (targets, queries, queries)
-            assert row["status"] == "found"
+    points, kilobytes = json.loads(run.stdout)
+    require_table([*TABLE], points)
+    assert kilobytes < 2 * 2**20
+
+
+def test_the_group_learner_asks_exactly_the_lower_bound_on_small_cells():
+    cells = [cell for cell, (targets, _) in TABLE.items() if targets < 500]
+    require_table(
+        cells, [measure_cell(CurveCell("group", *cell, tau)).row() for cell in cells for tau in TAUS]
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,12 +175,15 @@ def test_parities_of_twenty_bits_and_more_are_measured(oracle):
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        (CurveCell("group", 400, 30, 0.1), "targets: at most 20,000,000"),
-        (CurveCell("scan", 10_000, 5000, 0.1), "too many targets"),
-        (CurveCell("low-degree", 40, 3, 0.1), "coefficients of degree at most 7"),
+        (CurveCell("group", 400, 30, 0.1), "targets: at most 20,000,000 are"),
+        (CurveCell("scan", 10_000, 5000, 0.1), "over 1e300 targets"),
+        (CurveCell("low-degree", 40, 3, 0.1), "coefficients to ask for: at most 10,000,000"),
         (CurveCell("descent", 20, 1, 0.1), "at most 16 entries"),
-        (CurveCell("descent", 200, 1, 0.1, "honest", batch=10), "x 160800 parameters = 1.32e+09 derivatives"),
-        (CurveCell("scan", 10, 2, 1e-6, "honest"), "A batch of 3.55e+13 examples has 7.11e+14 numbers"),
+        (
+            CurveCell("descent", 200, 1, 0.1, "honest", batch=10),
+            "takes 1.32e+09 derivatives, of 160800 parameters",
+        ),
+        (CurveCell("scan", 10, 2, 1e-6, "honest"), "A batch has 7.11e+14 numbers"),
         (CurveCell("scan", 10, 2, 1e-300, "honest"), "over 1e300 numbers"),
     ],
 )
@@ -175,11 +192,6 @@ def test_cells_out_of_reach_are_one_sentence(cell, said):
     assert (point.status, point.queries, point.asked) == ("not run", None, None)
     assert said in point.explanation
     assert "\n" not in point.explanation
-
-
-def test_tiny_tolerances_end():
-    for learner in ("group", "signed-group", "scan"):
-        assert measure_cell(CurveCell(learner, 10, 2, 1e-12)).status == "found"
 
 
 @pytest.mark.parametrize("learner", CURVE_LEARNERS)
@@ -221,28 +233,6 @@ def test_the_edge_of_more_targets_than_a_float_counts_is_exact():
 def _one_step_below(targets, queries, tau):
     """Whether tau is far enough below the edge for M* to have grown."""
     return math.ceil(1 / tau**2) > math.ceil(Fraction(targets - 1, queries))
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"learner": "guess"}, "scan, group, signed-group"),
-        ({"oracle": "delphi"}, "reference, most-preserving"),
-        ({"bits": 5}, "bits is 5 and dim 5"),
-        ({"bits": 0}, "bits"),
-        ({"dim": 10_001}, "at most 10000"),
-        ({"tolerance": 0.0}, "above 0 and below 1"),
-        ({"tolerance": 1.0}, "above 0 and below 1"),
-        ({"tolerance": float("nan")}, "tolerance"),
-        ({"batch": 10}, "draws no examples"),
-        ({"oracle": "honest", "batch": 0}, "batch"),
-        ({"seed": -1}, "seed"),
-    ],
-)
-def test_bad_cells_are_named(changed, said):
-    with pytest.raises(ValueError, match=said):
-        CurveCell(**{"learner": "scan", "dim": 5, "bits": 2, "tolerance": 0.3, **changed})
 
 
 def test_lists_are_sorted_and_empty_ones_named():

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sq.krawtchouk import (
-    fourier_coefficient,
     fourier_coefficients,
     fourier_weights,
     krawtchouk,
@@ -42,7 +41,7 @@ profiles = st.lists(st.fractions(-5, 5, max_denominator=9), min_size=2, max_size
 @given(profiles)
 def test_coefficients_are_averages_over_all_signs(profile):
     bits = len(profile) - 1
-    found = fourier_coefficients(profile, exact=True)
+    found = fourier_coefficients(profile)
     for r in range(bits + 1):
         total = Fraction(0)
         for y in itertools.product((1, -1), repeat=bits):
@@ -55,14 +54,12 @@ def test_coefficients_are_averages_over_all_signs(profile):
 
 @given(profiles)
 def test_weights_add_up_to_one_and_correlations_rise_from_nothing_to_one(profile):
-    weights = fourier_weights(profile, exact=True)
+    weights = fourier_weights(profile)
     assert weights[0] == 0
     assert sum(weights) == 1
-    rho = overlap_correlations(profile, exact=True)
+    rho = overlap_correlations(profile)
     assert (rho[0], rho[-1]) == (0, 1)
     assert list(rho) == sorted(rho)
-    np.testing.assert_allclose(overlap_correlations(profile), [float(one) for one in rho], rtol=1e-15)
-    np.testing.assert_allclose(fourier_weights(profile), [float(one) for one in weights], rtol=1e-15)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 17, 40])
@@ -74,14 +71,12 @@ def test_coefficients_weights_and_correlations_are_sums_of_krawtchouk_polynomial
         / (2**bits * comb(bits, r))
         for r in range(bits + 1)
     ]
-    assert fourier_coefficients(profile, exact=True) == tuple(expected)
-    assert fourier_coefficients(profile).tolist() == [float(one) for one in expected]
-    assert [fourier_coefficient(profile, r) for r in range(bits + 1)] == [float(one) for one in expected]
+    assert fourier_coefficients(profile) == tuple(expected)
     energies = [comb(bits, r) * one**2 for r, one in enumerate(expected)]
     variance = sum(energies[1:])
     assert profile_moments(profile) == (expected[0], variance)
-    assert fourier_weights(profile, exact=True) == (0, *(one / variance for one in energies[1:]))
-    assert overlap_correlations(profile, exact=True) == tuple(
+    assert fourier_weights(profile) == (0, *(one / variance for one in energies[1:]))
+    assert overlap_correlations(profile) == tuple(
         sum((comb(o, r) * expected[r] ** 2 for r in range(1, o + 1)), Fraction(0)) / variance
         for o in range(bits + 1)
     )
@@ -91,12 +86,10 @@ def test_thousands_of_bits_take_seconds():
     # in fractions, sum by sum, the first took a minute
     start = time.process_time()
     weights = fourier_weights(np.arange(401) % 3)
-    assert weights.sum() == pytest.approx(1)
+    assert sum(weights) == 1
     # the character of all bits: its energy is where it is, and tanh has no closed form
     rho = overlap_correlations([(-1) ** n for n in range(1001)])
-    assert rho.tolist() == [0] * 1000 + [1]
-    steps = np.tanh(0.1 * (np.arange(2001) - 1000))
-    assert fourier_coefficient(steps, 1) < 0 == fourier_coefficient(steps, 2)
+    assert list(rho) == [0] * 1000 + [1]
     assert time.process_time() - start < 10
 
 
@@ -111,31 +104,11 @@ def test_correlations_at_an_overlap_are_those_of_all_signs(profile, data):
     for y in itertools.product((False, True), repeat=size):
         first, second = sum(y[:bits]), sum(y[bits - overlap : 2 * bits - overlap])
         total += (profile[first] - mean) * (profile[second] - mean)
-    assert overlap_correlations(profile, exact=True)[overlap] == total / 2**size / variance
+    assert overlap_correlations(profile)[overlap] == total / 2**size / variance
 
 
 def test_numbers_of_numpy_and_sympy_are_taken_as_the_rationals_they_are():
     sympy = pytest.importorskip("sympy")
-    exact = fourier_weights([0, 1, 3], exact=True)
-    assert fourier_weights(np.array([0.0, 1.0, 3.0]), exact=True) == exact
-    assert fourier_weights([sympy.Rational(0), sympy.Rational(1), sympy.Rational(3)], exact=True) == exact
-
-
-@pytest.mark.bad_input
-def test_profiles_that_say_nothing_are_explained():
-    for call in (fourier_weights, overlap_correlations):
-        with pytest.raises(ValueError, match="constant"):
-            call([2, 2, 2])
-    with pytest.raises(ValueError, match="has 1 entries"):
-        fourier_coefficients([1])
-    for value in (float("nan"), float("inf"), "x"):
-        with pytest.raises(ValueError, match="finite number"):
-            fourier_coefficients([1, value])
-    with pytest.raises(ValueError, match="beyond float64: take exact=True"):
-        fourier_coefficients([1, 10**400])
-    with pytest.raises(ValueError, match="degree is 3: 0 to 2"):
-        fourier_coefficient([1, 2, 4], 3)
-    with pytest.raises(ValueError, match="number is 5: 0 to 4"):
-        krawtchouk(4, 1, 5)
-    with pytest.raises(ValueError, match="degree is -1"):
-        krawtchouk(4, -1, 2)
+    exact = fourier_weights([0, 1, 3])
+    assert fourier_weights(np.array([0.0, 1.0, 3.0])) == exact
+    assert fourier_weights([sympy.Rational(0), sympy.Rational(1), sympy.Rational(3)]) == exact

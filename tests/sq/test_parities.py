@@ -1,7 +1,6 @@
-import dataclasses
 import itertools
 import math
-from decimal import Decimal, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 
 import mpmath
 import numpy as np
@@ -9,16 +8,10 @@ import pytest
 from scipy.linalg import hadamard
 
 from attention import ExampleOracle
-from lower import all_sign_matrices, load_instance, outward_context, query_lower_bound, save_instance
-from sq import (
-    ParityElimination,
-    ParityFamily,
-    fourier_weights,
-    heads_needed,
-    make_parity_instance,
-    overlap_correlations,
-    parity_heads,
-)
+from lower import all_sign_matrices, load_instance, query_lower_bound, save_instance
+from sq import ParityElimination, ParityFamily, make_parity_instance, parity_heads
+from sq.krawtchouk import fourier_weights, overlap_correlations
+from sq.parities import heads_needed
 
 DIM = 6
 
@@ -67,12 +60,12 @@ def test_coefficients_of_the_minimal_heads(bits, coefficients, total):
 @pytest.mark.parametrize("m", range(1, 11))
 def test_m_minimal_heads_give_the_signs_of_parity_up_to_2m_minus_1(m):
     heads = parity_heads("D", bits=2 * m - 1)
-    assert heads.heads == m
-    stairs = heads.staircase(range(1, 2 * m), dim=2 * m)
+    assert len(heads) == m
     n = np.arange(2 * m)
+    values = np.tanh(heads.slopes * (n[:, None] - heads.thresholds)) @ heads.coefficients
     scale = np.abs(heads.coefficients).sum()
-    np.testing.assert_allclose(stairs.values(n), (-1.0) ** n, atol=1e-15 * 8 * scale + 1e-9)
-    assert np.abs(stairs.values(n) - (-1.0) ** n).max() <= heads.error() + 2e-16 * m * scale
+    np.testing.assert_allclose(values, (-1.0) ** n, atol=1e-15 * 8 * scale + 1e-9)
+    assert np.abs(values - (-1.0) ** n).max() <= heads.error() + 2e-16 * m * scale
 
 
 @pytest.mark.parametrize(("construction", "bits"), [("D", 19), ("C", 10)])
@@ -80,7 +73,7 @@ def test_coefficients_are_the_nearest_floats_to_the_exact_solution_on_every_mach
     """The last digits of a float64 solver decided whether ten minimal heads met a parity to 1e-9."""
     heads = parity_heads(construction, bits=bits)
     with mpmath.workdps(60):
-        n = range(heads.heads if construction == "D" else bits + 1)
+        n = range(len(heads) if construction == "D" else bits + 1)
         slopes = [mpmath.mpf(float(slope)) for slope in heads.slopes]
         system = [
             [mpmath.tanh(beta * (a - t)) for beta, t in zip(slopes, heads.thresholds, strict=True)] for a in n
@@ -89,8 +82,8 @@ def test_coefficients_are_the_nearest_floats_to_the_exact_solution_on_every_mach
             system = [[*row, 1] for row in system]
         solution = mpmath.lu_solve(mpmath.matrix(system), mpmath.matrix([(-1) ** a for a in n]))
         exact = [float(one) for one in solution]
-    assert heads.coefficients.tolist() == exact[: heads.heads]
-    assert [-heads.c0] == exact[heads.heads :] or construction == "D"
+    assert heads.coefficients.tolist() == exact[: len(heads)]
+    assert [-heads.c0] == exact[len(heads) :] or construction == "D"
     assert heads.error() < 3e-10
 
 
@@ -139,13 +132,6 @@ def test_gram_of_all_targets_is_shared_energy_plus_identity(construction, diagon
     assert shared == pytest.approx(off, abs=5e-5)
     assert instance.certificate["Gram diagonal"].value == pytest.approx(diagonal, abs=5e-5)
     assert instance.certificate["Gram off the diagonal"].value == pytest.approx(off, abs=5e-5)
-
-
-@pytest.mark.parametrize("bits", [1, 2, 3, 4])
-@pytest.mark.parametrize("construction", ["A", "B", "C", "D"])
-def test_targets_are_orthonormal_once_the_known_part_is_taken_off(construction, bits):
-    matrix, _ = gram(construction, bits, known_off=1)
-    np.testing.assert_allclose(matrix, np.eye(math.comb(DIM - 1, bits)), atol=1e-10)
 
 
 @pytest.mark.parametrize("construction", ["A", "B", "C", "D"])
@@ -231,7 +217,7 @@ def test_files_keep_instances_bit_for_bit(tmp_path, construction):
     [
         ({"dim": 10, "heads": 2, "bits": 4}, "needs 3 heads"),
         ({"dim": 10, "heads": 2, "bits": 3, "construction": "B"}, "needs 3 heads"),
-        ({"dim": 3, "bits": 3}, "at least 4"),
+        ({"dim": 3, "bits": 3}, "at most 2 of the coordinates"),
         ({"dim": 1, "bits": 1}, "dim"),
         ({"dim": 10, "bits": 0}, "bits"),
         ({"dim": 10, "heads": 0}, "heads"),
@@ -240,14 +226,14 @@ def test_files_keep_instances_bit_for_bit(tmp_path, construction):
         ({"dim": 10, "construction": "A", "heads": 3}, "even number"),
         ({"dim": 10, "construction": "A", "heads": 4, "bits": 3}, "needs 6 heads"),
         ({"dim": 10, "construction": "B", "slopes": (1.0, 2.0)}, "only D"),
-        ({"dim": 10, "slopes": (1.0, 1.0)}, "2 distinct numbers above 0"),
+        ({"dim": 10, "slopes": (1.0, 1.0)}, "2 distinct numbers"),
         ({"dim": 10, "slopes": (1.0, 2.0, 3.0)}, "2 distinct"),
-        ({"dim": 10, "slopes": (1.0, -2.0)}, "above 0"),
+        ({"dim": 10, "slopes": (1.0, -2.0)}, "slopes is a sequence with -2.0"),
         ({"dim": 10, "slopes": (40.0, 80.0)}, r"slopes is \(40.0, 80.0\)"),
         ({"dim": 20, "bits": 11, "slopes": tuple(3.0**i for i in range(6))}, "slopes is"),
         ({"dim": 10, "construction": "C", "bits": 3, "beta": 1e-200}, "beta is 1e-200"),
         ({"dim": 30, "construction": "C", "bits": 20, "beta": 0.05}, "larger beta"),
-        ({"dim": 10, "secret": [0, 1, 2]}, "gate"),
+        ({"dim": 10, "secret": [0, 1, 2]}, "from 1 to 9"),
         ({"dim": 10, "secret": [1, 1, 2]}, "distinct"),
         ({"dim": 10, "secret": [1, 2, 10]}, "coordinates"),
         ({"dim": 10, "bits": 2, "secret": [1, 2, 3]}, "2 distinct"),
@@ -267,7 +253,7 @@ def true_error(heads):
     """The supremum over the gate and off it, to 600 digits, on the numbers that a layer stores."""
     layer = heads.layer(range(1, heads.bits + 1), dim=heads.bits + 1)
     slope = 0 if heads.construction == "A" else 1
-    with localcontext(outward_context(600)):
+    with localcontext(Context(prec=600, Emin=MIN_EMIN, Emax=MAX_EMAX)):
         c = [Decimal(float(one)) for one in layer.w[:, 0, 0]]
         worst = abs(sum(c, Decimal(0)) - Decimal(heads.c))
         for n in range(-heads.bits if heads.construction == "A" else 0, heads.bits + 1):
@@ -297,12 +283,6 @@ def test_the_error_is_an_upper_bound_of_the_supremum_and_tight(construction, bet
     assert heads.error() <= float(exact) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("beta", [0.5, 2.0, 10.0])
-def test_the_error_of_linear_heads_never_exceeds_4_over_e_to_the_beta_plus_1(beta):
-    for bits in range(1, 7):
-        assert parity_heads("A", bits=bits, beta=beta).error() <= 4 / (math.exp(beta) + 1) * (1 + 1e-12)
-
-
 def test_no_positive_error_is_called_zero():
     instance = make_parity_instance(dim=8, bits=3, construction="B", beta=1000.0, rng=0)
     assert 0 < instance.realisation_error == math.nextafter(0.0, 1.0)
@@ -317,7 +297,7 @@ def test_the_error_along_a_direction_includes_the_rounding_of_the_stored_product
     w = [Decimal(one) for one in instance.parameters["direction"]]
     heads = parity_heads(construction, bits=bits)
     stored = [[Decimal(float(one)) for one in row] for row in instance.layer.w[:, 0, :]]
-    with localcontext(outward_context(60)):
+    with localcontext(Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)):
         norms = []
         for n in range(bits + 1):
             tanh = [
@@ -334,26 +314,10 @@ def test_the_error_along_a_direction_includes_the_rounding_of_the_stored_product
     assert instance.realisation_error <= heads.error() * 1.001 + 1e-14
 
 
-def test_the_certificate_says_what_a_learner_must_reach_and_that_float64_rounds():
-    for construction in ("B", "D"):
-        certificate = make_parity_instance(dim=12, heads=3, construction=construction, rng=0).certificate
-        for tau in ("0.3", "0.1", "0.05"):
-            meaning = certificate[f"queries at tolerance {tau}"].meaning
-            assert "E|H - F|^2 < kappa^2/2 = 1/2" in meaning
-            assert "correlational" in meaning
-        meaning = certificate["realisation error"].meaning
-        assert "exact arithmetic" in meaning
-        assert "eps sum|c|" in meaning
-
-
-def test_every_parameter_is_read_by_someone():
-    assert "amplitude" not in make_parity_instance(dim=6, rng=0).parameters
-
-
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_linear_heads_have_no_constant_off_the_gate_and_the_sign_of_l_plus_1_on_it(bits):
     heads = parity_heads("A", bits=bits)
-    assert (heads.heads, heads.c, heads.c0) == (2 * bits, 0.0, (-1.0) ** (bits + 1))
+    assert (len(heads), heads.c, heads.c0) == (2 * bits, 0.0, (-1.0) ** (bits + 1))
     assert heads.coefficients.sum() == 0
     # each head one threshold in the place of L, between -l and l
     np.testing.assert_array_equal(heads.thresholds, np.arange(-bits, bits) + 0.5)
@@ -393,13 +357,6 @@ def test_gram_of_linear_and_exact_targets(construction, bits):
         assert shared == 1
 
 
-def test_slopes_of_ones_own_give_the_parity_too():
-    for slopes in ((0.3, 1.7), (2.0, 0.25)):
-        instance = make_parity_instance(dim=DIM, bits=3, slopes=slopes, rng=0)
-        assert largest_error(instance) < 1e-12
-        assert instance.parameters["slopes"] == list(slopes)
-
-
 @pytest.mark.parametrize(
     ("beta", "given_gate", "overall"),
     [(2.0, 0.25, 0.125), (10.0, 0.25, 0.125), (30.0, 0.25, 0.125), (40.0, 0.0, 0.0)],
@@ -436,46 +393,16 @@ def test_a_family_of_many_targets_holds_on_random_inputs(enumerated):
     assert enumerated(ParityFamily(dim=30, bits=3), targets=8, samples=4000).correlation_error < 0.1
 
 
-def test_instances_of_a_family_are_those_made_by_hand(tmp_path):
-    family = ParityFamily(dim=9, bits=3, construction="C", beta=0.7)
-    save_instance(tmp_path / "one", family.instance(11, direction=np.arange(1.0, 10)))
-    made = make_parity_instance(
-        dim=9, construction="C", beta=0.7, secret=family.secrets.unrank(11), direction=np.arange(1.0, 10)
-    )
-    save_instance(tmp_path / "two", made)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    np.testing.assert_array_equal(family.instance(rng=3).secret, family.instance(rng=3).secret)
-
-
 def test_the_profile_of_a_parity_has_all_its_weight_at_degree_l():
     for construction in ("A", "B", "C", "D"):
         family = ParityFamily(dim=9, bits=4, construction=construction)
-        np.testing.assert_allclose(fourier_weights(family.profile), family.weights, atol=1e-12)
         np.testing.assert_allclose(
-            overlap_correlations(family.profile), family.overlap_correlations, atol=1e-12
+            np.array(fourier_weights(family.profile), float), family.weights, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            np.array(overlap_correlations(family.profile), float), family.overlap_correlations, atol=1e-12
         )
         assert family.lowest_degree == 9
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        ({"dim": 4, "bits": 4}, "at most 3 of the coordinates"),
-        ({"dim": 4, "bits": 0}, "bits is 0"),
-        ({"dim": 9, "bits": 3, "construction": "F"}, "'A' or 'B' or 'C' or 'D'"),
-        ({"dim": 9, "bits": 3, "construction": "B", "beta": -1.0}, "beta is -1.0"),
-        ({"dim": 9, "bits": 3, "slopes": (50.0, 60.0)}, "slopes"),
-    ],
-)
-def test_families_out_of_range_are_explained(arguments, word):
-    with pytest.raises(ValueError, match=word):
-        ParityFamily(**arguments)
-
-
-def test_linear_heads_are_no_staircase():
-    with pytest.raises(ValueError, match="take its layer"):
-        parity_heads("A", bits=2).staircase([1, 2], dim=4)
 
 
 @pytest.mark.parametrize(
@@ -493,32 +420,9 @@ def test_elimination_finds_every_construction_and_gives_its_layer_back(options):
     np.testing.assert_array_equal(fit.layer.theta, instance.layer.theta)
 
 
-def test_elimination_refuses_parameters_whose_coefficients_contradict_the_construction():
-    instance = make_parity_instance(dim=12, construction="C", bits=3, rng=0)
-    for changes in ({"coefficients": [1.0, 2.0, 3.0]}, {"construction": "B"}, {"slopes": [2.0, 2.0, 2.0]}):
-        with pytest.raises(ValueError, match="contradict"):
-            ParityElimination.for_instance(
-                dataclasses.replace(instance, parameters={**instance.parameters, **changes})
-            )
-
-
-def test_slopes_given_as_a_list_leave_the_family_hashable():
-    assert hash(ParityFamily(dim=8, bits=3, slopes=[0.5, 1.0])) == hash(
-        ParityFamily(dim=8, bits=3, slopes=(0.5, 1.0))
-    )
-
-
 @pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e200, 1e300])
 def test_directions_of_any_size_have_norm_one(scale):
     instance = make_parity_instance(
         dim=4, bits=2, construction="B", rng=0, direction=scale * np.array([3.0, 4, 0, 0])
     )
     np.testing.assert_allclose(instance.parameters["direction"], [0.6, 0.8, 0, 0], rtol=1e-12)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("secret", [[1, 1], [False, True, True, False], []])
-def test_heads_of_no_set_of_coordinates_are_refused(secret):
-    for construction in ("A", "B", "D"):
-        with pytest.raises(ValueError, match=r"secret is .*coordinates"):
-            parity_heads(construction, bits=2).layer(secret, dim=4)

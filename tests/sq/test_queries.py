@@ -1,4 +1,3 @@
-import math
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -9,34 +8,20 @@ from hypothesis import strategies as st
 from attention import BooleanInputs
 from sq.models import CSQ, STAT, VSTAT
 from sq.queries import (
-    BoundedQuery,
     CorrelationalQueries,
     CorrelationalQuery,
     GroupQuery,
     StatisticalQuery,
+    require_norms,
+    require_values_in_range,
+    statistical_means,
 )
-from sq.query_checks import require_norms, require_values_in_range, statistical_means
-
-
-class Foreign:
-    """A query of another package: nothing shared but the shape."""
-
-    low, high = 0.0, 1.0
-
-    def __call__(self, x, y):
-        return (x[:, 0, 0] > 0) * 1.0
-
-
-def test_anything_callable_with_a_range_is_a_bounded_query():
-    assert isinstance(Foreign(), BoundedQuery)
-    assert isinstance(StatisticalQuery(lambda x, y: x[:, 0, 0]), BoundedQuery)
-    assert not isinstance(CorrelationalQuery(lambda x: x[..., 0]), BoundedQuery)
 
 
 @settings(deadline=None)
 @given(st.integers(1, 6), st.integers(0, 6))
 def test_signed_groups_have_norm_one_and_one_sign_each_half(plus, minus):
-    query = GroupQuery.signed(np.arange(plus), np.arange(plus, plus + minus) if minus else None)
+    query = GroupQuery.signed(np.arange(plus), np.arange(plus, plus + minus))
     assert query.norm == pytest.approx(1, abs=1e-15)
     assert np.sign(query.weights).tolist() == [1.0] * plus + [-1.0] * minus
     assert query.even
@@ -52,28 +37,13 @@ def test_weights_of_signed_groups_are_rounded_away_from_zero(size):
         assert Decimal(float(np.nextafter(weight, 0))) < root <= Decimal(float(weight))
 
 
-def test_single_is_the_hidden_part_itself():
-    query = GroupQuery.single(4)
-    assert (query.numbers.tolist(), query.weights.tolist(), query.norm) == ([4], [1.0], 1.0)
-
-
-@pytest.mark.bad_input
-def test_groups_take_any_sequence_of_numbers():
-    query = GroupQuery([0, 1], [0.5, 0.5])
-    assert (query.numbers.dtype, query.weights.dtype, query.even) == (np.int64, np.float64, False)
-    assert query.norm == pytest.approx(np.sqrt(0.5))
-    assert GroupQuery.signed([0, 4], (2,)).numbers.tolist() == [0, 4, 2]
-    assert GroupQuery.signed([3], []).numbers.tolist() == [3]
-    assert GroupQuery(np.array([1], dtype=np.uint8), [1]).even
-
-
 def test_a_vector_of_queries_is_the_sequence_of_its_coordinates():
     vector = CorrelationalQueries(lambda x: x / 2, size=3, name="entries")
     x = BooleanInputs(2, 3).sample(5, rng=0)
     assert len(vector) == 3
     for place, one in enumerate(vector):
         np.testing.assert_array_equal(one(x), vector(x)[..., place])
-    assert [one.name for one in vector[1:]] == ["entries 1", "entries 2"]
+    assert [one.name for one in vector] == ["entries 0", "entries 1", "entries 2"]
     np.testing.assert_array_equal(vector[-1](x), x[..., 2] / 2)
 
 
@@ -112,13 +82,6 @@ def test_a_tolerance_outside_zero_and_one_is_refused_by_name(model, tau):
         model(tau)
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize("n", [0, -1, 2.5])
-def test_vstat_needs_a_whole_number_of_examples(n):
-    with pytest.raises(ValueError, match="examples is"):
-        VSTAT(n)
-
-
 @settings(deadline=None)
 @given(st.integers(1, 1000), st.floats(0, 1))
 def test_vstat_error_is_the_larger_of_one_over_n_and_the_standard_error(n, p):
@@ -154,7 +117,7 @@ def test_validity_at_an_edge_is_that_of_sixty_digits(size, times, steps, share, 
     for _ in range(abs(beside)):
         reply = float(np.nextafter(reply, 2 * np.sign(beside)))
     model = CSQ(tau)
-    allowed = model.allows_even(np.array([-root, 0.0, root]), reply, size)
+    allowed = model.allows(np.array([-root, 0.0, root]), reply, size)
     with localcontext() as context:
         context.prec = 60
         exact, tolerance = 1 / Decimal(size).sqrt(), Decimal(repr(tau))
@@ -207,55 +170,26 @@ def test_a_family_that_leaves_its_range_is_caught_on_its_first_examples():
 def test_norms_are_checked_to_rounding_on_all_inputs_and_with_slack_on_a_sample():
     x = BooleanInputs(2, 3).sample(400, rng=0)
     half = x[..., 0] / np.sqrt(2)
-    require_norms(half, x, name="half", sampled=False)
+    require_norms([half], name="half", sampled=False)
     with pytest.raises(ValueError, match=r"The long has norm 1\.01: "):
-        require_norms(1.01 * half, x, name="long", sampled=False)
+        require_norms([1.01 * half], name="long", sampled=False)
     gate = np.sqrt(2) * (x[:, :1, 0] > 0) * np.array([1.0, 0.0])  # norm 1, on a sample a little more or less
-    require_norms(gate, x, name="gate", sampled=True)
+    require_norms([gate], name="gate", sampled=True)
     with pytest.raises(ValueError, match="on a sample"):
-        require_norms(1.5 * gate, x, name="gate", sampled=True)
-
-
-def test_norms_of_small_integers_do_not_wrap_and_one_beyond_by_rounding_is_divided_out():
-    x = BooleanInputs(2, 3).sample(400, rng=0)
-    for dtype in (np.int8, np.int64):
-        with pytest.raises(ValueError, match="The long has norm 16"):
-            require_norms((16 * x[..., 0] * [1, 0]).astype(dtype), x, name="long", sampled=False)
-    whole = np.stack([x[..., 0], x[..., 1] / 2], axis=-1) / np.sqrt(2)
-    beyond = require_norms((1 + 4e-10) * whole, x, name="beyond", sampled=False)
-    np.testing.assert_allclose(np.sum(beyond**2, axis=1).mean(axis=0), [1.0, (1 + 8e-10) / 4], rtol=1e-12)
+        require_norms([1.5 * gate], name="gate", sampled=True)
 
 
 @pytest.mark.bad_input
 def test_values_that_are_no_real_numbers_of_the_right_shape_are_refused():
     x = BooleanInputs(2, 3).sample(4, rng=0)
     with pytest.raises(ValueError, match="are of complex128: real numbers"):
-        require_norms(1j * x[..., 0], x, name="turned", sampled=False)
-    with pytest.raises(ValueError, match="are of complex128: real numbers"):
         CorrelationalQuery(lambda x: 1j * x[..., 0])(x)
     with pytest.raises(ValueError, match="are of complex128: real numbers"):
         statistical_means([StatisticalQuery(lambda x, y: 1j * x[:, 0, 0])], x, x)
     with pytest.raises(ValueError, match="no array"):
         CorrelationalQuery(lambda x: [[0.0], [0.0, 1.0]])(x)
-    with pytest.raises(ValueError, match=r"shape \(4, 2, 3\) .*: \(4, 2, 1\) is needed"):
+    with pytest.raises(ValueError, match=r"shape \(4, 2, 3\): \(4, 2, 1\) is needed"):
         CorrelationalQueries(lambda x: x / 2, size=1)(x)
-    with pytest.raises(ValueError, match=r"shape \(4, 2, 3\) .*: \(4, 2\) is needed"):
+    with pytest.raises(ValueError, match=r"shape \(4, 2, 3\): \(4, 2\) is needed"):
         CorrelationalQuery(lambda x: x / 2)(x)
     assert CorrelationalQuery(lambda x: (x[..., 0] > 0).astype(np.int8))(x).dtype == np.float64
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: StatisticalQuery(None), "function is "),
-        (lambda: CorrelationalQuery(3), "function is "),
-        (lambda: CorrelationalQueries("x", 2), "function is "),
-        (lambda: StatisticalQuery(len, low=math.nan), "low is nan"),
-        (lambda: StatisticalQuery(len, high=math.inf), "high is inf"),
-        (lambda: StatisticalQuery(len, low=1.0, high=-1.0), "low must be at most high"),
-    ],
-)
-def test_queries_that_are_none_are_refused_when_they_are_made(make, said):
-    with pytest.raises(ValueError, match=said):
-        make()

@@ -5,17 +5,10 @@ import numpy as np
 import pytest
 from scipy.linalg import hadamard
 
-from lower import all_sign_matrices, load_instance, save_instance
-from sq import (
-    BumpFamily,
-    CentreThresholdFamily,
-    DesignedStepsFamily,
-    TwoSlopeFamily,
-    designed_coefficients,
-    fourier_coefficients,
-    fourier_weights,
-    overlap_correlations,
-)
+from lower import all_sign_matrices
+from sq import BumpFamily, CentreThresholdFamily, DesignedStepsFamily, TwoSlopeFamily
+from sq.krawtchouk import fourier_coefficients, fourier_weights, overlap_correlations
+from sq.profiles import designed_coefficients
 
 SMALL = [
     BumpFamily(dim=6, bits=4),
@@ -26,14 +19,14 @@ SMALL = [
     DesignedStepsFamily(dim=6, bits=4, heads_count=3),
     DesignedStepsFamily(dim=6, bits=4, thresholds=(0.5, 1.5)),
     CentreThresholdFamily(dim=6, bits=4),
-    CentreThresholdFamily(dim=6, bits=4, steps="best fit"),
+    CentreThresholdFamily(dim=6, bits=4, steps="best-fit"),
     CentreThresholdFamily(dim=6, bits=3, heads_count=1),
 ]
 LARGE = [
     BumpFamily(dim=20, bits=8),
     TwoSlopeFamily(dim=20, bits=16),
     DesignedStepsFamily(dim=12, bits=6, heads_count=4),
-    CentreThresholdFamily(dim=18, bits=16, heads_count=4, steps="best fit"),
+    CentreThresholdFamily(dim=18, bits=16, heads_count=4, steps="best-fit"),
 ]
 
 
@@ -114,7 +107,7 @@ def test_designed_steps_at_six_bits_and_four_heads():
     assert family.weights[4] == pytest.approx(0.7895, abs=5e-5)
     assert family.weights[4] == pytest.approx(15 / 19, rel=1e-14)
     assert family.overlap_correlations[4] == pytest.approx(0.0526, abs=5e-5)
-    assert overlap_correlations([0, -2, -2, -1, -2, -2, 0], exact=True)[4] == Fraction(1, 19)
+    assert overlap_correlations([0, -2, -2, -1, -2, -2, 0])[4] == Fraction(1, 19)
     np.testing.assert_array_equal(family.profile, [0, -2, -2, -1, -2, -2, 0])
     assert np.all(family.weights[:4] == 0)
 
@@ -129,7 +122,7 @@ def test_designed_steps_have_lowest_degree_m_exactly_at_any_thresholds(bits):
         profile = [
             sum(c if n > t else -c for c, t in zip(steps, thresholds, strict=True)) for n in range(bits + 1)
         ]
-        found = fourier_coefficients(profile, exact=True)
+        found = fourier_coefficients(profile)
         assert all(one == 0 for one in found[1:m])
         assert found[m] != 0
         default = DesignedStepsFamily(dim=bits + 1, bits=bits, heads_count=m)
@@ -154,7 +147,7 @@ def test_centre_thresholds_approximate_the_parity_of_sixteen_bits(m, correlation
     assert len(set(plain.profile)) == 2
     inner = slice(8 - m // 2, 9 + m // 2)
     assert len(set((plain.profile - (-1.0) ** np.arange(17))[inner])) == 1
-    best = CentreThresholdFamily(dim=20, bits=16, heads_count=m, steps="best fit")
+    best = CentreThresholdFamily(dim=20, bits=16, heads_count=m, steps="best-fit")
     assert best.correlation_with_parity == pytest.approx(fit, abs=5e-5)
     assert best.weights[2] == pytest.approx(second_fit, abs=5e-4)
     for family in (plain, best):
@@ -165,7 +158,7 @@ def test_centre_thresholds_approximate_the_parity_of_sixteen_bits(m, correlation
 
 @pytest.mark.parametrize(("bits", "m"), [(5, 3), (8, 4), (7, 1), (6, 6)])
 def test_the_best_fit_is_the_projection_of_the_parity_on_the_steps(bits, m):
-    family = CentreThresholdFamily(dim=bits + 1, bits=bits, heads_count=m, steps="best fit")
+    family = CentreThresholdFamily(dim=bits + 1, bits=bits, heads_count=m, steps="best-fit")
     n = np.arange(bits + 1)
     weight = np.sqrt([math.comb(bits, int(one)) / 2**bits for one in n])
     steps = np.column_stack([np.ones(bits + 1), np.sign(n[:, None] - family.heads.thresholds)])
@@ -183,7 +176,7 @@ def test_correlations_depend_on_the_overlap_alone():
     family = BumpFamily(dim=12, bits=5, at=2)
     rho = family.correlations(7)
     overlaps = family.secrets.overlaps(family.secrets.unrank(7))
-    np.testing.assert_array_equal(rho, overlap_correlations(family.profile)[overlaps])
+    np.testing.assert_array_equal(rho, np.array(overlap_correlations(family.profile), float)[overlaps])
     assert rho[7] == pytest.approx(1, abs=1e-15)
     assert len(rho) == math.comb(11, 5)
 
@@ -206,20 +199,6 @@ def test_the_realisation_error_is_reached_where_slopes_are_finite(enumerated):
     assert checked.max_error > 0.1
 
 
-@pytest.mark.parametrize("family", SMALL, ids=words)
-def test_instances_come_back_from_files_and_public_parameters_hide_the_secret(family, tmp_path):
-    one, other = family.instance(0), family.instance(len(family.secrets) - 1)
-    assert one.parameters == other.parameters
-    assert one.certificate == other.certificate
-    assert one.certificate["targets"].value == len(family.secrets)
-    assert "who breaks it" in str(one.certificate)
-    save_instance(tmp_path / "one", one)
-    again = load_instance(tmp_path / "one")
-    assert again.parameters == one.parameters
-    assert again.layer.theta.tobytes() == one.layer.theta.tobytes()
-    np.testing.assert_array_equal(family.instance(rng=4).secret, family.instance(rng=4).secret)
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("make", "word"),
@@ -227,13 +206,13 @@ def test_instances_come_back_from_files_and_public_parameters_hide_the_secret(fa
         (lambda: BumpFamily(dim=4, bits=4), "at most 3"),
         (lambda: BumpFamily(dim=9, bits=4, at=5), "at is 5: a number from 0 to 4"),
         (lambda: BumpFamily(dim=9, bits=4, beta=0.0), "beta is 0"),
-        (lambda: TwoSlopeFamily(dim=9, bits=2), "bits is 2: at least 3"),
+        (lambda: TwoSlopeFamily(dim=9, bits=2), "bits is 2: a whole number of at least 3"),
         (
             lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(40.0, 80.0)),
             r"slopes is \(40.0, 80.0\).*at most one saturates",
         ),
         (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0, 1.0)), "distinct slopes"),
-        (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0, -1.0)), "slopes is -1.0"),
+        (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0, -1.0)), "slopes is a sequence with -1.0"),
         (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0,)), "two numbers"),
         (lambda: DesignedStepsFamily(dim=9, bits=4, heads_count=5), "heads_count is 5: 1 to 4"),
         (
@@ -248,7 +227,7 @@ def test_instances_come_back_from_files_and_public_parameters_hide_the_secret(fa
             "heads_count is 3: an even number of at most 4",
         ),
         (lambda: CentreThresholdFamily(dim=9, bits=4, heads_count=6), "at most 4"),
-        (lambda: CentreThresholdFamily(dim=9, bits=4, steps="random"), "'alternating' or 'best fit'"),
+        (lambda: CentreThresholdFamily(dim=9, bits=4, steps="random"), "'alternating' or 'best-fit'"),
         (lambda: BumpFamily(dim=9, bits=4).instance(direction=np.zeros(9)), "direction"),
         (lambda: BumpFamily(dim=9, bits=4).instance(70), "there are 70 secrets"),
     ],
@@ -273,30 +252,13 @@ def test_arguments_out_of_range_are_explained(make, word):
 )
 def test_a_profile_that_is_a_parity_is_known_as_one(family, parity):
     assert family.orthonormal == parity == (family.weights[-1] > 1 - 1e-9)
-    said = family.broken_by
-    assert ("elimination" in said) == parity
-    assert ("Squared labels" in said) == (family.name == "two-slope" and not parity)
+    assert ("elimination" in family.broken_by) == parity
+    assert ("Squared labels" in family.how_broken) == (isinstance(family, TwoSlopeFamily) and not parity)
     statement = family.instance(0).certificate["who breaks it"]
     assert ("elimination" in statement.value) == parity
     if parity:
         gram = np.array([family.correlations(number) for number in range(family.secrets.size)])
         np.testing.assert_allclose(gram, np.eye(family.secrets.size), atol=1e-12)
-
-
-@pytest.mark.bad_input
-def test_one_slope_or_threshold_in_place_of_several_is_a_sentence():
-    with pytest.raises(ValueError, match="two numbers above 0"):
-        TwoSlopeFamily(dim=8, bits=4, slopes=1.0)
-    with pytest.raises(ValueError, match="a sequence of half-integers"):
-        DesignedStepsFamily(dim=8, bits=4, thresholds=0.5)
-
-
-@pytest.mark.parametrize(("bits", "heads"), [(4, 1), (4, 3), (6, 4), (10, 3), (100, 3), (2000, 3)])
-def test_the_lowest_degree_of_designed_steps_is_that_of_the_heads(bits, heads):
-    family = DesignedStepsFamily(dim=bits + 1, bits=bits, heads_count=heads)
-    assert family.lowest_degree == 2 * heads + 1
-    if bits <= 10:
-        assert np.flatnonzero(family.weights > 1e-12)[0] == heads
 
 
 def test_targets_that_are_parities_have_no_rounding_noise_for_a_correlation():

@@ -11,7 +11,7 @@ from attention import BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_n
 from attention.evaluation import hold_out
 from attention.testing import check_learner
 from upper import Adam, TunedAdam
-from upper.baselines.minibatches import batches_of, rate
+from upper.baselines.descent import batches_of, rate
 
 torch = pytest.importorskip("torch")
 
@@ -99,7 +99,7 @@ def test_the_grid_counts_the_whole_and_the_best_run():
     assert last["settings"] == len(tuned.settings()) == 4
     assert last["grid_steps"] == 500
     assert last["run_steps"] in (100, 150)
-    assert 0 < last["run_seconds"] < last["grid_seconds"] <= fit.seconds
+    assert 0 < last["run_seconds"] < fit.seconds
     runs = {step.name.split(":")[0]: step.measures["run_seconds"] for step in fit.trace[:-1]}
     assert sum(runs.values()) <= fit.seconds * len(runs)
     assert last["run_seconds"] == pytest.approx(runs[fit.trace[-1].name.removeprefix("Best: ")], abs=0.05)

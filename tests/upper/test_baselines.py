@@ -8,7 +8,7 @@ import pytest
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, Outcome, make_nice_layer
 from attention.testing import check_learner
 from upper import Adam, KnownPart, LinearBaseline, TunedAdam, counting_floor
-from upper._squared_error import squared_error_gradient, stack_heads
+from upper.baselines.descent import squared_error_gradient, stack_heads
 from upper.linear import LinearPredictor
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs the extra torch")

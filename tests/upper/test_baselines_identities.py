@@ -15,11 +15,11 @@ from attention import (
     Outcome,
     make_nice_layer,
 )
+from attention.layer import read_tokens
 from attention.testing import check_learner
 from upper import LBFGS, SGD, FrozenAttention, OneGradientStep
-from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient, stack_heads
+from upper.baselines.descent import layer_of_stacked, random_start, squared_error_gradient, stack_heads
 from upper.baselines.frozen_attention import regress_projections
-from upper.products import read_tokens
 from upper.six_phase import estimate_projection_sum
 
 
@@ -253,7 +253,7 @@ def test_sgd_at_its_default_rate_does_not_diverge_in_few_dimensions(dim, tokens,
 
 @pytest.mark.slow
 def test_sgd_in_float32_levels_off_at_the_precision_and_says_so():
-    layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(2, 8)
+    layer, inputs = make_nice_layer(heads=2, dim=10, rng=0), BooleanInputs(2, 10)
     truth = GroundTruth.draw(layer, inputs, 300, rng=1)
     fit = SGD(2, work=1500, dtype="float32").fit(ExampleOracle(layer, inputs, rng=2), rng=3, truth=truth)
     assert fit.outcome is Outcome.PRECISION_FLOOR

@@ -1,16 +1,15 @@
-"""Adam on small batches (PyTorch): what most people would run first."""
+"""Adam on small batches (PyTorch), what most people would run first; alone, or the best of a grid of settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from itertools import product
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Recorder, check_budget
-from attention.evaluation import EXACT_ERROR
-from attention.inputs import Rng
-from attention.learning import Progress
+from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
+from attention.evaluation import hold_out
 from attention.validation import (
     NonNegativeFloat,
     NonNegativeInt,
@@ -19,26 +18,31 @@ from attention.validation import (
     Real,
     Whole,
     checked,
-    random_generator,
 )
-from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
-from upper.baselines.minibatches import Schedule, affordable_steps, draw_batches, rate, train
+from upper.baselines.baseline import Baseline
+from upper.baselines.descent import (
+    Descent,
+    Schedule,
+    Stacked,
+    Student,
+    batches_of,
+    random_start,
+    squared_error_gradient,
+    train,
+)
 from upper.engine import has_bfloat16
 
-if TYPE_CHECKING:
-    import torch
-
-__all__ = ["ROUNDING", "Adam", "AdamDtype", "TorchStudent", "to_tensor"]
+__all__ = ["Adam", "AdamDtype", "TunedAdam"]
 
 AdamDtype = Literal["float32", "float64", "bfloat16"]
 
-# a few times the rounding: no schedule gets a layer much below it; errors in bfloat16 are no success
-ROUNDING = {"float32": 1e-6, "float64": EXACT_ERROR, "bfloat16": 0.0}
+# The best of those tried on nice layers; see `benchmarks.peer_settings`.
+_POWER, _BETA1, _BETA2 = 1.5, 0.7, 0.98
 
 
 @dataclass(frozen=True)
 @checked
-class Adam:
+class Adam(Descent):
     """Adam on batches of fresh examples, or of a fixed set gone through again and again.
 
     Parameters
@@ -80,11 +84,9 @@ class Adam:
 
     Notes
     -----
-    The gradient is in closed form instead of automatic differentiation (half the time), the step PyTorch's fused one.
     Adam solves nice layers too: it needs hundreds of thousands of examples where Newton needs hundreds, or tens of
-    passes over thousands, and float32 stops it near 2e-7 (measured). Drawing examples takes up to half the time of a
-    fresh step. The fastest settings found to 1e-6 are in `benchmarks.peer_settings`. A step takes
-    O(batch k m d (d + 2 k)).
+    passes over thousands, and float32 stops it near 2e-7 (measured). The fastest settings found to 1e-6 are in
+    `benchmarks.peer_settings`. A step takes O(batch k m d (d + 2 k)), half the time of automatic differentiation.
 
     References
     ----------
@@ -105,134 +107,206 @@ class Adam:
     reused: Annotated[int, Whole(2)] | None = None
     device: str = "cpu"
 
-    def minimum_examples(self, k: int, d: int) -> int:
-        """One batch; of a fixed set one example to learn from and one to hold out."""
-        return self.batch if self.reused is None else 2
+    def student(self, oracle: ExampleOracle, start: Stacked) -> Student:
+        """The parameters under PyTorch's Adam."""
+        return _TorchStudent(self, start)
 
-    def fit(
-        self,
-        oracle: ExampleOracle,
-        *,
-        rng: Rng = None,
-        truth: GroundTruth | None = None,
-        progress: Progress | None = None,
-    ) -> Fit:
-        """Learn a layer of m heads from batches.
-
-        Raises
-        ------
-        ValueError
-            If the budget is below `minimum_examples`, or the oracle's examples are malformed.
-        ImportError
-            If PyTorch is not installed.
-        """
-        recorder = Recorder(oracle, truth=truth, progress=progress)
-        budget = check_budget(self, oracle)
-        random = random_generator(rng)
-        convert = to_tensor(self.dtype, self.device)
-        steps = affordable_steps(self, budget)
-        student = TorchStudent(self, steps, random_start(self.m, oracle.d, random))
-        batches = draw_batches(
-            oracle, size=self.batch, reused=self.reused, rng=random, convert=convert, budget=budget
-        )
-
-        def tell(step: int, layer: Callable[[], AttentionLayer], **errors: Any) -> None:
-            recorder.step(f"Step {step}", layer=layer() if recorder.measuring else None, **errors)
-
-        outcome = train(
-            student,
-            batches,
-            oracle,
-            steps=steps,
-            work=self.work,
-            tolerance=self.tolerance,
-            rounding=ROUNDING[self.dtype],
-            tell=tell,
-        )
-        return recorder.fit(outcome, layer=student.layer())
-
-
-class TorchStudent:
-    """The parameters as tensors, under PyTorch's Adam.
-
-    Parameters
-    ----------
-    adam : Adam
-        The settings.
-    steps : int
-        The length of the schedule.
-    start : tuple of array
-        Theta (d, m d) and W (m d, d), stacked.
-    """
-
-    def __init__(self, adam: Adam, steps: int, start: tuple[np.ndarray, np.ndarray]) -> None:
+    def converter(self) -> Callable[[np.ndarray], Any]:
+        """To tensors on the device; an error if PyTorch, the device or its bfloat16 is not there."""
+        if find_spec("torch") is None:
+            raise ImportError("Adam needs PyTorch: install the extra, pip install 'attention-bounds[torch]'.")
         import torch
 
-        self._adam, self._steps = adam, steps
-        self._compute = getattr(torch, adam.dtype)
+        try:
+            probe = torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError, NotImplementedError):
+            raise ValueError(
+                f"device is {self.device!r}, which PyTorch does not find here: use 'cpu', which always is there, or "
+                "'cuda' where PyTorch was installed for it and sees a GPU."
+            ) from None
+        if self.dtype == "bfloat16" and not has_bfloat16(str(probe.device)):
+            raise ValueError(
+                f"dtype is 'bfloat16', which device {self.device!r} has no arithmetic for: 'float32' is the fastest "
+                "there."
+            )
+        dtype = getattr(torch, self.dtype)
+
+        def convert(array: np.ndarray) -> Any:
+            with np.errstate(over="ignore"):  # labels beyond float32 end as a divergence, not as a warning
+                narrow = array if self.dtype == "float64" else array.astype(np.float32)
+            return torch.from_numpy(np.ascontiguousarray(narrow)).to(device=self.device, dtype=dtype)
+
+        return convert
+
+
+class _TorchStudent(Student):
+    def __init__(self, adam: Adam, start: Stacked) -> None:
+        import torch
+
+        self._highest, self._compute = adam.learning_rate, getattr(torch, adam.dtype)
         keep = torch.float32 if adam.dtype == "bfloat16" else self._compute
-        self._parameters = [torch.tensor(part, dtype=keep, device=adam.device) for part in start]
+        self.parameters = [torch.tensor(part, dtype=keep, device=adam.device) for part in start]
         # the fused step takes the rate as a number of every step
         self._optimiser = torch.optim.Adam(
-            self._parameters, lr=adam.learning_rate, betas=(adam.beta1, adam.beta2), fused=True
+            self.parameters, lr=adam.learning_rate, betas=(adam.beta1, adam.beta2), fused=True
         )
 
-    def step(self, x: Any, y: Any, number: int) -> Any:
-        """Take a step, counted from 0, on a batch; return the residual before it."""
-        adam = self._adam
-        residual, *gradients = squared_error_gradient(
-            x, y, *(part.to(self._compute) for part in self._parameters)
-        )
-        for part, gradient in zip(self._parameters, gradients, strict=True):
+    def step(self, x: Any, y: Any, share: float) -> Any:
+        parameters = [part.to(self._compute) for part in self.parameters]
+        residual, *gradients = squared_error_gradient(x, y, *parameters)
+        for part, gradient in zip(self.parameters, gradients, strict=True):
             part.grad = gradient.to(part.dtype)
         for group in self._optimiser.param_groups:
-            group["lr"] = adam.learning_rate * rate(adam.schedule, number, self._steps, adam.power)
+            group["lr"] = self._highest * share
         self._optimiser.step()
         return residual
 
-    def finite(self) -> bool:
-        """Whether all parameters are finite."""
-        return all(bool(part.isfinite().all()) for part in self._parameters)
 
-    def reset(self) -> None:
-        """Set all parameters to zero."""
-        for part in self._parameters:
-            part.zero_()
+@dataclass(frozen=True)
+@checked
+class TunedAdam(Baseline):
+    """Adam with every setting of a grid, each on its own; the one with the least error on held-out examples is kept.
 
-    def layer(self) -> AttentionLayer:
-        """The layer of now, in NumPy and float64."""
-        return layer_of_stacked(*self._parameters)
-
-
-def to_tensor(dtype: AdamDtype, device: str) -> Callable[[np.ndarray], "torch.Tensor"]:
-    """The function that brings arrays to the device in the dtype.
+    Parameters
+    ----------
+    m : int
+        Heads of the student.
+    examples : int, optional
+        Budget in examples for the whole grid; by default `reused`.
+    work : int
+        Budget in steps for the whole grid. Settings the budget has no steps left for are not tried.
+    batch : int
+        Examples a step.
+    learning_rates : tuple of float
+        The rates of the grid.
+    schedules : tuple of {"cosine", "linear", "constant"}
+        How the rate falls.
+    lengths : tuple of int
+        Lengths of the schedules in steps: a schedule made for the floor is slow to a coarse error.
+    dtypes : tuple of {"float32", "float64", "bfloat16"}
+        Precisions of the products. bfloat16 ends near 2e-3 on nice layers, where float32 ends below 3e-6 (measured).
+    reused : int
+        The size of the one fixed set that all settings learn from.
+    tolerance : float
+        A setting stops at this error; of those that do the one with the fewest steps is kept. 0 runs to the end.
+    device : str
+        Where PyTorch computes, "cpu" or "cuda".
 
     Raises
     ------
     ValueError
-        If the device is not there, or has no bfloat16.
+        If a parameter is out of range or the grid is empty, or on `fit` as for `Adam`.
     ImportError
-        If PyTorch is not installed.
-    """
-    if find_spec("torch") is None:
-        raise ImportError("Adam needs PyTorch: install the extra, pip install 'attention-bounds[torch]'.")
-    import torch
+        On `fit`, without PyTorch (the extra ``torch``).
 
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        raise ValueError(
-            f"device is {device!r}, which PyTorch does not find here: use 'cpu', which always is there, or 'cuda' "
-            "where PyTorch was installed for it and sees a GPU."
-        ) from None
-    if dtype == "bfloat16" and not has_bfloat16(str(torch.empty(0, device=device).device)):
-        raise ValueError(
-            f"dtype is 'bfloat16', which device {device!r} has no arithmetic for: 'float32' is the fastest there."
+    Notes
+    -----
+    All settings begin at the same random start. `Fit.seconds` and `Fit.examples_used` are those of the whole grid:
+    the cost for who does not know the best setting. Each step of the trace also has the ``run_seconds`` and
+    ``run_steps`` of its own setting, drawing the examples included; the last one has those of the best setting, and
+    the ``grid_steps``. The least of several errors on the same held-out examples is slightly too good.
+    """
+
+    m: PositiveInt
+    examples: NonNegativeInt | None = None
+    work: PositiveInt = 24_000
+    batch: PositiveInt = 192
+    learning_rates: tuple[PositiveFloat, ...] = (0.003, 0.005, 0.008)
+    schedules: tuple[Schedule, ...] = ("cosine", "linear")
+    lengths: tuple[PositiveInt, ...] = (1000, 3000)
+    dtypes: tuple[AdamDtype, ...] = ("float32",)
+    reused: Annotated[int, Whole(2)] = 16_384
+    tolerance: NonNegativeFloat = 0.0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if not self.settings():
+            raise ValueError("The grid is empty: at least one rate, schedule, length and dtype are needed.")
+
+    def settings(self) -> tuple[Adam, ...]:
+        """The grid, the short schedules first."""
+        return tuple(
+            Adam(
+                self.m,
+                work=length,
+                batch=self.batch,
+                learning_rate=learning_rate,
+                tolerance=self.tolerance,
+                schedule=schedule,
+                power=_POWER,
+                beta1=_BETA1,
+                beta2=_BETA2,
+                dtype=dtype,
+                reused=self.reused,
+                device=self.device,
+            )
+            for length, schedule, dtype, learning_rate in product(
+                self.lengths, self.schedules, self.dtypes, self.learning_rates
+            )
         )
 
-    def convert(array: np.ndarray) -> Any:
-        with np.errstate(over="ignore"):  # labels beyond float32 end as a divergence, not as a warning
-            narrow = array if dtype == "float64" else array.astype(np.float32)
-        return torch.from_numpy(np.ascontiguousarray(narrow)).to(device=device, dtype=getattr(torch, dtype))
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
+    ) -> Fit:
+        # what is not there fails before the grid and not in the midst of it
+        converters = {setting.dtype: setting.converter() for setting in self.settings()}
+        start = random_start(self.m, oracle.d, rng)
+        examples, held_out = hold_out(*draw_examples(oracle, min(self.reused, budget or self.reused)))
+        drawn = recorder.seconds
 
-    return convert
+        runs: list[_Run] = []
+        left = self.work
+        for setting in self.settings():
+            if left == 0:
+                break
+            run = _Run(setting, setting.student(oracle, start), recorder, recorder.seconds - drawn)
+            batches = batches_of(
+                examples,
+                held_out,
+                size=self.batch,
+                rng=rng.spawn(1)[0],
+                convert=converters[setting.dtype],
+            )
+            run.outcome = train(
+                setting, run.student, batches, oracle, steps=min(setting.work, left), tell=run.tell
+            )
+            run.error = held_out.error(run.student.layer())
+            left -= run.cost["run_steps"]
+            runs.append(run)
+
+        best = min(runs, key=_Run.rank)
+        layer = best.student.layer()
+        recorder.step(
+            f"Best: {best.name}",
+            layer=layer,
+            held_out_error=best.error,
+            settings=len(runs),
+            learning_rate=best.setting.learning_rate,
+            grid_steps=self.work - left,
+            **best.cost,
+        )
+        return recorder.fit(best.outcome, layer=layer)
+
+
+class _Run:
+    """One setting of a grid: its steps in the trace, its cost, had it been the only one, and its result."""
+
+    outcome: Outcome
+    error: float
+
+    def __init__(self, setting: Adam, student: Student, recorder: Recorder, began: float) -> None:
+        self.setting, self.student, self._recorder, self._began = setting, student, recorder, began
+        self.cost: dict[str, Any] = {}
+        self.name = (
+            f"learning rate {setting.learning_rate:g}, {setting.schedule} over {setting.work} steps, "
+            f"{setting.dtype}"
+        )
+
+    def tell(self, step: int, **errors: Any) -> None:
+        self.cost = {"run_seconds": self._recorder.seconds - self._began, "run_steps": step}
+        layer = self.student.layer() if self._recorder.measuring else None
+        self._recorder.step(f"{self.name}: step {step}", layer=layer, **errors, **self.cost)
+
+    def rank(self) -> tuple[bool, float]:
+        reached = self.outcome is Outcome.REACHED_TOLERANCE
+        return not reached, self.cost["run_steps"] if reached else self.error

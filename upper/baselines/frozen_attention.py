@@ -1,34 +1,23 @@
 """Frozen attention: random attention matrices as features, and the projections by regression."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh
 
-from attention import (
-    AttentionLayer,
-    ExampleOracle,
-    Fit,
-    GroundTruth,
-    Outcome,
-    Recorder,
-    check_budget,
-    draw_examples,
-)
+from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder, draw_examples
 from attention.evaluation import HeldOut, hold_out
-from attention.inputs import Rng
-from attention.learning import Progress
+from attention.layer import read_tokens
 from attention.memory import require_memory
-from attention.validation import NonNegativeInt, PositiveInt, checked, random_generator
-from upper._squared_error import apart
-from upper.products import read_tokens
+from attention.validation import NonNegativeInt, PositiveInt, checked
+from upper.baselines.baseline import Baseline, apart
 
 __all__ = ["FrozenAttention", "regress_projections"]
 
 # standard deviation of a logit on Boolean tokens, that of nice layers
 _SIGMA = 2.0
-
 # shares of the mean eigenvalue of the Gram matrix; the last predicts next to nothing, so that no fit is worse than that
 _RIDGES = (0.0, 1e-10, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1e6)
 _AT_ONCE = 1 << 22  # numbers of features at once, 32 MiB
@@ -36,7 +25,7 @@ _AT_ONCE = 1 << 22  # numbers of features at once, 32 MiB
 
 @dataclass(frozen=True)
 @checked
-class FrozenAttention:
+class FrozenAttention(Baseline):
     """A layer of many heads whose attention matrices stay as they were drawn, and whose W_i are regressed.
 
     Parameters
@@ -87,61 +76,33 @@ class FrozenAttention:
             object.__setattr__(self, "theta", theta)
             object.__setattr__(self, "heads", len(theta))
 
-    def minimum_examples(self, k: int, d: int) -> int:
-        """One example to regress on and one to hold out: the ridge copes with the rest."""
-        return 2
-
-    def fit(
-        self,
-        oracle: ExampleOracle,
-        *,
-        rng: Rng = None,
-        truth: GroundTruth | None = None,
-        progress: Progress | None = None,
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        """Draw the frozen heads and regress their projections.
-
-        Raises
-        ------
-        ValueError
-            If the budget is below `minimum_examples`, `theta` has another dimension than the examples, or the
-            oracle's examples are malformed.
-        """
-        recorder = Recorder(oracle, truth=truth, progress=progress)
-        theta = self._frozen(oracle.d, random_generator(rng))
-        budget = check_budget(self, oracle)
-        default = -(-4 * self.heads * oracle.d // oracle.k) + 1
-        x, y = draw_examples(oracle, default if budget is None else budget)
-        unit = float(np.abs(y).max()) or 1.0
-        (x, y), held = hold_out(x, y / unit)
-        candidates = regress_projections(x, y, theta, _RIDGES)
-        layers = [AttentionLayer(theta, w) for w in candidates]
-        best = int(np.argmin([held.error(layer) for layer in layers]))
-        fitted = HeldOut(x, y, x).error(layers[best])
-        outcome, error = held.verdict(layers[best], fitted=fitted, otherwise=Outcome.BEST_OF_CLASS)
-        layer = AttentionLayer(theta, unit * candidates[best])
-        recorder.step(
-            "Regressed projections",
-            layer=layer,
-            residual=fitted,
-            held_out_error=error,
-            ridge=_RIDGES[best],
-        )
-        return recorder.fit(outcome, layer=layer)
-
-    def _frozen(self, d: int, rng: np.random.Generator) -> np.ndarray:
+        d = oracle.d
         require_memory(
             f"A regression on {self.heads} heads in {d} dimensions",
             32 * (self.heads * d) ** 2,  # a Gram matrix, with its eigenvectors
             advice="take fewer heads",
         )
-        if self.theta is None:
-            return apart(rng).standard_normal((self.heads, d, d)) * (_SIGMA / d)
-        if self.theta.shape[-1] != d:
+        if self.theta is not None and self.theta.shape[-1] != d:
             raise ValueError(
-                f"theta has {self.theta.shape[-1]} coordinates and the examples have {d}: they must be the same."
+                f"theta has {self.theta.shape[-1]} coordinates: {d}, as the examples, are needed."
             )
-        return self.theta
+        drawn = apart(rng)
+        theta = drawn.standard_normal((self.heads, d, d)) * (_SIGMA / d) if self.theta is None else self.theta
+        default = -(-4 * self.heads * oracle.d // oracle.k) + 1
+        x, y = draw_examples(oracle, default if budget is None else budget)
+        unit = float(np.abs(y).max()) or 1.0
+        (x, y), held = hold_out(x, y / unit)
+        layers = [AttentionLayer(theta, w) for w in regress_projections(x, y, theta, _RIDGES)]
+        best = int(np.argmin([held.error(layer) for layer in layers]))
+        fitted = HeldOut(x, y, x).error(layers[best])
+        outcome, error = held.verdict(layers[best], fitted=fitted, otherwise=Outcome.BEST_OF_CLASS)
+        layer = AttentionLayer(theta, unit * layers[best].w)
+        measures: dict[str, Any] = {"residual": fitted, "held_out_error": error, "ridge": _RIDGES[best]}
+        recorder.step("Regressed projections", layer=layer, **measures)
+        return recorder.fit(outcome, layer=layer)
 
 
 def regress_projections(

@@ -1,34 +1,18 @@
 """L-BFGS on all examples at once (SciPy): the quasi-Newton method one would reach for first."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from attention import (
-    AttentionLayer,
-    ExampleOracle,
-    Fit,
-    GroundTruth,
-    Outcome,
-    Recorder,
-    check_budget,
-    draw_examples,
-)
+from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder, draw_examples
 from attention._arrays import shown
 from attention.evaluation import EXACT_ERROR, hold_out
-from attention.inputs import Rng
-from attention.learning import Progress
 from attention.memory import require_memory
-from attention.validation import (
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-    checked,
-    random_generator,
-)
-from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
+from upper.baselines.baseline import Baseline
+from upper.baselines.descent import layer_of_stacked, random_start, squared_error_gradient
 from upper.floor import counting_floor
 
 __all__ = ["LBFGS"]
@@ -45,7 +29,7 @@ _ROUNDING = 1e-15
 
 @dataclass(frozen=True)
 @checked
-class LBFGS:
+class LBFGS(Baseline):
     """Limited-memory BFGS on Theta and W together, all examples in every pass, in float64.
 
     Parameters
@@ -90,28 +74,10 @@ class LBFGS:
     starts: PositiveInt = 3
     tolerance: NonNegativeFloat = 1e-12
 
-    def minimum_examples(self, k: int, d: int) -> int:
-        """One example to fit and one to hold out."""
-        return 2
-
-    def fit(
-        self,
-        oracle: ExampleOracle,
-        *,
-        rng: Rng = None,
-        truth: GroundTruth | None = None,
-        progress: Progress | None = None,
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        """Learn a layer of m heads from one set of examples.
-
-        Raises
-        ------
-        ValueError
-            If the budget is below `minimum_examples`, or the oracle's examples are malformed.
-        """
-        recorder = Recorder(oracle, truth=truth, progress=progress)
-        random = random_generator(rng)
-        budget, k, d = check_budget(self, oracle), oracle.k, oracle.d
+        k, d = oracle.k, oracle.d
         n = 8 * counting_floor(heads=self.m, tokens=k, dim=d) + 1 if budget is None else budget
         require_memory(
             f"LBFGS with {shown(self.m)} heads on {shown(n)} examples of {k} tokens in {d} dimensions",
@@ -124,38 +90,34 @@ class LBFGS:
         unit = float(np.abs(y).max()) or 1.0
         (x, y), held = hold_out(x, y / unit)
 
+        def in_units(layer: AttentionLayer) -> AttentionLayer:
+            return AttentionLayer(theta=layer.theta, w=unit * layer.w)
+
         run = _Run(x, y, self.work)
         best, fitted, starts = AttentionLayer(*(np.zeros((self.m, d, d)),) * 2), np.inf, 0
         while starts < self.starts and (starts == 0 or not run.spent):
             starts += 1
 
-            def tell(
-                iteration: int, residual: float, layer: Callable[[], AttentionLayer], start: int = starts
-            ) -> None:
-                recorder.step(
-                    f"Start {start}, iteration {iteration}",
-                    layer=_scaled(layer(), unit) if recorder.measuring else None,
-                    residual=residual,
-                    passes=run.passes,
-                )
+            def tell(iteration: int, residual: float, start: int = starts) -> None:
+                layer = in_units(run.layer()) if recorder.measuring else None
+                name = f"Start {start}, iteration {iteration}"
+                recorder.step(name, layer=layer, residual=residual, passes=run.passes)
 
-            layer, residual = run.minimise(random_start(self.m, d, random), self.tolerance, tell)
+            residual = run.minimise(random_start(self.m, d, rng), self.tolerance, tell)
             if residual < fitted:
-                best, fitted = layer, residual
+                best, fitted = run.layer(), residual
             if fitted <= self.tolerance or held.error(best) < EXACT_ERROR:
                 break
         ended = Outcome.WORK_SPENT if run.spent else Outcome.LOCAL_MINIMUM
         outcome, error = held.verdict(best, fitted=fitted, tolerance=self.tolerance, otherwise=ended)
-        layer = _scaled(best, unit)
-        recorder.step(
-            "Best start",
-            layer=layer,
-            residual=fitted,
-            held_out_error=error,
-            passes=run.passes,
-            starts=starts,
-        )
-        return recorder.fit(outcome, layer=layer)
+        measures: dict[str, Any] = {
+            "residual": fitted,
+            "held_out_error": error,
+            "passes": run.passes,
+            "starts": starts,
+        }
+        recorder.step("Best start", layer=in_units(best), **measures)
+        return recorder.fit(outcome, layer=in_units(best))
 
 
 class _WorkSpentError(Exception):
@@ -175,10 +137,8 @@ class _Run:
         """Whether one more evaluation would exceed the work."""
         return self.passes + 2 > self._work
 
-    def minimise(
-        self, start: tuple[np.ndarray, np.ndarray], tolerance: float, tell: Callable[..., None]
-    ) -> tuple[AttentionLayer, float]:
-        """The best layer seen from a start, and its relative residual."""
+    def minimise(self, start: tuple[np.ndarray, np.ndarray], tolerance: float, tell: Any) -> float:
+        """The least relative residual seen from a start; `layer` is the one that has it."""
         from scipy.optimize import minimize  # slow to import, and seldom needed
 
         flat = np.concatenate([part.reshape(-1) for part in start])
@@ -188,8 +148,10 @@ class _Run:
         def each(intermediate_result: object) -> None:
             residuals.append(float(np.sqrt(2 * self._least)))
             if len(residuals) % _LOOK_EVERY == 0:
-                tell(len(residuals), residuals[-1], self._layer)
-            if residuals[-1] <= max(tolerance, _ROUNDING) or _stalled(residuals):
+                tell(len(residuals), residuals[-1])
+            long = len(residuals) > _STALL_ITERATIONS
+            stalled = long and residuals[-1] > _STALL_RATIO * residuals[-1 - _STALL_ITERATIONS]
+            if stalled or residuals[-1] <= max(tolerance, _ROUNDING):
                 raise StopIteration
 
         # a line search may try too far
@@ -204,8 +166,12 @@ class _Run:
             )
         residual = float(np.sqrt(2 * self._least))
         if len(residuals) % _LOOK_EVERY:
-            tell(len(residuals), residual, self._layer)
-        return self._layer(), residual
+            tell(len(residuals), residual)
+        return residual
+
+    def layer(self) -> AttentionLayer:
+        """The best layer seen since the last start."""
+        return layer_of_stacked(*self._stacked(self._best))
 
     def _loss(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
         """Half of |F(X) - Y|^2 / |Y|^2 and its gradient in all parameters as one vector."""
@@ -223,16 +189,3 @@ class _Run:
         theta, w = np.split(flat, 2)
         d = self._x.shape[-1]
         return theta.reshape(d, -1), w.reshape(-1, d)
-
-    def _layer(self) -> AttentionLayer:
-        return layer_of_stacked(*self._stacked(self._best))
-
-
-def _stalled(residuals: list[float]) -> bool:
-    if len(residuals) <= _STALL_ITERATIONS:
-        return False
-    return residuals[-1] > _STALL_RATIO * residuals[-1 - _STALL_ITERATIONS]
-
-
-def _scaled(layer: AttentionLayer, unit: float) -> AttentionLayer:
-    return AttentionLayer(theta=layer.theta, w=unit * layer.w)

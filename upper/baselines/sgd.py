@@ -1,35 +1,23 @@
 """Stochastic gradient descent with momentum, on NumPy alone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from attention import AttentionLayer, ExampleOracle, Fit, GroundTruth, Recorder, check_budget
-from attention.inputs import Rng
-from attention.learning import Progress
-from attention.validation import (
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-    Real,
-    Whole,
-    checked,
-    random_generator,
-)
-from upper._squared_error import layer_of_stacked, random_start, squared_error_gradient
-from upper.baselines.minibatches import Schedule, affordable_steps, draw_batches, rate, train
+from attention import ExampleOracle
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, Real, Whole, checked
+from upper.baselines.descent import Descent, Schedule, Stacked, Student, squared_error_gradient
 
 __all__ = ["SGD"]
 
 _HIGHEST_DEFAULT = 0.25
-# a few times the rounding: no schedule gets a layer much below it
-_FLOORS = {"float64": 0.0, "float32": 1e-6}
 
 
 @dataclass(frozen=True)
 @checked
-class SGD:
+class SGD(Descent):
     """Gradient descent with Nesterov's momentum on small batches.
 
     Parameters
@@ -44,8 +32,8 @@ class SGD:
         Examples a step.
     learning_rate : float, optional
         The rate at the start of the schedule, after a warm-up over a fiftieth of it, for the loss of a row (half its
-        squared error): the sum over the k rows would need a rate k times smaller. 0 stays at the start; by default
-        it is 1/d, and at most 1/4: from one to three dimensions 1/d can diverge.
+        squared error). 0 stays at the start; by default it is 1/d, and at most 1/4: from one to three dimensions 1/d
+        can diverge.
     momentum : float
         The share of the last step that is taken again, at least 0 and below 1.
     schedule : {"cosine", "linear", "constant"}
@@ -66,16 +54,13 @@ class SGD:
 
     Notes
     -----
-    All parameters have one rate, and the labels are not rescaled, so the rate that is stable depends on them. On nice
-    layers rates near 1/d did best of those tried (d from 4 to 64); at single tokens in four dimensions eight heads
-    diverged at 1/4 and four did not. A step takes O(batch k m d (d + 2 k)).
-
-    The momentum is Nesterov's in PyTorch's form: v = mu v + g, then p -= rate (g + mu v), with gradients at p itself.
+    The labels are not rescaled, so the rate that is stable depends on them. On nice layers rates near 1/d did best of
+    those tried (d from 4 to 64). A step takes O(batch k m d (d + 2 k)).
 
     References
     ----------
-    Robbins and Monro, Ann. Math. Stat. 22 (1951); Sutskever, Martens, Dahl and Hinton, ICML 2013; the form of the
-    momentum is that of ``torch.optim.SGD`` with ``nesterov=True``. The default rate is only measured.
+    Sutskever, Martens, Dahl and Hinton, ICML 2013, in the form of ``torch.optim.SGD`` with ``nesterov=True``:
+    v = mu v + g, then p -= rate (g + mu v), with gradients at p itself.
 
     Examples
     --------
@@ -97,79 +82,27 @@ class SGD:
     dtype: Literal["float64", "float32"] = "float64"
     reused: Annotated[int, Whole(2)] | None = None
 
-    def minimum_examples(self, k: int, d: int) -> int:
-        """One batch; of a fixed set one example to learn from and one to hold out."""
-        return self.batch if self.reused is None else 2
+    def student(self, oracle: ExampleOracle, start: Stacked) -> Student:
+        """The parameters with their velocities."""
+        highest = min(1.0 / oracle.d, _HIGHEST_DEFAULT) if self.learning_rate is None else self.learning_rate
+        # the loss of an example is the sum over its k rows
+        return _Moving([part.astype(self.dtype) for part in start], highest / oracle.k, self.momentum)
 
-    def fit(
-        self,
-        oracle: ExampleOracle,
-        *,
-        rng: Rng = None,
-        truth: GroundTruth | None = None,
-        progress: Progress | None = None,
-    ) -> Fit:
-        """Learn a layer of m heads from batches.
-
-        Raises
-        ------
-        ValueError
-            If the budget is below `minimum_examples`, or the oracle's examples are malformed.
-        """
-        recorder = Recorder(oracle, truth=truth, progress=progress)
-        budget = check_budget(self, oracle)
-        random = random_generator(rng)
-        steps = affordable_steps(self, budget)
-        student = _Momentum(self, oracle, steps, random_start(self.m, oracle.d, random))
-        batches = draw_batches(
-            oracle,
-            size=self.batch,
-            reused=self.reused,
-            rng=random,
-            convert=lambda array: array.astype(self.dtype, copy=False),
-            budget=budget,
-        )
-        with np.errstate(over="ignore", invalid="ignore"):  # a divergence is an outcome, not a warning
-            outcome = train(
-                student,
-                batches,
-                oracle,
-                steps=steps,
-                work=self.work,
-                tolerance=self.tolerance,
-                rounding=_FLOORS[self.dtype],
-                tell=lambda step, layer, **errors: recorder.step(f"Step {step}", layer=layer(), **errors),
-            )
-        return recorder.fit(outcome, layer=student.layer())
+    def converter(self) -> Callable[[np.ndarray], Any]:
+        """To the precision."""
+        return lambda array: array.astype(self.dtype, copy=False)
 
 
-class _Momentum:
-    """The parameters and their velocities."""
+class _Moving(Student):
+    def __init__(self, parameters: list[np.ndarray], rate: float, momentum: float) -> None:
+        self.parameters, self._rate, self._momentum = parameters, rate, momentum
+        self._velocity = [np.zeros_like(part) for part in parameters]
 
-    def __init__(
-        self, sgd: SGD, oracle: ExampleOracle, steps: int, start: tuple[np.ndarray, np.ndarray]
-    ) -> None:
-        self._sgd, self._steps = sgd, steps
-        self._parameters = [part.astype(sgd.dtype) for part in start]
-        self._velocity = [np.zeros_like(part) for part in self._parameters]
-        highest = min(1.0 / oracle.d, _HIGHEST_DEFAULT) if sgd.learning_rate is None else sgd.learning_rate
-        self._rate = highest / oracle.k
-
-    def step(self, x: Any, y: Any, number: int) -> Any:
-        residual, *gradients = squared_error_gradient(x, y, *self._parameters)
-        now = self._rate * rate(self._sgd.schedule, number, self._steps)
-        for part, moving, gradient in zip(self._parameters, self._velocity, gradients, strict=True):
-            moving *= self._sgd.momentum
+    def step(self, x: Any, y: Any, share: float) -> Any:
+        residual, *gradients = squared_error_gradient(x, y, *self.parameters)
+        rate = self._rate * share
+        for part, moving, gradient in zip(self.parameters, self._velocity, gradients, strict=True):
+            moving *= self._momentum
             moving += gradient
-            part -= now * (gradient + self._sgd.momentum * moving)
+            part -= rate * (gradient + self._momentum * moving)
         return residual
-
-    def finite(self) -> bool:
-        return all(np.isfinite(part).all() for part in self._parameters)
-
-    def reset(self) -> None:
-        for part in self._parameters:
-            part[:] = 0.0
-
-    def layer(self) -> AttentionLayer:
-        return layer_of_stacked(*self._parameters)

@@ -11,7 +11,9 @@ from jaxtyping import Float
 
 from attention.inputs import Rng
 from attention.learning import Step
-from attention.validation import PositiveFloat, PositiveInt, checked, random_generator
+from attention.validation import PositiveFloat, PositiveInt, checked
+from upper.baselines.descent import rate
+from upper.linear_attention.features import gram_matrix
 from upper.linear_attention.model import LinearAttention, make_linear_attention
 
 __all__ = ["GradientFit", "train_linear_attention"]
@@ -83,9 +85,8 @@ def train_linear_attention(
 
     Notes
     -----
-    In float64, on labels and Gram matrices in units of their own size; a step takes O(N H d (d + p)). No theorem:
-    measured, with the target's number of heads or more it ends at rounding error like the exact learner, in a hundred
-    to a thousand times the seconds; with fewer it does not.
+    In float64, on labels and Gram matrices in units of their own size; a step takes O(N H d (d + p)). With the target's
+    number of heads or more it mostly ends at rounding error, in a hundred to a thousand times the seconds of `regress`.
 
     References
     ----------
@@ -96,12 +97,14 @@ def train_linear_attention(
             raise ValueError(
                 f"{name} is zero everywhere: there is nothing to learn from, other examples are needed."
             )
-    torch = _torch()
+    if find_spec("torch") is None:
+        raise ImportError("Adam needs PyTorch: install the extra, pip install 'attention-bounds[torch]'.")
+    import torch
+
     began = time.perf_counter()
-    start = make_linear_attention(heads=heads, dim=x.shape[2], outputs=y.shape[1], rng=random_generator(rng))
+    start = make_linear_attention(heads=heads, dim=x.shape[2], outputs=y.shape[1], rng=rng)
     # (N, d, d) and (N, d): all that a step needs of the sequences
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-        gram = np.matmul(x.transpose(0, 2, 1), x) / (x.shape[1] if average else 1)
+    gram = gram_matrix(x, average=average)
     gram_unit = float(np.trace(gram, axis1=1, axis2=2).mean()) / x.shape[2]
     label_unit = float(np.linalg.norm(y / np.abs(y).max()) / math.sqrt(y.size) * np.abs(y).max())
     if not gram_unit > 0 or not math.isfinite(gram_unit):
@@ -109,14 +112,15 @@ def train_linear_attention(
             f"x has entries of up to {float(np.abs(x).max()):.3g}, whose products under- or overflow: scale x, numbers "
             "near 1 are needed."
         )
-    data = tuple(torch.from_numpy(np.array(part)) for part in (gram / gram_unit, x[:, -1], y / label_unit))
+    units, z, labels = (
+        torch.from_numpy(np.array(part)) for part in (gram / gram_unit, x[:, -1], y / label_unit)
+    )
     v, q = torch.from_numpy(start.v), torch.from_numpy(start.q)
     optimizer = torch.optim.Adam([v, q], lr=learning_rate, betas=_BETAS, fused=True)
     curve: list[Step] = []
     for step in range(1, steps + 1):
-        error, v.grad, q.grad = _gradient(torch, v, q, *data)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate * _share((step - 1) / steps)
+        error, v.grad, q.grad = _gradient(v, q, units, z, labels)
+        optimizer.param_groups[0]["lr"] = learning_rate * rate("cosine", step - 1, steps)
         optimizer.step()
         if step == steps or step % max(1, steps // _LOOKS) == 0:
             seen = float(error)
@@ -130,31 +134,18 @@ def train_linear_attention(
     return GradientFit(model, tuple(curve), steps, time.perf_counter() - began)
 
 
-def _gradient(torch: Any, v: Any, q: Any, gram: Any, z: Any, y: Any) -> tuple[Any, Any, Any]:
-    """The relative error (labels have mean square 1) and the gradients of half the mean squared error."""
+def _gradient(v: Any, q: Any, gram: Any, z: Any, y: Any) -> tuple[Any, Any, Any]:
+    """The relative error (labels have mean square 1) and the gradients of half the mean squared error.
+
+    Written out, as automatic differentiation takes up to twice the time.
+    """
     heads, outputs, d = v.shape
-    size = len(z)
-    asked = torch.matmul(z, q.reshape(heads * d, d).T).reshape(size, heads, d)  # Q_h z
-    read = torch.matmul(asked, gram)  # G Q_h z, as G is symmetric
-    wrong = torch.matmul(read.reshape(size, heads * d), v.transpose(1, 2).reshape(heads * d, outputs)) - y
+    asked = (z @ q.reshape(heads * d, d).T).reshape(-1, heads, d)  # Q_h z
+    read = (asked @ gram).reshape(-1, heads * d)  # G Q_h z, as G is symmetric
+    by_head = v.transpose(0, 1).reshape(outputs, heads * d)
+    wrong = read @ by_head.T - y
     error = wrong.square().mean().sqrt()
-    wrong = wrong / (size * outputs)
-    v_gradient = (
-        torch.matmul(wrong.T, read.reshape(size, heads * d)).reshape(outputs, heads, d).transpose(0, 1)
-    )
-    back = torch.matmul(wrong, v.transpose(0, 1).reshape(outputs, heads * d)).reshape(size, heads, d)
-    q_gradient = torch.matmul(torch.matmul(back, gram).reshape(size, heads * d).T, z).reshape(heads, d, d)
-    return error, v_gradient.contiguous(), q_gradient
-
-
-def _share(done: float) -> float:
-    """Of the learning rate: a warm-up over a fiftieth, then half a cosine."""
-    return min(1.0, 50 * done + 0.02) * 0.5 * (1 + math.cos(math.pi * done))
-
-
-def _torch() -> Any:
-    if find_spec("torch") is None:
-        raise ImportError("Adam needs PyTorch: install the extra, pip install 'attention-bounds[torch]'.")
-    import torch
-
-    return torch
+    wrong = wrong / y.numel()
+    v_gradient = (wrong.T @ read).reshape(outputs, heads, d).transpose(0, 1).contiguous()
+    back = (wrong @ by_head).reshape(-1, heads, d) @ gram
+    return error, v_gradient, (back.reshape(-1, heads * d).T @ z).reshape(heads, d, d)

@@ -5,20 +5,22 @@ from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float, Shaped
-from scipy.linalg import eigh
+from scipy.linalg import eigh, qr, solve_triangular
 
 from attention.inputs import Rng
 from attention.memory import require_memory
 from attention.validation import Real, checked, random_generator
-from upper.linear_attention.features import feature_count, tensor_from_features
+from upper.linear_attention.features import feature_count
 from upper.linear_attention.least_squares import FeatureMoments
 from upper.linear_attention.regression import CubicRegression
-from upper.linear_attention.subspaces import in_own_units, largest_ratio, own_units, seen_by, spectrum
 
 __all__ = ["Certificate", "another_minimiser", "certify", "feature_moment"]
 
 _BORDERLINE = 100.0  # a tolerance that much larger or smaller would give other ranks
 _MATRICES = 12  # of D x D numbers that `certify` holds at most, beside the two given
+_NEGATIVE = 1e-8  # of the trace: rounding explains no more asymmetry or negative eigenvalues
+_UNDERFLOW = 1e-290  # mean squares that have lost digits
+_RANGE = 1e-3  # of weights in one class: rounding is not blown up by more than its inverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +29,8 @@ class Certificate:
 
     Attributes
     ----------
-    rank : int
-        Rank of Lambda_D, the moment on the data.
-    domain_rank : int
-        Rank of Lambda_X, the moment on the domain.
-    joint_rank : int
-        Rank of Lambda_D + Lambda_X.
+    rank, domain_rank, joint_rank : int
+        Ranks of the moments on the data, Lambda_D, and on the domain, Lambda_X, and of Lambda_D + Lambda_X.
     factor : float
         tau: E_X |f - f*|^2 <= tau E_D |f - f*|^2 for any two functions, and the bound is attained; infinite where the
         deficit is not 0.
@@ -119,43 +117,21 @@ class Certificate:
 
 
 @checked
-def feature_moment(
-    examples: Shaped[np.ndarray, "N n d"] | Shaped[np.ndarray, "N D"] | FeatureMoments,
-    *,
-    average: bool = False,
-) -> Float[np.ndarray, "D D"]:
+def feature_moment(x: Shaped[np.ndarray, "N n d"], *, average: bool = False) -> Float[np.ndarray, "D D"]:
     """The moment Lambda (D, D), the mean of phi phi^T of cubic features on examples.
 
-    Parameters
-    ----------
-    examples : array (N, n, d) or (N, D), or FeatureMoments
-        Tokens, one a row, the last one the query; or features; or sums gathered of either, of several lengths, say.
-    average : bool
-        Whether G is the mean over the tokens; for tokens only.
-
-    Raises
-    ------
-    ValueError
-        If the shape is another one, an entry is not finite, there are no examples, or the matrix does not fit 2 GiB.
+    Of tokens (N, n, d), one a row, the last one the query; G is their mean with `average`. Of several lengths gather
+    `FeatureMoments`. A ValueError if an entry is not finite, or the matrix does not fit 2 GiB.
 
     Examples
     --------
     >>> feature_moment(np.ones((5, 3, 1)))
     array([[9.]])
     """
-    if isinstance(examples, FeatureMoments):
-        if examples.count == 0:
-            raise ValueError("No rows were added to the moments: add examples first.")
-        return examples.gram() / examples.count
-    rows = len(examples)
-    if examples.ndim == 3:
-        moments = FeatureMoments(feature_count(examples.shape[-1]), 1)
-        moments.add(examples, np.zeros((rows, 1)), average=average)
-    else:
-        moments = FeatureMoments(examples.shape[1], 1)
-        moments.add_features(examples, np.zeros((rows, 1)))
+    moments = FeatureMoments(feature_count(x.shape[-1]), 1)
+    moments.add(x, np.zeros((len(x), 1)), average=average)
     moment = moments.gram()  # nobody else's
-    moment /= rows
+    moment /= len(x)
     return moment
 
 
@@ -190,14 +166,12 @@ def certify(
     generalised eigenvalue of (Lambda_X, Lambda_D) on the range of Lambda_D. That Lambda_D is positive on the range of
     Lambda_X is no test.
 
-    Units do not matter, neither the scale of a matrix nor those of the tokens' coordinates: each matrix is measured
-    with every feature in units of its own root mean square there. So entries must be right to rounding relative to
-    themselves, as means of products are; a matrix that was turned into another basis has rounding errors that would
-    count as features seen.
+    Units of the tokens' coordinates do not matter: each matrix is measured with every feature in units of its own root
+    mean square there. So entries must be right to rounding relative to themselves, as means of products are; a matrix
+    that was turned into another basis has rounding errors that would count as features seen.
 
-    Ranks are numerical: eigenvalues between rounding, some 1e-15 of the largest, and the tolerance are taken for zero;
-    `gap` and `margin` tell how clear the cut is. The rank is sufficient, and not necessary, when fewer than d^2 heads
-    are assumed. O(D^3) in at most 12 D^2 numbers beside the two moments.
+    Ranks are numerical; `gap` and `margin` tell how clear the cut is. The rank is sufficient, and not necessary, when
+    fewer than d^2 heads are assumed. O(D^3) in at most 12 D^2 numbers beside the two moments.
 
     Examples
     --------
@@ -219,12 +193,12 @@ def certify(
         8 * _MATRICES * features**2,
         advice="take tokens of fewer dimensions, or a subset of the features",
     )
-    units, domain_units = own_units("data", data), own_units("domain", domain)
     smallest = eigh(data, eigvals_only=True, subset_by_index=(0, 0), check_finite=False)[0]
-    domain_values, _ = spectrum("domain", in_own_units(domain, domain_units))
-    values, vectors = spectrum("data", in_own_units(data, units))
-    threshold = tolerance * float(values.max(initial=0.0))
-    domain_threshold = tolerance * float(domain_values.max(initial=0.0))
+    domain_units, domain_values, _ = _in_own_units("domain", domain)
+    units, values, vectors = _in_own_units("data", data)
+    threshold, domain_threshold = (
+        tolerance * float(spectrum.max(initial=0.0)) for spectrum in (values, domain_values)
+    )
     nullity = int(np.sum(values <= threshold))
     kept, dropped = values[nullity:], float(values[:nullity].max(initial=0.0))
     rank, seen, unseen = len(kept), np.flatnonzero(units), np.flatnonzero(units == 0)
@@ -233,22 +207,24 @@ def certify(
     hidden[seen, :nullity] = vectors[:, :nullity]
     hidden[unseen, nullity + np.arange(len(unseen))] = 1.0
     noise = features * np.finfo(float).eps * (float(kept[-1] / kept[0]) if rank else 1.0)
-    shown = seen_by(hidden, np.where(units > 0, units, 1.0), noise, domain, domain_units, domain_threshold)
-    if shown.directions.shape[1]:
-        factor, worst = np.inf, shown.directions[:, 0]
+    shown, null_basis, directions = _seen_by(
+        hidden, np.where(units > 0, units, 1.0), noise, domain, domain_units, domain_threshold
+    )
+    if directions.shape[1]:
+        factor, worst = np.inf, directions[:, 0]
     else:
-        factor, worst = largest_ratio(domain, units, vectors[:, nullity:], kept)
-    spectra = ((values, threshold), (domain_values, domain_threshold), (shown.values, domain_threshold))
+        factor, worst = _largest_ratio(domain, units, vectors[:, nullity:], kept)
+    spectra = ((values, threshold), (domain_values, domain_threshold), (shown, domain_threshold))
     return Certificate(
         rank=rank,
         domain_rank=int(np.sum(domain_values > domain_threshold)),
-        joint_rank=rank + shown.directions.shape[1],
+        joint_rank=rank + directions.shape[1],
         factor=factor,
         smallest_eigenvalue=max(0.0, float(smallest)),
         gap=float(kept[0]) / dropped if dropped > 0 and rank else np.inf,
         margin=min(_margin(spectrum, cut) for spectrum, cut in spectra),
-        null_basis=shown.null_basis,
-        domain_directions=shown.directions,
+        null_basis=null_basis,
+        domain_directions=directions,
         worst_direction=worst,
         tolerance=tolerance,
     )
@@ -260,12 +236,13 @@ def another_minimiser(
 ) -> CubicRegression:
     """Another empirical risk minimiser: the regression, and a random direction that its examples do not see.
 
+    Directions are uniform on the sphere, independent for the outputs; what is added to each output's coefficients has
+    the root mean square of their norms (1 if all of them are zero). O(D p (D - rank)).
+
     Parameters
     ----------
-    regression : CubicRegression
-        A minimiser on the certificate's data.
-    certificate : Certificate
-        Of the same data.
+    regression, certificate : CubicRegression, Certificate
+        A minimiser, and the certificate of the same data.
     on_domain : bool
         Whether to take a direction among those that show on the domain, instead of any that the data do not see.
     rng : SPEC 7 generator or seed
@@ -274,12 +251,7 @@ def another_minimiser(
     Raises
     ------
     ValueError
-        If there is no such direction: the minimiser is the only one. Also if the features' numbers differ.
-
-    Notes
-    -----
-    Directions are uniform on the sphere, independent for the outputs; what is added to each output's coefficients has
-    the root mean square of their norms (1 if all of them are zero). O(D p (D - rank)).
+        If there is no such direction, or the numbers of features differ.
 
     Examples
     --------
@@ -307,8 +279,114 @@ def another_minimiser(
     turns = basis.T @ random_generator(rng).standard_normal(coefficients.shape)
     size = float(np.linalg.norm(coefficients)) / np.sqrt(coefficients.shape[1]) or 1.0
     moved = coefficients + size * basis @ (turns / np.linalg.norm(turns, axis=0))
-    tensor = tensor_from_features(moved, regression.dim)
-    return replace(regression, method="another", coefficients=moved, tensor=tensor)
+    return replace(regression, method="another", coefficients=moved)
+
+
+def _in_own_units(name: str, moment: Float[np.ndarray, "D D"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The features' root mean squares, 0 where never seen; ascending eigenvalues and vectors of those seen, in them."""
+    diagonal = np.diagonal(moment)
+    trace = float(diagonal.sum())
+    never = diagonal <= _UNDERFLOW
+    units = np.where(never, 0.0, np.sqrt(np.maximum(diagonal, 0.0)))
+    rounding = _NEGATIVE * max(trace, 0.0)
+    wrong = (
+        diagonal.min() < -rounding
+        or np.abs(moment - moment.T).max() > rounding
+        or np.abs(moment[never]).max(initial=0.0) > rounding
+    )
+    if not wrong:
+        seen = np.flatnonzero(units)
+        scaled = moment[np.ix_(seen, seen)] / units[seen, None] / units[seen]
+        values, basis = eigh(scaled, driver="evr", check_finite=False)
+        wrong = len(values) > 0 and values[0] < -_NEGATIVE * len(values)
+    if wrong:
+        raise ValueError(
+            f"{name} is not symmetric or has an eigenvalue below 0: a mean of phi phi^T is needed, which is positive "
+            "semidefinite."
+        )
+    return units, values, basis
+
+
+def _seen_by(
+    hidden: Float[np.ndarray, "D k"],
+    units: np.ndarray,
+    noise: float,
+    domain: Float[np.ndarray, "D D"],
+    domain_units: np.ndarray,
+    threshold: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of directions orthonormal in the data's units: eigenvalues of the domain, a basis, and what shows there."""
+    basis, turn, lost = _orthonormalised(hidden, domain_units / units, noise)
+    basis /= np.where(domain_units > 0, domain_units, np.inf)[:, None]
+    values, vectors = eigh(basis.T @ domain @ basis, driver="evr", overwrite_a=True, check_finite=False)
+    del basis
+    vanishing = values <= threshold
+    deficit = int(np.sum(~vanishing))
+    rest = hidden @ np.hstack([lost, turn @ vectors[:, vanishing]])
+    del turn, lost, vectors
+    null_basis = _orthonormalised(hidden, 1 / units, noise)[0]
+    if deficit in (0, hidden.shape[1]):
+        return values, null_basis, null_basis[:, :deficit]
+    rest = _orthonormalised(rest, np.ones(len(units)), noise)[0]
+    rest = _orthonormalised(rest, 1 / units, noise)[0]
+    whole = qr(null_basis.T @ rest, check_finite=False)[0]
+    return values, null_basis, null_basis @ whole[:, rest.shape[1] :]
+
+
+def _largest_ratio(
+    domain: Float[np.ndarray, "D D"], units: np.ndarray, basis: np.ndarray, values: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """The largest of t^T domain t over t^T data t in the range of the data, and a t of norm 1 that attains it.
+
+    The basis and values are the data's eigenvectors and eigenvalues in their own units.
+    """
+    direction = np.zeros(len(units))
+    if not len(values):
+        return 0.0, direction
+    seen = np.flatnonzero(units)
+    whitened = basis / np.sqrt(values) / units[seen, None]
+    last = len(values) - 1
+    products = whitened.T @ domain[np.ix_(seen, seen)] @ whitened
+    ratios, vectors = eigh(products, subset_by_index=(last, last), check_finite=False)
+    direction[seen] = whitened @ vectors[:, 0]
+    return max(0.0, float(ratios[0])), direction / np.linalg.norm(direction)
+
+
+def _orthonormalised(
+    basis: Float[np.ndarray, "D k"], weights: Float[np.ndarray, " D"], noise: float
+) -> tuple[Float[np.ndarray, "D s"], Float[np.ndarray, "k s"], Float[np.ndarray, "k lost"]]:
+    """An orthonormal basis of the span of diag(weights) basis, for weights of any range.
+
+    Also the combinations of columns that give it, and those lost because they live where the weights are 0. Entries of
+    the orthonormal `basis` are uncertain by `noise`, which weights would blow up. So features go in classes of similar
+    weight, heaviest first, and a pivoted QR factorisation tells the combinations that show on a class from those that
+    vanish there, which are then 0 on it. Householder's method on rows in order of weight leaves errors relative to
+    each row. O(D k^2).
+    """
+    order = np.argsort(-weights, kind="stable")
+    order = order[weights[order] > 0]
+    heights = weights[order]
+    turn = np.eye(basis.shape[1])
+    weighted = np.zeros((len(order), basis.shape[1]))
+    first = column = 0
+    while first < len(order) and column < len(turn):
+        last = first + int(np.sum(heights[first:] >= _RANGE * heights[first]))
+        rest = turn[:, column:]
+        q, r, _ = qr((basis[order[first:last]] @ rest).T, pivoting=True, check_finite=False)
+        turn[:, column:] = rest @ q
+        shown = column + int(np.sum(np.abs(np.diagonal(r)) > noise))
+        # zero on the classes before, but for rounding
+        weighted[first:, column:shown] = basis[order[first:]] @ turn[:, column:shown] * heights[first:, None]
+        first, column = last, shown
+    turn, lost = turn[:, :column], turn[:, column:]
+    found = np.zeros((len(weights), column))
+    if not column:
+        return found, turn, lost
+    weighted = weighted[:, :column]
+    lengths = np.linalg.norm(weighted, axis=0)
+    weighted /= lengths
+    found[order], r = qr(weighted, mode="economic", overwrite_a=True, check_finite=False)
+    return found, solve_triangular(r, (turn / lengths).T, trans="T", check_finite=False).T, lost
 
 
 def _margin(spectrum: np.ndarray, threshold: float) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -13,7 +13,6 @@ from attention.memory import require_memory
 from attention.validation import PositiveInt, checked
 
 __all__ = [
-    "SOFTMAX_KINDS",
     "SoftmaxKind",
     "as_tokens",
     "blocks",
@@ -21,7 +20,9 @@ __all__ = [
     "cubic_kernel",
     "feature_count",
     "features_from_tensor",
+    "features_of_gram",
     "first_independent",
+    "gram_matrix",
     "pair_products",
     "pairs_of",
     "predicted",
@@ -33,7 +34,6 @@ __all__ = [
 ]
 
 SoftmaxKind = Literal["plain", "aug", "cent", "tokens"]
-SOFTMAX_KINDS: tuple[str, ...] = get_args(SoftmaxKind)
 """The sets of features for softmax targets, from the paper's to the baseline without attention."""
 
 _AT_ONCE = 1 << 23  # numbers of a block of features, 64 MiB
@@ -53,34 +53,12 @@ def feature_count(d: PositiveInt) -> int:
 
 
 @checked
-def cubic_features(
-    x: Shaped[Any, "... n d"], *, queries: Shaped[Any, "... r d"] | None = None, average: bool = False
-) -> Shaped[Any, "... features"]:
-    """The features phi_(bc),e = w_bc G_bc z_e, b <= c, of the last token z or of given queries.
+def cubic_features(x: Shaped[Any, "... n d"], *, average: bool = False) -> Shaped[Any, "... features"]:
+    """The features phi_(bc),e = w_bc G_bc z_e, b <= c, of the last token z, with w_bb = 1 and w_bc = sqrt 2.
 
-    Parameters
-    ----------
-    x : array (..., n, d)
-        Tokens, one a row.
-    queries : array (..., r, d), optional
-        Queries in place of the last token, r a sequence.
-    average : bool
-        Whether G is the mean over the tokens instead of their sum.
-
-    Returns
-    -------
-    array (..., D), or (..., r, D) with queries
-        In the array type of `x`; the pair is the slow index and e the fast one.
-
-    Raises
-    ------
-    ValueError
-        If `x` has fewer than two axes, the queries are not of its sequences and dimension, or products overflow.
-
-    Notes
-    -----
-    w_bc = sqrt 2 off the diagonal, so that the least norm on phi is that on all d^3 coefficients. O(n d^2 + d^3) a
-    sequence.
+    With these weights the least norm on phi is that on all d^3 coefficients. Tokens (..., n, d), one a row, give
+    (..., D) in their array type; the pair is the slow index and e the fast one. G is the mean over the tokens with
+    `average`. A ValueError if there are fewer than two axes, or products overflow. O(n d^2 + d^3) a sequence.
 
     References
     ----------
@@ -92,42 +70,21 @@ def cubic_features(
     array([2.   , 4.   , 2.828, 5.657, 4.   , 8.   ])
     """
     x = as_tokens(x)
-    if queries is None:
-        pairs, z, rows = pair_products(x, average=average), x[..., -1, :], 1
-    else:
-        xp = namespace(x, queries)
-        given, wanted = tuple(queries.shape), (*x.shape[:-2], "r", x.shape[-1])
-        if len(given) != len(wanted) or (*given[:-2], given[-1]) != (*wanted[:-2], wanted[-1]):
-            raise ValueError(
-                f"The queries have shape {given}: ({', '.join(map(str, wanted))}) is needed, as the tokens have."
-            )
-        # of two types the wider one has the digits
-        x, z = (
-            xp.astype(one, xp.result_type(x, as_tokens(queries)), copy=False)
-            for one in (x, as_tokens(queries))
-        )
-        pairs, rows = pair_products(x, average=average)[..., None, :], given[-2]
-    _require_room(x, rows)
-    return _outer(pairs, z)
+    return features_of_gram(gram_matrix(x, average=average), x[..., -1, :])
 
 
 @checked
 def prefix_features(x: Shaped[Any, "... n d"]) -> Shaped[Any, "... n features"]:
     """The features (..., n, D) of every prefix: position t is the query and G is that of the tokens up to t.
 
-    Arguments and errors as for `cubic_features`, of which a sequence gives a row a position. O(n d^3) a sequence.
+    Errors as for `cubic_features`, of which a sequence gives a row a position. O(n d^3) a sequence.
     """
     x = as_tokens(x)
     xp = namespace(x)
-    d = x.shape[-1]
-    _require_room(x, x.shape[-2])
-    rows, columns = (xp.asarray(index) for index in pairs_of(d))
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        products = xp.take(x, rows, axis=-1) * xp.take(x, columns, axis=-1)
-        products = products * xp.asarray(_weights(d), dtype=x.dtype)
-        cumulated = xp.cumulative_sum if hasattr(xp, "cumulative_sum") else xp.cumsum
-        gram = cumulated(products, axis=-2)
-    return _outer(gram, x)
+    cumulated = xp.cumulative_sum if hasattr(xp, "cumulative_sum") else xp.cumsum
+    with np.errstate(over="ignore", invalid="ignore"):  # refused with the features
+        gram = cumulated(x[..., :, None] * x[..., None, :], axis=-3)
+    return features_of_gram(gram, x)
 
 
 @checked
@@ -139,7 +96,7 @@ def cubic_kernel(
     Of tokens (N, n, d) and (M, l, d), whose lengths n and l may differ, the kernel (N, M). A ValueError if the
     dimensions differ or products overflow. O(N M d^2 + (N n + M l) d^2).
     """
-    one, another = (pair_products(array, average=average) for array in (x, other))
+    one, another = (pair_products(gram_matrix(z, average=average)) for z in (x, other))
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         kernel = np.asarray((one @ another.T) * (x[:, -1] @ other[:, -1].T))
     if not np.isfinite(kernel).all():
@@ -177,10 +134,9 @@ def features_from_tensor(tensor: Float[np.ndarray, "p d d d"]) -> Float[np.ndarr
     Only what is symmetric in b and c acts: exactly zero for models that are zero as functions. A ValueError for another
     shape. O(p d^3).
     """
-    outputs, d = tensor.shape[:2]
-    rows, columns = pairs_of(d)
-    entries = (tensor[:, rows, columns] + tensor[:, columns, rows]) / 2 * _weights(d)[:, None]
-    return np.ascontiguousarray(entries.transpose(1, 2, 0).reshape(feature_count(d), outputs))
+    symmetric = (tensor + tensor.transpose(0, 2, 1, 3)) / 2
+    entries = pair_products(symmetric.transpose(3, 0, 1, 2))
+    return np.ascontiguousarray(entries.transpose(2, 0, 1).reshape(-1, len(tensor)))
 
 
 @checked
@@ -202,6 +158,9 @@ def softmax_features(
 ) -> Shaped[Any, "... features"]:
     """Features of token matrices for softmax targets, of every row as the query or of the last one.
 
+    To first order in Theta softmax attention is the row mean plus x_q^T Theta times the centred Gram matrix over k:
+    "cent" errs in second order only. "plain" is the paper's, the others are not. O(k d^2 + q d^3) for q queries.
+
     Parameters
     ----------
     x : array (..., k, d)
@@ -216,18 +175,7 @@ def softmax_features(
     Returns
     -------
     array (..., k, F), or (..., F) for the last row
-        In the array type of `x`, whole numbers as their floats; F = `softmax_feature_count`, the cubic ones come first,
-        then x_q, then the mean.
-
-    Raises
-    ------
-    ValueError
-        If the set is not known, `x` has fewer than two axes, or products overflow.
-
-    Notes
-    -----
-    To first order in Theta softmax attention is the row mean plus x_q^T Theta times the centred Gram matrix over k:
-    "cent" errs in second order only. "plain" is the paper's, the others are not. O(k d^2 + q d^3) for q queries.
+        F = `softmax_feature_count`: the cubic ones come first, then x_q, then the mean. Errors as `cubic_features`.
 
     Examples
     --------
@@ -241,13 +189,14 @@ def softmax_features(
     x = as_tokens(x)
     xp = namespace(x)
     queries = x if every_row else x[..., -1:, :]
-    with np.errstate(over="ignore", invalid="ignore"):  # refused in the next line
+    with np.errstate(over="ignore", invalid="ignore"):  # refused in the next lines
         mean = xp.mean(x, axis=-2, keepdims=True)
         centred = x - mean
     require_no_overflow(centred, xp)
     parts = []
     if kind != "tokens":
-        parts.append(cubic_features(centred if kind == "cent" else x, queries=queries))
+        gram = gram_matrix(centred if kind == "cent" else x)
+        parts.append(features_of_gram(gram[..., None, :, :], queries))
     if kind in ("cent", "tokens"):
         parts.append(queries)
     if kind != "plain":
@@ -263,8 +212,7 @@ def first_independent(
     """Increasing indices of the examples that add to the rank of the features of those before them.
 
     Of tokens (N, n, d); with `rank` no more than that many. On exact labels least squares of least norm is the same on
-    these examples as on all. By the Cholesky factor of the kernel, built row by row: O(N^2 d^2 + N r^2). Features that
-    are nearly dependent count as dependent.
+    these examples as on all. By the Cholesky factor of the kernel, built row by row: O(N^2 d^2 + N r^2).
 
     Examples
     --------
@@ -290,25 +238,40 @@ def first_independent(
     return np.array(kept, dtype=np.int64)
 
 
+def gram_matrix(x: Shaped[Any, "... n d"], *, average: bool = False) -> Shaped[Any, "... d d"]:
+    """G = X^T X of tokens, or its mean over them; what overflows is infinite."""
+    xp = namespace(x)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gram = xp.matmul(xp.matrix_transpose(x), x)
+        return gram / x.shape[-2] if average else gram
+
+
+def features_of_gram(gram: Shaped[Any, "... d d"], z: Shaped[Any, "... d"]) -> Shaped[Any, "... features"]:
+    """The features (..., D) of Gram matrices and queries, whose leading axes broadcast; refused where they overflow."""
+    xp = namespace(gram, z)
+    numbers = math.prod(z.shape[:-1]) * feature_count(z.shape[-1])
+    require_memory(f"The features of {tuple(z.shape)} tokens", 8 * numbers, advice="give fewer at a time")
+    with np.errstate(over="ignore", invalid="ignore"):  # refused in the next line
+        outer = pair_products(gram)[..., :, None] * z[..., None, :]
+    require_no_overflow(outer, xp)
+    return xp.reshape(outer, (*outer.shape[:-2], outer.shape[-2] * outer.shape[-1]))
+
+
 def pairs_of(d: int) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
     """The pairs b <= c of entries of a symmetric matrix, in the order of the features."""
     return np.triu_indices(d)
 
 
-def pair_products(x: Shaped[Any, "... n d"], *, average: bool = False) -> Shaped[Any, "... pairs"]:
-    """The weighted entries w_bc G_bc of the Gram matrix, b <= c, of the same norm as G: w_bb = 1 and w_bc = sqrt 2."""
-    xp = namespace(x)
-    d = x.shape[-1]
+def pair_products(gram: Shaped[Any, "... d d"]) -> Shaped[Any, "... pairs"]:
+    """The weighted entries w_bc G_bc, b <= c, of symmetric matrices, of the same norm: w_bb = 1 and w_bc = sqrt 2."""
+    xp = namespace(gram)
+    d = gram.shape[-1]
     rows, columns = pairs_of(d)
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        gram = xp.matmul(xp.matrix_transpose(x), x)
-        if average:
-            gram = gram / x.shape[-2]
-        flat = xp.reshape(gram, (*gram.shape[:-2], d * d))
-        taken = xp.take(flat, xp.asarray(rows * d + columns), axis=-1)
-        products = taken * xp.asarray(_weights(d), dtype=x.dtype)
-    require_no_overflow(products, xp)
-    return products
+    flat = xp.reshape(gram, (*gram.shape[:-2], d * d))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return xp.take(flat, xp.asarray(rows * d + columns), axis=-1) * xp.asarray(
+            _weights(d), dtype=gram.dtype
+        )
 
 
 def as_tokens(x: Any, d: int | None = None) -> Any:
@@ -321,28 +284,22 @@ def as_tokens(x: Any, d: int | None = None) -> Any:
     return x if xp.isdtype(x.dtype, "real floating") else as_floating(x, xp.float64, xp)
 
 
-def predicted(
-    features: Callable[[Any], Any], x: Any, coefficients: np.ndarray, rows: int | None = None
-) -> Any:
-    """features(x) @ coefficients in blocks of sequences, in the array type of tokens x; `rows` rows a sequence."""
+def predicted(features: Callable[[Any], Any], x: Any, coefficients: np.ndarray) -> Any:
+    """features(x) @ coefficients in blocks of sequences, in the array type of tokens x."""
     xp = namespace(x)
     flat = xp.reshape(x, (-1, *x.shape[-2:]))
     own = xp.asarray(coefficients, dtype=x.dtype)
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        parts = [
-            xp.matmul(features(flat[part, ...]), own)
-            for part in blocks(flat.shape[0], (rows or 1) * len(coefficients))
-        ]
-    lead = x.shape[:-2] + (() if rows is None else (rows,))
-    together = xp.concat(parts) if parts else xp.zeros(0, dtype=x.dtype)
+        parts = blocks(flat.shape[0], x.shape[-2] * len(coefficients))
+        together = xp.concat([xp.matmul(features(flat[part, ...]), own) for part in parts])
     require_no_overflow(together, xp)
-    return xp.reshape(together, (*lead, coefficients.shape[1]))
+    return xp.reshape(together, (*x.shape[:-2], *together.shape[1:]))
 
 
 def blocks(rows: int, numbers_a_row: int) -> Iterator[slice]:
-    """Slices of rows whose features take 64 MiB at most, one row at least."""
+    """Slices of rows whose features take 64 MiB at most; at least one slice, and a row in each if there are any."""
     step = max(1, _AT_ONCE // max(1, numbers_a_row))
-    for first in range(0, rows, step):
+    for first in range(0, max(1, rows), step):
         yield slice(first, min(first + step, rows))
 
 
@@ -352,22 +309,6 @@ def require_no_overflow(products: Any, xp: Any) -> None:
         raise ValueError(
             f"Products of the tokens overflow in {products.dtype}: scale the tokens down or use a wider type."
         )
-
-
-def _outer(pairs: Any, z: Any) -> Any:
-    """The products of pairs (..., D / d) and queries (..., d), as features (..., D)."""
-    xp = namespace(pairs, z)
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        outer = pairs[..., :, None] * z[..., None, :]
-    require_no_overflow(outer, xp)
-    return xp.reshape(outer, (*outer.shape[:-2], outer.shape[-2] * outer.shape[-1]))
-
-
-def _require_room(x: Any, queries: int) -> None:
-    numbers = math.prod(x.shape[:-2]) * queries * feature_count(x.shape[-1])
-    require_memory(
-        f"The features of tokens of shape {tuple(x.shape)}", 8 * numbers, advice="give fewer at a time"
-    )
 
 
 def _weights(d: int) -> np.ndarray:

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from attention._arrays import to_numpy
 from attention.inputs import Rng
 from attention.validation import PositiveInt, Real, checked, random_generator
-from upper.linear_attention.head_search import HeadSearch, Tried, alternating, symmetrised
+from upper.linear_attention.head_search import HeadSearch, alternating, balanced, symmetrised
 from upper.linear_attention.least_squares import FeatureRegression
-from upper.linear_attention.model import LinearAttention, zero_heads
+from upper.linear_attention.model import LinearAttention
 
 __all__ = [
     "HeadsFound",
@@ -35,7 +35,7 @@ _PROBES = 64
 class HeadsFound:
     """Heads that represent a tensor, and what is known about their number.
 
-    Parameters
+    Attributes
     ----------
     model : LinearAttention
         The heads, balanced: orthogonal as vectors (V_h) and (Q_h), |V_h| = |Q_h|, largest first. One zero head for
@@ -48,8 +48,6 @@ class HeadsFound:
         Number of heads below which no model has a tail within the tolerance: proved, see `fewest_heads_bound`.
     strategy : str
         What found them.
-    exact : bool
-        Whether the tail is within the tolerance.
     tried : tuple of (int, float)
         The numbers of heads that were tried, rising, with the least tail of each.
     """
@@ -59,13 +57,17 @@ class HeadsFound:
     tolerance: float
     lower_bound: int
     strategy: str
-    exact: bool
     tried: tuple[tuple[int, float], ...]
 
     @property
     def heads(self) -> int:
         """The number of heads needed by the model: 0 for the zero model."""
         return self.model.heads if bool(np.any(to_numpy(self.model.v))) else 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the tail is within the tolerance."""
+        return self.tail <= self.tolerance
 
     @property
     def minimal(self) -> bool:
@@ -96,7 +98,7 @@ def fit_heads(
     *,
     heads: PositiveInt | None = None,
     tolerance: Tolerance = _TOLERANCE,
-    restarts: PositiveInt = 20,
+    restarts: PositiveInt = 60,
     rng: Rng = 0,
 ) -> HeadsFound:
     """As few heads as can be found for a learned tensor.
@@ -109,7 +111,7 @@ def fit_heads(
         Fit exactly so many instead of the fewest (min(p d, d^2) if that is less).
     tolerance : float
         Relative tail |sym M - S| / |S| that counts as a representation. For noisy labels give a few times the relative
-        error of the coefficients: below it noise is fitted, with as many heads as a generic tensor has.
+        error of the coefficients: below it noise is fitted.
     restarts : int
         Starts of Levenberg-Marquardt before a number of heads is given up.
     rng : SPEC 7 generator or seed
@@ -129,9 +131,9 @@ def fit_heads(
     -----
     At each number of heads: alternating from a random antisymmetric part, finished by Levenberg-Marquardt; then
     Levenberg-Marquardt from reweighted starts. From the proved lower bound the number rises by 1, 1, 2, 4, ... with
-    three starts each, is bisected, and then falls by one as long as `restarts` starts find a representation. That a
-    number was given up proves nothing; ``minimal`` says whether the lower bound does. A start costs some twenty steps
-    of O((H p d)^3) where p <= d; beyond H min(p, d) d = 4096 only alternating is tried.
+    three starts each, and then falls by one as long as `restarts` starts find a representation. That a number was
+    given up proves nothing; ``minimal`` says whether the lower bound does. A start costs some twenty steps of
+    O((H p d)^3) where p <= d; beyond H min(p, d) d = 4096 only alternating is tried.
 
     Examples
     --------
@@ -147,22 +149,22 @@ def fit_heads(
             "coefficients, d), or gather the moments of tokens by FeatureMoments.add."
         )
     average = bool(getattr(regression, "average", False))
-    problem = _Problem.of(tensor() if callable(tensor) else tensor)
-    number = None if heads is None else min(heads, problem.most)
-    if not problem.norm:
-        return HeadsFound(problem.zero_model(average), 0.0, tolerance, 0, "cancellation", True, ())
-    draw = random_generator(rng)
-    bound = fewest_heads_bound(problem.square, tolerance=tolerance, rng=draw)
-    search = HeadSearch(problem.tensor, tolerance, draw)
-    if number is None:
-        number = search.fewest(min(bound, problem.most), problem.most, restarts)
+    unit, norm = _unit_symmetric(tensor() if callable(tensor) else tensor)
+    if not norm:
+        return HeadsFound(_model(unit, 1, 0.0, average), 0.0, tolerance, 0, "cancellation", ())
+    draw, most = random_generator(rng), min(unit.shape[:2]) * unit.shape[1]
+    bound = fewest_heads_bound(unit, tolerance=tolerance, rng=draw)
+    search = HeadSearch(unit, tolerance, draw)
+    if heads is None:
+        number = search.fewest(min(bound, most), most, restarts)
     else:
+        number = min(heads, most)
         search.succeeds(number, restarts)
-    strategy, tried = search.best[number]
-    model = problem.model(tried, average)
-    tail = problem.tail(model)
-    tails = tuple((n, found.tail) for n, (_, found) in sorted(search.best.items()))
-    return HeadsFound(model, tail, tolerance, bound, strategy, tail <= tolerance, tails)
+    _, strategy, found = search.best[number]
+    model = _model(found, number, norm, average)
+    tail = float(np.linalg.norm(unit - symmetrised(model.tensor() / norm)))
+    tails = tuple((n, tail) for n, (tail, _, _) in sorted(search.best.items()))
+    return HeadsFound(model, tail, tolerance, bound, strategy, tails)
 
 
 @checked
@@ -171,24 +173,22 @@ def alternate(
 ) -> tuple[LinearAttention, float]:
     """Heads by alternating alone: truncate the unfolding to rank H, put the symmetric part back; 400 times at most.
 
-    Arguments and errors as for `fit_heads`. The model has min(p d, d^2) heads if that is less, which suffice; with it
-    comes its tail |sym M - S| / |S|. Linear convergence where it converges; it may stall at a positive tail although H
-    heads exist. O((p d)^3 + p d^3 H) a step.
+    Arguments and errors as for `fit_heads`; with the model comes its tail |sym M - S| / |S|. It may stall at a positive
+    tail although H heads exist. O((p d)^3 + p d^3 H) a step.
     """
-    problem = _Problem.of(tensor)
-    if not problem.norm:
-        return problem.zero_model(False), 0.0
-    heads = min(heads, problem.most)
-    tried = alternating(problem.tensor, heads, tolerance=tolerance, rng=random_generator(rng))
-    return problem.model(tried, False), tried.tail
+    unit, norm = _unit_symmetric(tensor)
+    if not norm:
+        return _model(unit, 1, 0.0, False), 0.0
+    heads = min(heads, min(unit.shape[:2]) * unit.shape[1])
+    found, tail = alternating(unit, heads, tolerance=tolerance, rng=random_generator(rng))
+    return _model(found, heads, norm, False), tail
 
 
 @checked
 def heads_of_tensor(tensor: Tensor, *, average: bool = False) -> LinearAttention:
     """A model for a tensor (p, d, d, d) as it stands, antisymmetric part and all: its singular value decomposition.
 
-    As many heads as singular values above rounding, V_h and Q_h orthogonal as vectors, |V_h| = |Q_h|, largest first. A
-    ValueError for another shape, or entries that are not finite. O(p^2 d^4).
+    As many heads as singular values above rounding, balanced as in `HeadsFound`. O(p^2 d^4).
 
     Examples
     --------
@@ -198,22 +198,18 @@ def heads_of_tensor(tensor: Tensor, *, average: bool = False) -> LinearAttention
     >>> again.heads, bool(np.allclose(again.tensor(), model.tensor()))
     (2, True)
     """
-    scale = float(np.max(np.abs(tensor)))
-    outputs, d = tensor.shape[:2]
-    left, values, right = np.linalg.svd(_unfolded(tensor / (scale or 1.0)), full_matrices=False)
-    number = max(1, int(np.sum(values > len(right) * np.finfo(float).eps * values[0])))
-    root = np.sqrt(values[:number]) * np.sqrt(scale)
-    v = (left[:, :number] * root).T.reshape(-1, outputs, d)
-    return LinearAttention(v, (root[:, None] * right[:number]).reshape(-1, d, d), average)
+    scale = float(np.max(np.abs(tensor))) or 1.0
+    values = balanced(tensor / scale)[2]
+    number = max(1, int(np.sum(values > tensor.shape[1] ** 2 * np.finfo(float).eps * values[0])))
+    return _model(tensor / scale, number, scale, average)
 
 
 @checked
 def fewest_heads_bound(
     tensor: Tensor, *, tolerance: Annotated[float, Real(least=0, below=1)] = _TOLERANCE, rng: Rng = 0
 ) -> int:
-    """A number of heads below which no real model comes within a tolerance of the tensor.
+    """A number of heads below which no real model is within a tolerance of the tensor: |sym M - S| <= tolerance |S|.
 
-    A model is within the tolerance of the symmetric part S of the tensor M_abce if |sym M - S| <= tolerance |S|.
     Proved (up to rounding), for unit vectors g, u, f:
 
     * sum_bc S_abce g_b g_c = sum_h (V_h g)_a (Q_h^T g)_e has rank H at most, and a model within the tolerance
@@ -250,8 +246,7 @@ def fewest_heads_bound(
 def symmetric_rank(tensor: Tensor) -> int:
     """The rank of the unfolding (a b), (c e) of the symmetrised tensor (p, d, d, d).
 
-    It is d^2 for one generic head with p = d already: no measure of the number of heads. Singular values below 1e-7 of
-    the largest count as zero. A ValueError for another shape or entries that are not finite. O(p^2 d^4).
+    It is d^2 for one generic head with p = d already: no measure of the number of heads. O(p^2 d^4).
 
     Examples
     --------
@@ -260,54 +255,14 @@ def symmetric_rank(tensor: Tensor) -> int:
     16
     """
     unit, norm = _unit_symmetric(tensor)
-    values = np.linalg.svd(_unfolded(unit), compute_uv=False)
+    values = balanced(unit)[2]
     return int(np.sum(values > _TOLERANCE * values[0])) if norm else 0
 
 
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    """The symmetric part of a tensor at unit norm, its factors swapped where p > d so that V is the smaller one."""
-
-    square: np.ndarray
-    tensor: np.ndarray
-    norm: float
-    swapped: bool
-
-    @classmethod
-    def of(cls, tensor: Any) -> "_Problem":
-        square, norm = _unit_symmetric(tensor)
-        swapped = square.shape[0] > square.shape[1]
-        turned = np.ascontiguousarray(square.transpose(3, 2, 1, 0)) if swapped else square
-        return cls(square, turned, norm, swapped)
-
-    @property
-    def most(self) -> int:
-        outputs, d = self.square.shape[:2]
-        return min(outputs, d) * d
-
-    def model(self, tried: Tried, average: bool) -> LinearAttention:
-        """The heads of a tried factorisation, turned back, balanced and at the tensor's scale."""
-        v, q = tried.v, tried.q
-        if self.swapped:
-            v, q = q.transpose(0, 2, 1), v.transpose(0, 2, 1)
-        left, left_core = np.linalg.qr(v.reshape(len(v), -1).T)
-        right, right_core = np.linalg.qr(q.reshape(len(q), -1).T)
-        inner, values, outer = np.linalg.svd(left_core @ right_core.T)
-        number = len(values)
-        root = np.sqrt(values) * np.sqrt(self.norm)
-        return LinearAttention(
-            ((left @ inner[:, :number]) * root).T.reshape(-1, *v.shape[1:]),
-            ((right @ outer[:number].T) * root).T.reshape(-1, *q.shape[1:]),
-            average,
-        )
-
-    def tail(self, model: LinearAttention) -> float:
-        root = np.sqrt(self.norm)
-        again = np.tensordot(to_numpy(model.v) / root, to_numpy(model.q) / root, axes=(0, 0))
-        return float(np.linalg.norm(self.square - symmetrised(again)))
-
-    def zero_model(self, average: bool) -> LinearAttention:
-        return LinearAttention(*zero_heads(1, *self.square.shape[:2]), average)
+def _model(tensor: np.ndarray, heads: int, norm: float, average: bool) -> LinearAttention:
+    """The heads of a tensor of unit norm, balanced and at its scale."""
+    v, q = (one[:heads] * np.sqrt(norm) for one in balanced(tensor)[:2])
+    return LinearAttention(v, q, average)
 
 
 @checked
@@ -321,11 +276,6 @@ def _unit_symmetric(tensor: Tensor) -> tuple[np.ndarray, float]:
     if norm <= _ROUNDING * float(np.linalg.norm(tensor / largest)):
         return np.zeros_like(tensor), 0.0
     return symmetric / norm, norm * largest
-
-
-def _unfolded(tensor: Tensor) -> Float[np.ndarray, "pd dd"]:
-    """The matrix (a b), (c e) of a tensor M_abce."""
-    return tensor.reshape(tensor.shape[0] * tensor.shape[1], -1)
 
 
 def _directions(rng: np.random.Generator, size: int) -> np.ndarray:

@@ -17,7 +17,6 @@ from upper.linear_attention.features import (
     as_tokens,
     blocks,
     feature_count,
-    pair_products,
     predicted,
     softmax_feature_count,
     softmax_features,
@@ -40,7 +39,7 @@ _DRAWN_AT_ONCE = 1 << 21
 _MOST_HELD_OUT = 4096
 _LEAST_HELD_OUT = 16  # unless that is more than a quarter
 _EXTRA = 2  # examples' worth of queries beyond the rank, at which labels that fit are no accident
-_DIGITS = 9  # of Gram matrices that count as equal; permuted tokens agree to sixteen
+_DEPENDENT = 1e-9  # singular values of an example's tokens below this share of the largest count as zero
 _NEARLY_EXACT = 1e-6  # what is left of the precision of moments alone, and of badly conditioned features
 
 
@@ -77,9 +76,7 @@ class LinearAttentionPredictor:
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The predicted labels, in the array type of `x`; whole numbers count as their floats."""
         x = as_tokens(x, self.dim)
-        return predicted(
-            lambda part: softmax_features(part, self.features), x, self.coefficients, rows=x.shape[-2]
-        )
+        return predicted(lambda part: softmax_features(part, self.features), x, self.coefficients)
 
     def __repr__(self) -> str:
         return f"<LinearAttentionPredictor: {self.features}, {self.regression}>"
@@ -109,16 +106,15 @@ class LinearAttentionLearner:
 
     Notes
     -----
-    A polynomial-time learner: all outputs and queries share one matrix of F x F, F about d^3/2, gathered in blocks.
-    O(n k F^2 + F^3) time, F^2 numbers; r < F rows take O(r^2 F). On linear attention it is exact as soon as the
-    features of the examples have the rank that they have on the domain; min(k, d) rows of an example are independent.
-    On softmax attention it is the best predictor of its class. Dependent features, as on Boolean tokens, give the least
-    norm. Beyond 2^25 numbers only moments are kept, and the solution is not corrected with the residuals.
+    O(n k F^2 + F^3) time and F^2 numbers, F about d^3/2; r < F rows take O(r^2 F). On linear attention it is exact as
+    soon as the features of the examples have the rank that they have on the domain; min(k, d) rows of an example are
+    independent. On softmax attention it is the best predictor of its class. Beyond 2^25 numbers only moments are kept,
+    and the solution is not corrected with the residuals.
 
     The outcome is EXACT where fitted and held-out labels are reproduced to 1e-10 (PRECISION_FLOOR: to 1e-6) and two
     examples' worth of rows, 2 min(k, d) and three at least, were not needed for it; copies of an example, in any order
     of the tokens, count once. Where features are dependent, eight held-out inputs that no fitted one gives by a
-    symmetry are needed, too. Otherwise it is UNCONFIRMED, however small the error is. This is evidence and no proof.
+    symmetry are needed, too. Otherwise it is UNCONFIRMED. This is evidence and no proof.
 
     References
     ----------
@@ -170,13 +166,12 @@ class LinearAttentionLearner:
 
         x_held, y_held = draw_examples(oracle, held_out)
         extra = max(3, _EXTRA * min(k, d))
-        seen = _IndependentQueries(self.features, features + extra)
+        seen = _IndependentRows(self.features, features + extra)
         seen.add(x_held)
-        new = set(orbits(x_held).tolist())
+        new = set(seen.orbits)
 
         def add(x: np.ndarray) -> None:
-            seen.add(x)
-            new.difference_update(orbits(x).tolist())
+            new.difference_update(seen.add(x))
 
         if few:
             x, y = draw_examples(oracle, n - held_out)
@@ -207,50 +202,29 @@ class LinearAttentionLearner:
         return recorder.fit(outcome, predict=predict)
 
 
-class _IndependentQueries:
-    """Counts the linearly independent queries of every context, contexts that have the same features once.
+class _IndependentRows:
+    """Counts the linearly independent rows of every example, copies up to order and sign of the tokens once.
 
-    A context is what the rows of an example share in their features: the Gram matrix, and the row mean where that is
-    one; neither the order of the tokens nor their common sign changes it. In one context the features are linear in
-    the query, so that only independent queries say something new. Counting stops at `enough`.
+    In one example the features are linear in the query, so that only independent queries say something new. Counting
+    stops at `enough`.
     """
 
     def __init__(self, kind: _Features, enough: int) -> None:
         self.kind, self.enough = kind, enough
         self.count = 0
-        self._queries: dict[bytes, np.ndarray] = {}
+        self.orbits: set[int] = set()
 
-    def add(self, x: Float[np.ndarray, "n k d"]) -> None:
-        """Count the queries of more examples, until there are enough."""
-        n, k, d = x.shape
-        step = max(1, self.enough // min(k, d))
-        for part in blocks(n, max(1, (1 << 23) // step)):
-            if self.count >= self.enough:
-                return
-            self._add(x[part])
-
-    def _add(self, x: np.ndarray) -> None:
-        size = np.linalg.norm(x, axis=(1, 2))
-        x, size = x[size > 0], size[size > 0]  # zero tokens have no features
-        unit = x / size[:, None, None]
-        mean = unit.mean(axis=1)
-        if self.kind != "plain":
-            unit, mean = (_sign(mean)[:, None, None] * unit), _sign(mean)[:, None] * mean
-        gram = pair_products(unit - mean[:, None] if self.kind == "cent" else unit)
-        shared = gram if self.kind == "plain" else np.concatenate([gram, mean], axis=1)
-        # the same tokens at another scale are other features
-        keys = np.round(np.column_stack([shared, np.log(size)]), _DIGITS) + 0.0
-        constant = np.zeros((*unit.shape[:2], 1))
-        if self.kind != "plain":
-            constant += np.linalg.norm(mean, axis=1)[:, None, None]
-        for key, queries in zip(keys, np.concatenate([unit, constant], axis=2), strict=True):
-            before = self._queries.get(key.tobytes())
-            known = 0 if before is None else len(before)
-            stacked = queries if before is None else np.concatenate([before, queries])
-            _, values, directions = np.linalg.svd(stacked, full_matrices=False)
-            rank = int(np.sum(values > 10.0**-_DIGITS * values[0]))
-            self._queries[key.tobytes()] = directions[:rank]
-            self.count += rank - known
+    def add(self, x: Float[np.ndarray, "n k d"]) -> list[int]:
+        """Count the rows of more examples, until there are enough; gives the examples' orbits."""
+        names, first = np.unique(orbits(x), return_index=True)
+        if self.count < self.enough:
+            fresh = x[first[~np.isin(names, list(self.orbits))][: self.enough]]
+            if self.kind != "plain":  # the features of the row mean are alike in all rows of an example
+                mean = np.linalg.norm(fresh.mean(axis=1), axis=1)[:, None, None]
+                fresh = np.concatenate([fresh, np.broadcast_to(mean, (*fresh.shape[:2], 1))], axis=2)
+            self.count += int(np.linalg.matrix_rank(fresh, rtol=_DEPENDENT).sum())
+            self.orbits.update(names.tolist())
+        return names.tolist()
 
 
 def _by_moments(
@@ -258,8 +232,7 @@ def _by_moments(
 ) -> FeatureRegression:
     """By normal equations, gathered while examples are drawn."""
     k, d = oracle.k, oracle.d
-    features = softmax_feature_count(kind, d)
-    moments = FeatureMoments(features, d)
+    moments = FeatureMoments(softmax_feature_count(kind, d), d)
     kept: list[Block] | None = [] if 2 * n * k * d <= _KEPT else None
     at_once = max(1, _DRAWN_AT_ONCE // (k * d))
     for first in range(0, n, at_once):
@@ -286,10 +259,3 @@ def _feature_blocks(
     features = softmax_feature_count(kind, d)
     for part in blocks(len(x), k * features):
         yield softmax_features(x[part], kind).reshape(-1, features), y[part].reshape(-1, d)
-
-
-def _sign(mean: np.ndarray) -> np.ndarray:
-    """The sign of the first entry of each mean that is not zero; 1 for zero means."""
-    seen = np.abs(mean) > 10.0**-_DIGITS
-    first = np.take_along_axis(mean, np.argmax(seen, axis=1)[:, None], axis=1)[:, 0]
-    return np.where(seen.any(axis=1) & (first < 0), -1.0, 1.0)

@@ -70,10 +70,6 @@ class FeatureMoments:
     ValueError
         If the matrix does not fit 2 GiB; on adding, if the shapes do not fit together, or an entry is not finite.
 
-    Notes
-    -----
-    D^2 numbers; n rows cost O(n D^2).
-
     References
     ----------
     Yau et al., arXiv 2410.10101, Algorithm 1; one matrix for all outputs and symmetric features are derived here.
@@ -98,33 +94,31 @@ class FeatureMoments:
         self.count = 0
         self.dim: int | None = None
         self.average = False
-        self._others = False
 
     @checked
     def add(
         self, x: Shaped[np.ndarray, "N n d"], y: Shaped[np.ndarray, "N p"], *, average: bool = False
     ) -> None:
-        """Add examples: sequences of n tokens whose last one is the query, and a label each."""
-        self._of_tokens(x, y, average)
+        """Add examples: sequences of n tokens whose last one is the query, and a label each. O(N D^2)."""
+        self._of_tokens(x.shape[-1], average)
         for part in blocks(len(x), self.features):
             self._add(cubic_features(x[part], average=average), y[part])
 
     @checked
     def add_sequences(self, x: Shaped[np.ndarray, "N n d"], y: Shaped[np.ndarray, "N n p"]) -> None:
         """Add sequences with a label at every position: that of the prefix which ends there, and a row each."""
-        self._of_tokens(x, y, average=False)
+        self._of_tokens(x.shape[-1], average=False)
         for part in blocks(len(x), self.features * x.shape[1]):
             phi = prefix_features(x[part])
-            self._add(phi.reshape(-1, self.features), y[part].reshape(-1, self.outputs))
+            self._add(phi.reshape(-1, self.features), y[part].reshape(-1, y.shape[-1]))
 
     @checked
     def add_features(self, phi: Shaped[np.ndarray, "rows D"], y: Shaped[np.ndarray, "rows p"]) -> None:
         """Add rows of features and their labels."""
         if phi.shape[1] != self.features:
             raise ValueError(f"phi has {phi.shape[1]} features: {self.features} are needed.")
-        self._require_outputs(y)
-        self._others, self.dim = True, None
         self._add(phi, y)
+        self.dim = None
 
     def gram(self) -> Float[np.ndarray, "D D"]:
         """The sum of phi phi^T, not a copy: what is added later changes it."""
@@ -140,27 +134,23 @@ class FeatureMoments:
         return f"<FeatureMoments: {self.count} rows of {self.features} features, {self.outputs} outputs>"
 
     def _add(self, phi: np.ndarray, y: np.ndarray) -> None:
+        if y.shape[-1] != self.outputs:
+            raise ValueError(f"y has {y.shape[-1]} outputs: {self.outputs} are needed.")
         phi, y = np.ascontiguousarray(phi), np.ascontiguousarray(y)
         self._lower = dsyrk(1.0, phi.T, beta=1.0, c=self._lower, lower=1, overwrite_c=1)
         self.cross = dgemm(1.0, phi.T, y.T, trans_b=1, beta=1.0, c=self.cross, overwrite_c=1)
         self.squares += float(np.vdot(y, y))
         self.count += len(phi)
 
-    def _of_tokens(self, x: np.ndarray, y: np.ndarray, average: bool) -> None:
-        d = x.shape[-1]
+    def _of_tokens(self, d: int, average: bool) -> None:
         if feature_count(d) != self.features:
             raise ValueError(
                 f"The tokens have {d} dimensions, hence {feature_count(d)} features: {self.features} are needed."
             )
-        self._require_outputs(y)
-        if self.count and not self._others and average != self.average:
+        if self.dim is not None and average != self.average:
             raise ValueError("Sums and means over the tokens are mixed: give all rows the same average.")
-        self.average = average
-        self.dim = None if self._others else int(d)
-
-    def _require_outputs(self, y: np.ndarray) -> None:
-        if y.shape[-1] != self.outputs:
-            raise ValueError(f"y has {y.shape[-1]} outputs: {self.outputs} are needed.")
+        if self.count == 0:
+            self.dim, self.average = d, average
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,8 +162,8 @@ class FeatureRegression:
     coefficients : array (D, p)
         One column an output; of least norm where several are best.
     rank : int
-        Of the features on the examples: singular values above 1e-10 of the largest count, tokens of very unequal
-        coordinates brought to equal units first; above 3e-7 where there are moments or a kernel only.
+        Of the features on the examples: singular values above 1e-10 of the largest count, or above 3e-7 where there are
+        moments or a kernel only.
     condition : float
         Largest over smallest of those singular values; an estimate where normal equations were solved.
     residual : float
@@ -181,7 +171,7 @@ class FeatureRegression:
     examples : int
         Rows.
     method : str
-        How it was solved: cholesky, svd, kernel, moments; or "another" for a minimiser that is another's neighbour.
+        How it was solved: cholesky, svd, kernel, moments; "another" for what `another_minimiser` gives.
     """
 
     coefficients: Float[np.ndarray, "D p"]
@@ -216,14 +206,10 @@ def by_normal_equations(
     factor, reciprocal = _cholesky(gram)
     if reciprocal >= _EXACT_ENOUGH:
         found = _corrected(stream, cross, lambda side: cho_solve(factor, side, check_finite=False))
-        rank, condition = len(gram), float(reciprocal**-0.5)
-    else:
-        del factor
-        by_pivots = _by_pivots(stream, gram, cross) if dependent else None
-        if by_pivots is None:
-            return None
-        found, rank, condition = by_pivots
-    return _regression(stream, found, rank, condition, moments.count, moments.squares, "cholesky")
+        return _regression(stream, found, len(gram), float(reciprocal**-0.5), "cholesky")
+    del factor
+    by_pivots = _by_pivots(stream, gram, cross) if dependent else None
+    return None if by_pivots is None else _regression(stream, *by_pivots, "cholesky")
 
 
 def by_moments(moments: FeatureMoments) -> FeatureRegression:
@@ -240,31 +226,31 @@ def by_moments(moments: FeatureMoments) -> FeatureRegression:
     return FeatureRegression(found, rank, float(np.sqrt(condition)), residual, moments.count, "moments")
 
 
-def by_singular_values(stream: Stream, features: int, units: np.ndarray | None = None) -> FeatureRegression:
-    """By the singular values of the triangle of the features: least norm, whatever the rank.
+def by_singular_values(stream: Stream, units: Float[np.ndarray, " D"]) -> FeatureRegression:
+    """By the singular values of the triangle of the features, which are in `units`: least norm in the units they had.
 
-    With `units` the features are in these, and the least norm is that in the units they had. O(N D^2 + D^3).
+    O(N D^2 + D^3), whatever the rank.
     """
-    rows, squares, waiting = 0, 0.0, 0
     held: list[np.ndarray] = []
+    waiting, features = 0, len(units)
     for phi, y in stream():
         if waiting > features:  # not block by block: each time costs D^3 at least
             held, waiting = [_triangle(np.vstack(held))], 0
-        rows, squares, waiting = rows + len(phi), squares + float(np.vdot(y, y)), waiting + len(phi)
         held.append(np.hstack([phi, y]))
-    stacked = np.vstack(held)
-    if rows >= features:
+        waiting += len(phi)
+    stacked, reciprocal = np.vstack(held), 0.0
+    if len(stacked) >= features:
         stacked = _triangle(stacked)[:features]
+        reciprocal = dtrcon(stacked[:, :features])[0]
     triangle, rotated = stacked[:, :features], stacked[:, features:]
-    reciprocal = dtrcon(triangle)[0] if rows >= features else 0.0
     if reciprocal > _RCOND:
         found = solve_triangular(triangle, rotated, check_finite=False)
-        return _regression(stream, found, features, float(1 / reciprocal), rows, squares, "svd")
+        return _regression(stream, found, features, float(1 / reciprocal), "svd")
     found, rank, condition = _least_norm(triangle, rotated, _RCOND)
-    if units is not None and 0 < rank < features and np.ptp(units):
+    if 0 < rank < features and np.ptp(units):
         seen = units[:, None] * svd(triangle, full_matrices=False, check_finite=False)[2][:rank].T
         found = units[:, None] * _on_span(seen, found / units[:, None])
-    return _regression(stream, found, rank, condition, rows, squares, "svd")
+    return _regression(stream, found, rank, condition, "svd")
 
 
 def by_kernel(
@@ -280,19 +266,16 @@ def by_kernel(
         return found
 
     factor, reciprocal = _cholesky(kernel)
-    if reciprocal >= _EXACT_ENOUGH:
-        found, wrong = np.zeros((features, y.shape[1])), y
-        for _ in range(1 + _CORRECTIONS):
-            found += of_features(cho_solve(factor, wrong, check_finite=False))
-            wrong = y - np.concatenate([phi @ found for phi, _ in stream()])
-        rank, condition = len(y), reciprocal**-1
-    elif dependent:
+    if reciprocal < _EXACT_ENOUGH:
+        if not dependent:
+            return None
         dual, rank, condition = _least_norm(kernel, y, _GRAM_RCOND)
-        found = of_features(dual)
-    else:
-        return None
-    squares = float(np.vdot(y, y))
-    return _regression(stream, found, rank, float(np.sqrt(condition)), len(y), squares, "kernel")
+        return _regression(stream, of_features(dual), rank, float(np.sqrt(condition)), "kernel")
+    found, wrong = np.zeros((features, y.shape[1])), y
+    for _ in range(1 + _CORRECTIONS):
+        found += of_features(cho_solve(factor, wrong, check_finite=False))
+        wrong = y - np.concatenate([phi @ found for phi, _ in stream()])
+    return _regression(stream, found, len(y), float(reciprocal**-0.5), "kernel")
 
 
 @checked
@@ -393,14 +376,11 @@ def _corrected(stream: Stream, cross: np.ndarray, solve: Callable[[np.ndarray], 
 
 
 def _regression(
-    stream: Stream,
-    found: np.ndarray,
-    rank: int,
-    condition: float,
-    rows: int,
-    squares: float,
-    method: str,
+    stream: Stream, found: np.ndarray, rank: int, condition: float, method: str
 ) -> FeatureRegression:
-    left = sum(float(np.sum((y - phi @ found) ** 2)) for phi, y in stream())
+    rows, left, squares = 0, 0.0, 0.0
+    for phi, y in stream():
+        rows, squares = rows + len(phi), squares + float(np.vdot(y, y))
+        left += float(np.sum((y - phi @ found) ** 2))
     residual = float(np.sqrt(left / squares)) if squares else 0.0
     return FeatureRegression(found, rank, condition, residual, rows, method)

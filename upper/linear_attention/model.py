@@ -1,6 +1,6 @@
 """Multi-head linear attention: the model that cubic regression learns exactly, and its file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from attention import FileFormatError
 from attention._arrays import as_floating, namespace, to_numpy
-from attention.errors import FileFormatError
 from attention.files import FilePath, read_tensors, write_tensors
 from attention.inputs import Rng
 from attention.memory import require_memory
 from attention.validation import PositiveInt, checked, random_generator
-from upper.linear_attention.features import as_tokens, require_no_overflow
+from upper.linear_attention.features import as_tokens, gram_matrix, require_no_overflow
 
 __all__ = [
     "LinearAttention",
@@ -50,8 +50,8 @@ class LinearAttention:
 
     Notes
     -----
-    Only the tensor `tensor` acts, and of it only what is symmetric in its two middle indices: heads are not
-    identified. A call costs O(N n d^2 + N H (d^2 + p d)).
+    Only what is symmetric in the two middle indices of `tensor` acts: heads are not identified. A call costs
+    O(N n d^2 + N H (d^2 + p d)).
 
     References
     ----------
@@ -97,19 +97,28 @@ class LinearAttention:
         self, x: Shaped[Any, "*batch n d"], queries: Shaped[Any, "*batch r d"]
     ) -> Shaped[Any, "*batch r p"]:
         """The outputs (..., r, p) at given queries (..., r, d), `x` itself for all rows, instead of the last token."""
-        xp = namespace(x, queries)
-        x, queries = as_tokens(x, self.dim), as_tokens(queries, self.dim)
+        gram = gram_matrix(as_tokens(x, self.dim), average=self.average)
+        return self.of_gram(gram, as_tokens(queries, self.dim))
+
+    def of_gram(
+        self, gram: Shaped[Any, "*batch d d"], queries: Shaped[Any, "*batch r d"]
+    ) -> Shaped[Any, "*batch r p"]:
+        """The same from the Gram matrices, or means with `average`, of the tokens."""
+        xp = namespace(gram, queries)
         # what is of another library goes over by NumPy, which all read
-        v, q = (m if namespace(m) is xp else to_numpy(m) for m in (self.v, self.q))
+        v, q = (
+            xp.astype(m, gram.dtype, copy=False)
+            if namespace(m) is xp
+            else xp.asarray(to_numpy(m), dtype=gram.dtype)
+            for m in (self.v, self.q)
+        )
+        total = 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            gram = xp.matmul(xp.matrix_transpose(x), x)
-            if self.average:
-                gram = gram / x.shape[-2]
-            total = 0.0
             for head in range(self.heads):
-                one, other = (xp.asarray(m[head, ...], dtype=x.dtype) for m in (q, v))
-                asked = xp.matmul(xp.matmul(queries, xp.matrix_transpose(one)), gram)  # G is symmetric
-                total = total + xp.matmul(asked, xp.matrix_transpose(other))
+                asked = xp.matmul(
+                    xp.matmul(queries, xp.matrix_transpose(q[head, ...])), gram
+                )  # G is symmetric
+                total = total + xp.matmul(asked, xp.matrix_transpose(v[head, ...]))
         require_no_overflow(total, xp)
         return total
 
@@ -119,10 +128,6 @@ class LinearAttention:
         Two models agree as functions if and only if their M + M^(swap bc) agree (derived here). O(H p d^3).
         """
         return np.tensordot(to_numpy(self.v), to_numpy(self.q), axes=(0, 0))
-
-    def map(self, function: Callable[[Any], Any]) -> "LinearAttention":
-        """The model with both arrays put through `function`, ``torch.from_numpy``, say."""
-        return LinearAttention(function(self.v), function(self.q), self.average)
 
     def __repr__(self) -> str:
         mean = ", mean over the tokens" if self.average else ""
@@ -138,18 +143,7 @@ def make_linear_attention(
     average: bool = False,
     rng: Rng = None,
 ) -> LinearAttention:
-    """A random model: entries of V_h and Q_h Gaussian of variance 1/d.
-
-    Parameters
-    ----------
-    heads, dim : int
-        H and d.
-    outputs : int, optional
-        p; by default d.
-    average : bool
-        Whether G is the mean over the tokens.
-    rng : SPEC 7 generator or seed
-        Where randomness comes from.
+    """A random model of H heads in d dimensions with p outputs (d by default): Gaussian entries of variance 1/d.
 
     Examples
     --------
@@ -167,21 +161,10 @@ def make_linear_attention(
 def save_linear_attention(
     path: FilePath, model: LinearAttention, *, made: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a model: its matrices v and q as safetensors, and how they were made for the record.
+    """Write a model's matrices v and q as safetensors, with how they were `made` as JSON values.
 
-    Parameters
-    ----------
-    path : path
-        Where to; a file that is there is replaced when the new one is complete.
-    model : LinearAttention
-        The model, of any array library.
-    made : mapping, optional
-        How it was made, as JSON values.
-
-    Raises
-    ------
-    ValueError, OSError
-        If it is no such model or `made` has no JSON form; if the file cannot be written.
+    A file that is there is replaced when the new one is complete. A ValueError if `made` has no JSON form, an OSError
+    if the file cannot be written.
     """
     tensors = {"v": to_numpy(model.v), "q": to_numpy(model.q)}
     write_tensors(path, _KIND, tensors, {"average": model.average, "made": dict(made or {})})
@@ -198,10 +181,8 @@ def load_linear_attention(path: FilePath) -> LinearAttention:
         raise FileFormatError(f"{Path(path)}: {error}") from None
 
 
-def zero_heads(
-    heads: int, outputs: int, dim: int
-) -> tuple[Float[np.ndarray, "H p d"], Float[np.ndarray, "H d d"]]:
-    """The arrays V and Q of a model to be filled in; a ValueError where they do not fit into memory."""
+def zero_heads(heads: int, outputs: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """The arrays V (H, p, d) and Q (H, d, d) of a model to be filled in; a ValueError where memory does not suffice."""
     return zeros(heads, outputs, dim), zeros(heads, dim, dim)
 
 

@@ -1,7 +1,8 @@
 """Exact moments E phi phi^T of cubic features for tokens of known distributions, and their exact ranks."""
 
 from collections.abc import Callable, Sequence
-from math import comb
+from functools import reduce
+from math import comb, prod
 from typing import Annotated, Literal, get_args
 
 import numpy as np
@@ -46,8 +47,7 @@ def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D 
     Notes
     -----
     G = z z^T + S with S of the n - 1 other tokens, so that E G_bc z_e G_b'c' z_e' is a sum of five products of token
-    moments of orders 2, 4 and 6, by which tokens the two entries of G come from. These are closed forms: Isserlis' sum
-    over pairings for Gaussian tokens, parity for ±1. O(D^2) a term, and a few arrays of D^2.
+    moments of orders 2, 4 and 6, by which tokens the two entries of G come from. O(D^2).
 
     The Gaussian moment commutes with rotations, and Sym^2 R^d ⊗ R^d is, over the orthogonal group, the traceless
     tensors of mixed symmetry (eigenvalue 2 (n - 1), the least for d >= 3), the symmetric traceless ones (2 (n + 2)),
@@ -82,15 +82,11 @@ def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D 
 def exact_rank(tokens: Tokens, d: Size, n: Size) -> int:
     """The rank of `population_moment`: at least so many examples identify the function on these tokens.
 
-    Arguments and errors as there; for more than one length or for data that are no product it is no answer.
-
-    A tensor is in the null space exactly if t(G, z) vanishes for every input, and for n >= 2 then t(x x^T, z) does
-    not depend on the other token x. Gaussian tokens leave t = 0. So does the sphere, where t(x x^T, z) could be u . z
-    times |x|^2 but then t(G, z) = n d u . z. A constant coordinate is worth a sign: turning the signs of whole tokens
-    leaves phi phi^T as it is, so ±1 in d dimensions with a constant has the rank of ±1 in d + 1. O(1).
-
-    So many independent examples are enough almost surely for Gaussian tokens and on the sphere; tokens of finitely many
-    values repeat, and more may be needed.
+    Arguments and errors as there. A tensor is in the null space exactly if t(G, z) vanishes for every input, and for
+    n >= 2 then t(x x^T, z) does not depend on the other token x. Gaussian tokens leave t = 0. So does the sphere, where
+    t(x x^T, z) could be u . z times |x|^2 but then t(G, z) = n d u . z. A constant coordinate is worth a sign: turning
+    the signs of whole tokens leaves phi phi^T as it is, so ±1 in d dimensions with a constant has the rank of ±1 in
+    d + 1. Tokens of finitely many values repeat: more examples than the rank may be needed.
 
     Examples
     --------
@@ -107,7 +103,6 @@ def exact_rank(tokens: Tokens, d: Size, n: Size) -> int:
     return d if alone else d * d
 
 
-@checked
 def token_dimension(tokens: Tokens, d: Size) -> int:
     """The dimension of the tokens: d, and one more with the constant coordinate."""
     return d + (tokens == "boolean-constant")
@@ -117,10 +112,10 @@ def _monomial(tokens: Tokens, d: int) -> _Monomial:
     """E of a product of an even number of coordinates of one token."""
     if tokens == "gaussian":
         return _pairings
-    if tokens == "sphere":
-        return lambda factors: _pairings(factors) / _radial(len(factors) // 2, d)
+    if tokens == "sphere":  # Gaussian moments of order 2 m are E |g|^2m / d^m times as large
+        return lambda factors: _pairings(factors) / prod((d + 2 * i) / d for i in range(len(factors) // 2))
     if tokens == "one-hot":
-        return lambda factors: _all_equal(factors) / d
+        return lambda factors: reduce(np.logical_and, [factors[0] == one for one in factors[1:]]) / d
     return _even  # the constant occurs an even number of times too if the signs do
 
 
@@ -135,21 +130,6 @@ def _pairings(factors: Sequence[np.ndarray]) -> np.ndarray:
     return total
 
 
-def _radial(pairs: int, d: int) -> float:
-    """E |g|^2m / d^m for g ~ N(0, I): how much larger Gaussian moments of order 2 m are than the sphere's."""
-    return float(np.prod([(d + 2 * i) / d for i in range(pairs)]))
-
-
 def _even(factors: Sequence[np.ndarray]) -> np.ndarray:
     """1 where every coordinate occurs an even number of times."""
-    parity = np.zeros((), dtype=np.int64)
-    for factor in factors:
-        parity = parity ^ (np.int64(1) << factor)
-    return (parity == 0).astype(np.float64)
-
-
-def _all_equal(factors: Sequence[np.ndarray]) -> np.ndarray:
-    equal = np.ones((), dtype=bool)
-    for factor in factors[1:]:
-        equal = equal & (factors[0] == factor)
-    return equal.astype(np.float64)
+    return (reduce(np.bitwise_xor, [np.int64(1) << factor for factor in factors]) == 0).astype(np.float64)

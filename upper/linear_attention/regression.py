@@ -1,7 +1,8 @@
 """Learning linear attention from examples: least squares in the cubic features."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from upper.linear_attention.features import (
     cubic_features,
     cubic_kernel,
     feature_count,
+    features_of_gram,
     pairs_of,
     predicted,
     tensor_from_features,
@@ -30,10 +32,12 @@ from upper.linear_attention.least_squares import (
     by_singular_values,
     require_feature_memory,
 )
+from upper.linear_attention.model import LinearAttention
 
 __all__ = [
     "CubicRegression",
     "Method",
+    "Model",
     "regress",
     "regress_blocks",
     "regress_features",
@@ -48,28 +52,38 @@ _ALIKE = 64.0  # sizes of coordinates that one unit does for
 
 @dataclass(frozen=True, eq=False)
 class CubicRegression(FeatureRegression):
-    """Linear attention as learned by regression, in its tensor; see `fit_heads` for its heads.
+    """Linear attention as learned by regression; see `fit_heads` for its heads.
 
     Attributes
     ----------
-    tensor : array (p, d, d, d)
-        M_abce, symmetric in b and c.
+    dim : int
+        Dimension d of the tokens.
     average : bool
         Whether G is the mean over the tokens.
     """
 
-    tensor: Float[np.ndarray, "p d d d"]
+    dim: int
     average: bool = False
 
-    @property
-    def dim(self) -> int:
-        """Dimension d of the tokens."""
-        return int(self.tensor.shape[-1])
+    @cached_property
+    def tensor(self) -> Float[np.ndarray, "p d d d"]:
+        """M_abce, symmetric in b and c."""
+        return tensor_from_features(self.coefficients, self.dim)
 
     def __call__(self, x: Shaped[Any, "*batch n d"]) -> Shaped[Any, "*batch p"]:
         """The outputs at the last token, in the array type of `x`."""
         x = as_tokens(x, self.dim)
         return predicted(lambda part: cubic_features(part, average=self.average), x, self.coefficients)
+
+    def of_gram(
+        self, gram: Float[np.ndarray, "*batch d d"], queries: Float[np.ndarray, "*batch r d"]
+    ) -> Float[np.ndarray, "*batch r p"]:
+        """The outputs at queries, from the Gram matrices, or means with `average`, of the tokens."""
+        return np.asarray(features_of_gram(gram[..., None, :, :], queries) @ self.coefficients)
+
+
+Model = LinearAttention | CubicRegression
+"""By heads or by coefficients: called with tokens, or `of_gram` with their Gram matrix and queries."""
 
 
 @checked
@@ -90,18 +104,13 @@ def regress(
     y : array (N, p)
         Labels.
     method : {"auto", "cholesky", "svd", "kernel"}
-        How to solve it: by normal equations with corrections, by singular values of a triangle gathered block by
-        block, or by the kernel of N x N numbers. "auto" takes normal equations from 1.5 D examples on if they are well
-        conditioned, the kernel below D examples if it is, and singular values otherwise.
+        By normal equations with corrections, by singular values, or by the kernel of N x N numbers. "auto" takes normal
+        equations from 1.5 D examples on if they are well conditioned, the kernel below D examples if it is, and
+        singular values otherwise.
     least_norm : bool
-        Whether fewer examples than features are welcome: the solution is then one of many, that of least norm.
+        Whether fewer examples than features are welcome: the solution is then the one of least norm.
     average : bool
         Whether G is the mean over the tokens.
-
-    Returns
-    -------
-    CubicRegression
-        The tensor, callable, with its rank and residual.
 
     Raises
     ------
@@ -111,10 +120,9 @@ def regress(
 
     Notes
     -----
-    O(N D^2 + D^3), D = d^2 (d + 1)/2, in D^2 numbers whatever p; by the kernel O(N^2 (N + d^2)) in N^2. Near N = D
-    normal equations are too badly conditioned, hence the singular values; with more than 3000 features a complete
-    orthogonal factorisation takes their place. Coordinates whose sizes differ by more than 64 are brought to equal
-    units, and the least norm is in those given; with fewer examples than features one unit is taken for all.
+    O(N D^2 + D^3), D = d^2 (d + 1)/2, in D^2 numbers whatever p; by the kernel O(N^2 (N + d^2)) in N^2. Coordinates
+    whose sizes differ by more than 64 are brought to equal units, and the least norm is in those given; with fewer
+    examples than features one unit is taken for all.
 
     References
     ----------
@@ -136,13 +144,13 @@ def regress(
     rows, columns = pairs_of(d)
     scales = ((units[rows] * units[columns])[:, None] * units).reshape(-1)
     x, y = x / units, y / y_unit
-
-    def stream() -> Iterable[Block]:
-        for part in blocks(len(x), len(scales)):
-            yield cubic_features(x[part], average=average), y[part]
-
     found = _solved(
-        stream, lambda: cubic_kernel(x, x, average=average), y, len(scales), method, small, scales
+        lambda part: cubic_features(x[part], average=average),
+        lambda: cubic_kernel(x, x, average=average),
+        y,
+        method,
+        small,
+        scales,
     )
     with np.errstate(all="ignore"):  # refused in the next lines
         coefficients = found.coefficients / scales[:, None] * y_unit
@@ -151,7 +159,7 @@ def regress(
             f"The tokens are of size {units.max():.0e} and the labels of {y_unit:.0e}: the coefficients between them "
             "are beyond the range of the numbers. Give both in other units."
         )
-    return _cubic(replace(found, coefficients=coefficients), d, average)
+    return CubicRegression(**vars(found) | {"coefficients": coefficients}, dim=d, average=average)
 
 
 @checked
@@ -164,66 +172,63 @@ def regress_features(
 ) -> FeatureRegression:
     """Least squares on given features (N, D); the other arguments, the method and the errors are those of `regress`."""
     small = _by_examples(method, least_norm, *phi.shape)
-
-    def stream() -> Iterable[Block]:
-        for part in blocks(*phi.shape):
-            yield phi[part], y[part]
-
-    return _solved(stream, lambda: phi @ phi.T, y, phi.shape[1], method, small)
+    return _solved(lambda part: phi[part], lambda: phi @ phi.T, y, method, small, np.ones(phi.shape[1]))
 
 
 def regress_blocks(stream: Stream, moments: FeatureMoments) -> FeatureRegression:
     """Least squares of least norm on a stream of blocks (phi, y) with gathered moments; it is read up to five times."""
-    return by_normal_equations(stream, moments) or by_singular_values(stream, moments.features)
+    return by_normal_equations(stream, moments) or by_singular_values(stream, np.ones(moments.features))
 
 
 @checked
 def regress_moments(moments: FeatureMoments) -> FeatureRegression:
     """Least squares from gathered moments alone, of least norm where several are best.
 
-    It is a CubicRegression where all rows are of tokens. The residual is from the moments too, and means nothing below
-    1e-6. By Cholesky factors of the D x D matrix, or where that is nearly singular by its singular values, O(D^3):
-    those above 1e-13 of the largest count, which is 3e-7 in singular values of the features. Without the examples there
-    is nothing to correct the solution with: expect errors of the condition of the features, squared, times 1e-16. A
-    ValueError if no rows were added. Yau et al., arXiv 2410.10101, Algorithm 1.
+    It is a CubicRegression where all rows are of tokens. Errors are the features' condition, squared, times 1e-16.
+    Singular values above 3e-7 of the largest count, and a residual below 1e-6 means nothing. O(D^3). A ValueError if
+    no rows were added. Yau et al., arXiv 2410.10101, Algorithm 1.
     """
     if moments.count == 0:
         raise ValueError("No rows were added to the moments: add examples first.")
     found = by_moments(moments)
-    return found if moments.dim is None else _cubic(found, moments.dim, moments.average)
+    return (
+        found
+        if moments.dim is None
+        else CubicRegression(**vars(found), dim=moments.dim, average=moments.average)
+    )
 
 
 def _solved(
-    stream: Stream,
-    kernel: Any,
+    rows: Callable[[slice], np.ndarray],
+    kernel: Callable[[], np.ndarray],
     y: np.ndarray,
-    features: int,
     method: Method,
     small: bool,
-    units: np.ndarray | None = None,
+    units: np.ndarray,
 ) -> FeatureRegression:
-    rows, outputs = y.shape
-    found = None
+    """From rows of features in `units`; the least norm is that in the units they had."""
+    features, found = len(units), None
+
+    def stream() -> Iterable[Block]:
+        for part in blocks(len(y), features):
+            yield rows(part), y[part]
+
     if small:
         # the features of few examples can be held, and their singular values know more than the kernel
-        roomy = method == "auto" and 48 * rows * features < MEMORY
+        roomy = method == "auto" and 48 * len(y) * features < MEMORY
         found = by_kernel(stream, kernel(), y, features, dependent=not roomy)
-    elif method == "cholesky" or (method == "auto" and rows >= _NEAR * features):
-        moments = FeatureMoments(features, outputs)
+    elif method == "cholesky" or (method == "auto" and len(y) >= _NEAR * features):
+        moments = FeatureMoments(features, y.shape[1])
         for block in stream():
             moments.add_features(*block)
         # the units of the features matter to the least norm alone: in one unit for all they do not
-        found = by_normal_equations(stream, moments, dependent=units is None or not np.ptp(units))
+        found = by_normal_equations(stream, moments, dependent=not np.ptp(units))
     if found is None and method == "cholesky":
         raise ValueError(
-            f"The {features} features are so nearly dependent on these {rows} examples that normal equations do not "
+            f"The {features} features are so nearly dependent on these {len(y)} examples that normal equations do not "
             'tell their rank: use the method "svd".'
         )
-    return found or by_singular_values(stream, features, units)
-
-
-def _cubic(found: FeatureRegression, d: int, average: bool) -> CubicRegression:
-    return CubicRegression(**vars(found), tensor=tensor_from_features(found.coefficients, d), average=average)
+    return found or by_singular_values(stream, units)
 
 
 def _by_examples(method: Method, least_norm: bool, rows: int, features: int) -> bool:

@@ -6,13 +6,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 
 from attention._arrays import to_numpy
 from upper.engine import Engine
-from upper.products import change_each_head, softmax_derivative, softmax_in_place
 
-__all__ = ["FullHeads", "FullStart"]
+__all__ = ["FullHeads", "FullStart", "coupling"]
 
 # Examples of the probe for the coupling of heads, which only has to be right within a factor.
 _PROBE_EXAMPLES = 64
@@ -37,120 +36,68 @@ class FullStart:
 class FullHeads:
     """The heads Theta_i on one set of tokens; parameters and directions are the Theta_i side by side, (d, m d).
 
-    Parameters
-    ----------
-    engine : Engine
-        Where to compute. Products with the derivative are in its low precision.
-    x : array (n, k, d)
-        Tokens, in any precision.
-    heads : int
-        The number m of heads.
-    rng : Generator
-        For the probe that estimates the coupling of heads.
+    Products with the derivative are in the engine's low precision; `rng` is for the probe of the coupling of heads.
 
     Notes
     -----
     dF_a = sum_i [P_i * (S_i - rowsum(P_i * S_i))]_a X W_i with S_i = X dTheta_i X^T. A pass, forward or with the
-    derivative or its transpose, is one product of (n k, d) by (d, m d) and two batched ones, O(n k m d (d + 2 k)). Each
-    lies in the memory of the pass before: n k m (3 d + 4 k) numbers, and n k d.
+    derivative or its transpose, is one product of (n k, d) by (d, m d) and two batched ones, O(n k m d (d + 2 k)).
 
     For isotropic tokens the squared change of the outputs is about sum_ij C_ij <dTheta_i, dTheta_j>, where
     C_ij = <J_i V, J_j V> / |V|^2 comes from one random probe V.
     """
 
-    # in the precision of reads; their memory goes before that of another precision is taken
+    # in the precision of reads; its memory goes before that of another precision is taken
     _tokens: Any = None
-    _wide: Any = None
-    _logits: Any = None
     _pattern: Any = None
 
     def __init__(self, engine: Engine, x: Shaped[Any, "n k d"], heads: int, rng: np.random.Generator) -> None:
-        n, k, d = x.shape
-        low = engine.low
         self.engine, self.x, self.heads, self.rng = engine, x, heads, rng
-        self.columns = heads * d
+        self.columns = heads * x.shape[2]
         self.go_to(engine.single)
-        self._low = self._tokens if low == engine.single else engine.cast(x, low)
-        self._ones = engine.xp.ones((k, k), dtype=low, device=engine.device)
-        self._output = engine.empty((n, k, d), low)
-        self._low_wide = engine.empty((n * k, heads * d), low)
-        self._values = engine.empty((n, heads, k, d), low)
-        self._change, self._sums, self._low_pattern = (
-            engine.empty((n * k * heads, k), low) for _ in range(3)
-        )
+        self._low = self._tokens if engine.low == engine.single else engine.cast(x, engine.low)
+        self._values: Any = None
         self._coupling = np.eye(heads)
 
     def go_to(self, dtype: Any) -> None:
         """Read in another precision from now on."""
-        engine, (n, k, d) = self.engine, self.x.shape
-        self._wide = self._logits = self._tokens = self._pattern = None
-        self._tokens = engine.cast(self.x, dtype)
-        self._wide = engine.empty((n * k, self.heads * d), dtype)
-        self._logits = engine.empty((n, k * self.heads, k), dtype)
+        self._tokens = self._pattern = None
+        self._tokens = self.engine.cast(self.x, dtype)
 
     def reads(self, parameters: Shaped[Any, "d columns"]) -> Shaped[Any, "rows columns"]:
         """What the heads read at `parameters`, Z = [P_1 X ... P_m X], (n k, m d)."""
-        engine, xp, m = self.engine, self.engine.xp, self.heads
-        n, k, d = self.x.shape
-        tokens = self._tokens
-        flat = xp.reshape(tokens, (n * k, d))
-        left = engine.matmul(flat, engine.cast(parameters, tokens.dtype), out=self._wide)
-        turned = xp.matrix_transpose(tokens)
-        logits = engine.matmul(xp.reshape(left, (n, k * m, d)), turned, out=self._logits)
-        self._pattern = softmax_in_place(engine, logits)
-        read = engine.matmul(self._pattern, tokens, out=engine.shaped(self._wide, (n, k * m, d)))
-        return xp.reshape(read, (n * k, m * d))
+        engine, tokens, (n, k, d) = self.engine, self._tokens, self.x.shape
+        self._pattern = None
+        self._pattern = engine.softmax(self._bilinear(tokens, engine.cast(parameters, tokens.dtype)))
+        return engine.xp.reshape(self._pattern @ tokens, (n * k, self.heads * d))
 
     def linearise(self, parameters: Any, linear: Shaped[Any, "reads d"]) -> None:
         """Take the derivative where the heads were read last, with the W_i below one another in `linear`."""
         engine, xp, m = self.engine, self.engine.xp, self.heads
         n, k, d = self.x.shape
         stacked = xp.reshape(xp.permute_dims(xp.reshape(linear, (m, d, d)), (1, 0, 2)), (d, m * d))
-        flat = xp.reshape(self._low, (n * k, d))
-        projected = engine.matmul(flat, engine.cast(stacked, engine.low), out=self._low_wide)
+        projected = xp.reshape(self._low, (n * k, d)) @ engine.cast(stacked, engine.low)
         values = xp.permute_dims(xp.reshape(projected, (n, k, m, d)), (0, 2, 1, 3))
-        self._values = engine.cast(values, engine.low, out=self._values)
-        pattern = xp.reshape(self._pattern, (n * k * m, k))
-        self._low_pattern = engine.cast(pattern, engine.low, out=self._low_pattern)
+        self._values = xp.reshape(values, (n, m * k, d))
+        self._low_pattern = engine.cast(self._pattern, engine.low)
         self._pattern = None
         self._couple()
 
     def times(self, direction: Shaped[Any, "d columns"]) -> Shaped[Any, "rows d"]:
         """J dTheta: how the outputs change along `direction`."""
-        engine, xp, m = self.engine, self.engine.xp, self.heads
-        n, k, d = self.x.shape
-        flat = xp.reshape(self._low, (n * k, d))
-        left = engine.matmul(flat, engine.cast(direction, engine.low), out=self._low_wide)
-        change = engine.matmul(
-            xp.reshape(left, (n, k * m, d)),
-            xp.matrix_transpose(self._low),
-            out=engine.shaped(self._change, (n, k * m, k)),
-        )
-        change = softmax_derivative(
-            engine, xp.reshape(change, (n * k * m, k)), self._low_pattern, self._ones, self._sums
-        )
-        values = xp.reshape(self._values, (n, m * k, d))
-        moved = engine.matmul(xp.reshape(change, (n, k, m * k)), values, out=self._output)
-        return xp.reshape(moved, (n * k, d))
+        engine, xp, (n, k, d) = self.engine, self.engine.xp, self.x.shape
+        change = self._bilinear(self._low, engine.cast(direction, engine.low))
+        change = engine.softmax_derivative(change, self._low_pattern)
+        return xp.reshape(xp.reshape(change, (n, k, self.heads * k)) @ self._values, (n * k, d))
 
     def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "d columns"]:
-        """J^T R: the derivative of <F, R> with respect to all Theta_i; not in reused memory."""
-        engine, xp, m = self.engine, self.engine.xp, self.heads
-        n, k, d = self.x.shape
-        values = xp.reshape(self._values, (n, m * k, d))
-        pull = engine.matmul(
-            xp.reshape(residual, (n, k, d)),
-            xp.matrix_transpose(values),
-            out=engine.shaped(self._change, (n, k, m * k)),
-        )
-        change = softmax_derivative(
-            engine, xp.reshape(pull, (n * k * m, k)), self._low_pattern, self._ones, self._sums
-        )
-        mixed = engine.matmul(
-            xp.reshape(change, (n, k * m, k)), self._low, out=engine.shaped(self._low_wide, (n, k * m, d))
-        )
-        flat = xp.reshape(self._low, (n * k, d))
-        return engine.matmul(xp.matrix_transpose(flat), xp.reshape(mixed, (n * k, m * d)))
+        """J^T R: the derivative of <F, R> with respect to all Theta_i."""
+        engine, xp, (n, k, d) = self.engine, self.engine.xp, self.x.shape
+        pull = xp.reshape(residual, (n, k, d)) @ xp.matrix_transpose(self._values)
+        change = xp.reshape(pull, (n, k * self.heads, k))
+        mixed = engine.softmax_derivative(change, self._low_pattern) @ self._low
+        tokens = xp.matrix_transpose(xp.reshape(self._low, (n * k, d)))
+        return tokens @ xp.reshape(mixed, (n * k, self.heads * d))
 
     def damping_term(self, damping: float) -> Callable[[Any], Any]:
         """The term lambda D of the normal equations: p -> lambda D p, with D = tr(C)/m I."""
@@ -159,13 +106,13 @@ class FullHeads:
 
     def preconditioner(self, damping: float) -> Callable[[Any], Any]:
         """(C + lambda tr(C)/m)^-1 on the heads of a direction."""
-        engine, xp, m = self.engine, self.engine.xp, self.heads
+        xp, m = self.engine.xp, self.heads
         inverse = self._inverse_coupling(damping)
 
         def solve(r: Any) -> Any:
             d = r.shape[0]
             turned = xp.reshape(xp.permute_dims(xp.reshape(r, (d, m, d)), (1, 0, 2)), (m, d * d))
-            turned = xp.reshape(engine.matmul(inverse, turned), (m, d, d))
+            turned = xp.reshape(inverse @ turned, (m, d, d))
             return xp.reshape(xp.permute_dims(turned, (1, 0, 2)), r.shape)
 
         return solve
@@ -181,6 +128,12 @@ class FullHeads:
         shape = (columns // d, d, d)
         theta = xp.permute_dims(xp.reshape(parameters, (d, *shape[:2])), (1, 0, 2))
         return theta, xp.reshape(linear, shape)
+
+    def _bilinear(self, tokens: Any, matrices: Any) -> Any:
+        """x_a M_i x_b for matrices M_i side by side, (n, k m, k)."""
+        xp, (n, k, d) = self.engine.xp, tokens.shape
+        left = xp.reshape(xp.reshape(tokens, (n * k, d)) @ matrices, (n, -1, d))
+        return left @ xp.matrix_transpose(tokens)
 
     def _inverse_coupling(self, damping: float) -> Any:
         # heads that agree on the probe make the coupling singular, however small the damping
@@ -199,12 +152,22 @@ class FullHeads:
         probe = self.rng.standard_normal((d, d))
         direction = engine.put(probe / np.linalg.norm(probe), engine.single)
         tokens = engine.cast(self._low[:few, ...], engine.single)
-        left = xp.reshape(engine.matmul(xp.reshape(tokens, (few * k, d)), direction), (few, k, d))
-        logits = engine.matmul(left, xp.matrix_transpose(tokens))
+        logits = self._bilinear(tokens, direction)
         pattern = xp.permute_dims(xp.reshape(self._low_pattern, (n, k, m, k))[:few, ...], (2, 0, 1, 3))
-        values = xp.permute_dims(self._values[:few, ...], (1, 0, 2, 3))
-        flat = change_each_head(
-            engine.cast(pattern, engine.single), logits, engine.cast(values, engine.single), xp
-        )
-        gram = to_numpy(engine.matmul(flat, xp.matrix_transpose(flat)))
-        self._coupling = gram.astype(np.float64) * (n / few)
+        values = xp.permute_dims(xp.reshape(self._values, (n, m, k, d))[:few, ...], (1, 0, 2, 3))
+        self._coupling = coupling(engine, pattern, logits, values) * (n / few)
+
+
+def coupling(
+    engine: Engine,
+    pattern: Shaped[Any, "m n k k"],
+    logits: Shaped[Any, "n k k"],
+    values: Shaped[Any, "m n k v"],
+) -> Float[np.ndarray, "m m"]:
+    """<c_i, c_j> of the changes c_i of what each head writes if the logits of all heads change by `logits`."""
+    xp = engine.xp
+    pattern, values = engine.cast(pattern, engine.single), engine.cast(values, engine.single)
+    weighted = pattern * logits[None, ...]
+    change = weighted - pattern * xp.sum(weighted, axis=-1)[..., None]
+    flat = xp.reshape(change @ values, (pattern.shape[0], -1))
+    return to_numpy(flat @ xp.matrix_transpose(flat)).astype(np.float64)

@@ -6,16 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
-from attention import AttentionLayer
 from attention.evaluation import EXACT_ERROR
 from upper.floor import counting_floor, unknowns
 from upper.newton.loop import Iterate
-from upper.newton.runs import Runner, SplitExamples, cost_of_each_head
+from upper.newton.runs import Runner, SplitExamples, at_noise_level, cost_of_each_head, fitted_share
 from upper.newton.spectral import cross_moment
-from upper.newton.stopping import at_noise_level, fitted_share, no_worse
 
-__all__ = ["HeadCount", "count_heads", "most_heads"]
+__all__ = ["HeadCount", "count_heads", "most_heads", "no_worse"]
 
 # Singular values of the cross-moments to look at.
 _DIRECTIONS = 16
@@ -37,25 +36,17 @@ _DEAD = 1e-10
 _CERTAIN = 20.0
 # Students of several sizes estimate one noise within this ratio; those that overfit a target too hard for them do not.
 _SAME_NOISE = 0.7
+_TO_THE_END = ", to the last digit"
+_SIGNIFICANT = 2.0  # standard errors of a paired difference
 
 
 @dataclass(frozen=True, eq=False)
 class HeadCount:
     """The smallest number of heads that explains held-out examples as well as any number tried.
 
-    Attributes
-    ----------
-    heads : int
-        That number; 0 where no layer explains more than zero does.
-    best : Iterate
-        The student with so many heads, with one of zeros where there are none.
-    examples : SplitExamples
-        All examples drawn.
-    passes, starts : int
-        Passes over the examples, and starts, of all students together.
-    at_floor : bool
-        Whether it is at the level of the noise: held-out examples have the residual of those fitted, and another start
-        ended there too, or a larger student that sees as much noise does no better.
+    `heads` is 0 where no layer explains more than zero does; then `best` has one head of zeros. `passes` and `starts`
+    are those of all students. `at_floor` says that it is at the level of the noise: held-out examples have the residual
+    of those fitted, and another start ended there too, or a larger student that sees as much noise does no better.
     """
 
     heads: int
@@ -81,22 +72,14 @@ def count_heads(
 
     Parameters
     ----------
-    runner : Runner
-        How to fit.
     draw : callable
         Maps a number of heads and the examples drawn before to the examples to try it with.
-    guess : int or None
-        The number of heads to begin with; None takes it from the cross-moments of the examples for one head.
-    most : int
-        The most heads to try.
-    starts : int
-        At most so many starts for each number of heads, and two suffice.
-    work : int
-        Budget in passes for all students together; a trial once begun is finished.
+    guess, most : int
+        The number of heads to begin with (None takes it from the cross-moments of the examples) and the most to try.
+    starts, work : int
+        At most so many starts for each number of heads, and two suffice; passes for all students together.
     tell : callable
         Called with the name of a step, the examples, the student's iterate (or None) and its measures.
-    rng : Generator
-        For the cross-moments.
 
     Notes
     -----
@@ -154,10 +137,6 @@ class _Student:
     heads: int
     end: Iterate
     agreed: bool = False
-
-    @property
-    def layer(self) -> AttentionLayer:
-        return AttentionLayer(theta=self.end.theta, w=self.end.w)
 
 
 @dataclass
@@ -236,8 +215,7 @@ class _Search:
 
     def polish(self, student: _Student) -> _Student:
         """The same heads, fitted to the last digit."""
-        name = f"{_heads(student.heads)}, to the last digit"
-        return self._again(student.heads, student.end.theta, name, self.runner.tolerance)
+        return self._polish(student.end.theta, f"{_heads(student.heads)}{_TO_THE_END}")
 
     def add_to(self, student: _Student) -> _Student:
         """A head more, from where the others are, and again, while it takes more off the residual than off noise."""
@@ -245,12 +223,11 @@ class _Search:
         while not self.explains(student, self.last_digit):
             if student.heads >= self.most or self.passes >= self.work:
                 break
-            heads, name = student.heads + 1, f"A head more, {student.heads + 1}"
+            heads = student.heads + 1
             self.examples = self.draw(heads, self.examples)
-            left = self.examples.y - student.layer(self.examples.x)
+            left = self.examples.y - student.end.layer(self.examples.x)
             added = self.runner.start(replace(self.examples, y=left), 1, 0)
-            theta = np.concatenate([student.end.theta, added])
-            more = self._again(heads, theta, name, self.runner.tolerance)
+            more = self._polish(np.concatenate([student.end.theta, added]), f"A head more, {heads}")
             if not self._counts(more, student) or len(self._superfluous(more)):
                 break
             student = more
@@ -262,10 +239,7 @@ class _Search:
         while student.heads > 1 and self.explains(student, goal) and self.passes < self.work:
             if float(self._costs(student).min()) > _DEAD:
                 break
-            left = student.heads - 1
-            theta = np.delete(student.end.theta, self._by_cost(student)[:1], axis=0)
-            name = f"Pruned to {_heads(left)}, to the last digit"
-            fewer = self._again(left, theta, name, self.runner.tolerance)
+            fewer = self._drop(student, self._by_cost(student)[:1], last=True)
             if not self.explains(fewer, goal):
                 break
             student = fewer
@@ -318,32 +292,26 @@ class _Search:
         def tell(start: int, number: int, iterate: Iterate) -> None:
             self.tell(f"{_heads(heads)}, start {start}, iterate {number}", self.examples, iterate, {})
 
-        ends = replace(self.runner, tolerance=self.coarse, held_out_too=False).several(
-            self.examples,
-            heads,
-            unknowns=self._unknowns(heads),
-            starts=self.starts,
-            work=self.work - self.passes,
-            tell=tell,
-        )
+        runner = replace(self.runner, tolerance=self.coarse, held_out_too=False)
+        left = self.work - self.passes
+        ends = runner.several(self.examples, heads, starts=self.starts, work=left, tell=tell)
         self.begun += len(ends.iterates)
         return self._record(_heads(heads), _Student(heads, ends.best, ends.at_floor), ends.passes)
 
-    def _drop(self, student: _Student, heads: np.ndarray) -> _Student:
-        left = student.heads - len(heads)
-        if left == 0:
-            return self._record("Pruned to no head", self.nothing(), 0)
+    def _drop(self, student: _Student, heads: np.ndarray, *, last: bool = False) -> _Student:
         theta = np.delete(student.end.theta, heads, axis=0)
-        return self._again(left, theta, f"Pruned to {_heads(left)}", self.coarse)
+        if not len(theta):
+            return self._record("Pruned to no head", self.nothing(), 0)
+        name = f"Pruned to {_heads(len(theta))}"
+        return self._polish(theta, f"{name}{_TO_THE_END}") if last else self._again(theta, name, self.coarse)
 
-    def _again(self, heads: int, theta: np.ndarray, name: str, tolerance: float) -> _Student:
-        last = tolerance <= self.runner.tolerance
-        end = replace(self.runner, tolerance=tolerance, held_out_too=last).one(
-            self.examples,
-            theta,
-            unknowns=self._unknowns(heads),
-            work=max(1, self.work - self.passes),
-        )
+    def _polish(self, theta: np.ndarray, name: str) -> _Student:
+        return self._again(theta, name, self.runner.tolerance)
+
+    def _again(self, theta: np.ndarray, name: str, tolerance: float) -> _Student:
+        heads = len(theta)
+        runner = replace(self.runner, tolerance=tolerance, held_out_too=tolerance <= self.runner.tolerance)
+        end = runner.one(self.examples, theta, heads, work=max(1, self.work - self.passes))
         return self._record(name, _Student(heads, end), end.passes)
 
     def _record(self, name: str, student: _Student, passes: int) -> _Student:
@@ -362,7 +330,7 @@ class _Search:
         return float(self._errors(student).mean())
 
     def _errors(self, student: _Student) -> np.ndarray:
-        return ((student.layer(self.examples.x_held) - self.examples.y_held) ** 2).sum(axis=2).reshape(-1)
+        return ((student.end.layer(self.examples.x_held) - self.examples.y_held) ** 2).sum(axis=2).reshape(-1)
 
     def _costs(self, student: _Student) -> np.ndarray:
         costs = cost_of_each_head(self.examples.x, student.end.theta, student.end.w)
@@ -382,8 +350,26 @@ class _Search:
         return unknowns(heads=heads, tokens=k, dim=d) if heads else 0
 
     def _share(self, heads: int) -> float:
-        return fitted_share(self._unknowns(heads), self.examples.x)
+        return fitted_share(self.examples.x, heads)
 
 
 def _heads(number: int) -> str:
     return "1 head" if number == 1 else f"{number} heads"
+
+
+def no_worse(errors: Float[np.ndarray, " rows"], than: Float[np.ndarray, " rows"]) -> bool:
+    """Whether squared errors on the same rows are not larger on average, up to two standard errors of the difference.
+
+    Examples
+    --------
+    >>> no_worse(np.array([1.0, 2.0, 3.0]), np.array([1.1, 1.9, 3.0]))
+    True
+    >>> no_worse(np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.6, 2.5]))
+    False
+    """
+    exact = EXACT_ERROR**2
+    if than.mean() < exact or not np.isfinite(errors).all():
+        return bool(errors.mean() < exact)
+    difference = errors - than
+    spread = float(difference.std(ddof=1)) / math.sqrt(len(difference)) if len(difference) > 1 else 0.0
+    return bool(difference.mean() <= _SIGNIFICANT * spread)

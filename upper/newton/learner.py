@@ -28,9 +28,8 @@ from upper.floor import counting_floor, unknowns
 from upper.newton.head_count import HeadCount, count_heads, most_heads
 from upper.newton.loop import Iterate, gauss_newton
 from upper.newton.low_rank import FactoredHeads, random_factors
-from upper.newton.runs import Runner, SplitExamples, draw_split
+from upper.newton.runs import Runner, SplitExamples, draw_split, fitted_share, judge, noise_level
 from upper.newton.spectral import spectral_start
-from upper.newton.stopping import LOW_RANK_PATIENCE, PATIENCE, fitted_share, judge, noise_level
 
 __all__ = ["Newton"]
 
@@ -128,13 +127,7 @@ class Newton:
         return (_FLOORS if self.rank is None else _LOW_RANK_FLOORS) * self._floor(heads, k, d)
 
     def engine_for(self, heads: int, k: int, d: int) -> Engine:
-        """What `fit` computes with for so many heads, on examples of k tokens in d dimensions.
-
-        Raises
-        ------
-        ValueError, ImportError
-            If what is asked for is not there.
-        """
+        """What `fit` computes with for so many heads, on examples of k tokens in d dimensions, or an error."""
         wanted = self.default_examples(heads, k, d) if self.examples is None else self.examples
         n = max(wanted, self._floor(heads, k, d) + 1)
         return self._engine(heads, (n - n // 20, k, d))
@@ -166,32 +159,21 @@ class Newton:
             iterates=lambda x, y, start, tolerance: self._iterates(x, y, start, tolerance, random),
             start=lambda examples, heads, number: self._start(examples, heads, number, random),
             tolerance=self.tolerance,
-            patience=PATIENCE if self.rank is None else LOW_RANK_PATIENCE,
+            rank=self.rank,
             # students of too few heads agree, too: that is how they are recognised
             resume=None if self.m == "auto" else self._start_at,
         )
 
         def draw(heads: int, before: SplitExamples | None) -> SplitExamples:
-            floor = self._floor(heads, oracle.k, oracle.d)
-            wanted = self.default_examples(heads, oracle.k, oracle.d) if budget is None else budget
-            n = max(wanted, floor + 1)
-            require_memory(
-                f"{type(self).__name__} with {shown(heads)} heads on {shown(n)} examples of {oracle.k} tokens in "
-                f"{oracle.d} dimensions",
-                # x and y twice, and of every head the pattern, what it reads and the derivatives with both
-                8 * n * oracle.k * (6 * oracle.d + 2 * heads * (oracle.k + oracle.d))
-                + 64 * heads * oracle.d**2,
-                advice="allow fewer examples, or take fewer heads",
-            )
-            return draw_split(oracle, n, least=floor, before=before)
+            return self._draw(oracle, budget, heads, before)
 
-        def tell(
-            name: str, examples: SplitExamples, iterate: Iterate | None, measures: dict[str, Any]
-        ) -> None:
-            layer = examples.layer(iterate) if iterate is not None and recorder.measuring else None
-            own: dict[str, Any] = {} if iterate is None else _measures(iterate)
-            engine = "" if iterate is None else str(self._engine(len(iterate.theta), examples.x.shape))
-            recorder.step(name, layer=layer, engine=engine, **own | measures)
+        def tell(name: str, examples: SplitExamples, one: Iterate | None, measures: dict[str, Any]) -> None:
+            if one is None:
+                return recorder.step(name, **measures)
+            own: dict[str, Any] = {"residual": one.residual, "damping": one.damping, "passes": one.passes}
+            own["engine"] = str(self._engine(len(one.theta), examples.x.shape))
+            layer = examples.layer(one) if recorder.measuring else None
+            return recorder.step(name, layer=layer, **own | measures)
 
         if self.m == "auto":
             found = count_heads(
@@ -206,14 +188,25 @@ class Newton:
             )
         else:
             found = self._fixed(self.m, runner, draw(self.m, None), tell)
-        return self._ended(found, runner, recorder)
+        return self._judged(found, runner, recorder)
+
+    def _draw(
+        self, oracle: ExampleOracle, budget: int | None, heads: int, before: SplitExamples | None
+    ) -> SplitExamples:
+        k, d, floor = oracle.k, oracle.d, self._floor(heads, oracle.k, oracle.d)
+        n = max(self.default_examples(heads, k, d) if budget is None else budget, floor + 1)
+        require_memory(
+            f"{type(self).__name__} with {shown(heads)} heads on {shown(n)} examples of {k} tokens in {d} dimensions",
+            # x and y twice, and of every head the pattern, what it reads and the derivatives with both
+            8 * n * k * (6 * d + 2 * heads * (k + d)) + 64 * heads * d**2,
+            advice="allow fewer examples, or take fewer heads",
+        )
+        return draw_split(oracle, n, least=floor, before=before)
 
     def _fixed(self, m: int, runner: Runner, examples: SplitExamples, tell: Any) -> HeadCount:
-        count = self._unknowns(m, examples)
         ends = runner.several(
             examples,
             m,
-            unknowns=count,
             starts=self.starts,
             work=self.work,
             tell=lambda start, number, one: tell(f"Start {start}, iterate {number}", examples, one, {}),
@@ -223,50 +216,45 @@ class Newton:
             ends = runner.redraw_weakest(
                 examples,
                 ends,
-                unknowns=count,
                 work=self.work,
                 tell=lambda number, one: tell(f"Weakest head anew, iterate {number}", examples, one, {}),
             )
         return HeadCount(m, ends.best, examples, ends.passes, starts, ends.at_floor)
 
-    def _ended(self, found: HeadCount, runner: Runner, recorder: Recorder) -> Fit:
+    def _judged(self, found: HeadCount, runner: Runner, recorder: Recorder) -> Fit:
         """The fit, judged on held-out examples; at the level of the noise these are fitted, too, in the end."""
-        best, examples = found.best, found.examples
+        best, examples, passes = found.best, found.examples, found.passes
         outcome, held_error = judge(
             best,
             examples.held_out,
             tolerance=self.tolerance,
-            spent_all=found.passes >= self.work,
+            spent_all=passes >= self.work,
             at_floor=found.at_floor,
         )
         engine = str(self._engine(len(best.theta), examples.x.shape))
-        measures: dict[str, Any] = {"engine": engine, "starts": found.starts, "heads": found.heads}
-        recorder.step(
-            "Held-out examples",
-            layer=examples.layer(best),
-            residual=best.residual,
-            held_out_error=held_error,
-            total_passes=found.passes,
-            **measures,
-        )
+        shared: dict[str, Any] = {"engine": engine, "starts": found.starts, "heads": found.heads}
+        own: dict[str, Any] = {
+            "residual": best.residual,
+            "held_out_error": held_error,
+            "total_passes": passes,
+        }
+        layer = examples.layer(best)
+        recorder.step("Held-out examples", layer=layer, **own, **shared)
         if outcome is not Outcome.RESIDUAL_FLOOR:
-            return recorder.fit(outcome, layer=examples.layer(best))
-        examples, passes = examples.together(), found.passes
-        count = self._unknowns(found.heads, examples) if found.heads else 0
+            return recorder.fit(outcome, layer=layer)
+        examples, count = examples.together(), 0
         if found.heads:
-            best = runner.one(examples, self._start_at(best), unknowns=count, work=max(1, self.work - passes))
+            _, k, d = examples.x.shape
+            count = unknowns(heads=found.heads, tokens=k, dim=d, rank=self.rank)
+            best = runner.one(examples, self._start_at(best), found.heads, work=max(1, self.work - passes))
             passes += best.passes
-        noise = examples.unit * noise_level(best.residual, examples.y, fitted_share(count, examples.x))
-        recorder.step(
-            "Refit with the held-out examples",
-            layer=examples.layer(best),
-            residual=best.residual,
-            noise_level=noise,
-            expected_excess=noise * noise * count / examples.x.size,
-            total_passes=passes,
-            **measures,
-        )
-        return recorder.fit(outcome, layer=examples.layer(best))
+        share = fitted_share(examples.x, found.heads, self.rank)
+        noise = examples.unit * noise_level(best.residual, examples.y, share)
+        own = {"residual": best.residual, "noise_level": noise, "total_passes": passes}
+        own["expected_excess"] = noise * noise * count / examples.x.size
+        layer = examples.layer(best)
+        recorder.step("Refit with the held-out examples", layer=layer, **own, **shared)
+        return recorder.fit(outcome, layer=layer)
 
     def _iterates(
         self,
@@ -312,19 +300,14 @@ class Newton:
     def _require_start(self, d: int) -> None:
         if not isinstance(self.start, AttentionLayer):
             return
-        given, heads = self.start, self.start.heads if self.m == "auto" else self.m
-        if (given.heads, given.dim) != (heads, d):
+        there, needed = self.start, self.start.heads if self.m == "auto" else self.m
+        if (there.heads, there.dim) != (needed, d):
             raise ValueError(
-                f"start is a layer of {given.heads} heads in {given.dim} dimensions: "
-                f"{heads} heads in {d} are needed."
+                f"start is a layer of {there.heads} heads in {there.dim} dimensions: {needed} in {d} are needed."
             )
 
     def _floor(self, heads: int, k: int, d: int) -> int:
         return counting_floor(heads=heads, tokens=k, dim=d, rank=self.rank)
-
-    def _unknowns(self, heads: int, examples: SplitExamples) -> int:
-        _, k, d = examples.x.shape
-        return unknowns(heads=heads, tokens=k, dim=d, rank=self.rank)
 
     def _engine(self, heads: int, shape: tuple[int, ...]) -> Engine:
         if self.engine == "numpy" and self.device not in (None, "cpu"):
@@ -336,7 +319,3 @@ class Newton:
         engine = choose_engine()
         # in float32 alone torch gains nothing on a CPU
         return choose_engine("numpy") if engine.low == engine.single else engine
-
-
-def _measures(iterate: Iterate) -> dict[str, float]:
-    return {"residual": iterate.residual, "damping": iterate.damping, "passes": iterate.passes}

@@ -1,5 +1,6 @@
-"""The loop of damped Gauss-Newton on Theta, with W eliminated, over any parametrisation of the heads."""
+"""Damped Gauss-Newton on the heads, the linear factor eliminated, over any parametrisation: the whole of an iterate."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
@@ -7,13 +8,14 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Shaped
 
+from attention import AttentionLayer
+from attention._arrays import to_numpy
 from attention.evaluation import EXACT_ERROR
 from attention.validation import NonNegativeFloat, checked
 from upper.engine import Engine
 from upper.newton.full_heads import FullStart
-from upper.newton.inner_solve import RIDGE, Elimination, LinearFit, NormalEquations
 
-__all__ = ["Iterate", "Start", "gauss_newton", "next_damping"]
+__all__ = ["Iterate", "LinearFit", "NormalEquations", "Start", "fit_linear", "gauss_newton", "next_damping"]
 
 _FIRST_DAMPING = 1e-2  # from 1e-4 to 1e-1 it makes no difference
 _INNER_STEPS = 60
@@ -22,7 +24,10 @@ _DOUBLE_BELOW = 2e-5
 # A run is slow if so many trials below this residual left more than this share of it: local minima of nice targets lie
 # above, and other runs fall faster. It goes on in float64 with the precise ridge: 1e-6 hides heads a hundredth apart.
 _SLOW_BELOW, _SLOW_TRIALS, _SLOW_RATIO = 1e-2, 8, 0.5
-_PRECISE_RIDGE = 1e-13
+# The least ridge on the linear factor, in units of the mean diagonal of G.
+_RIDGE, _PRECISE_RIDGE = 1e-6, 1e-13
+# Directions kept from the last solves: 30 took 15 to 20 per cent off the steps, more cost as much time as they save.
+_KEPT = 30
 
 
 @runtime_checkable
@@ -60,6 +65,11 @@ class Iterate:
     residual: float
     damping: float
     passes: int
+
+    @property
+    def layer(self) -> AttentionLayer:
+        """The layer, in NumPy."""
+        return AttentionLayer(theta=to_numpy(self.theta), w=to_numpy(self.w))
 
 
 @checked
@@ -103,8 +113,8 @@ def gauss_newton(
     Notes
     -----
     With Z = [P_1 X ... P_m X], a trial solves (J^T (I - Z G^-1 Z^T) J + lambda D) dTheta = J^T R
-    (`upper.newton.inner_solve`) to the forcing term max(min(.7, c), .06, .3 tolerance / c), c the relative residual.
-    G is Z^T Z and a ridge of max(1e-6, 1e-3 min(lambda, 1)) times its mean diagonal, and D the heads' `damping_term`:
+    (`NormalEquations`) to the forcing term max(min(.7, c), .06, .3 tolerance / c), c the relative residual. G is
+    Z^T Z and a ridge of max(1e-6, 1e-3 min(lambda, 1)) times its mean diagonal, and D the heads' `damping_term`:
     tr(C)/m I for full matrices, C the coupling of heads. lambda starts at 1e-2 and follows `next_damping`. W follows
     each trial by one correction, W + G^-1 Z^T (Y - Z W). Residuals are float32, and float64 once c < 2e-5.
 
@@ -126,7 +136,7 @@ def gauss_newton(
     engine = Engine.of(x, y, start.array, low=inner_dtype)
     run = _Run(engine, engine.detach(x), engine.detach(y), start, rng)
     damping, passes = _FIRST_DAMPING, 1
-    here = run.begin(damping)
+    here = run.evaluate(run.start, None, damping)
     if not np.isfinite(here.residual):
         raise ValueError(
             "The start has logits beyond float32, or the examples are not finite: scale them down."
@@ -135,12 +145,14 @@ def gauss_newton(
     yield run.iterate(here, damping, passes)
     while True:
         if run.improvable and _slow(residuals):
-            here, passes = run.more_precise(here, damping), passes + 1
+            run.more_precise()
+            here, passes = run.evaluate(here.parameters, here.factor, damping), passes + 1
         if here.residual < _DOUBLE_BELOW and not run.in_double:
-            here, passes = run.to_double(here, damping), passes + 1
-        balanced = run.balanced(here, damping)
+            run.go_to(engine.double)
+            here, passes = run.evaluate(here.parameters, here.factor, damping), passes + 1
+        balanced = run.balanced(here)
         if balanced is not None:
-            here, passes = balanced, passes + 1
+            here, passes = run.evaluate(*balanced, damping), passes + 1
         run.linearise(here)
         passes += 1
         accepted = False
@@ -184,96 +196,251 @@ def _slow(residuals: list[float]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Point:
-    """Parameters and the linear factor fitted there."""
+class LinearFit:
+    """A linear factor by least squares, W at full rank and O at low rank, in double precision; the rest is in single.
 
-    parameters: Any
-    fit: LinearFit
+    Where numbers overflow its size is infinite and its arrays are None. `parameters` are those of the heads it is for.
+    """
 
-    @property
-    def residual(self) -> float:
-        return self.fit.residual
+    factor: Shaped[Any, "columns d"] | Any = None
+    size: float = math.inf  # the norm of Y - Z factor
+    misfit: Shaped[Any, "rows d"] | Any = None  # that residual over its norm
+    inverse: Shaped[Any, "columns columns"] | Any = None  # of G = Z^T Z with the ridge
+    residual: float = math.inf  # the size over the norm of the labels
+    parameters: Any = None
 
 
 class _Run:
-    """The heads, the elimination and the normal equations on one set of examples, in one precision at a time."""
+    """The heads, the labels and the normal equations on one set of examples, in one precision at a time."""
 
     # set up anew for another precision, when their memory goes first
     _heads: Any = None
-    _elimination: Any = None
+    _labels: Any = None
     _equations: Any = None
     _read: Any = None
 
     def __init__(self, engine: Engine, x: Any, y: Any, start: Start, rng: np.random.Generator) -> None:
         self._y = y
-        self._make, self._start = start.parametrise(engine, x, rng)
-        self._last: tuple[_Point, Iterate] | None = None
-        self._set_up(engine, RIDGE)
+        self._unit = float(engine.xp.max(engine.xp.abs(y))) or 1.0
+        self._make, self.start = start.parametrise(engine, x, rng)
+        self._last: tuple[LinearFit, Iterate] | None = None
+        self._set_up(engine, _RIDGE)
 
     def _set_up(self, engine: Engine, ridge: float) -> None:
-        self.engine = engine
-        self._heads = self._elimination = self._equations = self._read = None
+        self.engine, self._ridge = engine, ridge
+        self._heads = self._equations = self._read = None
         self._heads = self._make(engine)
-        self._elimination = Elimination(engine, self._y, ridge=ridge)
         self._equations = NormalEquations(engine, self._heads)
+        self._set_labels(engine.single)
+
+    def _set_labels(self, dtype: Any) -> None:
+        engine = self.engine
+        labels = engine.cast(self._y, engine.double) / self._unit
+        self._labels = engine.cast(engine.xp.reshape(labels, (-1, self._y.shape[2])), dtype)
+        self._size = engine.norm(self._labels) or 1.0
 
     @property
     def in_double(self) -> bool:
-        return bool(self._elimination.dtype == self.engine.double)
+        return bool(self._labels.dtype == self.engine.double)
 
     @property
     def improvable(self) -> bool:
         return bool(self.engine.single != self.engine.double)
 
-    def begin(self, damping: float) -> _Point:
-        return self._evaluate(self._start, None, damping)
-
-    def more_precise(self, here: _Point, damping: float) -> _Point:
-        """The point on an engine of float64 alone, with hardly a ridge."""
+    def more_precise(self) -> None:
+        """Go over to float64 alone, with hardly a ridge."""
         self._set_up(replace(self.engine, low=self.engine.double, single=self.engine.double), _PRECISE_RIDGE)
-        return self._evaluate(here.parameters, here.fit.factor, damping)
 
-    def to_double(self, here: _Point, damping: float) -> _Point:
-        """The point with reads and residuals in float64."""
+    def go_to(self, dtype: Any) -> None:
+        """Go over to another precision of reads and residuals."""
         self._read = None
-        self._heads.go_to(self.engine.double)
-        self._elimination.go_to(self.engine.double)
-        return self._evaluate(here.parameters, here.fit.factor, damping)
+        self._heads.go_to(dtype)
+        self._set_labels(dtype)
 
-    def balanced(self, here: _Point, damping: float) -> _Point | None:
-        """The point in other parameters of the same heads; None where these are as good."""
-        found = self._heads.balanced(here.parameters, here.fit.factor)
-        if found is None:
-            return None
-        self._equations.forget()
-        parameters, factor = found
-        return self._evaluate(parameters, factor, damping)
+    def balanced(self, here: LinearFit) -> tuple[Any, Any] | None:
+        """Other parameters of the same heads, and the linear factor; None where these are as good."""
+        found: tuple[Any, Any] | None = self._heads.balanced(here.parameters, here.factor)
+        if found is not None:
+            self._equations.forget()
+        return found
 
-    def linearise(self, here: _Point) -> None:
+    def linearise(self, here: LinearFit) -> None:
         """Take the derivative at the point, which was evaluated last."""
-        self._heads.linearise(here.parameters, here.fit.factor)
-        self._equations.move_to(self._read, here.fit.inverse)
-        self._read = None  # its memory is the next trial's
+        self._heads.linearise(here.parameters, here.factor)
+        self._equations.move_to(self._read, here.inverse)
+        self._read = None
 
-    def trial(self, here: _Point, damping: float, forcing: float) -> tuple[_Point, int]:
+    def trial(self, here: LinearFit, damping: float, forcing: float) -> tuple[LinearFit, int]:
         """The point a damped step from where the derivative was taken, and the steps its solve took."""
-        engine, fit = self.engine, here.fit
-        step, steps = self._equations.solve(fit.misfit, damping, forcing=forcing, at_most=_INNER_STEPS)
-        step = fit.size * engine.cast(step, engine.double)
+        engine = self.engine
+        step, steps = self._equations.solve(here.misfit, damping, forcing=forcing, at_most=_INNER_STEPS)
+        step = here.size * engine.cast(step, engine.double)
         cut, parameters = step.shape[1], here.parameters
         moved = parameters[:, :cut] + step
         if cut < parameters.shape[1]:  # values that stay
             moved = engine.xp.concat([moved, parameters[:, cut:]], axis=1)
-        return self._evaluate(moved, fit.factor, damping), steps
+        return self.evaluate(moved, here.factor, damping), steps
 
-    def iterate(self, here: _Point, damping: float, passes: int) -> Iterate:
+    def iterate(self, here: LinearFit, damping: float, passes: int) -> "Iterate":
         if self._last is None or self._last[0] is not here:
-            theta, w = self._heads.matrices(here.parameters, self._elimination.unit * here.fit.factor)
+            theta, w = self._heads.matrices(here.parameters, self._unit * here.factor)
             self._last = here, Iterate(theta, w, here.residual, damping, passes)
         return replace(self._last[1], damping=damping, passes=passes)
 
-    def _evaluate(self, parameters: Any, factor: Any, damping: float) -> _Point:
+    def evaluate(self, parameters: Any, factor: Any, damping: float) -> LinearFit:
         """The point at `parameters`; the ridge pulls towards the factor before, where there is one, not to zero."""
+        self._read = None
         with np.errstate(over="ignore", invalid="ignore"):  # a wild step is rejected
             self._read = self._heads.reads(parameters)
-            return _Point(parameters, self._elimination.fit(self._read, factor, damping))
+            fit = fit_linear(self.engine, self._read, self._labels, factor, damping, ridge=self._ridge)
+        return replace(fit, residual=fit.size / self._size, parameters=parameters)
+
+
+def fit_linear(
+    engine: Engine,
+    read: Shaped[Any, "rows columns"],
+    labels: Shaped[Any, "rows d"],
+    before: Shaped[Any, "columns d"] | None,
+    damping: float,
+    *,
+    ridge: float,
+) -> LinearFit:
+    """The factor for the reads Z as one correction of the factor `before`, or of zero, to which the ridge pulls.
+
+    The ridge is at least `ridge` and 1e-3 min(damping, 1), in units of the mean diagonal of G.
+    """
+    xp = engine.xp
+    if before is None:
+        shape = (read.shape[1], labels.shape[1])
+        factor, misfit = xp.zeros(shape, dtype=engine.double, device=engine.device), labels
+    else:
+        factor, misfit = before, labels - read @ engine.cast(before, labels.dtype)
+    size = engine.norm(misfit)
+    if not np.isfinite(size):
+        return LinearFit()
+    narrow = engine.cast(read, engine.single)
+    gram = xp.matrix_transpose(narrow) @ narrow
+    del narrow
+    p = gram.shape[0]
+    shift = max(ridge, 1e-3 * min(damping, 1.0)) * (float(xp.linalg.trace(gram)) / p) or 1.0
+    inverse = engine.inverse_of_positive(gram + shift * xp.eye(p, dtype=engine.single, device=engine.device))
+    if size > 0:
+        pull = xp.matrix_transpose(read) @ (misfit * (1 / size))
+        change = inverse @ engine.cast(pull, engine.single)
+        factor = factor + size * engine.cast(change, engine.double)
+        misfit = labels - read @ engine.cast(factor, labels.dtype)
+        size = engine.norm(misfit)
+    if not np.isfinite(size):
+        return LinearFit()
+    return LinearFit(factor, size, engine.cast(misfit * (1 / (size or 1.0)), engine.single), inverse)
+
+
+class NormalEquations:
+    """Solves (J^T (I - Z G^-1 Z^T) J + lambda D) s = J^T R by preconditioned conjugate gradients.
+
+    J, its transpose, lambda D and the preconditioner M are the heads'. Products are in the engine's low precision, the
+    vectors of the iteration in its single one.
+
+    Notes
+    -----
+    A step costs a product with J, one with its transpose, two with Z and one with the preconditioner. That is M
+    deflated by the last 30 directions: with them as columns of S, Y = (A + lambda D) S and E = S^T Y it is
+    (I - S E^-1 Y^T) M (I - Y E^-1 S^T) + S E^-1 S^T. Memory: n k (columns of Z + d) numbers in low precision, and 60
+    directions, 150 while a preconditioner is made.
+
+    References
+    ----------
+    The limited-memory preconditioner of Gratton, Sartenaer and Tshimanga, SIAM J. Optim. 21 (2011).
+    """
+
+    def __init__(self, engine: Engine, heads: Any) -> None:
+        self._engine, self._heads = engine, heads
+        self._read: Any = None
+        self._inverse: Any = None
+        # directions p with their products A p, at unit p^T (A + lambda D) p; the oldest first
+        self._kept: list[tuple[Any, Any]] = []
+
+    def move_to(self, read: Shaped[Any, "rows columns"], inverse: Shaped[Any, "columns columns"]) -> None:
+        """Go to the point where the heads are: its reads Z, and G^-1 in single precision."""
+        self._read = self._engine.cast(read, self._engine.low)
+        self._inverse = inverse
+
+    def forget(self) -> None:
+        """Drop the directions kept: the parameters have been replaced by others of the same heads."""
+        self._kept.clear()
+
+    def solve(
+        self, residual: Shaped[Any, "rows d"], damping: float, *, forcing: float, at_most: int
+    ) -> tuple[Shaped[Any, "p directions"], int]:
+        """The solution to the relative accuracy `forcing`, in the preconditioner's norm, and the steps taken.
+
+        It ends early where rounding leaves no positive curvature.
+        """
+        engine, damped = self._engine, self._heads.damping_term(damping)
+        # numbers may leave single precision where heads hardly change or lambda is huge: that step is rejected
+        with np.errstate(over="ignore", invalid="ignore"):
+            apply = self._preconditioner(damping, damped)
+            r = self._pull(engine.cast(residual, engine.low))
+            solution = engine.xp.zeros_like(r)
+            z = apply(r)
+            p, rz = z, engine.dot(r, z)
+            goal = forcing * forcing * rz
+            steps = 0
+            while steps < at_most and rz > goal and np.isfinite(rz):
+                plain, shift = self._times(p), damped(p)
+                # in the product with the rounded sum a small damping would be lost
+                curvature = engine.dot(p, plain) + engine.dot(p, shift)
+                if not (curvature > 0 and np.isfinite(curvature)):
+                    break
+                unit = curvature**-0.5
+                self._kept.append((p * unit, plain * unit))
+                if len(self._kept) > _KEPT:
+                    del self._kept[0]  # at once: those of a long solve would take several times the memory
+                length = rz / curvature
+                solution += length * p
+                plain += shift
+                r = r - length * plain
+                z = apply(r)
+                before, rz = rz, engine.dot(r, z)
+                p = z + (rz / before) * p
+                steps += 1
+        return solution, steps
+
+    def _pull(self, flat: Any) -> Any:
+        return self._engine.cast(self._heads.transpose_times(flat), self._engine.single)
+
+    def _times(self, direction: Any) -> Any:
+        engine = self._engine
+        change = self._heads.times(direction)
+        inner = engine.cast(engine.xp.matrix_transpose(self._read) @ change, engine.single)
+        change -= self._read @ engine.cast(self._inverse @ inner, engine.low)
+        return self._pull(change)
+
+    def _preconditioner(self, damping: float, damped: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        engine, xp = self._engine, self._engine.xp
+        first: Callable[[Any], Any] = self._heads.preconditioner(damping)
+        if not self._kept:
+            return first
+        # S is stacked after Y, so that no more than 90 vectors are there at once, beside the 60 kept
+        y = xp.stack([product + damped(one) for one, product in self._kept])
+        y = xp.reshape(y, (len(self._kept), -1))
+        s = xp.reshape(xp.stack([one for one, _ in self._kept]), y.shape)
+        gram = to_numpy(s @ xp.matrix_transpose(y)).astype(np.float64)
+        if not np.isfinite(gram).all():  # a direction left the numbers: none is worth keeping
+            self.forget()
+            return first
+        values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
+        good = values > 1e-6 * values[-1]  # other combinations are rounding
+        if not good.any():
+            return first
+        whiten = engine.put((vectors[:, good] / np.sqrt(values[good])).T, engine.single)
+        s, y = whiten @ s, whiten @ y
+        s_turned, y_turned = xp.matrix_transpose(s), xp.matrix_transpose(y)
+
+        def both(r: Any) -> Any:
+            column = xp.reshape(r, (-1, 1))
+            along = s @ column
+            z = xp.reshape(first(xp.reshape(column - y_turned @ along, r.shape)), (-1, 1))
+            return xp.reshape(z + s_turned @ (along - y @ z), r.shape)
+
+        return both

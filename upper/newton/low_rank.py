@@ -13,7 +13,7 @@ from attention._arrays import namespace, to_numpy
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 from upper.engine import Engine
-from upper.products import change_each_head, softmax_derivative, softmax_in_place
+from upper.newton.full_heads import coupling
 
 __all__ = ["FactoredHeads", "LowRankHeads", "random_factors"]
 
@@ -29,15 +29,7 @@ _UNBALANCED = 4.0
 class FactoredHeads:
     """The heads Theta_i = A_i B_i^T and W_i = V_i O_i.
 
-    Parameters
-    ----------
-    a, b, v : array (m, d, r)
-        What queries, keys and values are read with; r is at most d.
-    o : array (m, r, d)
-        What the values are written with.
-
-    Notes
-    -----
+    A, B and V are what queries, keys and values are read with, and O what the values are written with; r is at most d.
     A_i -> A_i G, B_i -> B_i G^-T and V_i -> V_i H, O_i -> H^-1 O_i change no head, which leaves 2 d r - r^2 unknowns in
     every Theta_i and W_i.
 
@@ -111,31 +103,27 @@ class FactoredHeads:
     def side_by_side(self) -> Shaped[Any, "d columns"]:
         """[A | B | V], the factors of all heads side by side, (d, 3 m r)."""
         xp = namespace(self.a)
-        return xp.concat(
-            [xp.reshape(xp.permute_dims(one, (1, 0, 2)), (self.dim, -1)) for one in (self.a, self.b, self.v)],
-            axis=1,
-        )
+        turned = [xp.permute_dims(one, (1, 0, 2)) for one in (self.a, self.b, self.v)]
+        return xp.concat([xp.reshape(one, (self.dim, -1)) for one in turned], axis=1)
 
     def layer(self) -> AttentionLayer:
         """The layer of these heads, of the same array library."""
         xp = namespace(self.a)
-        return AttentionLayer(
-            theta=xp.matmul(self.a, xp.matrix_transpose(self.b)), w=xp.matmul(self.v, self.o)
-        )
+        return AttentionLayer(theta=self.a @ xp.matrix_transpose(self.b), w=self.v @ self.o)
 
     def balanced(self) -> "FactoredHeads":
         """The same heads with A^T A = B^T B diagonal and V^T V the identity, in O(m d r^2)."""
         xp = namespace(self.a)
         q_a, r_a = xp.linalg.qr(self.a)
         q_b, r_b = xp.linalg.qr(self.b)
-        left, values, right = xp.linalg.svd(xp.matmul(r_a, xp.matrix_transpose(r_b)), full_matrices=False)
+        left, values, right = xp.linalg.svd(r_a @ xp.matrix_transpose(r_b), full_matrices=False)
         root = xp.sqrt(values)[:, None, :]
         q_v, r_v = xp.linalg.qr(self.v)
         return FactoredHeads(
-            a=xp.matmul(q_a, left) * root,
-            b=xp.matmul(q_b, xp.matrix_transpose(right)) * root,
+            a=(q_a @ left) * root,
+            b=(q_b @ xp.matrix_transpose(right)) * root,
             v=q_v,
-            o=xp.matmul(r_v, self.o),
+            o=r_v @ self.o,
         )
 
 
@@ -160,22 +148,13 @@ def random_factors(
 class LowRankHeads:
     """The heads A_i B_i^T with the values X V_i on one set of tokens; parameters are [A | B | V], (d, 3 m r).
 
-    Parameters
-    ----------
-    engine : Engine
-        Where to compute. Products with the derivative are in its low precision.
-    x : array (n, k, d)
-        Tokens, in any precision.
-    heads, rank : int
-        The numbers m and r. At r = d the V stay as they are, since O alone makes every W; directions end with B's.
-    rng : Generator
-        For the probe that estimates the coupling of heads.
+    At r = d the V stay as they are, since O alone makes every W; directions end with B's. Products with the derivative
+    are in the engine's low precision; `rng` is for the probe of the coupling of heads.
 
     Notes
     -----
     dF = sum_i [dP_i (X V_i) + P_i (X dV_i)] O_i with dP_i = P_i * (S_i - rowsum(P_i * S_i)) and
-    S_i = (X dA_i)(X B_i)^T + (X A_i)(X dB_i)^T. A pass costs O(n k m r (d + k)), and lies in the memory of the pass
-    before: n k m (20 r + 4 k) numbers, and n k d.
+    S_i = (X dA_i)(X B_i)^T + (X A_i)(X dB_i)^T. A pass costs O(n k m r (d + k)).
 
     For isotropic tokens the squared change of the outputs is about sum_ij C_ij <dTheta_i, dTheta_j>, C the m x m
     coupling of heads (from random changes of all logits), or sum_ij E_ij <dW_i, dW_j>, E_ij = sum of p_i . p_j over all
@@ -189,108 +168,68 @@ class LowRankHeads:
     A damping that follows the factors is the ScaledGD of Tong, Ma and Chi, J. Mach. Learn. Res. 22 (2021).
     """
 
-    # in the precision of reads; their memory goes before that of another precision is taken
+    # in the precision of reads; its memory goes before that of another precision is taken
     _tokens: Any = None
-    _keys: Any = None
-    _projected: Any = None
     _last: Any = None
 
     def __init__(
-        self,
-        engine: Engine,
-        x: Shaped[Any, "n k d"],
-        heads: int,
-        rank: int,
-        rng: np.random.Generator,
+        self, engine: Engine, x: Shaped[Any, "n k d"], heads: int, rank: int, rng: np.random.Generator
     ) -> None:
         n, k, d = x.shape
-        low = engine.low
         self.engine, self.x, self.heads, self.rng = engine, x, heads, rng
         self.columns = heads * rank
         self._rank, self._values_move = rank, rank < d
         self.go_to(engine.single)
-        shared = low == engine.single
-        self._low = self._tokens if shared else engine.xp.reshape(engine.cast(x, low), (n * k, d))
-        self._low_keys = _Layout(engine, n, k, heads, rank, parts=2, dtype=low)
-        self._low_values = _Layout(engine, n, k, heads, rank, parts=1, dtype=low)
-        self._apart = engine.empty((2, n * heads, k, rank), low)
-        self._values = engine.empty((n * heads, k, rank), low)
-        self._low_pattern, self._change = (engine.empty((n * heads, k, k), low) for _ in range(2))
-        self._sums = engine.empty((n * heads * k, k), low)
-        self._low_mixed, self._moved = (engine.empty((n * heads, k, rank), low) for _ in range(2))
-        self._low_read = engine.empty((n * k, heads * rank), low)
-        self._ones = engine.xp.ones((k, k), dtype=low, device=engine.device)
-        self._output = engine.empty((n * k, d), low)
-        self._o: Any = None
+        shared = engine.low == engine.single
+        self._low = self._tokens if shared else engine.xp.reshape(engine.cast(x, engine.low), (n * k, d))
         self._blocks: list[np.ndarray] = []
         self._damped: list[np.ndarray] = []
 
     def go_to(self, dtype: Any) -> None:
         """Read in another precision from now on."""
-        engine, (n, k, d) = self.engine, self.x.shape
-        m, r = self.heads, self._rank
-        self._tokens = self._keys = self._projected = None
-        self._logits = self._mixed = self._read = self._last = None
-        self._tokens = engine.xp.reshape(engine.cast(self.x, dtype), (n * k, d))
-        self._keys = _Layout(engine, n, k, m, r, parts=2, dtype=dtype)
-        self._projected = _Layout(engine, n, k, m, r, parts=1, dtype=dtype)
-        self._logits = engine.empty((n * m, k, k), dtype)
-        self._mixed = engine.empty((n * m, k, r), dtype)
-        self._read = engine.empty((n * k, m * r), dtype)
+        self._tokens = self._last = None
+        self._tokens = self.engine.xp.reshape(self.engine.cast(self.x, dtype), (-1, self.x.shape[2]))
 
     def reads(self, parameters: Shaped[Any, "d columns"]) -> Shaped[Any, "rows reads"]:
         """What the heads read at `parameters`, Z = [P_1 X V_1 ... P_m X V_m], (n k, m r)."""
-        engine, xp = self.engine, self.engine.xp
-        factors, cut = engine.cast(parameters, self._tokens.dtype), self._keys.columns
-        apart = self._keys.through(self._tokens, factors[:, :cut])
-        values = self._projected.through(self._tokens, factors[:, cut:])[0, ...]
-        logits = engine.matmul(apart[0, ...], xp.matrix_transpose(apart[1, ...]), out=self._logits)
-        pattern = softmax_in_place(engine, logits)
-        self._last = pattern, apart, values
-        return self._projected.together([engine.matmul(pattern, values, out=self._mixed)], self._read)
+        self._last = None
+        factors = self.engine.cast(parameters, self._tokens.dtype)
+        queries, keys, values = self._apart(self._tokens @ factors, parts=3)
+        pattern = self.engine.softmax(queries @ self.engine.xp.matrix_transpose(keys))
+        self._last = pattern, queries, keys, values
+        return self._together(pattern @ values)
 
     def linearise(self, parameters: Shaped[Any, "d columns"], linear: Shaped[Any, "reads d"]) -> None:
         """Take the derivative at `parameters`, where the heads were read last, with the O_i in `linear`."""
-        engine, low = self.engine, self.engine.low
-        pattern, apart, values = self._last
-        self._low_pattern = engine.cast(pattern, low, out=self._low_pattern)
-        self._apart = engine.cast(apart, low, out=self._apart)
-        self._values = engine.cast(values, low, out=self._values)
-        self._o = engine.cast(linear, low)
+        engine = self.engine
+        self._pattern, self._queries, self._keys, self._values = (
+            engine.cast(one, engine.low) for one in self._last
+        )
+        self._o = engine.cast(linear, engine.low)
         self._last = None
         self._couple(to_numpy(parameters), to_numpy(linear))
 
     def times(self, direction: Shaped[Any, "d columns"]) -> Shaped[Any, "rows d"]:
         """J (dA, dB, dV): how the outputs change along `direction`, (n k, d)."""
-        engine, xp = self.engine, self.engine.xp
-        turned, cut = xp.matrix_transpose, self._low_keys.columns
-        direction = engine.cast(direction, engine.low)
-        parts = self._low_keys.through(self._low, direction[:, :cut])
-        change = engine.matmul(parts[0, ...], turned(self._apart[1, ...]), out=self._change)
-        second = engine.shaped(self._sums, tuple(change.shape))
-        change += engine.matmul(self._apart[0, ...], turned(parts[1, ...]), out=second)
-        change = softmax_derivative(engine, change, self._low_pattern, self._ones, self._sums)
-        mixed = engine.matmul(change, self._values, out=self._low_mixed)
-        if self._values_move:
-            moved = self._low_values.through(self._low, direction[:, cut:])[0, ...]
-            mixed += engine.matmul(self._low_pattern, moved, out=self._moved)
-        return engine.matmul(self._low_values.together([mixed], self._low_read), self._o, out=self._output)
+        engine, turned = self.engine, self.engine.xp.matrix_transpose
+        projected = self._low @ engine.cast(direction, engine.low)
+        queries, keys, *values = self._apart(projected, parts=3 if self._values_move else 2)
+        change = queries @ turned(self._keys)
+        change += self._queries @ turned(keys)
+        mixed = engine.softmax_derivative(change, self._pattern) @ self._values
+        for moved in values:
+            mixed += self._pattern @ moved
+        return self._together(mixed) @ self._o
 
     def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "d columns"]:
-        """J^T R: the derivative of <F, R> with respect to all A_i, B_i and V_i; not in reused memory."""
-        engine, xp = self.engine, self.engine.xp
-        turned = xp.matrix_transpose
-        pull = self._low_values.apart(engine.matmul(residual, turned(self._o), out=self._low_read))[0, ...]
-        change = engine.matmul(pull, turned(self._values), out=self._change)
-        change = softmax_derivative(engine, change, self._low_pattern, self._ones, self._sums)
-        pairs = ((change, self._apart[1, ...]), (turned(change), self._apart[0, ...]))
-        gradient = self._low_keys.pulled(self._low, pairs)
-        if not self._values_move:
-            return gradient
-        # the pull lies in the memory of the layout of V, so that its product goes elsewhere first
-        back = engine.matmul(turned(self._low_pattern), pull, out=self._moved)
-        last = engine.matmul(turned(self._low), self._low_values.together([back], self._low_read))
-        return xp.concat([gradient, last], axis=1)
+        """J^T R: the derivative of <F, R> with respect to all A_i, B_i and V_i."""
+        engine, xp, turned = self.engine, self.engine.xp, self.engine.xp.matrix_transpose
+        (pull,) = self._apart(residual @ turned(self._o), parts=1)
+        change = engine.softmax_derivative(pull @ turned(self._values), self._pattern)
+        parts = [change @ self._keys, turned(change) @ self._queries]
+        if self._values_move:
+            parts.append(turned(self._pattern) @ pull)
+        return turned(self._low) @ xp.concat([self._together(part) for part in parts], axis=1)
 
     def damping_term(self, damping: float) -> Callable[[Any], Any]:
         """The term lambda D of the normal equations: p -> lambda D p, with D the change of the Theta_i and W_i."""
@@ -337,14 +276,27 @@ class LowRankHeads:
         )
         return FactoredHeads(a=a, b=b, v=v, o=xp.reshape(linear, (m, -1, d)))
 
+    def _apart(self, wide: Any, *, parts: int) -> list[Any]:
+        """Batches of heads, (n m, k, r) each, from those side by side in (n k, parts m r)."""
+        xp, (n, k, _) = self.engine.xp, self.x.shape
+        apart = xp.permute_dims(xp.reshape(wide, (n, k, parts, self.heads, self._rank)), (2, 0, 3, 1, 4))
+        apart = xp.reshape(apart, (parts, n * self.heads, k, self._rank))
+        return [apart[part, ...] for part in range(parts)]
+
+    def _together(self, batch: Any) -> Any:
+        """A batch of heads, (n m, k, r), side by side, (n k, m r)."""
+        xp, (n, k, _) = self.engine.xp, self.x.shape
+        turned = xp.permute_dims(xp.reshape(batch, (n, self.heads, k, self._rank)), (0, 2, 1, 3))
+        return xp.reshape(turned, (n * k, -1))
+
     def _by_blocks(self, direction: Any, matrices: list[Any]) -> Any:
         parts, first = [], 0
         for one in matrices:
-            parts.append(self.engine.matmul(direction[:, first : first + one.shape[0]], one))
+            parts.append(direction[:, first : first + one.shape[0]] @ one)
             first += one.shape[0]
         return self.engine.xp.concat(parts, axis=1)
 
-    def _couple(self, factors: np.ndarray, o: np.ndarray) -> None:
+    def _couple(self, factors: np.ndarray, linear: np.ndarray) -> None:
         engine, xp, m, r = self.engine, self.engine.xp, self.heads, self._rank
         n, k, d = self.x.shape
         few = min(n, _PROBE_EXAMPLES)
@@ -353,68 +305,23 @@ class LowRankHeads:
             apart = xp.reshape(array, (n, m, *array.shape[1:]))[:few, ...]
             return engine.cast(xp.permute_dims(apart, (1, 0, 2, 3)), engine.single)
 
-        pattern, values = of_few(self._low_pattern), of_few(self._values)
-        written = engine.matmul(
-            xp.reshape(values, (m, few * k, r)), engine.cast(xp.reshape(self._o, (m, r, d)), engine.single)
-        )
+        pattern, values = of_few(self._pattern), of_few(self._values)
+        o = engine.cast(xp.reshape(self._o, (m, r, d)), engine.single)
+        written = xp.reshape(values, (m, few * k, r)) @ o
         logits = engine.put(self.rng.standard_normal((few, k, k)), engine.single)
-        flat = change_each_head(pattern, logits, xp.reshape(written, (m, few, k, d)), xp)
-        by_logits, by_values = (
-            to_numpy(engine.matmul(one, xp.matrix_transpose(one))).astype(np.float64) * (n / few)
-            for one in (flat, xp.reshape(pattern, (m, -1)))
-        )
+        by_logits = coupling(engine, pattern, logits, xp.reshape(written, (m, few, k, d))) * (n / few)
+        flat = xp.reshape(pattern, (m, -1))
+        by_values = to_numpy(flat @ xp.matrix_transpose(flat)).astype(np.float64) * (n / few)
         cut = m * r
-        a, b, o = (one.astype(np.float64) for one in (factors[:, :cut], factors[:, cut : 2 * cut], o))
+        a, b, o = (one.astype(np.float64) for one in (factors[:, :cut], factors[:, cut : 2 * cut], linear))
         forms = [(by_logits, b.T @ b), (by_logits, a.T @ a), (by_values, o @ o.T)]
         self._blocks, self._damped = [], []
-        for coupling, gram in forms if self._values_move else forms[:2]:
-            self._blocks.append(np.kron(coupling, np.ones((r, r))) * gram)
+        for between, gram in forms if self._values_move else forms[:2]:
+            self._blocks.append(np.kron(between, np.ones((r, r))) * gram)
             floor = _LEAST_WEIGHT * (np.trace(gram) / (m * r) or 1.0)
-            mean = np.trace(coupling) / m or 1.0
+            mean = np.trace(between) / m or 1.0
             within = np.kron(np.eye(m), np.ones((r, r))) * gram
             self._damped.append(mean * (within + floor * np.eye(m * r)))
-
-
-class _Layout:
-    """Between (n k, parts m r), one product with all heads, and (parts, n m, k, r), a batch of heads."""
-
-    def __init__(
-        self, engine: Engine, n: int, k: int, heads: int, rank: int, *, parts: int, dtype: Any
-    ) -> None:
-        self._engine = engine
-        self.columns = parts * heads * rank
-        self._wide_shape, self._apart_shape = (n, k, parts, heads, rank), (parts, n, heads, k, rank)
-        self._batch_shape = (parts, n * heads, k, rank)
-        self._wide = engine.empty((n * k, self.columns), dtype)
-        self._apart = engine.empty(self._apart_shape, dtype)
-
-    def through(self, flat: Any, factors: Any) -> Any:
-        """The tokens times factors that stand side by side, as a batch."""
-        return self.apart(self._engine.matmul(flat, factors, out=self._wide))
-
-    def apart(self, wide: Any) -> Any:
-        xp = self._engine.xp
-        turned = xp.permute_dims(xp.reshape(wide, self._wide_shape), (2, 0, 3, 1, 4))
-        return xp.reshape(self._engine.cast(turned, wide.dtype, out=self._apart), self._batch_shape)
-
-    def together(self, parts: list[Any], out: Any) -> Any:
-        xp = self._engine.xp
-        n, k, count, m, r = self._wide_shape
-        turned = [xp.permute_dims(xp.reshape(part, (n, m, k, r)), (0, 2, 1, 3)) for part in parts]
-        if out is None:
-            return xp.concat([xp.reshape(part, (n * k, m * r)) for part in turned], axis=1)
-        for i, part in enumerate(turned):
-            self._engine.cast(part, part.dtype, out=xp.reshape(out, (n, k, count, m, r))[:, :, i, ...])
-        return out
-
-    def pulled(self, flat: Any, pairs: Any) -> Any:
-        """The transpose of the tokens times the products of some pairs, put side by side."""
-        engine, xp = self._engine, self._engine.xp
-        parts = []
-        for i, (left, right) in enumerate(pairs):
-            part = None if self._apart is None else xp.reshape(self._apart[i, ...], tuple(right.shape))
-            parts.append(engine.matmul(left, right, out=part))
-        return engine.matmul(xp.matrix_transpose(flat), self.together(parts, self._wide))
 
 
 def _require_rank(rank: int, dim: int) -> None:

@@ -1,55 +1,95 @@
-"""Runs from one start after another on the same examples, until one is exact or several end in one minimum."""
+"""Runs from one start after another on the same examples: where each stops, and what the residuals say in the end.
 
-from collections.abc import Callable, Iterator
+A run is Gauss-Newton from one start. It stops at the tolerance, where it has stalled, or at the level of the noise.
+Another start follows until one is exact or three end at one residual that held-out examples have, too: a floor.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from attention import AttentionLayer, ExampleOracle, draw_examples
+from attention import AttentionLayer, ExampleOracle, Outcome, draw_examples
 from attention._arrays import to_numpy
 from attention.evaluation import EXACT_ERROR, HeldOut, which_held_out
+from attention.layer import read_tokens
+from upper.floor import unknowns
 from upper.newton.loop import Iterate
-from upper.newton.stopping import (
-    PATIENCE,
-    Patience,
-    at_noise_level,
-    fitted_share,
-    last_iterate,
-    same_residual,
-)
-from upper.products import read_tokens
 
-__all__ = ["Ends", "Runner", "SplitExamples", "cost_of_each_head", "draw_split"]
+__all__ = [
+    "Ends",
+    "Patience",
+    "Runner",
+    "SplitExamples",
+    "at_noise_level",
+    "cost_of_each_head",
+    "draw_split",
+    "fitted_share",
+    "judge",
+    "last_iterate",
+    "noise_level",
+    "same_residual",
+]
 
 # So many starts at one residual are taken for a floor. Two may share a local minimum: 1 of 16 did at six coordinates.
 _AGREEING = 3
 # At a floor a few more iterates of the best run take less than this off. Runs with many heads are all slow at first,
 # and alike; then they go on with more patience.
 _FEW, _NO_LOWER = 5, 0.98
-_MORE_PATIENCE = Patience(20, 0.98)
 # The share of the residual below which a redrawn head counts: another minimum at the level of the noise has less.
 _BETTER = 0.9
+# Of what fitting takes off the squared residual under noise: what a run may leave undone, and by how much two runs into
+# one minimum may differ.
+_UNDONE, _APART = 0.01, 0.1
+# A fall of the squared residual that is not yet near a minimum.
+_LONG_STEP = 0.5
+# With fewer than two equations an unknown the residual says nothing about noise.
+_MOST_SHARE = 0.5
+# Squared residuals of runs into one minimum differ by no more than this, where noise is so large that more would pass.
+_SAME_SQUARED = 0.02
+# The spread of errors on few held-out examples.
+_HELD_OUT_RATIO = 1.2
+# No local minimum of a nice layer was seen below this residual: what is left there is noise, such as inputs rounded to
+# float32, which is larger on some examples than on others.
+_LOW, _LOW_HELD_OUT_RATIO, _LOW_SAME_SQUARED = 1e-4, 3.0, 0.5
+_ROUNDING = 1e-13  # below this residual the last digits are rounding
+
+
+@dataclass(frozen=True)
+class Patience:
+    """When to give a run up: the residual is not below `ratio` of itself after so many `iterates`.
+
+    A run counts as converged after so many `steps` one after another that each say so. Below a residual of `slow_below`
+    forty iterates have to take a tenth off: there steps are slow where heads are nearly equal, or where hardly a row of
+    a pattern is not saturated.
+    """
+
+    iterates: int
+    ratio: float
+    steps: int = 1
+    slow_below: float = 1e-2
+
+
+# Of matrices: the worst ratio seen in a run that ended exact on nice targets is 1e-9.
+_PATIENCE = Patience(10, 0.7)
+# Of factors: the worst ratio seen in a run that ended exact, of those to 40 targets, is .967.
+_LOW_RANK_PATIENCE = Patience(20, 0.98, steps=8)
+_MORE_PATIENCE = Patience(20, 0.98)
+_SLOW_ITERATES, _SLOW_RATIO = 40, 0.9
 
 
 @dataclass(frozen=True, eq=False)
 class SplitExamples:
-    """Examples to fit and examples held out, tokens and labels in units of their own.
+    """Examples to fit, `x` and `y`, and others held out, tokens and labels in units of their own.
 
-    Attributes
-    ----------
-    x, y : array (n, k, d)
-        To fit.
-    x_held, y_held : array (h, k, d)
-        Held out.
-    unit : float
-        What the labels were divided by, the largest of them, so that their squares stay within the floats.
-    scale : float
-        What the tokens were divided by, their root mean square, so that starts are random of one size.
+    The labels were divided by `unit`, the largest of them, so that their squares stay within the floats; the tokens by
+    `scale`, their root mean square, so that starts are random of one size.
     """
 
     x: Float[np.ndarray, "n k d"]
@@ -91,28 +131,25 @@ def draw_split(
     """Examples drawn until there are `n`, a twentieth of those new held out, and no fewer than `least` to fit.
 
     Examples drawn `before` keep their place and their units; nothing is drawn where they are enough.
-
-    Raises
-    ------
-    ValueError
-        If the oracle's examples are malformed.
     """
-    new = n - (0 if before is None else before.drawn)
-    if new <= 0 and before is not None:
-        return before
-    x, y = draw_examples(oracle, new)
-    unit = (before.unit if before is not None else 0.0) or float(np.abs(y).max())
-    scale = before.scale if before is not None else _root_mean_square(x)
-    x, y = x / scale, y / (unit or 1.0)
-    held = which_held_out(x, least=least, before=None if before is None else (before.x, before.x_held))
-    fresh = SplitExamples(x[~held], y[~held], x[held], y[held], unit, scale)
     if before is None:
-        return fresh
-    joined = {
-        name: np.concatenate([getattr(before, name), getattr(fresh, name)])
-        for name in ("x", "y", "x_held", "y_held")
-    }
-    return SplitExamples(**joined, unit=unit, scale=scale)
+        none = np.empty((0, oracle.k, oracle.d))
+        before = SplitExamples(none, none, none, none, unit=0.0, scale=0.0)
+    if before.drawn and n <= before.drawn:
+        return before
+    x, y = draw_examples(oracle, n - before.drawn)
+    unit = before.unit or float(np.abs(y).max())
+    scale = before.scale or _root_mean_square(x)
+    x, y = x / scale, y / (unit or 1.0)
+    held = which_held_out(x, least=least, before=(before.x, before.x_held) if before.drawn else None)
+    return SplitExamples(
+        x=np.concatenate([before.x, x[~held]]),
+        y=np.concatenate([before.y, y[~held]]),
+        x_held=np.concatenate([before.x_held, x[held]]),
+        y_held=np.concatenate([before.y_held, y[held]]),
+        unit=unit,
+        scale=scale,
+    )
 
 
 def _root_mean_square(x: np.ndarray) -> float:
@@ -122,17 +159,10 @@ def _root_mean_square(x: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """Where the runs from several starts ended.
+    """Where the runs from several starts ended, one iterate a start in NumPy, the smallest residual first.
 
-    Attributes
-    ----------
-    iterates : tuple of Iterate
-        One a start, the smallest residual first; their arrays are NumPy's.
-    passes : int
-        Passes over the examples, of all starts together.
-    at_floor : bool
-        Whether the three best (of two starts both) ended at the same residual, and held-out examples have it too: the
-        labels are noisy at that level, or the student is too small.
+    `passes` are those of all starts. `at_floor` says that the three best (of two starts both) ended at the same
+    residual, and held-out examples have it too: the labels are noisy at that level, or the student is too small.
     """
 
     iterates: tuple[Iterate, ...]
@@ -158,8 +188,8 @@ class Runner:
         heads that are added to others.
     tolerance : float
         Relative residual at which to stop.
-    patience : Patience
-        When a run counts as stalled.
+    rank : int, optional
+        The rank of the heads, where it is low.
     held_out_too : bool
         Whether a run at the tolerance goes on until held-out examples are there too.
     resume : callable, optional
@@ -170,41 +200,28 @@ class Runner:
     iterates: Callable[[Any, Any, Any, float], Iterator[Iterate]]
     start: Callable[[SplitExamples, int, int], Any]
     tolerance: float
-    patience: Patience = PATIENCE
+    rank: int | None = None
     held_out_too: bool = True
     resume: Callable[[Iterate], Any] | None = None
+    more_patience: bool = False
 
     def one(
         self,
         examples: SplitExamples,
         start: Any,
+        heads: int,
         *,
-        unknowns: int,
         work: int,
         tell: Callable[[int, Iterate], None] = lambda number, iterate: None,
     ) -> Iterate:
-        """The end of the run from one start, with NumPy's arrays (see `upper.newton.stopping.last_iterate`).
-
-        Parameters
-        ----------
-        examples : SplitExamples
-            Those to fit are fitted; those held out only say whether a tolerance is reached.
-        start : object
-            Where to begin, as `iterates` takes it.
-        unknowns : int
-            How many numbers a fit determines.
-        work : int
-            Budget in passes; a trial once begun is finished.
-        tell : callable
-            Called with the number of the iterate, from 0, and the iterate.
-        """
+        """The end of the run of so many heads from a start, in NumPy (see `last_iterate`)."""
         end = last_iterate(
             self.iterates(examples.x, examples.y, start, self.tolerance),
             tolerance=self.tolerance,
             work=work,
             tell=tell,
-            share=fitted_share(unknowns, examples.x),
-            patience=self.patience,
+            share=fitted_share(examples.x, heads, self.rank),
+            patience=self._patience,
             reached=lambda iterate: self._reached(iterate, examples),
         )
         return replace(end, theta=to_numpy(end.theta), w=to_numpy(end.w))
@@ -214,16 +231,15 @@ class Runner:
         examples: SplitExamples,
         heads: int,
         *,
-        unknowns: int,
         starts: int,
         work: int,
         tell: Callable[[int, int, Iterate], None],
     ) -> Ends:
         """The ends of runs from at most `starts` starts: fewer once one is exact, three agree, or work is spent.
 
-        `tell` is called with the number of the start, that of the iterate, and the iterate; the others are as in `one`.
+        `tell` is called with the number of the start, that of the iterate, and the iterate.
         """
-        share = fitted_share(unknowns, examples.x)
+        share = fitted_share(examples.x, heads, self.rank)
         ends: list[Iterate] = []
         spent, at_floor, runner = 0, False, self
         several = max(2, min(starts, _AGREEING))
@@ -231,7 +247,7 @@ class Runner:
             number = len(ends) + 1
             told = partial(tell, number)
             start = self.start(examples, heads, number)
-            ends.append(runner.one(examples, start, unknowns=unknowns, work=work - spent, tell=told))
+            ends.append(runner.one(examples, start, heads, work=work - spent, tell=told))
             spent += ends[-1].passes
             ends.sort(key=attrgetter("residual"))
             if self._exact(ends[0], examples):
@@ -244,42 +260,44 @@ class Runner:
                 passes, rests = self._rests(examples, resumed, ends[0].residual)
                 spent += passes
                 if not rests and spent < work:
-                    runner, at_floor = replace(self, patience=_MORE_PATIENCE), False
-                    ends[0] = runner.one(examples, resumed, unknowns=unknowns, work=work - spent, tell=told)
+                    runner, at_floor = replace(self, more_patience=True), False
+                    ends[0] = runner.one(examples, resumed, heads, work=work - spent, tell=told)
                     spent += ends[0].passes
                     if self._exact(ends[0], examples):
                         break
         return Ends(tuple(ends), spent, at_floor)
 
     def redraw_weakest(
-        self,
-        examples: SplitExamples,
-        ends: Ends,
-        *,
-        unknowns: int,
-        work: int,
-        tell: Callable[[int, Iterate], None],
+        self, examples: SplitExamples, ends: Ends, *, work: int, tell: Callable[[int, Iterate], None]
     ) -> Ends:
         """The ends, after the weakest head began anew on what the others leave, while it helps; starts are matrices.
 
         Random starts all fit the strong heads first, so that at a head a thousand times weaker their residuals agree as
         at the level of noise. `work` includes the passes of `ends`. At most m runs.
         """
-        share = fitted_share(unknowns, examples.x)
-        for _ in range(len(ends.best.theta) if len(ends.best.theta) > 1 else 0):
+        heads = len(ends.best.theta)
+        for _ in range(heads if heads > 1 else 0):
             if not ends.at_floor or ends.passes >= work:
                 break
             theta, w = ends.best.theta, ends.best.w
-            others = np.arange(len(theta)) != np.argmin(cost_of_each_head(examples.x, theta, w))
+            others = np.arange(heads) != np.argmin(cost_of_each_head(examples.x, theta, w))
             left = examples.y - AttentionLayer(theta=theta[others], w=w[others])(examples.x)
             start = np.concatenate([theta[others], self.start(replace(examples, y=left), 1, 0)])
-            again = self.one(examples, start, unknowns=unknowns, work=work - ends.passes, tell=tell)
+            again = self.one(examples, start, heads, work=work - ends.passes, tell=tell)
             passes = ends.passes + again.passes
             if again.residual > _BETTER * ends.best.residual:
                 return replace(ends, passes=passes)
-            still = at_noise_level(again, examples.held_out, share=share)
-            ends = Ends((again, *ends.iterates), passes, still)
+            share = fitted_share(examples.x, heads, self.rank)
+            ends = Ends(
+                (again, *ends.iterates), passes, at_noise_level(again, examples.held_out, share=share)
+            )
         return ends
+
+    @property
+    def _patience(self) -> Patience:
+        if self.more_patience:
+            return _MORE_PATIENCE
+        return _PATIENCE if self.rank is None else _LOW_RANK_PATIENCE
 
     def _rests(self, examples: SplitExamples, start: Any, residual: float) -> tuple[int, bool]:
         """The passes of a few iterates from there, and whether they leave the residual about where it was."""
@@ -298,8 +316,113 @@ class Runner:
     def _reached(self, iterate: Iterate, examples: SplitExamples) -> bool:
         if not self.held_out_too:
             return True
-        layer = AttentionLayer(theta=to_numpy(iterate.theta), w=to_numpy(iterate.w))
-        return examples.held_out.error(layer) <= max(self.tolerance, EXACT_ERROR)
+        return examples.held_out.error(iterate.layer) <= max(self.tolerance, EXACT_ERROR)
+
+
+def last_iterate(
+    iterates: Iterator[Iterate],
+    *,
+    tolerance: float,
+    work: int | float,
+    tell: Callable[[int, Iterate], None] = lambda number, iterate: None,
+    share: float = 0.0,
+    patience: Patience = _PATIENCE,
+    reached: Callable[[Iterate], bool] = lambda iterate: True,
+) -> Iterate:
+    """The first iterate at the tolerance, at the end of the work, or at which the run has stalled or converged.
+
+    `tell` is called with the number of each iterate and the iterate; `reached` says of an iterate at the tolerance
+    whether that is enough to stop. `share` is that of `fitted_share`, or 0 to go on until the run stalls.
+
+    Notes
+    -----
+    At a minimum under noise, fitting has taken the `share` p / N off the squared residual, which is the excess error
+    of a perfect fit relative to the noise. A run has converged when steps to come would take off less than a hundredth
+    of that: near a minimum the falls of the squared residual shrink by a ratio q a step, so that after the fall f the
+    steps to come are worth f q / (1 - q). One short step after one that took off more than half says nothing yet.
+    """
+    history: list[float] = []
+    falls: list[float] = []
+    theta = None
+    for iterate in iterates:
+        tell(len(history), iterate)
+        if iterate.theta is theta:
+            falls.clear()  # rejected: the next steps are shortened by their damping, and say nothing
+        elif history and history[-1] > 0:
+            falls.append(1 - (iterate.residual / history[-1]) ** 2)
+        theta = iterate.theta
+        history.append(iterate.residual)
+        ended = iterate.passes >= work or (iterate.residual <= tolerance and reached(iterate))
+        if ended or _stalled(history, patience) or _converged(falls, share, patience.steps):
+            return iterate
+    raise AssertionError("gauss_newton never ends by itself")
+
+
+def _stalled(history: list[float], patience: Patience) -> bool:
+    now = history[-1]
+    # extra heads make a run slow down to its last digits, where only rounding is left to lose
+    rounding = 2 if now < _ROUNDING else 10
+    if now < EXACT_ERROR and len(history) > 10 and now >= 0.9 * history[-1 - rounding]:
+        return True
+    slow = now < patience.slow_below
+    iterates, ratio = (_SLOW_ITERATES, _SLOW_RATIO) if slow else (patience.iterates, patience.ratio)
+    return len(history) > iterates and now > ratio * history[-1 - iterates]
+
+
+def _converged(falls: list[float], share: float, steps: int) -> bool:
+    if len(falls) <= steps:
+        return False
+    return all(
+        now < share and now < before < _LONG_STEP and now * now / (before - now) < _UNDONE * share
+        for before, now in pairwise(falls[-1 - steps :])
+    )
+
+
+def judge(
+    best: Iterate, held_out: HeldOut, *, tolerance: float, spent_all: bool, at_floor: bool = False
+) -> tuple[Outcome, float]:
+    """What the best iterate amounts to on held-out examples, and its relative error there."""
+    ended = Outcome.WORK_SPENT if spent_all else Outcome.LOCAL_MINIMUM
+    otherwise = Outcome.RESIDUAL_FLOOR if at_floor else ended
+    return held_out.verdict(best.layer, fitted=best.residual, tolerance=tolerance, otherwise=otherwise)
+
+
+def same_residual(ends: Sequence[Iterate], *, share: float = 0.2, several: int = 2) -> bool:
+    """Whether the `several` best ends have one residual, as runs into one minimum do.
+
+    Their squared residuals may differ by a tenth of `share` (of `fitted_share`), and by two hundredths at most; by a
+    half below 1e-4, where there are no local minima to tell apart.
+    """
+    best = sorted(end.residual for end in ends)
+    if len(best) < several:
+        return False
+    apart = _LOW_SAME_SQUARED if best[several - 1] < _LOW else min(_SAME_SQUARED, _APART * share)
+    return best[several - 1] <= best[0] * math.sqrt(1 + apart)
+
+
+def at_noise_level(end: Iterate, held_out: HeldOut, *, share: float) -> bool:
+    """Whether held-out examples have the residual of the fitted ones, up to what fitting them takes off it.
+
+    Of noise of variance 1 a fit leaves 1 - `share` on its own examples and 1 + excess on others; the excess is the
+    share with many examples, and was measured up to 3.3 of it at four times the counting floor.
+    """
+    ratio = _HELD_OUT_RATIO if end.residual > _LOW else _LOW_HELD_OUT_RATIO
+    return held_out.error(end.layer) < ratio * math.sqrt((1 + 4 * share) / (1 - share)) * end.residual
+
+
+def fitted_share(x: Float[np.ndarray, "n k d"], heads: int, rank: int | None = None) -> float:
+    """Unknowns over equations, p / (n k d): the share of white noise that a fit of p unknowns takes up; at most 1/2."""
+    _, k, d = x.shape
+    count = unknowns(heads=heads, tokens=k, dim=d, rank=rank) if heads else 0
+    return min(count / x.size, _MOST_SHARE)
+
+
+def noise_level(residual: float, y: Float[np.ndarray, "n k d"], share: float) -> float:
+    """The standard deviation of the noise on an entry of a label, from the relative residual at the minimum.
+
+    |Y - F(X)|^2 has expectation s^2 (n k d - p) there, to leading order in s.
+    """
+    return residual * float(np.linalg.norm(y)) / math.sqrt(y.size * (1 - share))
 
 
 def cost_of_each_head(

@@ -1,5 +1,6 @@
 """Heads within a span of matrices, Theta_i = sum_j C_ij B_j: the coordinates C that fit best, from a few simplices."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,30 +15,20 @@ from attention.validation import PositiveInt, checked, random_generator
 from upper.engine import Engine
 from upper.newton.full_heads import FullHeads
 from upper.newton.loop import Iterate, gauss_newton
+from upper.newton.runs import Patience, last_iterate
 
 __all__ = ["SpanFit", "SpanHeads", "SpanStart", "fit_in_span"]
 
 _EXPLAINED = 0.01  # a residual below this ends the search
-_ITERATES = 60
 _TOLERANCE = 1e-14
-# a start that is stuck: the residual is above this share of what it was so many iterates ago
-_STALL_ITERATES, _STALL_RATIO = 10, 0.98
+_PATIENCE = Patience(10, 0.98, slow_below=0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class SpanFit:
-    """The attention matrices within the span that fit best.
+    """The attention matrices within the span that fit best, with their projections by least squares.
 
-    Attributes
-    ----------
-    theta, w : array (m, d, d)
-        Attention matrices in the span, and their projections by least squares.
-    residual : float
-        |Y - F(X)| / |Y| on the examples fitted.
-    residuals : tuple of float
-        The same of every start.
-    passes : int
-        Passes over the examples, of all starts.
+    `residual` is |Y - F(X)| / |Y|, `residuals` that of every start, and `passes` are those of all starts.
     """
 
     theta: Float[np.ndarray, "m d d"]
@@ -69,13 +60,6 @@ def fit_in_span(
         At most so many; the first that explains all but a hundredth ends the search.
     work : int, optional
         Budget in passes over the examples, shared by all starts; a step once begun is finished.
-    rng : optional
-        Anything `numpy.random.default_rng` accepts.
-
-    Returns
-    -------
-    SpanFit
-        The end of the best start.
 
     Raises
     ------
@@ -97,7 +81,9 @@ def fit_in_span(
     passes = 0
     while len(ends) < starts and (work is None or passes < work or not ends):
         start = SpanStart(basis, _simplex(len(basis), rng))
-        ends.append(_end(x, y, start, None if work is None else work - passes, rng))
+        iterates = gauss_newton(x, y, start, tolerance=_TOLERANCE, rng=rng)
+        left = math.inf if work is None else work - passes
+        ends.append(last_iterate(iterates, tolerance=_TOLERANCE, work=left, patience=_PATIENCE))
         passes += ends[-1].passes
         if ends[-1].residual < _EXPLAINED:
             break
@@ -107,15 +93,7 @@ def fit_in_span(
 
 @dataclass(frozen=True, eq=False)
 class SpanStart:
-    """Where to start within a span.
-
-    Parameters
-    ----------
-    basis : array (p, d, d)
-        The B_j, orthogonal and of equal norm.
-    coordinates : array (m, p)
-        C.
-    """
+    """Where to start within a span: the B_j, orthogonal and of equal norm, and the coordinates C."""
 
     basis: Shaped[Any, "p d d"]
     coordinates: Shaped[Any, "m p"]
@@ -136,13 +114,6 @@ class SpanStart:
 
 class SpanHeads(FullHeads):
     """The heads Theta_i = sum_j C_ij B_j on one set of tokens; parameters and directions are C^T, (p, m).
-
-    Parameters
-    ----------
-    engine, x, heads, rng
-        As for `FullHeads`.
-    basis : array (p, d, d)
-        The B_j, orthogonal and of equal norm.
 
     m p unknowns in place of m d^2; a pass costs O(m p d^2) more than one of `FullHeads`.
     """
@@ -172,7 +143,7 @@ class SpanHeads(FullHeads):
         engine, xp, d = self.engine, self.engine.xp, self.x.shape[2]
         gradient = engine.cast(super().transpose_times(residual), engine.double)
         apart = xp.permute_dims(xp.reshape(gradient, (d, self.heads, d)), (0, 2, 1))
-        return engine.matmul(self._basis, xp.reshape(apart, (d * d, self.heads)))
+        return self._basis @ xp.reshape(apart, (d * d, self.heads))
 
     def damping_term(self, damping: float) -> Callable[[Any], Any]:
         """The damping of the matrices that a direction moves."""
@@ -181,7 +152,7 @@ class SpanHeads(FullHeads):
     def preconditioner(self, damping: float) -> Callable[[Any], Any]:
         """That of the matrices, in coordinates."""
         inverse = self._inverse_coupling(damping) * (1 / self._square)
-        return lambda r: self.engine.matmul(r, inverse)
+        return lambda r: r @ inverse
 
     def matrices(
         self, parameters: Shaped[Any, "p m"], linear: Shaped[Any, "reads d"]
@@ -191,24 +162,8 @@ class SpanHeads(FullHeads):
 
     def _stacked(self, parameters: Any) -> Any:
         xp, d = self.engine.xp, self.x.shape[2]
-        each = self.engine.matmul(xp.matrix_transpose(parameters), self._basis)
+        each = xp.matrix_transpose(parameters) @ self._basis
         return xp.reshape(xp.permute_dims(xp.reshape(each, (-1, d, d)), (1, 0, 2)), (d, -1))
-
-
-def _end(
-    x: np.ndarray, y: np.ndarray, start: SpanStart, work: int | None, rng: np.random.Generator
-) -> Iterate:
-    residuals: list[float] = []
-    for iterate in gauss_newton(x, y, start, tolerance=_TOLERANCE, rng=rng):
-        residuals.append(iterate.residual)
-        stalled = (
-            len(residuals) > _STALL_ITERATES
-            and iterate.residual > _STALL_RATIO * residuals[-1 - _STALL_ITERATES]
-        )
-        spent = len(residuals) >= _ITERATES or (work is not None and iterate.passes >= work)
-        if iterate.residual < _TOLERANCE or stalled or spent:
-            return iterate
-    raise AssertionError("gauss_newton never ends by itself")
 
 
 def _simplex(m: int, rng: np.random.Generator) -> Float[np.ndarray, "m m"]:

@@ -33,17 +33,10 @@ _MOST_NUMBERS = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class CrossMoment:
-    """The leading singular values and directions of the cross-moment operator.
+    """The leading singular values, descending, and orthonormal directions of the cross-moment operator.
 
-    Attributes
-    ----------
-    values : array (p,)
-        Singular values, descending, for labels of root mean square 1 after their linear part; all zero where the
-        labels are linear in the tokens.
-    theta : array (p, d, d)
-        Left singular directions, orthonormal; the first m span estimates of the Theta_i.
-    w : array (p, d, d)
-        Right singular directions, orthonormal; the first m span estimates of the W_i.
+    The first m of the left and right directions, `theta` and `w`, span estimates of the Theta_i and W_i. The values are
+    for labels of root mean square 1 after their linear part, and all zero where the labels are linear in the tokens.
     """
 
     values: Float[np.ndarray, " p"]
@@ -53,16 +46,10 @@ class CrossMoment:
     def head_count(self) -> int:
         """An estimate of the number of heads: how many of at least three values come before the last clear gap.
 
-        Returns
-        -------
-        int
-            At most p - 2, and 0 if the labels are linear in the tokens. Heads with one attention matrix count as one.
-
-        Notes
-        -----
-        A gap is ln of a value over the next; it is clear above .08 and five times the mean of the last five. Without a
-        clear gap the widest decides. p should exceed the heads expected by eight. On nice layers of 11 shapes it was
-        right on 54 of 66 at four counting floors and on 65 of 66 at 16; heads of unequal size need more examples.
+        At most p - 2, and 0 if the labels are linear in the tokens. Heads with one attention matrix count as one. A gap
+        is ln of a value over the next; it is clear above .08 and five times the mean of the last five. Without a clear
+        gap the widest decides. p should exceed the heads expected by eight. On nice layers of 11 shapes it was right on
+        54 of 66 at four counting floors and on 65 of 66 at 16; heads of unequal size need more examples.
         """
         if self.values[-1] <= 0:
             return int(np.count_nonzero(self.values))
@@ -90,8 +77,6 @@ def cross_moment(
         Tokens, independent and isotropic, and labels; k >= 2.
     directions : int
         How many singular triples p, at most d^2; the last few are less accurate than the others.
-    rng : optional
-        Anything `numpy.random.default_rng` accepts.
 
     Raises
     ------
@@ -153,8 +138,6 @@ def spectral_start(
         Tokens, independent and isotropic, and labels.
     m : int
         Heads.
-    rng : optional
-        Anything `numpy.random.default_rng` accepts.
 
     Returns
     -------

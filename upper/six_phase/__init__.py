@@ -12,28 +12,21 @@
 `learn_by_queries` runs them against any oracle that answers such.
 """
 
+from upper.six_phase.agreement import Contrasts, certify_agreement, contrasts_of, has_repeated_tokens
+from upper.six_phase.agreement_law import disagreement, measure_agreement
 from upper.six_phase.common import PhaseFailedError
-from upper.six_phase.equations import Contrasts, contrasts_of
-from upper.six_phase.learner import SixPhase
+from upper.six_phase.learner import Phases, SixPhase
 from upper.six_phase.phase1_projection_sum import ProjectionSum, estimate_projection_sum, one_gradient_step
 from upper.six_phase.phase2_affine_hull import AffineHull, sculpt, sculpt_affine_hull
-from upper.six_phase.phase2_agreement import (
-    certify_agreement,
-    disagreement,
-    has_repeated_tokens,
-    measure_agreement,
-)
-from upper.six_phase.phase3_refine_sum import HullMargin, refine_by_consistency, refine_by_margin
+from upper.six_phase.phase3_refine_sum import refine_by_consistency, refine_by_margin
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
 from upper.six_phase.phase6_net import NetSearch, search_net
 from upper.six_phase.query_learner import QueryPlan, learn_by_queries, six_phase_queries
-from upper.six_phase.run import Phases
 
 __all__ = [
     "AffineHull",
     "AttentionSpan",
     "Contrasts",
-    "HullMargin",
     "NetSearch",
     "PhaseFailedError",
     "Phases",

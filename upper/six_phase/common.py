@@ -1,11 +1,14 @@
 """What every phase uses: examples in batches, squares that do not overflow, and the error of a phase that fails."""
 
 import math
-from collections.abc import Callable, Iterator
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from attention import ExampleOracle, Outcome, draw_examples
 from attention._arrays import shown
@@ -26,25 +29,15 @@ __all__ = [
 Statistic = TypeVar("Statistic")
 
 Jobs = Annotated[int, Whole(1, 4096)] | Literal[-1] | None
-"""Threads, -1 for one a core; by default as `joblib` is configured, which is one."""
+"""Threads, -1 for one a core; one by default."""
 
-# Tokens of a batch, as numbers: the few arrays of this size that a batch needs stay within the caches.
-_NUMBERS = 1 << 17
+_NUMBERS = 1 << 17  # in the tokens of a batch: a few arrays of this size stay within the caches
 _MOST_BATCHES = 100_000
-# Sums of squares of numbers within these exponents are ordinary numbers.
-_MODERATE = 256
+_MODERATE = 256  # sums of squares of numbers within these exponents are ordinary numbers
 
 
 class PhaseFailedError(ArithmeticError):
-    """A phase cannot do its work on these examples; `SixPhase` makes an outcome of it.
-
-    Attributes
-    ----------
-    outcome : Outcome
-        How a fit ends because of it.
-    explanation : str
-        What was found, with figures.
-    """
+    """A phase cannot do its work on these examples: the outcome of the fit, and an explanation with figures."""
 
     def __init__(self, outcome: Outcome, explanation: str) -> None:
         super().__init__(explanation)
@@ -57,13 +50,7 @@ def batch_size(k: int, d: int) -> int:
 
 
 def remaining(oracle: ExampleOracle, n: int, purpose: str) -> int:
-    """`n`, or as many examples as are left where that is fewer.
-
-    Raises
-    ------
-    PhaseFailedError
-        If none is left, with the `purpose` it is needed for.
-    """
+    """`n`, or as many examples as are left where that is fewer; a `PhaseFailedError` if none is left."""
     n = n if oracle.remaining is None else min(n, oracle.remaining)
     if n <= 0:
         raise PhaseFailedError(Outcome.EXAMPLES_SPENT, f"no example is left {purpose}.")
@@ -75,34 +62,42 @@ def map_batches(
     function: Callable[[np.ndarray, np.ndarray], Statistic],
     n: int,
     *,
-    batch: int | None = None,
     jobs: Jobs = None,
 ) -> Iterator[Statistic]:
     """The results of `function` on the tokens and labels of each batch of `n` examples, in the order of the batches.
 
-    All `n` are drawn and counted; ask `remaining` first. A batch has `batch_size` examples unless `batch` is given.
-
-    Every batch has a random stream of its own, split from the oracle's: no bit depends on `jobs`. At most 2 `jobs`
-    batches are in memory. An oracle of given examples serves them in order, one batch after the other.
+    All `n` are drawn and counted; ask `remaining` first. Every batch has a random stream of its own, split from the
+    oracle's: no bit depends on `jobs`. An oracle of given examples serves them in order. At most 2 `jobs` batches are
+    in memory.
     """
-    batch = batch or batch_size(oracle.k, oracle.d)
+    batch = batch_size(oracle.k, oracle.d)
     if n > _MOST_BATCHES * batch:
         raise ValueError(
             f"{shown(n)} examples in batches of {batch}: at most {_MOST_BATCHES} batches are allowed."
         )
     sizes = [batch] * (n // batch) + ([n % batch] if n % batch else [])
+
+    def draw_and_call(stream: ExampleOracle, size: int) -> Statistic:
+        return function(*draw_examples(stream, size))
+
+    threads = (os.cpu_count() or 1) if jobs == -1 else jobs or 1
     if oracle.remaining is not None:
-        tasks = (delayed(function)(*draw_examples(oracle, size)) for size in sizes)
+        calls = (partial(function, *draw_examples(oracle, size)) for size in sizes)
     else:
         streams = oracle.split(len(sizes))
-        tasks = (delayed(_draw_and_call)(*task, function) for task in zip(streams, sizes, strict=True))
-    return iter(Parallel(n_jobs=jobs, require="sharedmem", return_as="generator")(tasks))
+        calls = (partial(draw_and_call, *task) for task in zip(streams, sizes, strict=True))
+    return (call() for call in calls) if threads == 1 else _in_threads(calls, threads)
 
 
-def _draw_and_call(
-    oracle: ExampleOracle, size: int, function: Callable[[np.ndarray, np.ndarray], Statistic]
-) -> Statistic:
-    return function(*draw_examples(oracle, size))
+def _in_threads(calls: Iterable[Callable[[], Statistic]], threads: int) -> Iterator[Statistic]:
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[Statistic]] = deque()
+        for call in calls:
+            waiting.append(pool.submit(call))
+            if len(waiting) == 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def exponent_to_square(*arrays: np.ndarray) -> int:
@@ -113,9 +108,7 @@ def exponent_to_square(*arrays: np.ndarray) -> int:
 
 
 def scaled_to_square(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The arrays in a common unit in which their largest entry can be squared; as they are if it can be already.
-
-    The unit is a power of two: ratios of the results are those of the arrays to the last bit.
+    """The arrays in a common unit, a power of two, in which their largest entry can be squared.
 
     Examples
     --------
@@ -135,6 +128,4 @@ def norm(array: np.ndarray) -> float:
 
 def relative_change(new: np.ndarray, old: np.ndarray) -> float:
     """|new - old| / |old| in Frobenius norm, and |new| where `old` is zero."""
-    if not np.any(old):
-        return norm(new)
-    return norm(new - old) / norm(old)
+    return norm(new - old) / norm(old) if np.any(old) else norm(new)

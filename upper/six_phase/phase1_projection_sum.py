@@ -7,29 +7,33 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
-from attention import AttentionLayer, ExampleOracle
+from attention import AttentionLayer, ExampleOracle, Outcome
 from attention.validation import PositiveInt, checked
-from upper.six_phase.common import Jobs, exponent_to_square, map_batches, norm, relative_change, remaining
+from upper.six_phase.common import (
+    Jobs,
+    PhaseFailedError,
+    exponent_to_square,
+    map_batches,
+    norm,
+    relative_change,
+    remaining,
+)
 
 __all__ = ["ProjectionSum", "estimate_projection_sum", "one_gradient_step"]
+
+_LARGEST_ERROR = 0.5  # a standard error above this share of the estimate leaves nothing to go on with
 
 
 @dataclass(frozen=True, eq=False)
 class ProjectionSum:
-    """An estimate of sum_i W_i, by phase 1 or 3.
+    """An estimate `w` of sum_i W_i, by phase 1 or 3.
 
-    Attributes
-    ----------
-    w : array (d, d)
-        The estimate.
-    measures : dict of str to float
-        What the trace says of it: ``phase_examples`` drawn, and how far to trust it. Phase 1: ``standard_error`` in
-        Frobenius norm, relative to the estimate, from the spread of the examples; the bias is not in it. Phase 3:
-        ``condition``, the condition number of the regression; by margin also ``rows`` used, ``row_share`` of those
-        looked at, ``least_margin`` and ``largest_margin`` in logits; by consistency ``threshold`` and ``last_change``.
-    series : dict of str to array
-        ``margins`` of the rows used, in logits, the largest first; or, round by round, the ``thresholds`` of the
-        relative residual and the relative ``changes`` of the estimate.
+    `measures` is what the trace says of it: ``phase_examples`` drawn, and how far to trust it. Phase 1:
+    ``standard_error`` in Frobenius norm, relative to the estimate, without the bias. Phase 3: ``condition``, the
+    condition number of the regression; by margin also ``rows`` used, ``row_share`` of those looked at, ``least_margin``
+    and ``largest_margin`` in logits; by consistency ``threshold`` and ``last_change``. `series` has the ``margins`` of
+    the rows used, in logits, the largest first; or, round by round, the ``thresholds`` of the relative residual and the
+    relative ``changes`` of the estimate.
     """
 
     w: Float[np.ndarray, "d d"]
@@ -45,6 +49,19 @@ class ProjectionSum:
         """|estimate - sum_i W_i| / |sum_i W_i|."""
         return relative_change(self.w, layer.w.sum(axis=0))
 
+    def errors(self, layer: AttentionLayer) -> dict[str, float]:
+        """The error as a measure of the trace."""
+        return {"sum_error": self.error(layer)}
+
+    def require_usable(self) -> None:
+        """Raise a `PhaseFailedError` if the estimate does not stand out from its standard error."""
+        share = self.measures.get("standard_error", 0.0)
+        if share > _LARGEST_ERROR:
+            found = "is zero" if math.isinf(share) else f"has a standard error of {share:.2f} of its own size"
+            raise PhaseFailedError(
+                Outcome.NO_PROJECTION_SUM, f"the estimate from {self.examples} examples {found}."
+            )
+
 
 @checked
 def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt, *, jobs: Jobs = None) -> ProjectionSum:
@@ -59,22 +76,13 @@ def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt, *, jobs: Jobs
     jobs : int, optional
         Threads; the bits do not depend on it.
 
-    Raises
-    ------
-    PhaseFailedError
-        If no example is left.
-    ValueError
-        If `n` is below 1 or the oracle's examples are malformed.
-
     Notes
     -----
+    A PhaseFailedError if no example is left.
     For tokens of mean zero and identity covariance the estimate is exact in the limit when all Theta_i are zero;
-    otherwise it is biased, because the patterns are correlated with the tokens (measured at k = 2, sigma = 2: .12,
-    .087, .060 for d = 16, 32, 64). O(n d (k + d)) time; memory of one batch.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phase 1; the figures are measured here.
+    otherwise it is biased, because the patterns are correlated with the tokens (by .12, .087 and .060 at k = 2,
+    sigma = 2 and d = 16, 32, 64). O(n d (k + d)) time; memory of one batch.
+    Source: Chen and Li, arXiv 2402.04084, phase 1; the figures are measured here.
 
     Examples
     --------
@@ -101,23 +109,12 @@ def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt, *, jobs: Jobs
 def one_gradient_step(
     x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
 ) -> Float[np.ndarray, "d d"]:
-    """Phase 1 by training: one step of size 1 on the projection of a single head with zero attention.
+    """Phase 1 by training: one step of size 1 on the projection of a single head with zero attention, (d, d).
 
-    It is -(d/dW) of (1/2n) sum |Y - softmax(X 0 X^T) X W|^2 at W = 0, (d, d), for examples `x`, `y` of (n, k, d).
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit together, an entry is not finite, or products overflow.
-
-    Notes
-    -----
-    With zero attention every pattern is J/k: the step is the mean of (J X / k)^T Y, as in `estimate_projection_sum`.
-    O(n k d^2).
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, remark on phase 1.
+    It is -(d/dW) of (1/2n) sum |Y - softmax(X 0 X^T) X W|^2 at W = 0 for examples `x`, `y` of (n, k, d). With zero
+    attention every pattern is J/k: the step is the mean of (J X / k)^T Y, as in `estimate_projection_sum`. O(n k d^2).
+    A ValueError if products overflow.
+    Source: Chen and Li, arXiv 2402.04084, remark on phase 1.
     """
     n, _, d = x.shape
     head = AttentionLayer(theta=np.zeros((1, d, d)), w=np.zeros((1, d, d)))

@@ -3,22 +3,28 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from attention import ExampleOracle, Outcome
+from attention import AttentionLayer, ExampleOracle, Outcome
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Real, checked
+from upper.six_phase.agreement import (
+    Certificates,
+    Contrasts,
+    EquationMoments,
+    certify_agreement,
+    contrasts_of,
+)
 from upper.six_phase.common import Jobs, PhaseFailedError, map_batches, remaining
-from upper.six_phase.ellipsoid import Ellipsoid
-from upper.six_phase.equations import Contrasts, EquationMoments, contrasts_of
-from upper.six_phase.phase2_agreement import certify_agreement
+from upper.six_phase.convex_body import Ellipsoid
+from upper.six_phase.phase5_span import attention_span
 from upper.six_phase.polytope import Polytope
 
 __all__ = [
     "LARGEST_RESIDUAL",
+    "SMALLEST_WEIGHT",
     "AffineHull",
     "require_agreement",
     "require_consistency",
@@ -28,14 +34,14 @@ __all__ = [
 
 LARGEST_RESIDUAL = 0.5
 """A threshold above this certifies nothing: rows of unrelated patterns reach it."""
+SMALLEST_WEIGHT = 0.05
+"""A pattern with a smaller entry is not used: the error of the pattern is too large in its logarithm."""
 
 # Equations that hold up to so few logits are met, whatever their size: heads without attention have such.
 _NEGLIGIBLE_MISFIT = 0.05
 _LEAST_EXPLAINED = 0.5
 # A weight of a pattern changes by at most a quarter of what its logit does; twice that for the size of what is read.
 _LOGITS_A_RESIDUAL = 8.0
-# A pattern with a smaller entry is not used: the error of the pattern is too large in its logarithm.
-_SMALLEST_WEIGHT = 0.05
 # Rows below the threshold in the first examples: they fix the threshold to about a tenth of itself.
 _PILOT_ACCEPTED = 100
 # One head agrees with itself in every row, as the median residual shows: half of the usable rows are taken. The tokens
@@ -48,24 +54,9 @@ _BINS = np.geomspace(1e-8, 1e2, 101)
 class AffineHull:
     """The body K around the affine hull of the heads, and the agreement events it was sculpted with.
 
-    Attributes
-    ----------
-    body : Ellipsoid or Polytope
-        K.
-    wide : int
-        The number of its wide directions, m - 1: as given, or by the gap in the body's spectrum.
-    contrasts : Contrasts
-        The certified equations.
-    threshold : float
-        The relative residual up to which a row was accepted.
-    accepted, rows : int
-        Rows accepted, and rows looked at, usable or not.
-    histogram : array (100,)
-        How many rows had a residual in each bin of `bins`.
-    bins : array (101,)
-        The edges of the bins.
-    examples : int
-        Examples drawn.
+    `wide` is the number of K's wide directions, m - 1: as given, or by the gap in its spectrum. The `contrasts` are the
+    certified equations of the `accepted` rows, those with a relative residual up to `threshold` among the `rows` of all
+    `examples` drawn; `histogram` counts the residuals between the edges in `bins`.
     """
 
     body: Ellipsoid | Polytope
@@ -96,6 +87,14 @@ class AffineHull:
             "tolerance_in_logits": self.body.tolerance,
             "heads": self.wide + 1,
             **(self.body.gap.measures if self.body.gap else {}),
+        }
+
+    def errors(self, layer: AttentionLayer) -> dict[str, float]:
+        """How far the heads are from the equations in logits, the share of them in K, and the errors of its span."""
+        return {
+            "agreement_error": self.contrasts.error(layer),
+            "share_inside": float(np.mean([self.body.contains(theta) for theta in layer.theta])),
+            **attention_span(self.body, self.wide).errors(layer),
         }
 
     def require_usable(self, before: "AffineHull | None" = None) -> None:
@@ -146,24 +145,15 @@ def sculpt_affine_hull(
     jobs : int, optional
         Threads; the bits do not depend on it.
 
-    Raises
-    ------
-    PhaseFailedError
-        If no example is left, too few rows are certified for d^2 equations, or the accepted rows' residuals are
-        as large as those of unrelated patterns.
-    ValueError
-        If a parameter is out of range or the examples are malformed.
-
     Notes
     -----
+    A PhaseFailedError if no example is left, too few rows are certified for d^2 equations, or the accepted rows'
+    residuals are as large as those of unrelated patterns.
     With an exact sum and exact agreement K contains every head of norm at most its radius; with the crude sum of
     phase 1 it may contain none, and lies near them. Accepted rows agree only up to some eps in logits. As rows agree
     up to eps with probability of order eps^((m-1)(k-1)), eps at a fixed share grows quickly with (m-1)(k-1): the price
     of the exponent in examples. O(n k d^2); memory of a few batches and of the accepted rows.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phases 2 and 4; the choice and the weights of the rows are derived here.
+    Source: Chen and Li, arXiv 2402.04084, phases 2 and 4; the choice and the weights of the rows are derived here.
     """
     k, d = oracle.k, oracle.d
     wanted = 6 * d * d if equations is None else equations
@@ -171,22 +161,30 @@ def sculpt_affine_hull(
     most = remaining(oracle, most, "to look for agreement events in")
     # rows that agree less are better than too few of them
     accept = min(1.0, max(accept, 1.5 * d * d / (most * k * (k - 1))))
-    certify = partial(_certified, oracle, projection_sum, jobs)
+
+    def certified(n: int, threshold: float = np.inf, best: int | None = None) -> _Rows:
+        """The usable rows of `n` more examples, up to a threshold, and of each batch at most the best so many."""
+
+        def certify(x: np.ndarray, y: np.ndarray) -> _Rows:
+            return _Rows.of(x, certify_agreement(x, y, projection_sum), threshold).best(best)
+
+        return _Rows.joined(list(map_batches(oracle, certify, n, jobs=jobs)))
+
     # where there may be one head, few rows tell
     one_head, drawn = wide == 0, 0
     if not wide:
         drawn = min(most, _pilot(max(accept, _SHARE_OF_ONE_HEAD), k))
-        rows = certify(drawn)
+        rows = certified(drawn)
         one_head = one_head or 2 * rows.agreeing >= rows.rows  # the median of the residuals is that small
     n = min(most, _pilot(accept, k))
     if not one_head and n > drawn:
         kept = math.ceil(accept * n * k)
-        more = certify(n - drawn, most=kept)
+        more = certified(n - drawn, best=kept)
         rows, drawn = (_Rows.joined([rows, more]) if drawn else more).best(kept), n
     if rows.usable == 0:
         raise PhaseFailedError(
             Outcome.NO_AGREEMENT,
-            f"no row of {rows.rows} has a pattern with all entries above {_SMALLEST_WEIGHT}.",
+            f"no row of {rows.rows} has a pattern with all entries above {SMALLEST_WEIGHT}.",
         )
     share = max(accept * rows.rows, _SHARE_OF_ONE_HEAD * rows.usable if one_head else 0.0)
     threshold = float(np.sort(rows.residuals)[min(math.ceil(share), len(rows.residuals)) - 1])
@@ -195,7 +193,7 @@ def sculpt_affine_hull(
         # by the rate so far, which few rows tell badly: not too far ahead of them, and at the end a little more
         missing, found = wanted - rows.contrasts.equations, max(rows.contrasts.equations, 1)
         n = min(most - drawn, max(first, min(int(1.02 * missing * drawn / found), 8 * drawn)))
-        rows, drawn = _Rows.joined([rows, certify(n, threshold=threshold)]), drawn + n
+        rows, drawn = _Rows.joined([rows, certified(n, threshold)]), drawn + n
     if rows.contrasts.equations < d * d:
         raise PhaseFailedError(
             Outcome.NO_AGREEMENT,
@@ -245,19 +243,12 @@ def sculpt(
         m - 1 for m heads, the number of wide directions for which the ellipsoid's default tolerance leaves room; by
         default from the gap in the spectrum.
 
-    Raises
-    ------
-    ValueError
-        If K is empty at the given tolerance or radius, there is no equation, or a parameter is out of range.
-
     Notes
     -----
     Every head of norm at most `radius` that satisfies the equations up to `tolerance` is in K. The equations of
-    agreeing rows hold for all heads, so on their affine hull; with more than about d^2 of them K is thin across it.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phases 2 and 4; the two bodies are derived here.
+    agreeing rows hold for all heads, so on their affine hull; with more than about d^2 of them K is thin across it. A
+    ValueError if K is empty.
+    Source: Chen and Li, arXiv 2402.04084, phases 2 and 4; the two bodies are derived here.
     """
     if len(contrasts) == 0:
         raise ValueError("contrasts has no row: at least one certified row is needed.")
@@ -302,6 +293,21 @@ class _Rows:
     agreeing: int
 
     @classmethod
+    def of(cls, x: np.ndarray, certificates: Certificates, threshold: float) -> "_Rows":
+        pattern, residual = certificates.pattern, certificates.residual
+        finite = residual[np.isfinite(residual)]
+        usable = np.isfinite(residual) & (pattern.min(axis=-1) > SMALLEST_WEIGHT)
+        accepted = usable & (residual <= threshold)
+        return cls(
+            residuals=residual[accepted],
+            contrasts=contrasts_of(x, pattern, accepted),
+            histogram=np.histogram(np.clip(finite, _BINS[0], _BINS[-1]), _BINS)[0],
+            rows=residual.size,
+            usable=int(usable.sum()),
+            agreeing=int(np.sum(finite <= _ALL_AGREE)),
+        )
+
+    @classmethod
     def joined(cls, parts: "Sequence[_Rows]") -> "_Rows":
         return cls(
             residuals=np.concatenate([part.residuals for part in parts]),
@@ -320,36 +326,6 @@ class _Rows:
         if most is None or len(self.residuals) <= most:
             return self
         return self.chosen(np.sort(np.argsort(self.residuals, kind="stable")[:most]))
-
-
-def _certified(
-    oracle: ExampleOracle,
-    projection_sum: np.ndarray,
-    jobs: int | None,
-    n: int,
-    *,
-    threshold: float = np.inf,
-    most: int | None = None,
-) -> _Rows:
-    """The usable rows of `n` more examples, up to a threshold, and of each batch at most the best so many."""
-
-    def certify(x: np.ndarray, y: np.ndarray) -> _Rows:
-        certificates = certify_agreement(x, y, projection_sum)
-        pattern, residual = certificates.pattern, certificates.residual
-        finite = residual[np.isfinite(residual)]
-        usable = np.isfinite(residual) & (pattern.min(axis=-1) > _SMALLEST_WEIGHT)
-        accepted = usable & (residual <= threshold)
-        rows = _Rows(
-            residuals=residual[accepted],
-            contrasts=contrasts_of(x, pattern, accepted),
-            histogram=np.histogram(np.clip(finite, _BINS[0], _BINS[-1]), _BINS)[0],
-            rows=residual.size,
-            usable=int(usable.sum()),
-            agreeing=int(np.sum(finite <= _ALL_AGREE)),
-        )
-        return rows.best(most)
-
-    return _Rows.joined(list(map_batches(oracle, certify, n, jobs=jobs)))
 
 
 def _pilot(share: float, k: int) -> int:

@@ -1,23 +1,21 @@
 """Phase 3: refine the sum of the projections; by rows of large margin (the paper's way) or by consistency."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from attention import ExampleOracle, Outcome
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, Real, checked
+from upper.six_phase.agreement import certify_agreement
 from upper.six_phase.common import Jobs, PhaseFailedError, map_batches, relative_change, remaining
-from upper.six_phase.ellipsoid import Ellipsoid
+from upper.six_phase.convex_body import Ellipsoid
 from upper.six_phase.phase1_projection_sum import ProjectionSum
-from upper.six_phase.phase2_agreement import certify_agreement
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
 from upper.six_phase.polytope import Polytope
 
-__all__ = ["LEAST_MARGIN", "SHARES", "HullMargin", "refine_by_consistency", "refine_by_margin"]
+__all__ = ["LEAST_MARGIN", "SHARES", "refine_by_consistency", "refine_by_margin"]
 
 LEAST_MARGIN = {"proxy": 6.0, "body": 3.0}
 """Logits; at 3 other tokens get at most a twentieth of the pattern, each."""
@@ -27,56 +25,6 @@ SHARES = (0.1, 0.05, 0.05, 0.05, 0.03, 0.02, 0.01)
 
 _ROWS = 8  # of large margin used, a coordinate
 _WHERE = {"proxy": "under the proxy", "body": "on all of the body's hull"}
-
-
-@dataclass(frozen=True, eq=False)
-class HullMargin:
-    """The least margin of the matrices centre + sum_j c_j D_j with |c_j| <= reach_j and |c| <= extent.
-
-    The D_j are the orthonormal `directions`; without any it is the margin of the centre alone.
-
-    Notes
-    -----
-    Along the D_j a difference of logits strays by z_j; over the hull it strays by at most the lesser of
-    sum_j reach_j |z_j| and extent |z|. The paper has the margin of one matrix; that of a hull is derived here.
-    """
-
-    centre: Float[np.ndarray, "d d"]
-    directions: Float[np.ndarray, "w d d"]
-    reach: Float[np.ndarray, " w"]
-    extent: float
-
-    @classmethod
-    def over(cls, span: AttentionSpan) -> "HullMargin":
-        """The margin of all of a body's hull."""
-        return cls(span.centre, span.directions, span.reach, span.extent)
-
-    @classmethod
-    def under(cls, theta: Float[np.ndarray, "d d"]) -> "HullMargin":
-        """The margin of one matrix."""
-        d = len(theta)
-        return cls(np.asarray(theta, dtype=np.float64), np.zeros((0, d, d)), np.zeros(0), 0.0)
-
-    def __call__(
-        self, x: Float[np.ndarray, "n k d"]
-    ) -> tuple[Float[np.ndarray, "n k"], Int[np.ndarray, "n k"]]:
-        """The margin of every row in logits, negative where no token wins, and the token the centre attends to.
-
-        O(n k d (d + k) (w + 1)).
-        """
-        transposed = np.swapaxes(x, 1, 2)
-        logits = (x @ self.centre) @ transposed
-        top = np.argmax(logits, axis=-1)[..., None]
-        margin = np.take_along_axis(logits, top, -1) - logits
-        each, square = np.zeros_like(logits), np.zeros_like(logits)
-        for direction, reach in zip(self.directions, self.reach, strict=True):
-            turned = (x @ direction) @ transposed
-            stray = np.take_along_axis(turned, top, -1) - turned
-            each += reach * np.abs(stray)
-            square += stray**2
-        margin = margin - np.minimum(each, self.extent * np.sqrt(square))
-        np.put_along_axis(margin, top, np.inf, -1)
-        return margin.min(axis=-1), top[..., 0]
 
 
 @checked
@@ -111,32 +59,26 @@ def refine_by_margin(
     jobs : int, optional
         Threads; the bits do not depend on it.
 
-    Raises
-    ------
-    PhaseFailedError
-        If fewer than 2 d rows have the margin, or their tokens do not span.
-    ValueError
-        If a parameter is out of range or the examples are malformed.
-
     Notes
     -----
+    A PhaseFailedError if fewer than 2 d rows have the margin, or their tokens do not span.
     Where every head puts weight at least 1 - e on token b, |Y_a - x_b sum_i W_i| is of order e. Over the body it
     binds every matrix of K's hull, up to K's thickness across it; over the proxy it binds the average head at best, and
-    only of a thin body: the point of least norm of a thick one is pulled towards zero. Measured at (m,k,d) = (2,2,32),
-    three targets: the span's error after phase 4 falls from .05-.07 to .001-.002 over the body and to .003-.007 over
-    the proxy. O(n k d^2 m) time; memory of the rows that have the margin.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phase 3; the margin over the body is derived here.
+    only of a thin body: the point of least norm of a thick one is pulled towards zero. O(n k d^2 m) time; memory of
+    the rows that have the margin.
+    Source: Chen and Li, arXiv 2402.04084, phase 3; the margin over the body is derived here.
     """
     d = oracle.d
     least = LEAST_MARGIN[over] if margin is None else margin
     n = remaining(oracle, examples or 6000 * d, "to look for rows of large margin in")
-    proxy = over == "proxy"
-    bound = HullMargin.under(body.min_norm_point()) if proxy else HullMargin.over(attention_span(body, wide))
-    found = list(map_batches(oracle, partial(_rows_of_margin, bound, least), n, jobs=jobs))
-    margins, tokens, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    hull = AttentionSpan.point(body.min_norm_point()) if over == "proxy" else attention_span(body, wide)
+
+    def rows_of_margin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        margins, top = hull.margins(x)
+        example, row = np.nonzero(margins >= least)
+        return margins[example, row], x[example, top[example, row]], y[example, row]
+
+    margins, tokens, labels = _joined(oracle, rows_of_margin, n, jobs)
     if len(margins) < 2 * d:
         raise PhaseFailedError(
             Outcome.NO_LARGE_MARGIN,
@@ -181,15 +123,10 @@ def refine_by_consistency(
     jobs : int, optional
         Threads; the bits do not depend on it.
 
-    Raises
-    ------
-    PhaseFailedError
-        If no example is left for each round, or a round accepts fewer rows than d, or rows that do not span.
-    ValueError
-        If a parameter is out of range, there is no share, or the oracle's examples are malformed.
-
     Notes
     -----
+    A PhaseFailedError if no example is left for each round, or a round accepts fewer rows than d, or rows that do
+    not span.
     No guarantee: the true sum is a fixed point up to the disagreement of the accepted rows. Measured: the error falls
     from .088 to .0004 at (m,k,d) = (2,2,32) and from .093 to .018 at (3,3,64). O(n k d^2) a round.
     """
@@ -205,9 +142,7 @@ def refine_by_consistency(
     for share in shares:
         rows = max(2 * d, int(share * n * k))
         # of each batch only the best are kept, somewhat more than its share, so that memory is that of the rows wanted
-        certify = partial(_best_certified, w, 2 * rows / (n * k))
-        batches = list(map_batches(oracle, certify, n, jobs=jobs))
-        residual, read, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+        residual, read, labels = _joined(oracle, _best_certified(w, 2 * rows / (n * k)), n, jobs)
         best = np.argsort(residual, kind="stable")[:rows]
         best = best[np.isfinite(residual[best])]
         if len(best) < d:
@@ -227,28 +162,31 @@ def refine_by_consistency(
     return ProjectionSum(w, measures, {"thresholds": np.array(thresholds), "changes": np.array(changes)})
 
 
-def _rows_of_margin(
-    margin: HullMargin, least: float, x: np.ndarray, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of a batch with the margin: their margins, the tokens attended to, their labels."""
-    margins, top = margin(x)
-    example, row = np.nonzero(margins >= least)
-    return margins[example, row], x[example, top[example, row]], y[example, row]
+_Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def _best_certified(
-    w: np.ndarray, share: float, x: np.ndarray, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best certified rows of a batch: their residuals, what they read, their labels."""
-    certificates = certify_agreement(x, y, w)
-    # a pattern far outside the simplex is none, however small its residual
-    inside = certificates.pattern.min(axis=-1) > -0.1
-    residual = np.where(inside, certificates.residual, np.inf)
-    most = min(residual.size, int(share * residual.size) + 16)
-    best = np.argpartition(residual.ravel(), most - 1)[:most]
-    example, row = np.divmod(np.sort(best), x.shape[1])
-    read = np.matmul(certificates.pattern[example, row][:, None, :], x[example])[:, 0]
-    return residual[example, row], read, y[example, row]
+def _joined(
+    oracle: ExampleOracle, function: Callable[[np.ndarray, np.ndarray], _Parts], n: int, jobs: int | None
+) -> list[np.ndarray]:
+    batches = list(map_batches(oracle, function, n, jobs=jobs))
+    return [np.concatenate(parts) for parts in zip(*batches, strict=True)]
+
+
+def _best_certified(w: np.ndarray, share: float) -> Callable[[np.ndarray, np.ndarray], _Parts]:
+    """Finds the best certified rows of a batch: their residuals, what they read, their labels."""
+
+    def best_of(x: np.ndarray, y: np.ndarray) -> _Parts:
+        certificates = certify_agreement(x, y, w)
+        # a pattern far outside the simplex is none, however small its residual
+        inside = certificates.pattern.min(axis=-1) > -0.1
+        residual = np.where(inside, certificates.residual, np.inf)
+        most = min(residual.size, int(share * residual.size) + 16)
+        best = np.argpartition(residual.ravel(), most - 1)[:most]
+        example, row = np.divmod(np.sort(best), x.shape[1])
+        read = np.matmul(certificates.pattern[example, row][:, None, :], x[example])[:, 0]
+        return residual[example, row], read, y[example, row]
+
+    return best_of
 
 
 def _regressed(read: np.ndarray, labels: np.ndarray, otherwise: Outcome) -> tuple[np.ndarray, float]:

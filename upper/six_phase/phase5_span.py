@@ -4,37 +4,27 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.linalg import subspace_angles
 
 from attention import AttentionLayer
 from attention.validation import NonNegativeInt, checked
-from upper.six_phase.ellipsoid import Ellipsoid, SpectralGap, spectral_gap
+from upper.six_phase.convex_body import Ellipsoid, SpectralGap, spectral_gap
 from upper.six_phase.polytope import Polytope
 
 __all__ = ["AttentionSpan", "attention_span"]
 
-# A gap below this is none: neighbouring eigenvalues of the bulk differ by a few per cent.
-_LEAST_GAP = 1.2
+_LEAST_GAP = 1.2  # neighbouring eigenvalues of the bulk differ by a few per cent
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionSpan:
     """An estimate of the affine hull and of the span of Theta_1, ..., Theta_m.
 
-    Attributes
-    ----------
-    centre : array (d, d)
-        The point of the hull closest to zero, across `directions`.
-    directions : array (m-1, d, d)
-        Orthonormal directions of the hull.
-    reach : array (m-1,)
-        How far the body, its thickness included, extends from the centre along each, both ways.
-    extent : float
-        How far the body's slice along the hull extends from the centre in any direction, at most.
-    gap : SpectralGap or None
-        The step of the body's spectrum after the wide directions, or the largest where there are none; None for a body
-        without a spectrum.
+    `centre` is the point of the hull closest to zero, across its orthonormal `directions`. `reach` says how far the
+    body, its thickness included, extends from the centre along each, both ways; `extent` how far its slice along the
+    hull extends in any direction, at most. `gap` is the step of the body's spectrum after the wide directions, or the
+    largest where there are none; None for a body without a spectrum.
     """
 
     centre: Float[np.ndarray, "d d"]
@@ -43,16 +33,22 @@ class AttentionSpan:
     extent: float
     gap: SpectralGap | None
 
+    @classmethod
+    def point(cls, theta: Float[np.ndarray, "d d"]) -> "AttentionSpan":
+        """The hull of one matrix, without directions."""
+        return cls(
+            np.asarray(theta, dtype=np.float64), np.zeros((0, *np.shape(theta))), np.zeros(0), 0.0, None
+        )
+
     @property
     def basis(self) -> Float[np.ndarray, "m d d"]:
         """An orthonormal basis of the span, the directions first."""
-        size = float(np.linalg.norm(self.centre)) or 1.0
-        return np.concatenate([self.directions, self.centre[None] / size])
+        return np.concatenate([self.directions, self.centre[None] / self._unit])
 
     @property
     def scaled_basis(self) -> Float[np.ndarray, "m d d"]:
         """The basis in units of the centre's norm, so that the centre itself is the last element."""
-        return (float(np.linalg.norm(self.centre)) or 1.0) * self.basis
+        return self._unit * self.basis
 
     @property
     def measures(self) -> dict[str, float | int]:
@@ -70,15 +66,36 @@ class AttentionSpan:
 
     @property
     def doubt(self) -> str:
-        """Why the span may not be that of the heads, as a sentence; empty where nothing says so."""
-        if self.gap is None or not self.gap.measures:
+        """Why the span may not be that of the heads; empty where nothing says so."""
+        if self.gap is None or not self.gap.measures or (self.gap.wide and self.is_clear):
             return ""
         step = f"a factor of {self.gap.ratio:.2f}" if np.isfinite(self.gap.ratio) else "from zero on"
         if not self.gap.wide:
             return f"found no wide direction ({step}), so one head is assumed."
-        directions = "wide direction" if self.gap.wide == 1 else "wide directions"
-        hardly = f"after {self.gap.wide} {directions} the spectrum has no clear step ({step})"
-        return "" if self.is_clear else f"found no clear gap: {hardly}."
+        return f"found no clear gap: the spectrum has no clear step after direction {self.gap.wide} ({step})."
+
+    def margins(
+        self, x: Float[np.ndarray, "n k d"]
+    ) -> tuple[Float[np.ndarray, "n k"], Int[np.ndarray, "n k"]]:
+        """The least margin of every row over the hull in logits, and the token that the centre attends to.
+
+        Of the matrices centre + sum_j c_j D_j with |c_j| <= reach_j and |c| <= extent. It is negative where no token
+        wins. Where a difference of logits strays by z_j along the direction D_j, it strays over the hull by at most the
+        lesser of sum_j reach_j |z_j| and extent |z|. O(n k d (d + k) m).
+        """
+        transposed = np.swapaxes(x, 1, 2)
+        logits = (x @ self.centre) @ transposed
+        top = np.argmax(logits, axis=-1)[..., None]
+        margin = np.take_along_axis(logits, top, -1) - logits
+        each, square = np.zeros_like(logits), np.zeros_like(logits)
+        for direction, reach in zip(self.directions, self.reach, strict=True):
+            turned = (x @ direction) @ transposed
+            stray = np.take_along_axis(turned, top, -1) - turned
+            each += reach * np.abs(stray)
+            square += stray**2
+        margin = margin - np.minimum(each, self.extent * np.sqrt(square))
+        np.put_along_axis(margin, top, np.inf, -1)
+        return margin.min(axis=-1), top[..., 0]
 
     def errors(self, layer: AttentionLayer) -> dict[str, float]:
         """The span's error, the worst head's |Theta_i - projection| / |Theta_i|; the hull's; and the largest angle.
@@ -90,39 +107,30 @@ class AttentionSpan:
         size = np.where((norms := np.linalg.norm(heads, axis=1)) > 0, norms, 1.0)
         basis = self.basis.reshape(len(self.basis), -1)
         off_span = heads - (heads @ basis.T) @ basis
-        flat, centre = basis[:-1], self.centre.ravel()
-        off_hull = heads - centre
-        off_hull = off_hull - (off_hull @ flat.T) @ flat
+        off_hull = heads - self.centre.ravel()
+        off_hull = off_hull - (off_hull @ basis[:-1].T) @ basis[:-1]
+        angle = np.pi / 2 if heads.any() else 0.0
+        if heads.any() and basis.any():
+            angle = subspace_angles(heads.T, basis.T).max()
         return {
             "span_error": float(np.max(np.linalg.norm(off_span, axis=1) / size)),
             "hull_error": float(np.max(np.linalg.norm(off_hull, axis=1) / size)),
-            "span_angle": _largest_angle(heads, basis),
+            "span_angle": float(angle),
         }
 
-
-def _largest_angle(heads: np.ndarray, basis: np.ndarray) -> float:
-    if heads.any() and basis.any():
-        return float(subspace_angles(heads.T, basis.T).max())
-    return float(np.pi / 2) if heads.any() else 0.0
+    @property
+    def _unit(self) -> float:
+        return float(np.linalg.norm(self.centre)) or 1.0
 
 
 @checked
 def attention_span(body: Ellipsoid | Polytope, wide: NonNegativeInt) -> AttentionSpan:
     """Phase 5: the span of the heads from the body K of phase 4: its `wide` = m - 1 wide directions and its centre.
 
-    Raises
-    ------
-    ValueError
-        If the body does not know so many wide directions.
-
-    Notes
-    -----
     If K contains every head, every head is within K's thickness of the span. One head has no wide direction: the hull
-    is a point and the span the line through it. Two maximisations over K a direction.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phase 5.
+    is a point and the span the line through it. Two maximisations over K a direction. A ValueError if the body does not
+    know so many wide directions.
+    Source: Chen and Li, arXiv 2402.04084, phase 5.
     """
     directions = body.wide_directions(wide)
     centre = body.centre - np.tensordot(np.tensordot(directions, body.centre, 2), directions, 1)

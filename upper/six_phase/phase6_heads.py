@@ -7,11 +7,10 @@ from operator import attrgetter
 import numpy as np
 
 from attention import AttentionLayer, ExampleOracle, Outcome
-from upper.floor import counting_floor, unknowns
+from upper.floor import counting_floor
 from upper.newton.loop import Iterate, gauss_newton
-from upper.newton.runs import Runner, SplitExamples, draw_split
+from upper.newton.runs import Runner, SplitExamples, draw_split, judge
 from upper.newton.span import fit_in_span
-from upper.newton.stopping import judge
 from upper.six_phase.common import PhaseFailedError
 from upper.six_phase.phase5_span import AttentionSpan
 
@@ -46,10 +45,7 @@ def fit_heads(
     relative residual at which to stop. `tell` is called with the name of each step of the trace, its measures, and its
     `layer`.
 
-    Raises
-    ------
-    PhaseFailedError
-        If fewer than two examples are left.
+    A PhaseFailedError if fewer than two examples are left.
 
     Guarantee: none. Two starts that end at one residual, which held-out examples have too, tell noise from a local
     minimum. The heads within the span stay in the comparison, as Newton's ridge can cost nearly equal heads more than
@@ -91,7 +87,6 @@ def fit_heads(
     ends = runner.several(
         split,
         m,
-        unknowns=unknowns(heads=m, tokens=k, dim=d),
         starts=2,
         work=max(1, work - found.passes),
         tell=trace_iterate,

@@ -1,8 +1,9 @@
 """Phase 6, the paper's way: enumerate a net of the span or hull, regress the projections, keep the best tuple."""
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations, islice, product
 from typing import Annotated, Literal
 
@@ -11,16 +12,18 @@ from jaxtyping import Float
 
 from attention import AttentionLayer
 from attention.evaluation import HeldOut
-from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Real, Whole, checked
-from upper.six_phase.net_tuples import TupleRegression
+from attention.layer import read_tokens
+from attention.validation import PositiveFloat, PositiveInt, Real, Whole, checked
 from upper.six_phase.phase5_span import AttentionSpan
 
-__all__ = ["DELTA", "NetSearch", "held_out_examples", "search_net"]
+__all__ = ["DELTA", "NetSearch", "TupleRegression", "held_out_examples", "search_net"]
 
 # Moments of all pairs of points take (points d)^2 numbers where m > 2, what all points read takes (points n k d).
 _MOST_NUMBERS = 1 << 26
 _MOST_POINTS = 4000
 _MOST_CELLS = 400_000
+_CHUNK, _CHUNK_NUMBERS = 256, 1 << 23  # tuples solved together, and the numbers in what they read
+_RIDGE = 1e-9  # of the mean diagonal: two equal heads make a tuple's moments singular
 _KEPT = 0.25  # of the tuples, for the halvings
 _KURTOSIS = 4.0
 DELTA = 0.01
@@ -29,33 +32,17 @@ DELTA = 0.01
 
 @dataclass(frozen=True, eq=False)
 class NetSearch:
-    """The best layer of a net.
+    """The best `layer` of a net: a tuple of attention matrices with its regressed projections.
 
-    Attributes
-    ----------
-    layer : AttentionLayer
-        The best tuple of attention matrices with its regressed projections.
-    error : float
-        Its squared relative error E|F^ - F|^2 / E|F|^2 on the examples that judge: they chose nothing.
-    bound : float or None
-        The true error is at most this with probability .99, if neither |F^ - F|^2 nor |F|^2 has a kurtosis
-        E z^2 / (E z)^2 above 4. None where the judging examples are too few, or show a higher kurtosis.
-    kurtosis : float
-        E z^2 / (E z)^2 of z = |F^ - F|^2 of an example, as measured on those that judge.
-    candidates : int
-        Tuples tried, those of the halvings included.
-    points : int
-        Points of the first net for one head.
-    spacing : float
-        Distance of neighbouring points of the first net, relative to the norm of the centre.
-    grid : array (points,) or None
-        Where the points lie along the hull, for two heads over the hull.
-    surface : array (points, points) or None
-        Squared relative error of each pair of them on the selecting examples; NaN on the diagonal.
-    examples : int
-        Examples given: to select, to judge and to regress on.
-    evidence : int
-        Inputs that judge, up to symmetry, whose labels do not follow from those of the others.
+    `error` is its squared relative error E|F^ - F|^2 / E|F|^2 on the examples that judge, which chose nothing; the true
+    one is at most `bound` with probability .99, if neither |F^ - F|^2 nor |F|^2 has a kurtosis E z^2 / (E z)^2 above 4.
+    There is no bound where the judging examples are too few, or show a higher `kurtosis` of |F^ - F|^2. `evidence`
+    counts the judging inputs, up to symmetry, whose labels do not follow from those of the others.
+
+    `candidates` tuples were tried on all `examples`, those of the halvings included. The first net has so many `points`
+    a head, `spacing` apart relative to the norm of the centre. For two heads over the hull, `grid` says where they lie
+    along it, and `surface` is the squared relative error of each pair of them on the selecting examples, NaN on the
+    diagonal.
     """
 
     layer: AttentionLayer
@@ -91,15 +78,10 @@ def held_out_examples(
 ) -> int:
     """Held-out examples with which, but with probability delta, no candidate's error is underestimated by over a half.
 
-    Notes
-    -----
     A mean of n non-negative variables of kurtosis E z^2 / (E z)^2 <= 4 is below half of its expectation with
-    probability at most exp(-n / 32); over all candidates, n = 32 ln(candidates / delta). It covers candidates that
-    were fixed before the held-out examples were looked at: in `search_net` the tuples of the first net.
-
-    References
-    ----------
-    The lower tail is Maurer's, J. Inequalities in Pure and Applied Mathematics 4 (2003).
+    probability at most exp(-n / 32) (Maurer, J. Inequalities in Pure and Applied Mathematics 4, 2003); over all
+    candidates, n = 32 ln(candidates / delta). It covers candidates that were fixed before the held-out examples were
+    looked at: in `search_net` the tuples of the first net.
 
     Examples
     --------
@@ -118,7 +100,7 @@ def search_net(
     heads: PositiveInt,
     over: Literal["hull", "span"] = "hull",
     spacing: PositiveFloat = 0.04,
-    refinements: NonNegativeInt = 3,
+    refinements: Annotated[int, Whole(0, 60)] = 3,
     held_out: PositiveInt | None = None,
     judged: PositiveInt | None = None,
     most: PositiveInt = 2_000_000,
@@ -132,7 +114,7 @@ def search_net(
     span : AttentionSpan
         Where the heads lie, from phase 5.
     heads : int
-        m.
+        m, the dimensions of the span.
     over : "hull" or "span"
         Whether the net is of the affine hull, (m-1) dimensions a head, or of the whole span, m dimensions a head: the
         paper's count.
@@ -147,33 +129,21 @@ def search_net(
         At most so many tuples altogether: three quarters of them for the first net, the rest in equal parts for the
         halvings; all for the first net if there are no halvings.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, the span is not of `heads` dimensions, or the examples are fewer than those
-        that select, those that judge and 2 m d / k.
-
     Notes
     -----
+    A ValueError if the examples are fewer than those that select, those that judge and 2 m d / k.
+
     First net: every point of the ball |z| <= reach is within spacing / 2 of a point of the net in each coordinate. If
     the heads lie in the ball and their closest points are distinct, one tuple is so near, and its error after
-    regression is of the order of that squared. Halvings have no guarantee: all neighbours of all heads together where
-    they are allowed, then those of one head after the other until none improves, those that differ in the fewest
-    coordinates first.
-
-    A net of spacing eps has (R/eps)^(m(m-1)) tuples over the hull and (R/eps)^(m^2) over the span: exhaustive for
-    m <= 2, coarse for m = 3, and beyond it no more than a start for the halvings. A tuple costs O((m d)^3), from the
-    moments of all points and without a pass over data.
+    regression is of the order of that squared. Halvings have no guarantee. A net of spacing eps has (R/eps)^(m(m-1))
+    tuples over the hull and (R/eps)^(m^2) over the span: exhaustive for m <= 2, coarse for m = 3, and beyond it no more
+    than a start for the halvings. A tuple costs O((m d)^3), without a pass over data.
 
     Bound: with n judging examples, 2 kurtosis ln(2 / delta) / n = s^2 and s <= 1/2, the mean of |F^ - F|^2 is below
     1 - s times its expectation with probability at most delta / 2; that of |F|^2 over all N examples is above 1 + t
-    times its own with probability at most delta / 2, t^2 = (kurtosis - 1)(2 / delta - 1) / N. The kurtosis of 4 is
-    assumed; delta is .01. The judging examples chose nothing, so nothing is charged for the selection.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phase 6; there the net is flat. The tails are Maurer's, J. Inequalities in Pure and
-    Applied Mathematics 4 (2003), and Cantelli's inequality.
+    times its own with probability at most delta / 2, t^2 = (kurtosis - 1)(2 / delta - 1) / N. A kurtosis of 4 is
+    assumed; delta is .01.
+    Source: Chen and Li, arXiv 2402.04084, phase 6; there the net is flat. The tails are Maurer's and Cantelli's.
     """
     n, k, d = x.shape
     m = heads
@@ -184,7 +154,6 @@ def search_net(
     first = most - int(_KEPT * most) if halvings else most
     together = math.isqrt(_MOST_NUMBERS) // d if m != 2 else min(_MOST_POINTS, _MOST_NUMBERS // x.size)
     spacing, points = _grid(frame, spacing, m, first, together)
-    tuples = math.comb(len(points), m)
     least = -(-2 * m * d // k)
     by_default = _set_aside(n, least, held_out_examples(most, DELTA), held_out_examples(1, DELTA / 2))
     select, judge = held_out or by_default[0], judged or by_default[1]
@@ -192,17 +161,19 @@ def search_net(
         raise ValueError(
             f"There are {n} examples: {select} to select, {judge} to judge and {least} to regress on are needed."
         )
-    unit = _root_mean_square(y)
+    # the largest first: squares of labels of any unit would overflow
+    unit = float(np.abs(y).max()) or 1.0
+    unit = unit * float(np.sqrt(np.mean((y / unit) ** 2))) or 1.0
     y = y / unit
     fitted, judging = slice(select + judge, None), slice(select, select + judge)
     data = TupleRegression(x=x[fitted], y=y[fitted], x_held=x[:select], y_held=y[:select])
-    surface = None
-    if m == 2:
-        surface = data.pair_errors(frame.matrices(points))
-        best = [int(place) for place in np.unravel_index(np.nanargmin(surface), surface.shape)]
-        found = _Best(points[best], float(surface[best[0], best[1]]), tuples)
+    surface = data.pair_errors(frame.matrices(points)) if m == 2 else None
+    if surface is not None:
+        best = list(divmod(int(np.nanargmin(surface)), len(points)))
+        error = float(np.nanmin(surface))
     else:
-        found = _all_tuples(data, frame, points, combinations(range(len(points)), m), tuples)
+        best, error = data.best_tuple(frame.matrices(points), combinations(range(len(points)), m))
+    found = _Best(points[best], error, math.comb(len(points), m))
     for halving in range(1, halvings + 1):
         allowed = found.tried + (most - found.tried) // (halvings - halving + 1)
         found = _halved(data, frame, found, spacing / 2**halving, allowed, together)
@@ -229,15 +200,9 @@ def search_net(
 def _set_aside(n: int, regress: int, select: int, judge: int) -> tuple[int, int]:
     """How many of `n` examples select and how many judge: what is wanted, as far as `n` allows."""
     # twice the unit to regress on, or two thirds of the examples, or at least the unit
-    spare = max(2, min(n - regress, max(n - 2 * regress, n // 3)))
-    judge = max(1, min(judge, spare // 2))
-    return max(1, min(select, spare - judge)), judge
-
-
-def _root_mean_square(y: np.ndarray) -> float:
-    # the largest first: squares of labels of any unit would overflow
-    largest = float(np.abs(y).max()) or 1.0
-    return largest * float(np.sqrt(np.mean((y / largest) ** 2))) or 1.0
+    left = max(2, min(n - regress, max(n - 2 * regress, n // 3)))
+    judge = max(1, min(judge, left // 2))
+    return max(1, min(select, left - judge)), judge
 
 
 def _squares(outputs: np.ndarray) -> np.ndarray:
@@ -251,71 +216,6 @@ def _bound(mean: float, kurtosis: float, judge: int, energy: np.ndarray, delta: 
         return None
     above = math.sqrt((_KURTOSIS - 1) * (2 / delta - 1) / len(energy))
     return mean / (1 - below) * (1 + above) / size
-
-
-@dataclass(frozen=True, eq=False)
-class _Best:
-    """The best tuple so far, its error on the selecting examples, and how many were tried."""
-
-    points: np.ndarray
-    error: float
-    tried: int
-
-
-def _all_tuples(
-    data: TupleRegression,
-    frame: "_Frame",
-    points: np.ndarray,
-    tuples: Iterable[tuple[int, ...]],
-    tried: int,
-) -> _Best:
-    best, least = [0], np.inf
-    for index, errors in data.tuple_errors(frame.matrices(points), tuples):
-        place = int(np.argmin(errors))
-        if errors[place] < least:
-            best, least = [int(one) for one in index[place]], float(errors[place])
-    return _Best(points[best], least, tried)
-
-
-def _halved(
-    data: TupleRegression, frame: "_Frame", best: _Best, step: float, allowed: int, together: int
-) -> _Best:
-    """The best tuple around the best, up to a step in each coordinate; `allowed` bounds all tuples tried so far."""
-    m, dimension = best.points.shape
-    # so large a power of three may exceed the floats, never the integers
-    if 3 ** (dimension * m) <= allowed - best.tried and m * 3**dimension <= together:
-        around = np.array(list(_around(dimension, step)))
-        near = (best.points[:, None] + around).reshape(-1, dimension)
-        choices = product(*(range(i * len(around), (i + 1) * len(around)) for i in range(m)))
-        other = _all_tuples(data, frame, near, choices, best.tried + len(around) ** m)
-        best = other if other.error < best.error else _Best(best.points, best.error, other.tried)
-    # where not all neighbours of every head fit, no head may take what the others need
-    share, since, head = max(2 * dimension, (allowed - best.tried) // (4 * m)), 0, 0
-    while since < m and best.tried < allowed:
-        # without the head itself, which comes first
-        around = np.array(list(islice(_around(dimension, step), 1, 1 + min(share, allowed - best.tried))))
-        near = best.points[head] + around
-        fixed = frame.matrices(np.delete(best.points, head, axis=0))
-        errors = data.one_more_errors(fixed, (frame.matrices(near[i : i + 1])[0] for i in range(len(near))))
-        place, tried = int(np.argmin(errors)), best.tried + len(near)
-        if errors[place] < best.error * (1 - 1e-9):
-            moved = best.points.copy()
-            moved[head] = near[place]
-            best, since = _Best(moved, float(errors[place]), tried), 0
-        else:
-            best, since = _Best(best.points, best.error, tried), since + 1
-        head = (head + 1) % m
-    return best
-
-
-def _around(dimension: int, step: float) -> Iterator[np.ndarray]:
-    """Offsets by a step in some coordinates, none first and then those in the fewest: 3^dimension of them."""
-    for changed in range(dimension + 1):
-        for places in combinations(range(dimension), changed):
-            for signs in product((-step, step), repeat=changed):
-                offset = np.zeros(dimension)
-                offset[list(places)] = signs
-                yield offset
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,7 +238,7 @@ class _Frame:
             return cls(span.centre, unit * span.directions, reach, corners)
         corners = np.concatenate([corners, np.ones((m, 1))], axis=1)
         origin = np.zeros_like(span.centre)
-        return cls(origin, unit * span.basis, float(np.hypot(1.0, reach)), corners)
+        return cls(origin, span.scaled_basis, float(np.hypot(1.0, reach)), corners)
 
     @property
     def dimension(self) -> int:
@@ -368,3 +268,191 @@ def _grid(frame: _Frame, spacing: float, m: int, most: int, together: int) -> tu
                 return spacing, grid
         spacing *= 1.1
     return frame.reach, frame.simplex
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    """The best tuple so far, its error on the selecting examples, and how many were tried."""
+
+    points: np.ndarray
+    error: float
+    tried: int
+
+
+def _halved(
+    data: "TupleRegression", frame: _Frame, best: _Best, step: float, allowed: int, together: int
+) -> _Best:
+    """The best tuple around the best, up to a step in each coordinate; `allowed` bounds all tuples tried so far."""
+    m, dimension = best.points.shape
+    # so large a power of three may exceed the floats, never the integers
+    if 3 ** (dimension * m) <= allowed - best.tried and m * 3**dimension <= together:
+        around = np.array(list(_around(dimension, step)))
+        near = (best.points[:, None] + around).reshape(-1, dimension)
+        choices = product(*(range(i * len(around), (i + 1) * len(around)) for i in range(m)))
+        chosen, error = data.best_tuple(frame.matrices(near), choices)
+        best = replace(best, tried=best.tried + len(around) ** m)
+        if error < best.error:
+            best = replace(best, points=near[chosen], error=error)
+    # where not all neighbours of every head fit, no head may take what the others need
+    share, since, head = max(2 * dimension, (allowed - best.tried) // (4 * m)), 0, 0
+    while since < m and best.tried < allowed:
+        # without the head itself, which comes first
+        around = np.array(list(islice(_around(dimension, step), 1, 1 + min(share, allowed - best.tried))))
+        near = best.points[head] + around
+        errors = data.one_more_errors(
+            frame.matrices(np.delete(best.points, head, axis=0)), near, frame.matrices
+        )
+        place, since = int(np.argmin(errors)), since + 1
+        best = replace(best, tried=best.tried + len(near))
+        if errors[place] < best.error * (1 - 1e-9):
+            moved = best.points.copy()
+            moved[head] = near[place]
+            best, since = replace(best, points=moved, error=float(errors[place])), 0
+        head = (head + 1) % m
+    return best
+
+
+def _around(dimension: int, step: float) -> Iterator[np.ndarray]:
+    """Offsets by a step in some coordinates, none first and then those in the fewest: 3^dimension of them."""
+    for changed in range(dimension + 1):
+        for places in combinations(range(dimension), changed):
+            for signs in product((-step, step), repeat=changed):
+                offset = np.zeros(dimension)
+                offset[list(places)] = signs
+                yield offset
+
+
+@dataclass(frozen=True, eq=False)
+class TupleRegression:
+    """Least squares of the labels on what tuples of heads read, from moments of the reads: no pass over data a tuple.
+
+    `x`, `y` are examples to regress on, and `x_held`, `y_held` held-out ones to judge by.
+    """
+
+    x: Float[np.ndarray, "n k d"]
+    y: Float[np.ndarray, "n k d"]
+    x_held: Float[np.ndarray, "h k d"]
+    y_held: Float[np.ndarray, "h k d"]
+
+    def projections(self, theta: Float[np.ndarray, "m d d"]) -> Float[np.ndarray, "m d d"]:
+        """The W_i of one tuple, by least squares over the examples themselves."""
+        m, d, _ = theta.shape
+        _, read = read_tokens(self.x, theta)
+        return np.linalg.lstsq(read, self.y.reshape(-1, d), rcond=None)[0].reshape(m, d, d)
+
+    def pair_errors(self, theta: Float[np.ndarray, "g d d"]) -> Float[np.ndarray, "g g"]:
+        """Squared relative held-out error of every pair of the matrices; NaN on the diagonal.
+
+        O(g^2 (n k + d) d^2) time; memory O(g n k d), never that of all moments.
+        """
+        sides = self._reads(theta)
+        errors = np.full((len(theta), len(theta)), np.nan)
+        for i in range(len(theta) - 1):
+            pairs = [side.part(slice(i, i + 1)).beside(side.part(slice(i + 1, None))) for side in sides]
+            errors[i, i + 1 :] = errors[i + 1 :, i] = self._errors(*pairs)
+        return errors
+
+    def best_tuple(
+        self, theta: Float[np.ndarray, "g d d"], tuples: Iterable[tuple[int, ...]]
+    ) -> tuple[list[int], float]:
+        """The best tuple of places in `theta` by its squared relative held-out error, and that error.
+
+        O((m d)^3) a tuple; memory (g d)^2 for the moments of all matrices.
+        """
+        sides, iterator = self._reads(theta), iter(tuples)
+        best, least = [0], np.inf
+        while chunk := list(islice(iterator, _CHUNK)):
+            errors = self._errors(*(side.tuples(np.array(chunk)) for side in sides))
+            place = int(np.argmin(errors))
+            if errors[place] < least:
+                best, least = list(chunk[place]), float(errors[place])
+        return best, least
+
+    def one_more_errors(
+        self,
+        fixed: Float[np.ndarray, "fixed d d"],
+        points: Float[np.ndarray, "t z"],
+        matrices: Callable[[np.ndarray], np.ndarray],
+    ) -> Float[np.ndarray, " t"]:
+        """Squared relative held-out error of the fixed matrices together with that of each of the points.
+
+        O(n k m d^2 + (m d)^3) for each of the points; memory bounded, however many they are.
+        """
+        sides = self._reads(fixed)
+        # in as many at once as what they read and their moments fill
+        width = (len(fixed) + 1) * self.x.shape[2]
+        at_once = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(self.x.size, self.x_held.size, width**2)))
+        errors = []
+        for start in range(0, len(points), at_once):
+            others = self._reads(matrices(points[start : start + at_once]))
+            errors.append(
+                self._errors(*(side.beside(other) for side, other in zip(sides, others, strict=True)))
+            )
+        return np.concatenate(errors)
+
+    def _reads(self, theta: np.ndarray) -> tuple["_Reads", "_Reads"]:
+        return _Reads.of(self.x, self.y, theta), _Reads.of(self.x_held, self.y_held, theta)
+
+    def _errors(
+        self, moments: tuple[np.ndarray, np.ndarray], held: tuple[np.ndarray, np.ndarray]
+    ) -> np.ndarray:
+        gram, moment = moments
+        size = np.einsum("tii->t", gram)[:, None, None] / gram.shape[1]
+        w = np.linalg.solve(gram + (_RIDGE * size + 1e-300) * np.eye(gram.shape[1]), moment)
+        energy = float(np.sum(self.y_held**2))
+        explained, square = np.einsum("tij,tij->t", w, held[1]), np.einsum("tij,tij->t", w, held[0] @ w)
+        return np.maximum(energy - 2 * explained + square, 0.0) / (energy or 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reads:
+    """What each of g matrices reads, Z_i = P_i X, its own moments Z_i^T Z_i and those with the labels, Z_i^T Y."""
+
+    read: np.ndarray  # (g, n k, d)
+    own: np.ndarray  # (g, d, d)
+    moment: np.ndarray  # (g, d, d)
+
+    @classmethod
+    def of(cls, x: np.ndarray, y: np.ndarray, theta: np.ndarray) -> "_Reads":
+        g, d, _ = theta.shape
+        labels = y.reshape(-1, d)
+        read = read_tokens(x, theta)[1] if g else np.zeros((len(labels), 0))
+        moment = (read.T @ labels).reshape(g, d, d)
+        heads = np.ascontiguousarray(read.reshape(len(labels), g, d).transpose(1, 0, 2))
+        return cls(heads, np.matmul(heads.transpose(0, 2, 1), heads), moment)
+
+    def part(self, which: slice) -> "_Reads":
+        return _Reads(self.read[which], self.own[which], self.moment[which])
+
+    @cached_property
+    def all(self) -> np.ndarray:
+        """Moments of all pairs, (g, g, d, d)."""
+        g, _, d = self.read.shape
+        return (self._flat.T @ self._flat).reshape(g, d, g, d).transpose(0, 2, 1, 3)
+
+    def tuples(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Moments (t, m d, m d) and (t, m d, d) of tuples of these matrices."""
+        t, m = index.shape
+        d = self.read.shape[2]
+        blocks = self.all[index[:, :, None], index[:, None, :]]  # t, m, m, d, d
+        return blocks.transpose(0, 1, 3, 2, 4).reshape(t, m * d, m * d), self.moment[index].reshape(
+            t, m * d, d
+        )
+
+    def beside(self, others: "_Reads") -> tuple[np.ndarray, np.ndarray]:
+        """Moments (t, m d, m d) and (t, m d, d) of these matrices together with each of the t others."""
+        g, _, d = self.read.shape
+        t, width = len(others.read), g * d
+        gram = np.empty((t, width + d, width + d))
+        moment = np.empty((t, width + d, d))
+        gram[:, :width, :width] = self.all.transpose(0, 2, 1, 3).reshape(width, width)
+        moment[:, :width], moment[:, width:] = self.moment.reshape(width, d), others.moment
+        gram[:, :width, width:] = np.matmul(self._flat.T, others.read)
+        gram[:, width:, :width] = gram[:, :width, width:].transpose(0, 2, 1)
+        gram[:, width:, width:] = others.own
+        return gram, moment
+
+    @cached_property
+    def _flat(self) -> np.ndarray:
+        g, rows, d = self.read.shape
+        return self.read.transpose(1, 0, 2).reshape(rows, g * d)

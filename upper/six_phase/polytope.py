@@ -1,11 +1,12 @@
 """The body as a polytope: every certified equation holds up to a tolerance; linear programs through HiGHS."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from upper.six_phase.equations import Contrasts
+from upper.six_phase.agreement import Contrasts
 
 __all__ = ["LARGEST_DIM", "Polytope"]
 
@@ -21,15 +22,12 @@ class Polytope:
 
     The tolerance is in logits, for a row of mean weight. `centre` is a point at which the largest weighted residual,
     `misfit_at_centre`, is least (Chebyshev); `explained` is 1 - (misfit / size)^2 of the least-squares solution in
-    weighted root mean square, near 0 when the equations contradict one another. It has no spectrum.
+    weighted root mean square, near 0 when the equations contradict one another. It has no spectrum, and `gap` is None.
 
     Every maximisation is one linear program of d^2 unknowns and 2 N rows (HiGHS); d up to 20. The point of least
     Frobenius norm is the least-distance problem of Lawson and Hanson, solved exactly by non-negative least squares.
     Wide directions alternate: maximise both ways along a direction, turn it to the difference of the maximisers.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phases 2 and 4; Lawson and Hanson, Solving Least Squares Problems, chapter 23.
+    Source: Chen and Li, phases 2 and 4; Lawson and Hanson, Solving Least Squares Problems, chapter 23.
     """
 
     tolerance: float
@@ -39,23 +37,18 @@ class Polytope:
     explained: float
     _equations: Float[np.ndarray, "N d2"] = field(repr=False)
     _right: Float[np.ndarray, " N"] = field(repr=False)
+    spectrum: Float[np.ndarray, " 0"] = field(default_factory=lambda: np.zeros(0), repr=False)
+    gap: None = None
 
     @classmethod
     def of(
         cls, contrasts: Contrasts, *, tolerance: float | None = None, radius: float | None = None
     ) -> "Polytope":
-        """The polytope of the equations.
+        """The polytope of the equations; a ValueError if it is empty, or d is above 20.
 
         By default the `tolerance`, in logits, is three times the least for which K is not empty, and the `radius` four
         times the largest entry of the least-squares solution.
-
-        Raises
-        ------
-        ValueError
-            If K is empty at the given tolerance and radius, or d is above 20.
         """
-        from scipy.optimize import linprog
-
         d = contrasts.rows.shape[1]
         if d > LARGEST_DIM:
             raise ValueError(
@@ -68,16 +61,13 @@ class Polytope:
         size, missed = float(np.sum(right**2)), float(np.sum((equations @ least_squares - right) ** 2))
         if radius is None:
             radius = 4 * float(np.abs(least_squares).max()) or 1.0
-        bounds = [(-radius, radius)] * (d * d)
         column = np.ones((len(right), 1))
-        found = linprog(
+        *centre, least = _solution(
             c=np.append(np.zeros(d * d), 1.0),
             A_ub=np.block([[equations, -column], [-equations, -column]]),
             b_ub=np.concatenate([right, -right]),
-            bounds=[*bounds, (0, None)],
-            method="highs",
-        )
-        least = float(found.fun)
+            bounds=[(-radius, radius)] * (d * d) + [(0, None)],
+        ).tolist()
         if tolerance is None:
             # linear programs hold to 1e-7: of a thinner body they find no point
             tolerance = max(3 * least, 1e-6 * max(float(np.abs(right).max(initial=0.0)), 1.0))
@@ -89,7 +79,7 @@ class Polytope:
         return cls(
             tolerance=tolerance,
             radius=radius,
-            centre=found.x[:-1].reshape(d, d),
+            centre=np.reshape(centre, (d, d)),
             misfit_at_centre=least,
             explained=1 - missed / size if size > 0 else 1.0,
             _equations=equations,
@@ -97,18 +87,8 @@ class Polytope:
         )
 
     @property
-    def spectrum(self) -> Float[np.ndarray, " 0"]:
-        """Empty: a polytope has none."""
-        return np.zeros(0)
-
-    @property
-    def gap(self) -> None:
-        """None, as there is no spectrum."""
-        return
-
-    @property
     def largest_norm(self) -> float:
-        """A bound on the Frobenius norm in K: d times the radius, which bounds entries."""
+        """A bound on the Frobenius norm in K: d times the largest entry."""
         return self.radius * len(self.centre)
 
     def misfit(self, theta: Float[np.ndarray, "d d"]) -> float:
@@ -138,35 +118,36 @@ class Polytope:
 
     def maximise(self, direction: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
         """A vertex of K at which <direction, Theta> is largest; one linear program."""
-        from scipy.optimize import linprog
-
-        found = linprog(
+        solution = _solution(
             c=-np.asarray(direction, dtype=np.float64).ravel(),
             A_ub=np.concatenate([self._equations, -self._equations]),
             b_ub=np.concatenate([self._right, -self._right]) + self.tolerance,
             bounds=(-self.radius, self.radius),
-            method="highs",
         )
-        if found.x is None:
-            raise ArithmeticError(f"The linear program of a maximiser failed: {found.message}")
-        return found.x.reshape(self.centre.shape)
+        return solution.reshape(self.centre.shape)
 
     def wide_directions(self, number: int) -> Float[np.ndarray, "number d d"]:
         """Orthonormal directions in which K is wide, found one after the other; 2 x 4 linear programs each."""
         start = np.random.default_rng(0)
         found: list[np.ndarray] = []
         for _ in range(number):
-            direction = _across(start.standard_normal(self.centre.size), found)
+            direction = _across(start.standard_normal(self.centre.shape), found)
             for _ in range(_WIDTH_ROUNDS):
-                chord = self.maximise(direction.reshape(self.centre.shape)) - self.maximise(
-                    -direction.reshape(self.centre.shape)
-                )
-                direction = _across(chord.ravel(), found)
+                direction = _across(self.maximise(direction) - self.maximise(-direction), found)
             found.append(direction)
         return np.reshape(found, (number, *self.centre.shape))
 
 
-def _across(vector: np.ndarray, found: list[np.ndarray]) -> np.ndarray:
+def _solution(**program: Any) -> np.ndarray:
+    from scipy.optimize import linprog
+
+    found = linprog(**program, method="highs")
+    if found.x is None:  # those here are bounded, and feasible by construction
+        raise ArithmeticError(f"A linear program failed: {found.message}")
+    return np.asarray(found.x)
+
+
+def _across(matrix: np.ndarray, found: list[np.ndarray]) -> np.ndarray:
     for one in found:
-        vector = vector - (one @ vector) * one
-    return vector / (np.linalg.norm(vector) or 1.0)
+        matrix = matrix - np.vdot(one, matrix) * one
+    return matrix / (np.linalg.norm(matrix) or 1.0)

@@ -9,33 +9,26 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import Outcome
-from attention.validation import (
-    PositiveFloat,
-    PositiveInt,
-    Real,
-    Whole,
-    checked,
-)
+from attention.validation import PositiveFloat, PositiveInt, Real, Whole, checked
+from upper.six_phase.agreement import certify_agreement
 from upper.six_phase.common import PhaseFailedError
-from upper.six_phase.ellipsoid import Ellipsoid
-from upper.six_phase.equations import AnsweredMoments
+from upper.six_phase.convex_body import Ellipsoid
 from upper.six_phase.phase2_affine_hull import LARGEST_RESIDUAL, require_agreement, require_consistency
-from upper.six_phase.phase3_refine_sum import LEAST_MARGIN, HullMargin
+from upper.six_phase.phase3_refine_sum import LEAST_MARGIN
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
 from upper.six_phase.statistical_queries import (
-    AgreementRows,
-    MarginRows,
     QueryFamily,
     StatisticalQuery,
-    moment_queries,
+    agreement_queries,
+    bounded_margins,
+    largest_log_ratio,
     projection_sum_queries,
     regression_queries,
-    right_side_queries,
     share_queries,
-    size_queries,
 )
 
 __all__ = [
+    "AnsweredMoments",
     "QueriedSpan",
     "QueryCount",
     "QueryOracle",
@@ -67,7 +60,7 @@ class QueryCount:
 @dataclass(frozen=True)
 @checked
 class QueryPlan:
-    """Sizes, shares and tolerances of the queries of phases 1 to 5.
+    """Sizes, shares and tolerances of the queries of phases 1 to 5, for tokens of +-1.
 
     Parameters
     ----------
@@ -83,37 +76,29 @@ class QueryPlan:
     label_bound : float, optional
         B; by default 4 sqrt(m), four standard deviations of a label of a nice target. Phase 1 clips larger labels, and
         phase 3 leaves their rows out.
-    token_bound : float
-        A, 1 for Boolean tokens.
     steps : int
         Bisections of each search for a quantile.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
 
     Notes
     -----
     Write tau for a tolerance and eta for `degradation`; every value is in [-1, 1]. Derived here.
 
-    *Phase 1.* Answers off by tau change the sum by at most d k A B tau in Frobenius norm (proved). Labels of standard
-    deviation B/4 belong to |sum W| = (B/4) sqrt(d) (rule of thumb), so tau_1 = eta / (4 k A sqrt(d)).
+    *Phase 1.* Answers off by tau change the sum by at most d k B tau in Frobenius norm (proved). Labels of standard
+    deviation B/4 belong to |sum W| = (B/4) sqrt(d) (rule of thumb), so tau_1 = eta / (4 k sqrt(d)).
 
-    *Phases 2 and 4.* The moment matrix is off by E with |E| <= d^2 tau (proved: by its row sums), the right-hand side
-    by at most d tau_r in units of the values. If lambda is the smallest eigenvalue off the hull, d^2 tau <= eta lambda
-    / 4 keeps the wide directions within eta / 3 or so (Davis and Kahan), and d tau_r L / (2 A^2) <= |centre| eta lambda
-    / 4 the centre within eta of its length to first order. Here lambda is .035 and .004 accept (k-1)/k / A^4 in phases
-    2 and 4, and |centre| = 1: rules of thumb, from nice targets with (m,k) = (2,2) and d from 8 to 32.
+    *Phases 2 and 4.* The moment matrix is off by E with |E| <= d^2 tau, the right-hand side by at most d tau_r in units
+    of the values (proved). With lambda the smallest eigenvalue off the hull, d^2 tau <= eta lambda / 4 keeps the wide
+    directions within eta / 3 or so (Davis and Kahan), and d tau_r L / 2 <= |centre| eta lambda / 4 the centre within
+    eta of its length to first order. Rules of thumb: |centre| = 1, and lambda is .035 and .004 accept (k-1)/k in phases
+    2 and 4, as for nice targets with (m,k) = (2,2) and d from 8 to 32.
 
     *Phase 3.* |Delta W| <= (|Delta C| + |Delta G| |W|) / (lambda_min(G) - |Delta G|), with G, C the Gram and cross
-    moments (proved), |Delta G| and |Delta C| at most d tau in units of the values; lambda_min(G) is half of the
-    share (rule of thumb), |W| as in phase 1.
+    moments, |Delta G| and |Delta C| at most d tau in units of the values (proved); lambda_min(G) is half of the share,
+    |W| as in phase 1 (rules of thumb).
 
-    *Searches.* A tenth of the share (rule of thumb). The effect of errors of the sum and of the thresholds on the rows
+    *Searches.* A tenth of the share (rule of thumb). How errors of the sum and of the thresholds affect the rows
     accepted later is measured only: at (m,k,d) = (2,2,10) errors within the tolerances raise the span's error from
-    about .005 to about .01. The tolerances are far below the sampling error of as many examples as the example-based
-    phases need: there M and b err together, on the same rows, and the solution hardly at all.
+    about .005 to about .01.
     """
 
     m: PositiveInt
@@ -123,7 +108,6 @@ class QueryPlan:
     margin_share: Share = 0.0005
     degradation: PositiveFloat = 0.02
     label_bound: PositiveFloat | None = None
-    token_bound: Annotated[float, Real(least=1e-60, most=1e60)] = 1.0  # its fourth power is a number
     steps: PositiveInt = 12
 
     def __post_init__(self) -> None:
@@ -141,28 +125,22 @@ class QueryPlan:
         """B."""
         return 4 * math.sqrt(self.m) if self.label_bound is None else self.label_bound
 
-    def agreement_rows(self, projection_sum: Float[np.ndarray, "d d"], threshold: float) -> AgreementRows:
-        """The rows of phases 2 and 4."""
-        return AgreementRows(projection_sum, threshold, token_bound=self.token_bound)
-
     def sum_tolerance(self) -> float:
         """Phase 1's tolerance."""
-        return self.degradation / (4 * self.k * self.token_bound * math.sqrt(self.d))
+        return self.degradation / (4 * self.k * math.sqrt(self.d))
 
-    def moment_tolerances(self, phase: int) -> tuple[float, float]:
-        """Tolerances of the moment matrix and of the right-hand side in phase 2 or 4."""
-        d, a = self.d, self.token_bound
-        place = phase // 2 - 1
-        smallest = _HULL_EDGE[place] * self.accept[place] * (1 - 1 / self.k) / a**4
-        log_ratio = self.agreement_rows(np.zeros((d, d)), 0.0).largest_log_ratio(self.k)
+    def agreement_tolerances(self, phase: int) -> tuple[float, float, float]:
+        """Tolerances of the three sizes, of the moments and of the right sides in phase 2 or 4."""
+        d, place = self.d, phase // 2 - 1
+        smallest = _HULL_EDGE[place] * self.accept[place] * (1 - 1 / self.k)
         share = self.degradation * smallest / 4
-        return share / d**2, share * 2 * a**2 / (log_ratio * d)
+        sizes = _SIZE_TOLERANCE * self.accept[place]
+        return sizes, share / d**2, share * 2 / (largest_log_ratio(self.k) * d)
 
     def regression_tolerance(self) -> float:
         """Phase 3's tolerance."""
-        d, a = self.d, self.token_bound
         edge = _GRAM_EDGE * self.margin_share
-        return self.degradation * edge / ((1 + self.degradation) * (4 * a * math.sqrt(d) + a * a * d))
+        return self.degradation * edge / ((1 + self.degradation) * (4 * math.sqrt(self.d) + self.d))
 
 
 @checked
@@ -184,16 +162,12 @@ def six_phase_queries(plan: QueryPlan) -> tuple[QueryCount, ...]:
     d, steps = plan.d, plan.steps
     pairs = d * (d + 1) // 2
     sculpting = pairs**2 + d * d + 3 + steps
-    first, second = (
-        min(*plan.moment_tolerances(phase), _SIZE_TOLERANCE * accept)
-        for phase, accept in zip((2, 4), plan.accept, strict=True)
-    )
     margin = min(plan.regression_tolerance(), plan.margin_share / 10)
     return (
         QueryCount(1, d * d, plan.sum_tolerance()),
-        QueryCount(2, sculpting, first),
+        QueryCount(2, sculpting, min(plan.agreement_tolerances(2))),
         QueryCount(3, pairs + d * d + steps, margin),
-        QueryCount(4, sculpting, second),
+        QueryCount(4, sculpting, min(plan.agreement_tolerances(4))),
         QueryCount(5, 0, 1.0),
     )
 
@@ -203,19 +177,15 @@ class QueryOracle(Protocol):
     """An oracle that answers with the mean of one query, up to its tolerance.
 
     It may, and for speed should, have `query_many(queries)` as well, which answers a `QueryFamily` at once by its
-    `values` or `means`. Each query of it counts one all the same.
+    `means`. Each query of it counts one all the same.
 
     Examples
     --------
-    Means over examples, the simplest oracle there is:
-
-    >>> class Means:
+    >>> class Means:  # over examples: the simplest oracle there is
     ...     def __init__(self, x, y):
     ...         self.x, self.y = x, y
     ...     def query(self, query):
     ...         return float(np.mean(query(self.x, self.y)))
-    ...     def query_many(self, queries):
-    ...         return queries.means(self.x, self.y)
     >>> isinstance(Means(np.zeros((1, 2, 4)), np.zeros((1, 2, 4))), QueryOracle)
     True
     """
@@ -228,18 +198,8 @@ class QueryOracle(Protocol):
 class QueriedSpan:
     """What phases 1 to 5 found by queries.
 
-    Attributes
-    ----------
-    span : AttentionSpan
-        Phase 5's.
-    first_span : AttentionSpan
-        That of phase 2's body.
-    projection_sum : array (d, d)
-        Phase 3's estimate of sum_i W_i.
-    first_sum : array (d, d)
-        Phase 1's.
-    counts : tuple of QueryCount
-        Scalar queries asked, phase by phase, and the smallest tolerance declared.
+    `span` is phase 5's and `first_span` that of phase 2's body; `projection_sum` is phase 3's estimate and `first_sum`
+    phase 1's. `counts` has the scalar queries asked, phase by phase, and the smallest tolerance declared.
     """
 
     span: AttentionSpan
@@ -253,108 +213,78 @@ class QueriedSpan:
 def learn_by_queries(oracle: QueryOracle, plan: QueryPlan) -> QueriedSpan:
     """Phases 1 to 5 with nothing but an oracle's answers to scalar statistical queries.
 
-    Parameters
-    ----------
-    oracle : QueryOracle
-        Anything with `query(q)`, and perhaps `query_many(queries)`.
-    plan : QueryPlan
-        Sizes, shares and tolerances.
-
-    Raises
-    ------
-    PhaseFailedError
-        If no agreement events are found, the equations contradict one another, or no rows have a large margin.
-    ValueError
-        If `oracle` or `plan` is something else, or the answers are not finite numbers, one a query.
-
     Notes
     -----
+    A PhaseFailedError if no agreement events are found, the equations contradict one another, or no rows have a
+    large margin. A ValueError if `oracle` or `plan` is something else, or the answers are not finite numbers, one a
+    query.
     Later queries depend on earlier answers: 3 `steps` + 4 rounds of questions that can be asked at once. Thresholds
     stand in place of the best of so many rows: a quantile of the residuals, and of the margins, found by bisection.
     O(d^6) time for the eigenproblem.
-
-    References
-    ----------
-    Chen and Li, arXiv 2402.04084, phases 1 to 5; as queries derived here.
+    Source: Chen and Li, arXiv 2402.04084, phases 1 to 5; as queries derived here.
     """
-    ask = _Asked(oracle)
-    d, k = plan.d, plan.k
-    family = projection_sum_queries(
-        d, k, tolerance=plan.sum_tolerance(), label_bound=plan.labels, token_bound=plan.token_bound
-    )
-    first_sum = ask(family).reshape(d, d)
+    ask, d = _Asked(oracle), plan.d
+    sums = projection_sum_queries(d, plan.k, tolerance=plan.sum_tolerance(), label_bound=plan.labels)
+    first_sum = ask(sums).reshape(d, d)
     first_span = _sculpted(ask, plan, first_sum, phase=2)
     refined = _refined(ask, plan, first_span)
     span = _sculpted(ask, plan, refined, phase=4)
-    return QueriedSpan(
-        span=span,
-        first_span=first_span,
-        projection_sum=refined,
-        first_sum=first_sum,
-        counts=ask.counts(),
-    )
+    return QueriedSpan(span, first_span, refined, first_sum, ask.counts())
 
 
 def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> AttentionSpan:
     """Phase 2 or 4 and, at once, 5: what `sculpt_affine_hull` and `attention_span` make of the answered moments."""
-    d, k, wide, accept = plan.d, plan.k, plan.m - 1, plan.accept[phase // 2 - 1]
-    tolerance, right_tolerance = plan.moment_tolerances(phase)
+    k, accept = plan.k, plan.accept[phase // 2 - 1]
 
-    def shares(threshold: float) -> QueryFamily:
-        score = plan.agreement_rows(w, 0.0).residuals
-        return share_queries(score, threshold, phase=phase, tolerance=accept / 10)
+    def residuals(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return certify_agreement(x, y, w).residual
 
-    log_threshold = _bisect(
-        lambda z: float(ask(shares(math.exp(z)))[0]) >= accept,
-        math.log(_SMALLEST_RESIDUAL),
-        math.log(2 * LARGEST_RESIDUAL),
-        plan.steps,
-    )
-    threshold = math.exp(log_threshold)
+    def enough(log_threshold: float) -> bool:
+        family = share_queries(residuals, math.exp(log_threshold), phase=phase, tolerance=accept / 10)
+        return float(ask(family)[0]) >= accept
+
+    low, high = math.log(_SMALLEST_RESIDUAL), math.log(2 * LARGEST_RESIDUAL)
+    threshold = math.exp(_bisect(enough, low, high, plan.steps))
     require_agreement(threshold, accept)
-    rows = plan.agreement_rows(w, threshold)
-    _, weight, square = ask(size_queries(rows, k, phase=phase, tolerance=_SIZE_TOLERANCE * accept))
+    tolerances = plan.agreement_tolerances(phase)
+    families = agreement_queries(w, threshold, k, phase=phase, tolerances=tolerances)
+    _, weight, square = ask(families[0])
     if weight <= 0:
         raise PhaseFailedError(Outcome.NO_AGREEMENT, "no row was accepted whose pattern has no small entry.")
-    moment_family = moment_queries(rows, k, phase=phase, tolerance=tolerance)
-    right_family = right_side_queries(rows, k, phase=phase, tolerance=right_tolerance)
     # per equation, of which a row has k - 1, and per weight
     unit = 1 / (weight * (k - 1))
-    moments = unit * _square(ask(moment_family), d)
-    right = unit * ask(right_family)
-    square *= unit * k * rows.largest_log_ratio(k) ** 2 / 4
-    body = Ellipsoid.of(AnsweredMoments(moments, right, float(square)), wide=wide)
+    square *= unit * k * largest_log_ratio(k) ** 2 / 4
+    moments = unit * _square(ask(families[1]), plan.d)
+    answered = AnsweredMoments(moments, unit * ask(families[2]), float(square))
+    body = Ellipsoid.of(answered, wide=plan.m - 1)
     require_consistency(body.misfit_at_centre, body.explained, threshold)
-    return attention_span(body, wide)
+    return attention_span(body, plan.m - 1)
 
 
 def _refined(ask: "_Asked", plan: QueryPlan, span: AttentionSpan) -> np.ndarray:
     """Phase 3: what `refine_by_margin` does, with a quantile of the margins as the threshold."""
     d, share = plan.d, plan.margin_share
-    margins = HullMargin.over(span)
 
-    def rows(threshold: float) -> MarginRows:
-        return MarginRows(margins, threshold, plan.labels, plan.token_bound)
+    def negated(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return -bounded_margins(span, plan.labels, x, y)[0]
 
     def enough(score: float) -> bool:
-        family = share_queries(rows(0.0).negated, score, phase=3, tolerance=share / 10)
-        return float(ask(family)[0]) >= share
+        return float(ask(share_queries(negated, score, phase=3, tolerance=share / 10))[0]) >= share
 
     # a logit of the centre has standard deviation |centre| for tokens of identity covariance
-    most = 8 * float(np.linalg.norm(span.centre)) * plan.token_bound**2
-    margin = -_bisect(enough, -most, 0.0, plan.steps)
+    margin = -_bisect(enough, -8 * float(np.linalg.norm(span.centre)), 0.0, plan.steps)
     if margin < LEAST_MARGIN["body"]:
         raise PhaseFailedError(
             Outcome.NO_LARGE_MARGIN,
             f"the {share:.2%} of rows with the largest margin have {margin:.2g} logits: at least "
             f"{LEAST_MARGIN['body']:g} are needed.",
         )
-    gram_family, cross_family = regression_queries(rows(margin), tolerance=plan.regression_tolerance())
-    upper = ask(gram_family)
+    tolerance = plan.regression_tolerance()
+    gram_family, cross_family = regression_queries(span, margin, label_bound=plan.labels, tolerance=tolerance)
     gram = np.zeros((d, d))
-    gram[np.triu_indices(d)] = upper
+    gram[np.triu_indices(d)] = ask(gram_family)
     gram = gram + np.triu(gram, 1).T
-    if float(np.linalg.eigvalsh(gram)[0]) <= d * plan.regression_tolerance() * gram_family.unit:
+    if float(np.linalg.eigvalsh(gram)[0]) <= d * tolerance:
         raise PhaseFailedError(
             Outcome.NO_LARGE_MARGIN, "the tokens that rows of large margin attend to do not span."
         )
@@ -366,7 +296,7 @@ class _Asked:
 
     def __init__(self, oracle: QueryOracle) -> None:
         self._oracle = oracle
-        self._asked: dict[int, list[float]] = {}
+        self._asked: list[QueryFamily] = []
 
     def __call__(self, family: QueryFamily) -> np.ndarray:
         many: Callable[[QueryFamily], np.ndarray] | None
@@ -378,15 +308,41 @@ class _Asked:
                 f"The oracle answered {len(family)} queries for the {family.name} with an array of shape "
                 f"{answers.shape}: one finite number a query is needed."
             )
-        self._asked.setdefault(family.phase, []).extend([family.tolerance] * len(family))
+        self._asked.append(family)
         return family.unit * answers
 
     def counts(self) -> tuple[QueryCount, ...]:
-        asked = (self._asked.get(phase, []) for phase in range(1, 6))
+        asked = [[one for one in self._asked if one.phase == phase] for phase in range(1, 6)]
         return tuple(
-            QueryCount(phase, len(tolerances), min(tolerances, default=1.0))
-            for phase, tolerances in enumerate(asked, start=1)
+            QueryCount(phase, sum(map(len, families)), min((one.tolerance for one in families), default=1.0))
+            for phase, families in enumerate(asked, start=1)
         )
+
+
+@dataclass(frozen=True, eq=False)
+class AnsweredMoments:
+    """M, b and the mean square of the t as an oracle answered them; with its errors M need not be definite.
+
+    `moments` is M, `right` is b and `square` the weighted mean square of the t; the rest is as of `EquationMoments`.
+    """
+
+    moments: Float[np.ndarray, "d2 d2"]
+    right: Float[np.ndarray, " d2"]
+    square: float
+
+    @property
+    def size(self) -> float:
+        """Weighted root mean square of the t, in logits."""
+        return math.sqrt(max(self.square, 0.0))
+
+    def misfit(self, theta: Float[np.ndarray, " d2"]) -> float:
+        """Weighted root mean square of <v, Theta> - t, in logits; 0 where errors would make its square negative."""
+        square = self.square + float(theta @ (self.moments @ theta - 2 * self.right))
+        return math.sqrt(max(square, 0.0))
+
+    def matrix(self) -> Float[np.ndarray, "d2 d2"]:
+        """M."""
+        return self.moments
 
 
 def _square(answers: np.ndarray, d: int) -> np.ndarray:

@@ -1,33 +1,31 @@
 """The statistical queries of phases 1 to 4: every number those phases need is the mean of a bounded function.
 
-Derived here for Chen and Li, arXiv 2402.04084. A family has features that map a batch of examples, x and y of shape
-(n, k, d), to arrays; a query is an entry of the product of two of them.
+Derived here for Chen and Li, arXiv 2402.04084, and tokens of +-1. A family has features that map a batch of examples,
+x and y of shape (n, k, d), to arrays; a query is an entry of the product of two of them.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import overload
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from attention.memory import require_memory
-from upper.six_phase.phase2_agreement import certify_agreement
-from upper.six_phase.phase3_refine_sum import HullMargin
+from upper.six_phase.agreement import certify_agreement
+from upper.six_phase.phase2_affine_hull import SMALLEST_WEIGHT
+from upper.six_phase.phase5_span import AttentionSpan
 
 __all__ = [
-    "AgreementRows",
-    "MarginRows",
     "QueryFamily",
     "StatisticalQuery",
-    "moment_queries",
+    "agreement_queries",
+    "bounded_margins",
+    "largest_log_ratio",
     "projection_sum_queries",
     "regression_queries",
-    "right_side_queries",
     "share_queries",
-    "size_queries",
 ]
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -57,131 +55,61 @@ class StatisticalQuery:
 
 @dataclass(frozen=True, eq=False)
 class QueryFamily(Sequence[StatisticalQuery]):
-    """Scalar queries that are entries of one matrix, E[L^T R], with features L (r, I) and R (r, J) of an example.
+    """Scalar queries that are the entries of one matrix, E[L^T R], with features L (r, I) and R (r, J) of an example.
 
-    `features` maps a batch of examples to left features (n, r, I) and right features (n, r, J); `entries`, an array
-    (q, 2), are those of the matrix that are asked for, one a query. `low`, `high` and `tolerance` are those of each
-    query, and an answer times `unit` is the quantity itself: values are scaled into [-1, 1].
-
-    Any oracle can answer its `StatisticalQuery` one by one. `values` and `means` give all of them in one matrix product
-    a batch, for oracles that answer many at once; that changes no count.
+    `features` maps a batch of examples to left features (n, r, I) and right features (n, r, J), and `shape` is (I, J).
+    `low`, `high` and `tolerance` are those of each query; an answer times `unit` is the quantity itself: values are
+    scaled into [-1, 1]. Any oracle can answer its `StatisticalQuery` one by one. `means` gives all of them in one
+    matrix product a batch, for oracles that answer many at once; that changes no count.
     """
 
     name: str
     phase: int
     tolerance: float
     features: Callable[[np.ndarray, np.ndarray], Pair] = field(repr=False)
-    entries: Int[np.ndarray, "q 2"] = field(repr=False)
+    shape: tuple[int, int]
     unit: float = 1.0
     low: float = -1.0
     high: float = 1.0
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return math.prod(self.shape)
 
     def __iter__(self) -> Iterator[StatisticalQuery]:
         return (self[place] for place in range(len(self)))
 
-    @overload
-    def __getitem__(self, place: int) -> StatisticalQuery: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> "list[StatisticalQuery]": ...
-
-    def __getitem__(self, place: int | slice) -> "StatisticalQuery | list[StatisticalQuery]":
+    def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             return [self[i] for i in range(*place.indices(len(self)))]
-        i, j = (int(index) for index in self.entries[place])
+        i, j = divmod(range(len(self))[place], self.shape[1])
         value = partial(self._value, i, j)
         return StatisticalQuery(
             f"{self.name} ({i}, {j})", self.phase, value, self.low, self.high, self.tolerance
         )
 
-    def values(
-        self, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
-    ) -> Float[np.ndarray, "n q"]:
-        """The values of every query on every example."""
-        left, right = self.features(x, y)
-        products = np.matmul(np.swapaxes(left, 1, 2), right)
-        # the range is kept by construction; rounding may step over it by a digit
-        return np.clip(products[:, self.entries[:, 0], self.entries[:, 1]], self.low, self.high)
-
     def means(self, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, " q"]:
-        """The mean of every query over the examples; one product of matrices, values not formed."""
-        left, right = self.features(x, y)
-        product = left.reshape(-1, left.shape[2]).T @ right.reshape(-1, right.shape[2])
-        return product[self.entries[:, 0], self.entries[:, 1]] / len(x)
+        """The mean of every query over the examples."""
+        left, right = (features.reshape(-1, features.shape[2]) for features in self.features(x, y))
+        return (left.T @ right).ravel() / len(x)
 
     def _value(self, i: int, j: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         left, right = self.features(x, y)
+        # the range is kept by construction; rounding may step over it by a digit
         return np.clip(np.einsum("nr,nr->n", left[:, :, i], right[:, :, j]), self.low, self.high)
 
 
-def projection_sum_queries(
-    d: int, k: int, *, tolerance: float, label_bound: float, token_bound: float = 1.0
-) -> QueryFamily:
+def projection_sum_queries(d: int, k: int, *, tolerance: float, label_bound: float) -> QueryFamily:
     """Phase 1: the d^2 entries of E[(1/k) X^T J Y], J the all-ones matrix.
 
-    The mean label of an example is clipped to [-B, B], B = `label_bound`, and entries of tokens to [-A, A],
-    A = `token_bound`: 1 for Boolean tokens, which that does not touch. The queries are in row-major order, and ``unit``
-    is k A B.
-
-    Clipping costs at most k A E[(|mean label| - B)^+] in each entry, for Boolean tokens: nothing once B is the
-    largest label. In terms of the sum itself the tolerance is k A B times that of the answer.
+    The mean label of an example is clipped to [-B, B], B = `label_bound`; ``unit`` is k B. Clipping costs at most
+    k E[(|mean label| - B)^+] in each entry: nothing once B is the largest label.
     """
 
     def features(x: np.ndarray, y: np.ndarray) -> Pair:
-        tokens = np.clip(x, -token_bound, token_bound).mean(axis=1) / token_bound
         labels = np.clip(y.mean(axis=1) / label_bound, -1.0, 1.0)
-        return tokens[:, None, :], labels[:, None, :]
+        return x.mean(axis=1)[:, None, :], labels[:, None, :]
 
-    unit = k * token_bound * label_bound
-    return QueryFamily("sum of projections", 1, tolerance, features, _all_entries(d, d), unit)
-
-
-@dataclass(frozen=True, eq=False)
-class AgreementRows:
-    """Which rows of an example phases 2 and 4 accept, and what their patterns are: nothing but a function of (X, Y).
-
-    A row is accepted up to the relative residual `threshold` of `certify_agreement` with the estimate `projection_sum`
-    of sum_i W_i, if no entry of its pattern is below `smallest_weight`, itself below 1/k, and none of the example's
-    tokens above A = `token_bound`.
-
-    Rows left out cost acceptance and no bias: the equations of the others still hold.
-    """
-
-    projection_sum: Float[np.ndarray, "d d"]
-    threshold: float
-    smallest_weight: float = 0.05
-    token_bound: float = 1.0
-
-    def residuals(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Relative residuals (n, k); infinite for examples that cannot be used."""
-        residual = certify_agreement(x, y, self.projection_sum).residual
-        return np.where(self._bounded(x), residual, np.inf)
-
-    def weights(self, x: np.ndarray, y: np.ndarray) -> Pair:
-        """k^3 / sum_b p_b^-2 of accepted rows and 0 of others (n, k), and centred log-patterns (n, k, k) or 0.
-
-        The weight is at most 1, that of a uniform pattern.
-        """
-        certificates = certify_agreement(x, y, self.projection_sum)
-        pattern, k = certificates.pattern, x.shape[1]
-        accepted = (
-            (certificates.residual <= self.threshold)
-            & (pattern.min(axis=-1) >= self.smallest_weight)
-            & self._bounded(x)
-        )
-        safe = np.where(accepted[..., None], pattern, 1 / k)
-        logs = np.log(safe)
-        return accepted * k**3 / np.sum(safe**-2.0, axis=-1), logs - logs.mean(axis=-1, keepdims=True)
-
-    def largest_log_ratio(self, k: int) -> float:
-        """The largest ln(p_b / p_c) of an accepted row."""
-        return math.log(1 / self.smallest_weight - (k - 1))
-
-    def _bounded(self, x: np.ndarray) -> np.ndarray:
-        return np.all(np.abs(x) <= self.token_bound, axis=(1, 2))[:, None]
+    return QueryFamily("sum of projections", 1, tolerance, features, (d, d), k * label_bound)
 
 
 def share_queries(
@@ -194,136 +122,118 @@ def share_queries(
 
     def features(x: np.ndarray, y: np.ndarray) -> Pair:
         rows = score(x, y)
-        below = (rows[:, :, None] <= threshold).astype(np.float64)
-        return below, np.full((*rows.shape, 1), 1 / rows.shape[1])
+        return _below(rows, threshold), np.full((*rows.shape, 1), 1 / rows.shape[1])
 
-    return QueryFamily("share of rows", phase, tolerance, features, _all_entries(1, 1), low=0.0)
+    return QueryFamily("share of rows", phase, tolerance, features, (1, 1), low=0.0)
 
 
-def size_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
-    """Phases 2 and 4: the acceptance probability, the mean weight, and the mean square of the equations' right sides.
+def _below(rows: np.ndarray, threshold: float) -> np.ndarray:
+    return (rows[:, :, None] <= threshold).astype(np.float64)
 
-    Three queries with values in [0, 1]: over the rows a of an example the means of 1[accepted],
-    omega_a = k^3 w_a 1[accepted], and omega_a sum_j t_aj^2 over its largest value k L^2 / 4, L the largest log-ratio.
+
+def largest_log_ratio(k: int) -> float:
+    """The largest ln(p_b / p_c) of an accepted row."""
+    return math.log(1 / SMALLEST_WEIGHT - (k - 1))
+
+
+def agreement_queries(
+    w: Float[np.ndarray, "d d"],
+    threshold: float,
+    k: int,
+    *,
+    phase: int,
+    tolerances: tuple[float, float, float],
+) -> tuple[QueryFamily, QueryFamily, QueryFamily]:
+    """Phases 2 and 4: three sizes, the moments and the right sides of the certified equations, each in its tolerance.
+
+    A row is accepted up to the relative residual `threshold` of `certify_agreement` with the estimate `w` of the sum,
+    if no entry of its pattern is below .05.
+
+    *Sizes*: three queries with values in [0, 1], the means over the rows a of an example of 1[accepted], of omega_a =
+    k^3 w_a 1[accepted], and of omega_a sum_j t_aj^2 over its largest value k L^2 / 4, L the largest log-ratio.
+
+    *Moments* E[omega v v^T]: (d(d+1)/2)^2 queries; entry (s, t) has the pairs s = {i, j} and t = {p, q} in the order of
+    ``numpy.triu_indices(d)`` and is E[(1/k) sum_a omega_a x_ai x_aj (X^T C X)_pq / k], C = I - J/k. The k - 1 equations
+    of row a have sum_j v_j v_j^T = x_a x_a^T (x) X^T C X, symmetric in {i, j} and in {p, q} separately. By Cauchy and
+    Schwarz |(X^T C X)_pq| <= k.
+
+    *Right sides* E[omega t v]: d^2 queries; entry (i, p) is E[(1/k) sum_a omega_a x_ai (X^T C ln p_a)_p], scaled by
+    k L / 2, as k numbers of mean zero in a range of length L have absolute values that sum to at most that.
     """
-    most = k * rows.largest_log_ratio(k) ** 2 / 4
+    d, longest = len(w), largest_log_ratio(k)
+    i, j = np.triu_indices(d)
 
-    def features(x: np.ndarray, y: np.ndarray) -> Pair:
-        weights, logs = rows.weights(x, y)
+    def weigh(x: np.ndarray, y: np.ndarray) -> Pair:
+        """Weights omega (n, k) and centred log-patterns (n, k, k); both are 0 where a row is not accepted."""
+        certificates = certify_agreement(x, y, w)
+        pattern = certificates.pattern
+        accepted = (certificates.residual <= threshold) & (pattern.min(axis=-1) >= SMALLEST_WEIGHT)
+        safe = np.where(accepted[..., None], pattern, 1 / k)
+        logs = np.log(safe)
+        return accepted * k**3 / np.sum(safe**-2.0, axis=-1), logs - logs.mean(axis=-1, keepdims=True)
+
+    def sizes(x: np.ndarray, y: np.ndarray) -> Pair:
+        weights, logs = weigh(x, y)
         # the square of k numbers of mean zero in a range of length L is at most k L^2 / 4
-        squares = np.minimum(np.sum(logs**2, axis=-1) / most, 1.0)
+        squares = np.minimum(np.sum(logs**2, axis=-1) / (k * longest**2 / 4), 1.0)
         left = np.stack([(weights > 0).astype(np.float64), weights, weights * squares], axis=-1)
         return left, np.full((*weights.shape, 1), 1 / k)
 
-    name = "acceptance, weight and square"
-    return QueryFamily(name, phase, tolerance, features, _all_entries(3, 1), low=0.0)
-
-
-def moment_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
-    """Phases 2 and 4: the moment matrix E[omega v v^T] of the certified equations, omega = k^3 w 1[accepted].
-
-    (d(d+1)/2)^2 queries; entry (s, t) has the pairs s = {i, j} and t = {p, q} in the order of
-    ``numpy.triu_indices(d)`` and is E[(1/k) sum_a omega_a x_ai x_aj (X^T C X)_pq / k] / A^4, C = I - J/k.
-
-    The k - 1 equations of row a have sum_j v_j v_j^T = x_a x_a^T (x) X^T C X, symmetric in {i, j} and in {p, q}
-    separately: (d(d+1)/2)^2 numbers determine it. By Cauchy and Schwarz |(X^T C X)_pq| <= k A^2.
-    """
-    d, a = rows.projection_sum.shape[0], rows.token_bound
-    i, j = np.triu_indices(d)
-
-    def features(x: np.ndarray, y: np.ndarray) -> Pair:
-        weights, _ = rows.weights(x, y)
-        kept = _unused_as_zero(x, rows.token_bound) / a
-        attending = np.matmul(np.swapaxes(weights[:, :, None] * kept, 1, 2), kept) / k
-        centred = kept - kept.mean(axis=1, keepdims=True)
+    def moments(x: np.ndarray, y: np.ndarray) -> Pair:
+        weights, _ = weigh(x, y)
+        attending = np.matmul(np.swapaxes(weights[:, :, None] * x, 1, 2), x) / k
+        centred = x - x.mean(axis=1, keepdims=True)
         scatter = np.matmul(np.swapaxes(centred, 1, 2), centred) / k
         return attending[:, None, i, j], scatter[:, None, i, j]
 
-    entries = _all_entries(len(i), len(i))
-    return QueryFamily("moments of the equations", phase, tolerance, features, entries, k * a**4)
+    def right_sides(x: np.ndarray, y: np.ndarray) -> Pair:
+        weights, logs = weigh(x, y)
+        return weights[:, :, None] * x / k, np.matmul(logs, x) / (k * longest / 2)
 
-
-def right_side_queries(rows: AgreementRows, k: int, *, phase: int, tolerance: float) -> QueryFamily:
-    """Phases 2 and 4: the right-hand side E[omega t v] of the normal equations.
-
-    d^2 queries; entry (i, p) is E[(1/k) sum_a omega_a x_ai (X^T C ln p_a)_p], with values scaled by A^2 k L / 2, L the
-    largest log-ratio.
-
-    k numbers of mean zero in a range of length L have absolute values that sum to at most k L / 2.
-    """
-    d, a = rows.projection_sum.shape[0], rows.token_bound
-    most = k * rows.largest_log_ratio(k) / 2
-
-    def features(x: np.ndarray, y: np.ndarray) -> Pair:
-        weights, logs = rows.weights(x, y)
-        kept = _unused_as_zero(x, a) / a
-        return weights[:, :, None] * kept / k, np.matmul(logs, kept) / most
-
-    entries = _all_entries(d, d)
-    return QueryFamily("right side of the equations", phase, tolerance, features, entries, a**2 * most)
-
-
-@dataclass(frozen=True, eq=False)
-class MarginRows:
-    """Which rows phase 3 regresses on: those whose margin, over a body K or under one matrix, is large.
-
-    `threshold` is the least margin, in logits; rows with an entry of the label above B = `label_bound`, or of a token
-    above A = `token_bound`, are left out.
-    """
-
-    margin: HullMargin
-    threshold: float
-    label_bound: float
-    token_bound: float = 1.0
-
-    def margins(self, x: np.ndarray, y: np.ndarray) -> Pair:
-        """The margin of every row (n, k), minus infinity where the bounds leave it out; and the token attended to."""
-        margin, top = self.margin(x)
-        bounded = np.all(np.abs(x) <= self.token_bound, axis=(1, 2))[:, None]
-        bounded = bounded & np.all(np.abs(y) <= self.label_bound, axis=2)
-        return np.where(bounded, margin, -np.inf), top
-
-    def negated(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Minus the margins: the score of `share_queries`."""
-        return -self.margins(x, y)[0]
-
-
-def regression_queries(rows: MarginRows, *, tolerance: float) -> tuple[QueryFamily, QueryFamily]:
-    """Phase 3: the Gram matrix E[1[large margin] x_b x_b^T] and the cross moments E[1[large margin] x_b Y_a].
-
-    d(d+1)/2 queries for the upper triangle of the Gram matrix, and d^2 for the cross moments; means over the rows a of
-    an example, b the token that row a attends to.
-
-    On such rows Y_a is x_b sum_i W_i up to what other tokens get, so rows left out by the bounds bias nothing.
-    """
-    d, a, b = rows.margin.centre.shape[0], rows.token_bound, rows.label_bound
-
-    def attended(x: np.ndarray, y: np.ndarray) -> Pair:
-        margin, top = rows.margins(x, y)
-        used = margin >= rows.threshold
-        tokens = np.take_along_axis(x, top[..., None], axis=1)
-        return np.where(used[..., None], tokens, 0.0) / a, used
-
-    def gram(x: np.ndarray, y: np.ndarray) -> Pair:
-        tokens, _ = attended(x, y)
-        return tokens / x.shape[1], tokens
-
-    def cross(x: np.ndarray, y: np.ndarray) -> Pair:
-        tokens, used = attended(x, y)
-        return tokens / x.shape[1], np.where(used[..., None], y, 0.0) / b
-
-    upper = np.stack(np.triu_indices(d), axis=1)
     return (
-        QueryFamily("Gram of large margin", 3, tolerance, gram, upper, a**2),
-        QueryFamily("labels of large margin", 3, tolerance, cross, _all_entries(d, d), a * b),
+        QueryFamily("acceptance, weight and square", phase, tolerances[0], sizes, (3, 1), low=0.0),
+        QueryFamily("moments of the equations", phase, tolerances[1], moments, (len(i), len(i)), float(k)),
+        QueryFamily(
+            "right side of the equations", phase, tolerances[2], right_sides, (d, d), k * longest / 2
+        ),
     )
 
 
-def _all_entries(rows: int, columns: int) -> np.ndarray:
-    require_memory(f"A family of {rows} x {columns} queries", 32 * rows * columns, advice="take a smaller d")
-    return np.indices((rows, columns)).reshape(2, -1).T
+def bounded_margins(
+    hull: AttentionSpan, label_bound: float, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
+) -> Pair:
+    """Margins over the hull (n, k), minus infinity where a label exceeds B; and the tokens attended to."""
+    margin, top = hull.margins(x)
+    return np.where(np.all(np.abs(y) <= label_bound, axis=2), margin, -np.inf), top
 
 
-def _unused_as_zero(x: np.ndarray, bound: float) -> np.ndarray:
-    """Tokens of examples that no row is accepted of, by the bound, as zeros: their features must keep the range."""
-    return np.where(np.all(np.abs(x) <= bound, axis=(1, 2))[:, None, None], x, 0.0)
+def regression_queries(
+    hull: AttentionSpan, threshold: float, *, label_bound: float, tolerance: float
+) -> tuple[QueryFamily, QueryFamily]:
+    """Phase 3: the Gram matrix E[1[large margin] x_b x_b^T] and the cross moments E[1[large margin] x_b Y_a].
+
+    d(d+1)/2 queries for the upper triangle of the Gram matrix, and d^2 for the cross moments; means over the rows a of
+    an example, b the token that row a attends to. Used are the rows whose margin over the hull is at least `threshold`,
+    in logits, and whose labels are at most B = `label_bound`. On such rows Y_a is x_b sum_i W_i up to what other tokens
+    get, so rows left out by the bound bias nothing.
+    """
+    d = len(hull.centre)
+    i, j = np.triu_indices(d)
+
+    def attended(x: np.ndarray, y: np.ndarray) -> Pair:
+        margin, top = bounded_margins(hull, label_bound, x, y)
+        used = (margin >= threshold)[..., None]
+        return np.where(used, np.take_along_axis(x, top[..., None], axis=1), 0.0), used
+
+    def gram(x: np.ndarray, y: np.ndarray) -> Pair:
+        tokens, used = attended(x, y)
+        return tokens[:, :, i] * tokens[:, :, j], used / x.shape[1]
+
+    def cross(x: np.ndarray, y: np.ndarray) -> Pair:
+        tokens, used = attended(x, y)
+        return tokens / x.shape[1], np.where(used, y, 0.0) / label_bound
+
+    return (
+        QueryFamily("Gram of large margin", 3, tolerance, gram, (len(i), 1)),
+        QueryFamily("labels of large margin", 3, tolerance, cross, (d, d), label_bound),
+    )

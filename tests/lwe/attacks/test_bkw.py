@@ -3,11 +3,11 @@ import itertools
 import numpy as np
 import pytest
 
-from lwe.attack import AttackOutcome, Budget
+from lwe.attacks.attack import Attempt
 from lwe.attacks.bkw import BKWAttack, plan_reduction, samples_needed
 from lwe.attacks.bkw import _columns as columns_of
 from lwe.attacks.bkw import _reduced as reduced
-from lwe.attempt import Attempt
+from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw
 from lwe.parameters import LWRParameters
 from lwe.samples import make_samples
@@ -137,15 +137,3 @@ def test_other_moduli_and_coins_are_refused():
     for parameters in (LWRParameters(8, modulus=4, levels=2), noisy(8, 0.5), *others):
         samples, _ = make_samples(parameters, 100, rng=0)
         assert BKWAttack()(samples, parameters).outcome is AttackOutcome.NOT_APPLICABLE
-
-
-@pytest.mark.bad_input
-def test_bad_options_are_explained():
-    with pytest.raises(ValueError, match="pairing is 'LF3'"):
-        BKWAttack(pairing="LF3")
-    with pytest.raises(ValueError, match="steps is -1"):
-        BKWAttack(steps=-1)
-    with pytest.raises(ValueError, match="reliance"):
-        BKWAttack(reliance=-1.0)
-    with pytest.raises(ValueError, match=r"rate is 0\.5"):
-        plan_reduction(8, 0.5, 100)

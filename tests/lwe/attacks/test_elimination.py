@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from lwe.attack import AttackOutcome, Budget
 from lwe.attacks.elimination import EliminationAttack
+from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.laws import FlipLaw
 from lwe.parameters import LWRParameters
 from lwe.samples import LWRSamples, make_samples

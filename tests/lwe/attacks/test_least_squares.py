@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from lwe.attack import AttackOutcome, Budget
 from lwe.attacks.least_squares import LeastSquaresAttack
+from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.laws import BinomialLaw, TernaryLaw
 from lwe.parameters import LWRParameters, rounded
 from lwe.samples import LWRSamples, inner_products, make_samples

@@ -1,6 +1,5 @@
 """The attacks of least squares and of searches at the ends of what parameters, samples and budgets can be."""
 
-import json
 import math
 import time
 import tracemalloc
@@ -8,13 +7,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from lwe.attack import AttackOutcome, Budget
+from lwe.attacks.attack import Attempt
 from lwe.attacks.candidates import Judge, Windows
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
+from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.attacks.secret_space import SparseHalf, secret_space
-from lwe.attempt import Attempt
 from lwe.laws import (
     NO_NOISE,
     BinomialLaw,
@@ -29,9 +28,9 @@ from lwe.parameters import LWRParameters
 from lwe.presets import PRESETS
 from lwe.samples import LWRSamples, make_samples
 
-SEARCHES = [ExhaustiveAttack(), MeetInTheMiddleAttack("boxes"), MeetInTheMiddleAttack("words")]
+SEARCHES = [ExhaustiveAttack(), MeetInTheMiddleAttack()]
 ATTACKS = [*SEARCHES, LeastSquaresAttack()]
-IDS = ["exhaustive", "boxes", "words", "least squares"]
+IDS = ["exhaustive", "meet in the middle", "least squares"]
 
 HUGE = ["plain-256", "kyber512", "kyber768", "kyber1024", "lightsaber", "saber", "firesaber"]
 ENDED = (
@@ -47,16 +46,6 @@ ENDED = (
 
 def parameters(n=6, q=16, p=4, **other):
     return LWRParameters(**{"secret_dim": n, "modulus": q, "levels": p, "matrix": "uniform", **other})
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_has_a_result_of_every_attack_in_about_its_time(name):
-    samples, _ = make_samples(PRESETS[name], 300, rng=0)
-    for attack in (ExhaustiveAttack(), MeetInTheMiddleAttack(), LeastSquaresAttack()):
-        result = attack(samples, PRESETS[name], rng=0, budget=Budget(seconds=1.0))
-        assert result.outcome in ENDED
-        assert result.seconds < 5
-        json.dumps(result.to_json())
 
 
 @pytest.mark.parametrize("name", HUGE)
@@ -85,7 +74,7 @@ def test_samples_that_nearly_no_candidate_passes_choose_themselves(q):
     np.testing.assert_array_equal(result.secret, secret)
 
 
-@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:3])
+@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:2])
 @pytest.mark.parametrize("noise", [NO_NOISE, pytest.param(GaussianLaw(3.0), marks=pytest.mark.slow)], ids=str)
 def test_the_largest_modulus_takes_little_memory(attack, noise):
     made = parameters(5, 1 << 31, 1 << 31, secret=TernaryLaw(), noise=noise)
@@ -99,15 +88,11 @@ def test_the_largest_modulus_takes_little_memory(attack, noise):
     assert most < 1 << 27
 
 
-@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:3])
-def test_errors_of_too_many_values_are_refused_and_uniform_ones_leave_all_candidates(attack):
-    for noise, outcome in (
-        (GaussianLaw(1e8), AttackOutcome.REFUSED),
-        (UniformLaw(), AttackOutcome.NOT_APPLICABLE),
-    ):
-        made = parameters(5, 1 << 31, 1 << 31, secret=TernaryLaw(), noise=noise)
-        samples, _ = make_samples(made, 100, rng=0)
-        assert attack(samples, made, rng=0).outcome is outcome
+@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:2])
+def test_uniform_errors_leave_all_candidates(attack):
+    made = parameters(5, 1 << 31, 1 << 31, secret=TernaryLaw(), noise=UniformLaw())
+    samples, _ = make_samples(made, 100, rng=0)
+    assert attack(samples, made, rng=0).outcome is AttackOutcome.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=IDS)
@@ -122,7 +107,7 @@ def test_constant_labels_are_never_predicted_better_than_by_chance(attack, q, p,
     assert not attack(constant, made, rng=0).outcome.succeeded
 
 
-@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:3])
+@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:2])
 @pytest.mark.parametrize("noise", [NO_NOISE, BinomialLaw(1)], ids=str)
 def test_the_only_secret_of_a_law_is_the_answer(attack, noise):
     for made in (
@@ -162,13 +147,13 @@ def test_judging_candidates_keeps_to_the_budget():
     made = parameters(6, 64, 64, secret=TernaryLaw(), noise=BinomialLaw(1))
     samples, _ = make_samples(made, 300, rng=0)
     judge = Judge(Attempt("a", samples, made, Budget(seconds=0.2)))
-    likelihoods = judge._likelihoods
+    score = judge._score
 
     def slow(vector):
         time.sleep(0.05)
-        return likelihoods(vector)
+        return score(vector)
 
-    judge._likelihoods = slow
+    judge._score = slow
     began = time.perf_counter()
     with pytest.raises(RuntimeError, match="It was stopped after"):
         judge.offer(np.zeros((1000, 6), dtype=np.int64))
@@ -177,7 +162,7 @@ def test_judging_candidates_keeps_to_the_budget():
     assert judge.best is not None
 
 
-@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:3])
+@pytest.mark.parametrize("attack", SEARCHES, ids=IDS[:2])
 def test_what_was_found_before_the_budget_was_spent_is_reported(attack, monkeypatch):
     made = parameters(6, 64, 64, secret=TernaryLaw(), noise=BinomialLaw(1))
     samples, secret = make_samples(made, 300, rng=0)

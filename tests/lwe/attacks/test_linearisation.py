@@ -4,8 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from lwe.attack import AttackOutcome, Budget
 from lwe.attacks.linearisation import LinearisationAttack, label_degree
+from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.laws import FlipLaw
 from lwe.parameters import LWRParameters
 from lwe.samples import LWRSamples, make_samples
@@ -159,13 +159,3 @@ def test_one_wrong_label_is_told():
     labels[5] ^= 1
     result = LinearisationAttack()(LWRSamples(samples.public, labels), parameters)
     assert "contradict" in result.explanation
-
-
-@pytest.mark.bad_input
-def test_bad_options_are_explained():
-    with pytest.raises(ValueError, match="degree is 0"):
-        LinearisationAttack(degree=0)
-    with pytest.raises(ValueError, match="surplus is -1"):
-        LinearisationAttack(surplus=-1)
-    with pytest.raises(ValueError, match="candidates is 0"):
-        LinearisationAttack(candidates=0)

@@ -4,21 +4,15 @@ import json
 
 import pytest
 
-from lwe.attack import AttackOutcome, Budget
-from lwe.attacks.arora_ge import AroraGeAttack
-from lwe.attacks.bkw import BKWAttack
-from lwe.attacks.elimination import EliminationAttack
-from lwe.attacks.learner import LearnerAttack
-from lwe.attacks.linearisation import LinearisationAttack
+from lwe import LearnerAttack
+from lwe.attacks import ATTACKS
+from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.presets import PRESETS
 from lwe.samples import make_samples
 from upper import LinearBaseline, Newton
 
-ATTACKS = [
-    LinearisationAttack(),
-    EliminationAttack(),
-    AroraGeAttack(),
-    BKWAttack(),
+EVERY = [
+    *(kind() for kind in ATTACKS.values()),
     LearnerAttack(LinearBaseline(examples=800)),  # by default it asks for more, and has no clock
     LearnerAttack(Newton(m=4, work=50)),
 ]
@@ -37,10 +31,10 @@ def samples():
 
 
 @pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.name)
+@pytest.mark.parametrize("attack", EVERY, ids=lambda one: one.name)
 def test_no_attack_breaks_down_on_a_preset_and_each_says_a_sentence(attack, name, samples):
-    result = attack(samples[name], PRESETS[name], rng=0, budget=Budget(seconds=1.0))
-    assert result.outcome not in (AttackOutcome.FAILED, AttackOutcome.MISSING)
+    result = attack(samples[name], PRESETS[name], rng=0, budget=Budget(seconds=0.5))
+    assert result.outcome is not AttackOutcome.FAILED
     assert len(result.explanation.split()) > 5
     assert result.explanation.endswith(".")
     assert len(result.explanation) < 400

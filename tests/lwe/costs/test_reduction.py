@@ -3,14 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from lwe.costs import (
-    block_size_for,
-    block_sizes,
-    core_svp_exponent,
-    gaussian_gap,
-    gram_schmidt_profile,
-    root_hermite_factor,
-)
+from lwe.costs import COST_MODELS
+from lwe.costs.reduction import block_size_for, block_sizes, gaussian_gap, root_hermite_factor
 
 
 def test_root_hermite_factors_are_those_of_the_lattice_estimator():
@@ -32,29 +26,27 @@ def test_root_hermite_factor_falls_with_the_block_size_and_its_two_branches_meet
     np.testing.assert_allclose(np.exp(block_sizes(300)[1]), factors[:299])
 
 
-def test_profile_has_the_volume_and_the_hermite_factor():
-    profile = gram_schmidt_profile(200, 321.0, 90)
-    assert profile.sum() == pytest.approx(321.0)
-    assert profile[0] == pytest.approx(199 * math.log(root_hermite_factor(90)) + 321 / 200)
-    np.testing.assert_allclose(np.diff(profile), -2 * math.log(root_hermite_factor(90)))
-
-
 def test_block_size_is_the_least_whose_last_block_shows_the_planted_vector():
     dim, log_volume, sigma = 999, 486 * math.log(3329), math.sqrt(1.5)
     beta = block_size_for(dim, log_volume, sigma)
     for size, found in ((beta, True), (beta - 1, False)):
-        last = gram_schmidt_profile(dim, log_volume, size)[dim - size]
+        last = (2 * size - dim - 1) * math.log(root_hermite_factor(size)) + log_volume / dim
         assert (math.log(sigma) + 0.5 * math.log(size) <= last) == found
     assert block_size_for(10, 1.0, 1e6) is None
 
 
-def test_exponents_and_gaps():
-    assert core_svp_exponent(1000) == pytest.approx(292)
-    assert core_svp_exponent(1000, quantum=True) == pytest.approx(265)
+def test_core_svp_counts_one_sieve_and_no_less_than_a_pass_over_the_basis():
+    assert COST_MODELS["core-SVP"].cost(1000, 2000) == pytest.approx(292)
+    assert COST_MODELS["quantum core-SVP"].cost(1000, 2000) == pytest.approx(265)
+    assert COST_MODELS["core-SVP"].cost(40, 1024) == pytest.approx(30)
+
+
+def test_gates_of_a_sieve_rise_with_the_block_and_the_basis():
+    model = COST_MODELS["MATZOV"]
+    costs = [model.cost(block, 500) for block in range(30, 400)]
+    assert np.all(np.diff(costs) > 0)
+    assert model.cost(200, 1000) > model.cost(200, 500)
+
+
+def test_a_gap_of_zero_is_the_length_expected():
     assert gaussian_gap(100, 0.0, 1 / math.sqrt(2 * math.pi * math.e)) == pytest.approx(0)
-
-
-@pytest.mark.bad_input
-def test_block_sizes_below_two_are_refused():
-    with pytest.raises(ValueError, match="at least 2"):
-        root_hermite_factor(1)

@@ -1,12 +1,8 @@
-"""The ten figures of acceptance, one test each."""
+"""Figures of acceptance, one test each; 6 to 9 are those of studies, and tested there."""
 
 import numpy as np
 import pytest
 
-from paper_checks.linear_attention.automata import automaton_in_context_rows, fixed_automaton_rows
-from paper_checks.linear_attention.key_value import key_value_rows, rare_key_rows
-from paper_checks.linear_attention.softmax import softmax_rows
-from paper_checks.linear_attention.turing import learned_turing_rows, turing_rows
 from upper.linear_attention import (
     LinearAttention,
     certify,
@@ -86,68 +82,6 @@ def test_5_signs_transfer_to_other_lengths_and_not_to_gaussian_tokens():
     learned = regress(both, model(both))
     assert learned.rank == 75
     assert relative_error(learned, model, gaussian) < 1e-11
-
-
-def test_6_key_value_ranks_the_deficit_of_two_keys_and_the_nineteenth_query():
-    rows = {
-        row.keys: row
-        for row in key_value_rows(
-            ("haar", "fixed", "gaussian", "half-queried", "two-keys"),
-            examples=1500,
-            others=2,
-            rng=np.random.default_rng(6),
-        )
-    }
-    ranks = [rows[keys].rank for keys in ("haar", "fixed", "gaussian", "half-queried")]
-    assert ranks == [92, 76, 112, 38]
-    assert rows["two-keys"].deficit == 4
-    short, enough = rare_key_rows((18, 19), examples=1500, rng=np.random.default_rng(6))
-    assert short.error > 1e-3
-    assert enough.error < 1e-20
-
-
-def test_7_automata_run_on_without_an_error_once_the_rank_is_reached():
-    (all_seen,) = fixed_automaton_rows(
-        [(3, 2, 6)], draws=1, strings=50, steps=1000, rng=np.random.default_rng(7)
-    )
-    assert (all_seen.rank, all_seen.lowest) == (6, 1)
-    # .50, .26 and .20 are single draws; over a thousand steps a word forgets its start
-    few = fixed_automaton_rows(
-        [(3, 2, 4), (5, 3, 3), (8, 4, 1)], draws=4, strings=4, steps=1000, rng=np.random.default_rng(7)
-    )
-    for row, seen, documented in zip(few, (4, 3, 1), (0.50, 0.26, 0.20), strict=True):
-        assert row.rank == seen
-        assert row.lowest <= documented <= row.highest
-        assert row.accuracy < 1
-    rows = automaton_in_context_rows(
-        [(2, 2, 50), (3, 2, 200), (4, 2, 1000)], automata=20, rng=np.random.default_rng(7)
-    )
-    assert [row.rank for row in rows] == [20, 78, 200]
-    assert [row.accuracy for row in rows] == [1, 1, 1]
-
-
-def test_8_turing_machines_for_a_thousand_steps_in_whole_numbers_and_learned():
-    for row in turing_rows(
-        [(2, 2, 4), (3, 3, 6), (4, 3, 10)], machines=1, runs=2, steps=1000, rng=np.random.default_rng(8)
-    ):
-        assert (row.lowest, row.rounding) == (1, 0)
-    (learned,) = learned_turing_rows([((2, 2, 4), None)], machines=1, runs=5, rng=np.random.default_rng(8))
-    assert (learned.rank, learned.steps, learned.lowest) == (40, 100, 1)
-    (learned,) = learned_turing_rows(
-        [((3, 2, 5), None)], machines=1, runs=3, steps=30, rng=np.random.default_rng(8)
-    )
-    assert (learned.rank, learned.lowest) == (90, 1)
-
-
-def test_9_cubic_features_on_softmax_attention():
-    def r_squared(norm, kinds):
-        rows = softmax_rows((norm,), kinds=kinds, samples=8000, rng=np.random.default_rng(9))
-        return [row.r_squared for row in rows]
-
-    assert r_squared(0.03, ("plain",)) == pytest.approx([0.23], abs=0.03)
-    aug, cent = r_squared(1.0, ("aug", "cent"))
-    assert aug == pytest.approx(0.87, abs=0.03)
-    assert cent == pytest.approx(0.95, abs=0.02)
 
 
 def test_10_the_antisymmetric_pair_of_heads_outputs_exactly_zero():

@@ -27,7 +27,7 @@ def test_the_gradient_is_the_derivative_of_the_loss():
     wrong = torch.einsum("hab,nbc,hce,ne->na", v, gram, q, z) - labels
     (wrong.square().mean() / 2).backward()
     with torch.no_grad():
-        error, v_gradient, q_gradient = by_gradient._gradient(torch, v, q, gram, z, labels)
+        error, v_gradient, q_gradient = by_gradient._gradient(v, q, gram, z, labels)
     assert float(error) == pytest.approx(float(wrong.detach().square().mean().sqrt()))
     np.testing.assert_allclose(v_gradient.numpy(), v.grad.numpy(), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(q_gradient.numpy(), q.grad.numpy(), rtol=1e-10, atol=1e-12)

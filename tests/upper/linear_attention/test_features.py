@@ -7,12 +7,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from upper.linear_attention import (
+    LinearAttention,
     cubic_features,
     cubic_kernel,
     feature_count,
     features_from_tensor,
+    first_independent,
     make_linear_attention,
     prefix_features,
+    regress,
+    softmax_features,
     tensor_from_features,
 )
 
@@ -63,9 +67,9 @@ def test_prefix_features_are_the_features_of_every_prefix(x):
         np.testing.assert_allclose(whole[:, t], cubic_features(x[:, : t + 1]), atol=1e-10)
 
 
-def test_queries_take_the_place_of_the_last_token():
+def test_features_of_every_row_as_the_query_are_those_of_the_model_there():
     x = np.random.default_rng(0).standard_normal((5, 4, 3))
-    phi = cubic_features(x, queries=x)
+    phi = softmax_features(x, "plain")
     assert phi.shape == (5, 4, feature_count(3))
     np.testing.assert_array_equal(phi[:, -1], cubic_features(x))
     model = make_linear_attention(heads=2, dim=3, rng=1)
@@ -97,7 +101,7 @@ def test_torch_in_is_torch_out():
     x = torch.randn(3, 4, 3, dtype=torch.float32)
     model = make_linear_attention(heads=2, dim=3, rng=0)
     assert model(x).dtype == torch.float32
-    moved = model.map(torch.from_numpy)
+    moved = LinearAttention(torch.from_numpy(model.v), torch.from_numpy(model.q))
     assert torch.allclose(moved(x), model(x))
     np.testing.assert_allclose(prefix_features(x).numpy(), prefix_features(x.numpy()), rtol=1e-4)
 
@@ -128,10 +132,6 @@ class TestWrongInput:
                 with pytest.raises(ValueError, match=r"overflow|NaN"):
                     call(x)
 
-    def test_queries_of_another_dimension(self):
-        with pytest.raises(ValueError, match=r"queries have shape \(3, 1, 4\)"):
-            cubic_features(np.ones((3, 2, 2)), queries=np.ones((3, 1, 4)))
-
 
 def test_a_kernel_of_whole_numbers_does_not_wrap_around():
     x = np.full((1, 2, 3), 200, dtype=np.uint8)
@@ -142,3 +142,32 @@ def test_a_kernel_of_two_types_has_the_digits_of_the_wider():
     x = np.random.default_rng(0).standard_normal((3, 4, 2))
     half = x.astype(np.float16)
     np.testing.assert_allclose(cubic_kernel(x, half), cubic_kernel(x, half.astype(float)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_outputs_are_those_of_the_gram_matrix_and_the_query(average):
+    model = make_linear_attention(heads=2, dim=3, average=average, rng=0)
+    x = np.random.default_rng(0).standard_normal((60, 5, 3))
+    gram = np.matrix_transpose(x) @ x / (5 if average else 1)
+    for one in (model, regress(x, model(x), average=average)):
+        np.testing.assert_allclose(one.of_gram(gram, x[:, -1:])[:, 0], model(x), atol=1e-12)
+        assert not one.of_gram(gram, np.zeros((60, 1, 3))).any()
+        with pytest.raises(ValueError, match="overflow"):
+            one.of_gram(1e200 * gram, 1e200 * x)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 30), st.integers(0, 1000))
+def test_first_independent_examples_are_a_basis_found_in_order(dim, number, seed):
+    x = np.random.default_rng(seed).integers(-1, 2, size=(number, 2, dim)).astype(float)
+    phi = cubic_features(x)
+    kept = first_independent(x)
+    ranks = [0] + [int(np.linalg.matrix_rank(phi[: end + 1])) for end in range(number)]
+    assert kept.tolist() == [end for end in range(number) if ranks[end + 1] > ranks[end]]
+    assert first_independent(x, rank=2).tolist() == kept[:2].tolist()
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_first_independent_examples_do_not_depend_on_the_size_of_the_tokens(size):
+    x = np.random.default_rng(0).integers(-1, 2, size=(20, 2, 2)).astype(float)
+    assert first_independent(size * x).tolist() == first_independent(x).tolist()

@@ -13,8 +13,8 @@ from attention import (
     GroundTruth,
     Outcome,
     make_nice_layer,
+    relative_error,
 )
-from attention.metrics import relative_error
 from attention.testing import check_learner
 from upper import LinearBaseline
 from upper.linear_attention import feature_count, make_linear_attention
@@ -23,7 +23,7 @@ from upper.linear_attention.features import softmax_feature_count, softmax_featu
 from upper.linear_attention.learner import (
     LinearAttentionLearner,
     LinearAttentionPredictor,
-    _IndependentQueries,
+    _IndependentRows,
 )
 from upper.linear_attention.regression import regress_features
 
@@ -196,7 +196,7 @@ def test_orders_and_signs_of_tokens_say_nothing_new(kind, n, k, d, signs, seed):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n, k, d))
     x = np.sign(x) if signs else x
-    counted = _IndependentQueries(kind, 1000)
+    counted = _IndependentRows(kind, 1000)
     counted.add(x)
     phi = softmax_features(x, kind).reshape(n * k, -1)
     assert np.linalg.matrix_rank(phi, rtol=1e-8) <= counted.count <= n * min(k, d + (kind != "plain"))

@@ -36,7 +36,7 @@ def test_learned_automaton_fails_at_the_unseen_transition_only():
     x, y = automaton.examples(np.array([0, 1, 2]))
     learned = regress(x, y, least_norm=True)
     words = np.array([[1, 1, 0], [0, 0, 0], [0, 1, 1]])
-    reached = automaton.run_model(learned, np.array([0, 0, 1]), words)
+    reached = automaton.run(np.array([0, 0, 1]), words, learned)
     assert np.array_equal(reached, automaton.run(np.array([0, 0, 1]), words))  # never reads 1 in state 1
     x, y = automaton.examples(np.array([3]))
     assert np.abs(learned(x) - y).max() > 0.1
@@ -48,9 +48,7 @@ def test_one_head_looks_every_transition_of_every_automaton_up():
     context = task.contexts(tables, rng=0)
     for state, symbol in itertools.product(range(2), repeat=2):
         start, words = np.full(len(tables), state), np.full((len(tables), 1), symbol)
-        assert np.array_equal(
-            task.run_model(task.model(), context, start, words)[:, 0], tables[:, state, symbol]
-        )
+        assert np.array_equal(task.run(start, words, task.model(), context)[:, 0], tables[:, state, symbol])
 
 
 def test_contexts_hold_each_transition_once_in_orders_that_differ():
@@ -93,7 +91,7 @@ def test_what_is_run_is_the_automaton_in_the_context():
     words = np.random.default_rng(0).integers(2, size=(1, 50))
     context = task.contexts(other.transitions[None], rng=0)
     start = np.array([0])
-    reached = task.run_model(task.model(), context, start, words)
+    reached = task.run(start, words, task.model(), context)
     assert np.array_equal(reached, other.run(start, words))
     assert not np.array_equal(reached, automaton.run(start, words))
 
@@ -122,12 +120,12 @@ def test_bad_automata_are_refused_in_sentences():
     ):
         for call in (
             lambda states=states, words=words: automaton.run(states, words),
-            lambda states=states, words=words: automaton.run_model(model, states, words),
-            lambda states=states, words=words: task.run_model(task.model(), context, states, words),
+            lambda states=states, words=words: automaton.run(states, words, model),
+            lambda states=states, words=words: task.run(states, words, task.model(), context),
         ):
             with pytest.raises(ValueError, match=said):
                 call()
     with pytest.raises(ValueError, match=r"context has shape .*\(R, 4, 6\)"):
-        task.run_model(task.model(), context[:, :2], [0], [[0]])
+        task.run([0], [[0]], task.model(), context[:, :2])
     with pytest.raises(ValueError, match="pairs holds numbers"):
         Automaton.random(states=2, symbols=2, rng=0).examples(np.array([4]))

@@ -1,14 +1,10 @@
 import numpy as np
 import pytest
 
-from paper_checks.linear_attention.automata import tape_reader_rows
-from paper_checks.linear_attention.turing import (
-    history_examples,
-    learn_from_histories,
-)
 from upper.linear_attention.features import cubic_features, cubic_kernel
 from upper.linear_attention.regression import regress
-from upper.linear_attention.tasks import Configurations, TapeLayout, TuringMachine
+from upper.linear_attention.tasks import TapeLayout, TuringMachine, agreement
+from upper.linear_attention.tasks.learned_machines import history_examples, learn_from_histories
 
 SMALL = TapeLayout(states=2, symbols=2, positions=4)
 
@@ -18,22 +14,21 @@ def test_plain_machine_adds_one_to_a_binary_number():
     machine = TuringMachine(
         np.array([[1, 0], [0, 1]]), np.array([[0, 1], [0, 0]]), np.array([[1, 0], [1, 1]])
     )
-    start = Configurations(np.array([[1, 1, 0, 1]]), np.array([0]), np.array([0]))
-    end = machine.run(start, 5)
-    assert end.tapes[0].tolist() == [[0, 1, 0, 1], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
-    assert end.positions[0].tolist() == [1, 2, 2, 2, 2]
-    assert end.states[0].tolist() == [0, 0, 1, 1, 1]
+    end = machine.run(np.array([[1, 1, 0, 1, 0, 0]]), 5)[0]
+    tapes = [[0, 1, 0, 1], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
+    assert end[:, :-2].tolist() == tapes
+    assert end[:, -2].tolist() == [1, 2, 2, 2, 2]
+    assert end[:, -1].tolist() == [0, 0, 1, 1, 1]
 
 
 def test_tape_is_a_circle():
     machine = TuringMachine(np.array([[1, 1]]), np.array([[-1, -1]]), np.array([[0, 0]]))
-    start = Configurations(np.array([[0, 0, 0]]), np.array([0]), np.array([0]))
-    assert machine.run(start, 4).positions[0].tolist() == [2, 1, 0, 2]
+    assert machine.run(np.array([[0, 0, 0, 0, 0]]), 4)[0, :, -2].tolist() == [2, 1, 0, 2]
 
 
 def test_one_head_reads_every_symbol_of_every_tape():
     layout = TapeLayout(states=2, symbols=3, positions=3)
-    x, y = layout.reader_examples(layout.every_configuration())
+    x, y = layout.examples(layout.every_configuration())
     assert len(x) == 3**3 * 3 * 2
     assert np.array_equal(layout.reader_model()(x), y)
 
@@ -48,22 +43,17 @@ def test_rank_of_all_tapes_and_queries(size, rank):
     assert np.linalg.matrix_rank(cubic_kernel(x, x), tol=1e-8) == rank
 
 
-def test_reader_of_fourteen_dimensions_is_learned_exactly():
-    (row,) = tape_reader_rows([(2, 2, 4)], rng=np.random.default_rng(0))
-    assert (row.dim, row.rank, row.exact_rank, row.constructed_error) == (14, 40, 40, 0)
-    assert row.learned_error < 6e-15
-
-
 def test_gram_matrix_of_the_history_holds_the_current_tape():
     layout = TapeLayout(states=3, symbols=3, positions=5)
     machine = TuringMachine.random(states=3, symbols=3, rng=0)
     at = layout.draw(4, rng=1)
     tokens = layout.contexts(at)
     for _ in range(30):
-        after = machine.step(at)
+        after = machine.run(at, 1)[:, 0]
         tokens = np.concatenate([tokens, layout.delta_tokens(at, after)[:, None]], axis=1)
         gram = np.matrix_transpose(tokens) @ tokens
-        assert np.array_equal(gram[:, layout.position_block, layout.symbol_block], np.eye(3)[after.tapes])
+        symbols, positions, _ = layout.blocks
+        assert np.array_equal(gram[:, positions, symbols], np.eye(3)[after[:, :-2]])
         at = after
 
 
@@ -74,7 +64,7 @@ def test_constructed_model_makes_every_step_in_whole_numbers(size):
     model = layout.model(machine)
     assert (model.heads, model.dim) == (size[0] * size[2], layout.dim)
     assert {-1.0, 0.0, 1.0} >= set(np.unique(model.v)) | set(np.unique(model.q))
-    x, y = layout.step_examples(machine, layout.draw(300, rng=0))
+    x, y = layout.examples(layout.draw(300, rng=0), machine)
     assert np.array_equal(model(x), y)
 
 
@@ -82,28 +72,19 @@ def test_another_machine_is_told_apart():
     first, second = (TuringMachine.random(states=2, symbols=2, rng=seed) for seed in (0, 1))
     start = SMALL.draw(5, rng=0)
     found = SMALL.simulate(SMALL.model(first), start, 50).configurations
-    assert found.agreement(first.run(start, 50)) == 1
-    assert found.agreement(second.run(start, 50)) < 0.9
-
-
-def test_a_path_is_the_start_and_the_run_but_its_last_step():
-    machine = TuringMachine.random(states=2, symbols=2, rng=5)
-    start = SMALL.draw(3, rng=1)
-    path, after = machine.path(start, 6), machine.run(start, 6)
-    for name in ("tapes", "positions", "states"):
-        before, begun, reached = (getattr(one, name) for one in (path, start, after))
-        assert np.array_equal(before[:, 0], begun)
-        assert np.array_equal(before[:, 1:], reached[:, :-1])
+    assert np.array_equal(found, first.run(start, 50))
+    assert agreement(found, second.run(start, 50)) < 0.9
 
 
 def test_agreement_asks_tape_position_and_state_at_the_same_step():
-    tapes = np.zeros((1, 4, 2), dtype=int)
-    one = Configurations(tapes, np.zeros((1, 4), dtype=int), np.array([[1, 2, 3, 4]]))
-    other_tapes = np.array([[[0, 0], [0, 1], [0, 0], [0, 0]]])
-    assert one.agreement(one) == 1
-    assert one.agreement(Configurations(tapes, one.positions, np.array([[1, 2, 3, 5]]))) == 0.75
-    assert one.agreement(Configurations(other_tapes, one.positions, np.array([[1, 2, 3, 5]]))) == 0.5
-    assert one.agreement(Configurations(tapes, np.array([[0, 1, 1, 0]]), one.states)) == 0.5
+    one = np.array([[[0, 0, 0, 1], [0, 0, 0, 2], [0, 0, 0, 3], [0, 0, 0, 4]]])
+    assert agreement(one, one) == 1
+    for column in range(4):
+        other = one.copy()
+        other[0, 2, column] += 1
+        assert agreement(one, other) == 0.75
+        other[0, 1, 0] += 1
+        assert agreement(one, other) == 0.5
 
 
 def test_whole_histories_have_a_larger_rank_and_what_is_learned_runs_on_by_itself():
@@ -115,19 +96,19 @@ def test_whole_histories_have_a_larger_rank_and_what_is_learned_runs_on_by_itsel
     assert np.linalg.matrix_rank(longer[:, used], tol=1e-8 * np.linalg.norm(longer)) == learned.rank
     assert learned.rank > 40
     found = SMALL.simulate(learned, start, 100)
-    assert found.configurations.agreement(machine.run(start, 100)) == 1
+    assert np.array_equal(found.configurations, machine.run(start, 100))
     assert found.rounding < 1e-10
 
 
 def test_learned_from_short_contexts_need_not_run_on_whole_histories():
     machine = TuringMachine.random(states=2, symbols=2, rng=3)
     start = SMALL.every_configuration()
-    x, y = SMALL.step_examples(machine, start)
+    x, y = SMALL.examples(start, machine)
     learned = regress(x, y, method="svd", least_norm=True)
     wanted = machine.run(start, 100)
     short, kept = (SMALL.simulate(learned, start, 100, keep=keep).configurations for keep in (False, True))
-    assert short.agreement(wanted) == 1
-    assert kept.agreement(wanted) < 0.9
+    assert np.array_equal(short, wanted)
+    assert agreement(kept, wanted) < 0.9
 
 
 def test_history_features_are_those_of_each_prefix():
@@ -167,27 +148,28 @@ def test_bad_machines_are_refused_in_sentences():
         TuringMachine(one, one, one.T)
     with pytest.raises(ValueError, match="cells: 4 are needed"):
         SMALL.contexts(TapeLayout(states=2, symbols=2, positions=3).draw(1, rng=0))
-    for tapes, position, state, said in (
-        ([[0, 0, 2, 0]], 0, 0, "tapes holds numbers from 0 to 2"),
-        ([[0, 0, 0, 0]], 4, 0, "positions holds numbers from 4"),
-        ([[0, 0, 0, 0]], -1, 0, "positions holds numbers from -1"),
-        ([[0, 0, 0, 0]], 0, 2, "states holds numbers from 2"),
+    machine = TuringMachine.random(states=2, symbols=2, rng=0)
+    model = SMALL.model(machine)
+    for row, said in (
+        ([0, 0, 2, 0, 0, 0], "The tape holds numbers from 0 to 2"),
+        ([0, 0, 0, 0, 4, 0], "The position holds numbers from 4"),
+        ([0, 0, 0, 0, -1, 0], "The position holds numbers from -1"),
+        ([0, 0, 0, 0, 0, 2], "The state holds numbers from 2"),
     ):
-        at = Configurations(tapes, [position], [state])  # lists are taken
-        machine = TuringMachine.random(states=2, symbols=2, rng=0)
-        model = SMALL.model(machine)
+        at = np.array([row])
         for call in (
-            lambda at=at, machine=machine: machine.run(at, 2),
-            lambda at=at, machine=machine: machine.step(at),
-            lambda at=at, model=model: SMALL.simulate(model, at, 2),
+            lambda row=row: machine.run([row], 2),  # lists are taken
+            lambda at=at: SMALL.simulate(model, at, 2),
             lambda at=at: SMALL.delta_tokens(at, at),
             lambda at=at: SMALL.contexts(at),
         ):
             with pytest.raises(ValueError, match=said):
                 call()
-    with pytest.raises(ValueError, match=r"\(..., P\)"):
-        Configurations([[0, 1]], [0, 1], [0])
+    with pytest.raises(ValueError, match="10 dimensions and the model 14"):
+        TapeLayout(2, 1, 3).simulate(model, np.zeros((1, 5), dtype=int), 2)
+    with pytest.raises(ValueError, match=r"P \+ 2 are needed"):
+        machine.run([[0, 0]], 1)
     with pytest.raises(ValueError, match="whole numbers"):
-        Configurations([[0.5, 1]], [0], [0])
+        machine.run([[0.5, 1, 0]], 1)
     with pytest.raises(ValueError, match="draw some at random"):
         TapeLayout(states=4, symbols=3, positions=10).every_configuration()

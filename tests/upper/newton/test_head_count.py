@@ -14,11 +14,11 @@ from attention import (
     SphereInputs,
     make_nice_layer,
 )
+from attention.layer import read_tokens
 from attention.testing import check_learner
 from upper import Newton, counting_floor
 from upper.newton import head_count
 from upper.newton.runs import cost_of_each_head
-from upper.products import read_tokens
 
 
 def _find(layer, inputs, *, noise=0.0, seed=0, **settings):

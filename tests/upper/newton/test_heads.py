@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from attention import AttentionLayer, BooleanInputs
 from upper.engine import Engine
 from upper.newton.full_heads import FullHeads
-from upper.newton.inner_solve import NormalEquations
+from upper.newton.loop import NormalEquations
 from upper.newton.low_rank import FactoredHeads, LowRankHeads
 from upper.newton.span import SpanHeads
 

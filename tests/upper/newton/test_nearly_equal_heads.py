@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs, make_nice_layer, parameter_errors
-from attention.metrics import relative_error
+from attention import AttentionLayer, BooleanInputs, make_nice_layer, parameter_errors, relative_error
 from upper import gauss_newton
 
 

@@ -256,5 +256,5 @@ def test_wrong_words(wrong):
 @pytest.mark.bad_input
 def test_a_layer_of_another_shape_to_start_from():
     oracle = ExampleOracle(make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(3, 8), rng=0)
-    with pytest.raises(ValueError, match="3 heads in 8 dimensions: 2 heads in 8 are needed"):
+    with pytest.raises(ValueError, match="3 heads in 8 dimensions: 2 in 8 are needed"):
         Newton(2, start=make_nice_layer(heads=3, dim=8, rng=0)).fit(oracle, rng=0)

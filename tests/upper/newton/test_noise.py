@@ -5,13 +5,14 @@ import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_nice_layer
 from attention.evaluation import HeldOut
+from attention.layer import read_tokens
 from upper import Newton, counting_floor, gauss_newton
 from upper.engine import Engine
 from upper.floor import unknowns
 from upper.newton.full_heads import FullHeads
+from upper.newton.head_count import no_worse
 from upper.newton.loop import Iterate
-from upper.newton.stopping import fitted_share, judge, last_iterate, no_worse, noise_level, same_residual
-from upper.products import read_tokens
+from upper.newton.runs import fitted_share, judge, last_iterate, noise_level, same_residual
 
 _DRAWS = 6
 
@@ -129,9 +130,7 @@ def test_low_precision_inside_has_no_bias():
         iterates = gauss_newton(
             *map(put, (x, y, near)), inner_dtype=low, rng=np.random.default_rng(6), tolerance=0.0
         )
-        end = last_iterate(
-            iterates, tolerance=0.0, work=3000, tell=lambda *_: None, share=fitted_share(count, x)
-        )
+        end = last_iterate(iterates, tolerance=0.0, work=3000, tell=lambda *_: None, share=fitted_share(x, m))
         outputs.append(AttentionLayer(np.asarray(end.theta), np.asarray(end.w))(fresh))
     apart = np.mean((outputs[0] - outputs[1]) ** 2)
     assert 0 < apart < 0.01 * noise**2 * count / x.size

@@ -199,7 +199,7 @@ def test_starts_that_agree_are_at_no_floor_while_held_out_examples_are_not():
             yield Iterate(zero, one, residual=0.3, damping=0.0, passes=1)
 
     runner = Runner(iterates=iterates, start=lambda *_: zero, tolerance=1e-14)
-    run = {"unknowns": 18, "starts": 4, "work": 10**6, "tell": lambda *_: None}
+    run = {"starts": 4, "work": 10**6, "tell": lambda *_: None}
     ends = runner.several(examples, 1, **run)
     assert len(ends.iterates) == 4
     assert not ends.at_floor
@@ -233,7 +233,7 @@ def test_starts_that_agree_are_at_no_floor_while_the_best_goes_on(step, rest, st
         tolerance=1e-14,
         resume=lambda end: end.theta,
     )
-    ends = runner.several(examples, 1, unknowns=18, starts=9, work=10**6, tell=lambda *_: None)
+    ends = runner.several(examples, 1, starts=9, work=10**6, tell=lambda *_: None)
     assert (len(ends.iterates), ends.at_floor) == (starts, floor)
     # what goes on does so to its end, and the starts after it have the patience for it
     assert floor or ends.best.residual < 1e-10

@@ -5,7 +5,7 @@ import pytest
 
 from attention import AttentionLayer, BooleanInputs, GaussianInputs, SphereInputs, make_nice_layer
 from upper.six_phase import disagreement, measure_agreement
-from upper.six_phase.phase2_agreement import AgreementLaw
+from upper.six_phase.agreement_law import AgreementLaw
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import threading
 import weakref
 
-import joblib
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,14 +24,12 @@ def _both(x, y):
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-@pytest.mark.parametrize("backend", ["threading", "loky", "multiprocessing"])
-def test_bits_depend_neither_on_jobs_nor_on_the_backend(noise, backend, monkeypatch):
+def test_bits_do_not_depend_on_jobs(noise, monkeypatch):
     monkeypatch.setattr("upper.six_phase.common._NUMBERS", 300 * 2 * 6)
     one = estimate_projection_sum(_oracle(1, noise), 5_000, jobs=1)
     two = estimate_projection_sum(_oracle(1, noise), 5_000, jobs=2)
-    with joblib.parallel_config(backend=backend, n_jobs=2):
-        configured = estimate_projection_sum(_oracle(1, noise), 5_000)
-    for other in (two, configured):
+    every = estimate_projection_sum(_oracle(1, noise), 5_000, jobs=-1)
+    for other in (two, every):
         assert np.array_equal(one.w, other.w)
         assert one.measures == other.measures
 
@@ -47,7 +44,9 @@ def test_bits_depend_neither_on_jobs_nor_on_the_backend(noise, backend, monkeypa
 def test_all_n_are_drawn_in_order_and_counted(n, batch, given_arrays, jobs):
     x, y = _oracle(2).draw(100)
     oracle = ExampleOracle.from_arrays(x, y) if given_arrays else _oracle(3)
-    parts = list(map_batches(oracle, _both, n, batch=batch, jobs=jobs))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("upper.six_phase.common.batch_size", lambda k, d: batch)
+        parts = list(map_batches(oracle, _both, n, jobs=jobs))
     sizes = [len(part[0]) for part in parts]
     assert sum(sizes) == oracle.drawn == n
     assert all(size == batch for size in sizes[:-1])
@@ -58,9 +57,10 @@ def test_all_n_are_drawn_in_order_and_counted(n, batch, given_arrays, jobs):
         assert oracle.remaining == 100 - n
 
 
-def test_batches_are_independent_of_one_another():
-    parts = [part[0] for part in map_batches(_oracle(4), _both, 60, batch=20)]
-    again = [part[0] for part in map_batches(_oracle(4), _both, 60, batch=20)]
+def test_batches_are_independent_of_one_another(monkeypatch):
+    monkeypatch.setattr("upper.six_phase.common.batch_size", lambda k, d: 20)
+    parts = [part[0] for part in map_batches(_oracle(4), _both, 60)]
+    again = [part[0] for part in map_batches(_oracle(4), _both, 60)]
     assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
     assert not any(np.array_equal(parts[i], parts[j]) for i in range(3) for j in range(i))
 
@@ -115,10 +115,11 @@ def test_remaining_is_what_is_left_of_given_examples_and_all_of_others():
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_exhausted_examples_are_said_and_nothing_hangs(jobs):
+def test_exhausted_examples_are_said_and_nothing_hangs(jobs, monkeypatch):
+    monkeypatch.setattr("upper.six_phase.common.batch_size", lambda k, d: 4)
     oracle = ExampleOracle.from_arrays(*_oracle(6).draw(50))
     with pytest.raises(ExamplesExhaustedError):
-        list(map_batches(oracle, _both, 51, batch=4, jobs=jobs))
+        list(map_batches(oracle, _both, 51, jobs=jobs))
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1e200])

@@ -24,7 +24,7 @@ from attention import (
     make_nice_layer,
 )
 from attention.testing import check_learner
-from upper._squared_error import squared_error_gradient, stack_heads
+from upper.baselines.descent import squared_error_gradient, stack_heads
 from upper.engine import Engine
 from upper.newton.full_heads import FullHeads
 from upper.newton.loop import gauss_newton
@@ -40,14 +40,11 @@ from upper.six_phase import (
     refine_by_margin,
     sculpt_affine_hull,
 )
+from upper.six_phase.learner import _Run
 from upper.six_phase.phase6_heads import fit_heads
-from upper.six_phase.run import Run
 
 MODES = ("practical", "paper")
-PAPER = (
-    *("phase1_projection_sum", "phase2_affine_hull", "phase3_refine_sum", "phase5_span", "phase6_net"),
-    "run",
-)
+PAPER = (*("phase1_projection_sum", "phase2_affine_hull", "phase3_refine_sum", "phase5_span", "phase6_net"),)
 
 # the fewest and the most heads and tokens of the table; those in between run through the same code
 SPANS_AT_1_PERCENT = {(2, 2): 0.003, (4, 3): 0.45}
@@ -169,7 +166,7 @@ def test_paper_mode_reaches_no_module_with_a_gradient_or_a_newton_step():
         for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(name)))):
             if isinstance(node, ast.ImportFrom):
                 todo.append(node.module)
-    assert {"upper.six_phase.phase6_net", "upper.six_phase.ellipsoid", "upper.products"} < seen
+    assert {"upper.six_phase.phase6_net", "upper.six_phase.convex_body"} < seen
     assert not [name for name in seen if name.startswith(("upper.newton", "upper.baselines", "upper.linear"))]
     assert not seen & {f"upper.six_phase.{name}" for name in ("phase6_heads", "learner")}
 
@@ -179,8 +176,7 @@ PAPER_MODE = {"products.py"} | {
     f"six_phase/{name}.py"
     for name in [
         *PAPER,
-        *("common", "ellipsoid", "equations", "learner", "net_tuples"),
-        *("phase2_agreement", "polytope"),
+        *("agreement", "common", "convex_body", "learner", "polytope"),
     ]
 }
 UPPER, SCIPY = (Path(one.__file__).parent for one in (upper, scipy))
@@ -258,10 +254,10 @@ def test_a_derivative_within_paper_mode_is_seen(differentiate, monkeypatch):
 
 
 def test_too_few_examples_for_the_net_are_an_outcome(monkeypatch):
-    allowed = Run.allowed
+    begin = _Run.begin
     # 2 d m / k to regress on, and two to hold out
-    few = lambda run, name: 21 if name == "heads" else allowed(run, name)  # noqa: E731
-    monkeypatch.setattr(Run, "allowed", few)
+    few = lambda run, phase, number=1: min(begin(run, phase, number), 21 if phase == 6 else 10**9)  # noqa: E731
+    monkeypatch.setattr(_Run, "begin", few)
     phases, _ = run(SixPhase(m=2, mode="paper"), 2, 2, 10)
     assert phases.failed == 6
     assert "21 examples are left for the net, and 2 heads need 22" in phases.explanation
@@ -361,7 +357,6 @@ def test_noisy_labels_end_at_the_residual_floor(noise):
     layer, inputs = make_nice_layer(heads=2, dim=12, rng=0), BooleanInputs(k=2, d=12)
     phases = SixPhase(m=2).run(ExampleOracle(layer, inputs, noise=noise, rng=1), rng=2)
     assert phases.fit.outcome is Outcome.RESIDUAL_FLOOR
-    assert "noise of that size in the labels" in phases.explanation
 
 
 def test_a_limited_budget_keeps_the_outcome_of_the_phase_and_is_told():
@@ -456,7 +451,7 @@ def test_findings_hold_what_each_mode_found():
     assert (len(practical.hulls), len(paper.hulls)) == (1, 2)
     assert practical.net is None
     assert paper.net is not None
-    assert repr(practical).startswith("<Phases: EXACT, 2 heads. Phase 6 ended")
+    assert repr(practical).startswith("<Phases: EXACT, 2 heads. The fit ended")
 
 
 def test_exact_says_so_where_newton_alone_did_the_work():
@@ -474,13 +469,13 @@ def test_exact_says_so_where_newton_alone_did_the_work():
 
 @pytest.mark.parametrize("served", [True, False])
 def test_too_few_examples_say_how_many_the_phases_need(served):
-    # said to be overfitted
+    # a student of two heads cannot fit three
     layer, inputs = make_nice_layer(heads=3, dim=12, rng=0), BooleanInputs(k=3, d=12)
     oracle = ExampleOracle(layer, inputs, rng=1)
     if served:
-        oracle = ExampleOracle.from_arrays(*oracle.draw(1500))
-    phases = SixPhase(m=3, examples=None if served else 1500, work=4000).run(oracle, rng=2)
+        oracle = ExampleOracle.from_arrays(*oracle.draw(2000))
+    phases = SixPhase(m=2, examples=None if served else 2000, work=4000).run(oracle, rng=2)
     assert phases.fit.outcome is (Outcome.EXAMPLES_RAN_OUT if served else Outcome.EXAMPLES_SPENT)
     assert phases.fit.examples_needed == 12_000 + 350_000 + 21_600 + 104
     assert f"of about {phases.fit.examples_needed} needed" in str(phases.fit)
-    assert "12000 for the sum of the projections" in phases.explanation
+    assert "12000 for phase 1, 350000 for phase 3" in phases.explanation

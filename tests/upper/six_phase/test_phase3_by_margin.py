@@ -5,8 +5,8 @@ import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GaussianInputs, Outcome, make_nice_layer
 from upper.six_phase import (
+    AttentionSpan,
     Contrasts,
-    HullMargin,
     PhaseFailedError,
     attention_span,
     estimate_projection_sum,
@@ -14,7 +14,6 @@ from upper.six_phase import (
     sculpt,
     sculpt_affine_hull,
 )
-from upper.six_phase.phase3_refine_sum import _rows_of_margin
 
 
 def _exact(theta, n, *, rng):
@@ -28,12 +27,11 @@ def _exact(theta, n, *, rng):
     return Contrasts(rows, differences, np.einsum("na,ab,njb->nj", rows, theta[0], differences), np.ones(n))
 
 
-def _found(x, margin, least):
-    """Margins of rows by example and row: labels that say which row it is come back with it."""
-    y = np.zeros_like(x)
-    y[..., 0], y[..., 1] = np.arange(len(x))[:, None], np.arange(x.shape[1])
-    margins, tokens, labels = _rows_of_margin(margin, least, x, y)
-    return margins, tokens, labels[:, 0].astype(int), labels[:, 1].astype(int)
+def _found(x, hull, least):
+    """Rows of that margin at least: their margins, the tokens attended to, their examples and their places."""
+    margins, top = hull.margins(x)
+    example, row = np.nonzero(margins >= least)
+    return margins[example, row], x[example, top[example, row]], example, row
 
 
 def _margins_of(theta, x, example, row, attended):
@@ -51,7 +49,7 @@ def test_margin_of_one_matrix_is_top_logit_less_the_next(k):
     x = GaussianInputs(k=k, d=9).sample(200, rng=1)
     logits = np.sort(np.einsum("nai,ij,nbj->nab", x, theta, x), axis=-1)
     expected = logits[..., -1] - logits[..., -2]
-    margins, attended, example, row = _found(x, HullMargin.under(theta), 1.5)
+    margins, attended, example, row = _found(x, AttentionSpan.point(theta), 1.5)
     assert len(margins) == np.sum(expected >= 1.5)
     np.testing.assert_allclose(margins, expected[example, row], rtol=1e-9)
     np.testing.assert_allclose(margins, _margins_of(theta, x, example, row, attended), rtol=1e-9)
@@ -64,7 +62,7 @@ def test_margin_over_the_body_bounds_every_matrix_of_its_hull_from_below(m, k):
     body = sculpt(_exact(layer.theta, 600, rng=3), wide=m - 1)
     span = attention_span(body, m - 1)
     x = GaussianInputs(k=k, d=12).sample(1_000, rng=4)
-    margins, attended, example, row = _found(x, HullMargin.over(span), 0.5)
+    margins, attended, example, row = _found(x, span, 0.5)
     assert len(margins) > 20
     least = np.full(len(margins), np.inf)
     rng = np.random.default_rng(5)
@@ -95,7 +93,7 @@ def test_rows_with_a_margin_have_every_heads_pattern_one_hot_up_to_its_exponenti
     span = attention_span(body, m - 1)
     k = 3
     x = GaussianInputs(k=k, d=12).sample(4_000, rng=8)
-    margins, attended, example, row = _found(x, HullMargin.over(span), 1.0)
+    margins, attended, example, row = _found(x, span, 1.0)
     assert len(margins) > 30
     patterns = layer.patterns(x[example])
     top = np.argmax(np.all(x[example] == attended[:, None], axis=-1), axis=1)
@@ -113,7 +111,7 @@ def test_heads_keep_the_margin_up_to_their_distance_from_the_hull():
     hull = sculpt_affine_hull(oracle, crude.w, wide=1, accept=0.05)
     span = attention_span(hull.body, 1)
     x = BooleanInputs(k=2, d=16).sample(20_000, rng=11)
-    margins, attended, example, row = _found(x, HullMargin.over(span), 1.0)
+    margins, attended, example, row = _found(x, span, 1.0)
     assert len(margins) > 30
     for theta in layer.theta:
         along = np.tensordot(span.directions, theta, 2)
@@ -251,7 +249,8 @@ def worst(x, top, matrices):
 
 def test_over_a_disc_it_is_that_of_the_worst_point_of_its_edge(ball, x):
     centre, (first, second) = ball
-    margins, top = HullMargin(centre, np.stack([first, second]), np.full(2, 0.7), 0.7)(x)
+    hull = AttentionSpan(centre, np.stack([first, second]), np.full(2, 0.7), 0.7, None)
+    margins, top = hull.margins(x)
     turns = np.linspace(0, 2 * np.pi, 2001)
     edge = [centre + 0.7 * (np.cos(t) * first + np.sin(t) * second) for t in turns]
     np.testing.assert_allclose(margins, worst(x, top, edge), atol=1e-4)
@@ -260,7 +259,7 @@ def test_over_a_disc_it_is_that_of_the_worst_point_of_its_edge(ball, x):
 def test_over_a_box_it_is_that_of_the_worst_corner(ball, x):
     centre, flat = ball
     reach = np.array([0.3, 0.8])
-    margins, top = HullMargin(centre, flat, reach, float(np.hypot(*reach)))(x)
+    margins, top = AttentionSpan(centre, flat, reach, float(np.hypot(*reach)), None).margins(x)
     signs = [(a, b) for a in (-1, 1) for b in (-1, 1)]
     corners = [centre + np.tensordot(np.multiply(sign, reach), flat, 1) for sign in signs]
     np.testing.assert_allclose(margins, worst(x, top, corners), atol=1e-12)
@@ -268,7 +267,7 @@ def test_over_a_box_it_is_that_of_the_worst_corner(ball, x):
 
 def test_under_one_matrix_it_is_the_margin_of_its_logits(ball, x):
     centre, _ = ball
-    margins, top = HullMargin.under(centre)(x)
+    margins, top = AttentionSpan.point(centre).margins(x)
     ordered = np.sort((x @ centre) @ np.swapaxes(x, 1, 2), axis=-1)
     np.testing.assert_allclose(margins, ordered[..., -1] - ordered[..., -2], atol=1e-12)
     assert np.all(margins >= 0)

@@ -8,7 +8,7 @@ from scipy.linalg import orth
 
 from attention import AttentionLayer, make_nice_layer
 from upper.six_phase import AttentionSpan, Contrasts, attention_span, sculpt
-from upper.six_phase.ellipsoid import SpectralGap
+from upper.six_phase.convex_body import SpectralGap
 
 
 def _exact(theta, n, *, rng, noise=0.0):

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_layer, relative_error
 from upper.six_phase import AttentionSpan, search_net
-from upper.six_phase.net_tuples import TupleRegression
-from upper.six_phase.phase6_net import _around, _bound, _Frame, _grid, held_out_examples
+from upper.six_phase.phase6_net import (
+    TupleRegression,
+    _around,
+    _bound,
+    _Frame,
+    _grid,
+    held_out_examples,
+)
 
 
 def true_span(layer):
@@ -106,9 +112,11 @@ def test_pairs_and_tuples_have_the_same_errors():
     data = TupleRegression(x=x[40:], y=y[40:], x_held=x[:40], y_held=y[:40])
     theta = make_nice_layer(heads=7, dim=5, rng=6).theta
     surface = data.pair_errors(theta)
-    pairs = list(combinations(range(7), 2))
-    for index, errors in data.tuple_errors(theta, pairs):
-        assert np.allclose(errors, surface[index[:, 0], index[:, 1]])
+    for pair in combinations(range(7), 2):
+        assert np.isclose(data.best_tuple(theta, [pair])[1], surface[pair])
+    best, error = data.best_tuple(theta, combinations(range(7), 2))
+    assert surface[tuple(best)] == np.nanmin(surface)
+    assert np.isclose(error, np.nanmin(surface))
 
 
 @pytest.mark.parametrize("fixed", [0, 1, 2])
@@ -117,9 +125,9 @@ def test_one_more_matrix_beside_fixed_ones_is_a_tuple(fixed):
     x, y = examples(layer, 3, 120)
     data = TupleRegression(x=x[40:], y=y[40:], x_held=x[:40], y_held=y[:40])
     theta = make_nice_layer(heads=7, dim=5, rng=6).theta
-    tuples = [(*range(fixed), other) for other in range(fixed, 7)]
-    wanted = np.concatenate([errors for _, errors in data.tuple_errors(theta, tuples)])
-    assert np.allclose(data.one_more_errors(theta[:fixed], iter(theta[fixed:])), wanted)
+    wanted = [data.best_tuple(theta, [(*range(fixed), other)])[1] for other in range(fixed, 7)]
+    points = theta[fixed:].reshape(-1, 25)
+    assert np.allclose(data.one_more_errors(theta[:fixed], points, lambda z: z.reshape(-1, 5, 5)), wanted)
 
 
 @pytest.mark.parametrize(("m", "over"), [(2, "hull"), (2, "span"), (3, "hull"), (3, "span"), (5, "hull")])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from upper.six_phase.ellipsoid import SpectralGap, spectral_gap
+from upper.six_phase.convex_body import SpectralGap, spectral_gap
 
 SPECTRUM = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=12).map(
     lambda values: np.sort(np.array(values))

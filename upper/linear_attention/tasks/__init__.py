@@ -2,7 +2,7 @@
 
 from upper.linear_attention.tasks.automata import AutomataInContext, Automaton
 from upper.linear_attention.tasks.key_value import KEYS, KeyValueMemory
-from upper.linear_attention.tasks.machines import Configurations, TuringMachine
+from upper.linear_attention.tasks.machines import TuringMachine, agreement
 from upper.linear_attention.tasks.turing import TapeLayout
 from upper.linear_attention.tasks.universal import UniversalLayout
 
@@ -10,9 +10,9 @@ __all__ = [
     "KEYS",
     "AutomataInContext",
     "Automaton",
-    "Configurations",
     "KeyValueMemory",
     "TapeLayout",
     "TuringMachine",
     "UniversalLayout",
+    "agreement",
 ]

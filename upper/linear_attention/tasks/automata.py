@@ -1,6 +1,5 @@
 """Finite automata as linear attention: a fixed one on one token, and any of a size, given in the context."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +8,8 @@ from jaxtyping import Float, Int
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 from upper.linear_attention.model import LinearAttention, zero_heads
-from upper.linear_attention.tasks.closed_loop import ClosedLoop, Model, one_hot
-from upper.linear_attention.tasks.machines import Size, require_range
+from upper.linear_attention.regression import Model
+from upper.linear_attention.tasks.machines import Size, one_hot, require_range
 
 __all__ = ["AutomataInContext", "Automaton"]
 
@@ -19,6 +18,9 @@ __all__ = ["AutomataInContext", "Automaton"]
 @checked
 class Automaton:
     """A deterministic finite automaton, and the task to learn it from tokens [e_s ; e_x ; 1], one an example.
+
+    The features of different pairs (s, x) are linearly independent, for they hold the products s_b x_c, of which one is
+    one: the rank is the number of pairs seen. d = S + A + 1.
 
     Parameters
     ----------
@@ -29,11 +31,6 @@ class Automaton:
     ------
     ValueError
         If the array is no (S, A), or holds anything but states.
-
-    Notes
-    -----
-    The features of different pairs (s, x) are linearly independent, for they hold the products s_b x_c, of which one is
-    one: the rank is the number of pairs seen. d = S + A + 1.
 
     Examples
     --------
@@ -69,10 +66,24 @@ class Automaton:
         return int(self.transitions.shape[1])
 
     @checked
-    def run(self, states: Int[np.ndarray, " R"], words: Int[np.ndarray, "R T"]) -> Int[np.ndarray, "R T"]:
-        """The states after each symbol of each word, O(R T); a ValueError if a state or a symbol is none."""
-        self._require(states, words)
-        return _followed(states, words, lambda at, read: self.transitions[at, read])
+    def run(
+        self,
+        states: Int[np.ndarray, " R"],
+        words: Int[np.ndarray, "R T"],
+        model: Model | None = None,
+    ) -> Int[np.ndarray, "R T"]:
+        """The states after each symbol of each word, by the table or by a `model`, rounded to the nearest state.
+
+        What a model answers depends on state and symbol alone, so that it is asked once for each pair. A ValueError if
+        a state or a symbol is none, or the model has another dimension. O(R T) beside that.
+        """
+        require_range("states", states, self.states)
+        require_range("words", words, self.symbols)
+        table = self.transitions
+        if model is not None:
+            every = self._tokens(*np.divmod(np.arange(table.size), self.symbols))
+            table = np.argmax(model(every), axis=1).reshape(table.shape)
+        return _followed(states, words, table[None])
 
     @checked
     def examples(
@@ -80,9 +91,8 @@ class Automaton:
     ) -> tuple[Float[np.ndarray, "N 1 d"], Float[np.ndarray, "N S"]]:
         """The tokens of pairs, numbers s A + x below S A, labelled with the next state, one-hot."""
         require_range("pairs", pairs, self.transitions.size)
-        return self._tokens(*np.divmod(pairs, self.symbols)), one_hot(
-            self.transitions.reshape(-1)[pairs], self.states
-        )
+        following = self.transitions.reshape(-1)[pairs]
+        return self._tokens(*np.divmod(pairs, self.symbols)), one_hot(following, self.states)
 
     def model(self) -> LinearAttention:
         """The automaton as linear attention with a head a symbol, in whole numbers.
@@ -96,23 +106,6 @@ class Automaton:
             v[x, self.transitions[:, x], np.arange(s)] = 1
             q[x, s + x, -1] = 1
         return LinearAttention(v, q)
-
-    @checked
-    def run_model(
-        self, model: Model, states: Int[np.ndarray, " R"], words: Int[np.ndarray, "R T"]
-    ) -> Int[np.ndarray, "R T"]:
-        """The states that a model of this size passes through, rounded to the nearest one at each step.
-
-        A ValueError if the model has another dimension, or a state or a symbol is none. O(R T A d^2) by heads,
-        O(R T d^3) by coefficients.
-        """
-        self._require(states, words)
-        loop = ClosedLoop(model, self._tokens(states, words[:, 0]))
-        return _followed(states, words, lambda at, read: _next(loop, self._tokens(at, read)))
-
-    def _require(self, states: np.ndarray, words: np.ndarray) -> None:
-        require_range("states", states, self.states)
-        require_range("words", words, self.symbols)
 
     def _tokens(self, states: np.ndarray, symbols: np.ndarray) -> np.ndarray:
         parts = one_hot(states, self.states), one_hot(symbols, self.symbols), np.ones((len(states), 1))
@@ -192,17 +185,17 @@ class AutomataInContext:
         return LinearAttention(v, q)
 
     @checked
-    def run_model(
+    def run(
         self,
-        model: Model,
-        context: Float[np.ndarray, "R pairs d"],
         states: Int[np.ndarray, " R"],
         words: Int[np.ndarray, "R T"],
+        model: Model,
+        context: Float[np.ndarray, "R pairs d"],
     ) -> Int[np.ndarray, "R T"]:
         """The states that a model passes through, a context a run, rounded to the nearest one at each step.
 
-        The context stays, and each query replaces the one before it, as in the examples. A ValueError if something is
-        not of this size. O(R T (S A d^2 + S d^3)) by coefficients.
+        The context stays, and each query replaces the one before it, so that the model is asked once for each pair. A
+        ValueError if something is not of this size.
         """
         if context.shape[1:] != (self.pairs, self.pairs + self.states):
             raise ValueError(
@@ -211,26 +204,20 @@ class AutomataInContext:
         require_range("states", states, self.states)
         require_range("words", words, self.symbols)
 
-        def tokens(at: np.ndarray, read: np.ndarray) -> np.ndarray:
-            return _with_query(context, at * self.symbols + read)
+        every = _with_query(
+            np.repeat(context, self.pairs, axis=0), np.tile(np.arange(self.pairs), len(context))
+        )
+        table = np.argmax(model(every), axis=1).reshape(len(context), self.states, self.symbols)
+        return _followed(states, words, table)
 
-        loop = ClosedLoop(model, tokens(states, words[:, 0]))
-        return _followed(states, words, lambda at, read: _next(loop, tokens(at, read)))
 
-
-def _followed(
-    states: np.ndarray, words: np.ndarray, following: Callable[[np.ndarray, np.ndarray], np.ndarray]
-) -> np.ndarray:
-    """The states after each symbol."""
+def _followed(states: np.ndarray, words: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """The states after each symbol, by one table (1, S, A) or one for each run (R, S, A)."""
     found = np.empty(words.shape, dtype=np.int64)
+    runs = np.arange(len(words)) % len(table)
     for step in range(words.shape[1]):
-        states = found[:, step] = following(states, words[:, step])
+        states = found[:, step] = table[runs, states, words[:, step]]
     return found
-
-
-def _next(loop: ClosedLoop, tokens: np.ndarray) -> np.ndarray:
-    loop.replace(tokens)
-    return np.argmax(loop.outputs(), axis=1)
 
 
 def _with_query(context: np.ndarray, asked: np.ndarray) -> np.ndarray:

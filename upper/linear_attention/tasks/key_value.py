@@ -103,13 +103,14 @@ class KeyValueMemory:
         """Tokens, the last one the query, and what `model` returns. O(N dk^2 (dk + dv))."""
         generator = random_generator(rng)
         dk, keys = self.dk, self.keys
-        if keys in ("fixed", "half-queried", "zipf"):
-            shares: np.ndarray = np.ones(dk)
-            if keys == "half-queried":
-                shares[(dk + 1) // 2 :] = 0.0
-            elif keys == "zipf":
-                shares = np.arange(1.0, dk + 1) ** -_ZIPF_EXPONENT
-            queried = generator.choice(dk, size=number, p=shares / shares.sum())
+        number_of_key = np.arange(1.0, dk + 1)
+        shares = {
+            "fixed": np.ones(dk),
+            "half-queried": 1.0 * (number_of_key <= (dk + 1) // 2),
+            "zipf": number_of_key**-_ZIPF_EXPONENT,
+        }
+        if keys in shares:
+            queried = generator.choice(dk, size=number, p=shares[keys] / shares[keys].sum())
             return self.on_a_basis(queried, rng=generator)
         if keys == "gaussian":
             drawn = generator.standard_normal((number, dk, dk))

@@ -1,6 +1,8 @@
-"""Turing machines on a circular tape, and the plain simulator that linear attention is compared with."""
+"""Turing machines on a circular tape, and the plain simulator that linear attention is compared with.
 
-from collections.abc import Callable, Sequence
+A configuration is a row of P + 2 whole numbers: the symbols in the cells, the position of the head, and the state.
+"""
+
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,7 +12,15 @@ from jaxtyping import Int
 from attention.inputs import Rng
 from attention.validation import PositiveInt, Whole, checked, random_generator
 
-__all__ = ["MOVES", "Configurations", "Size", "TuringMachine", "require_range"]
+__all__ = [
+    "MOVES",
+    "Size",
+    "TuringMachine",
+    "agreement",
+    "one_hot",
+    "require_configurations",
+    "require_range",
+]
 
 Size = Annotated[int, Whole(1, 1000)]
 """A number of states, symbols or cells."""
@@ -21,101 +31,29 @@ MOVES = (-1, 0, 1)
 
 @dataclass(frozen=True, eq=False)
 @checked
-class Configurations:
-    """Tapes, positions of the head on them and states, of many runs or of all steps of many runs.
-
-    Parameters
-    ----------
-    tapes : integer array (..., P)
-        The symbol in each cell.
-    positions : integer array (...)
-        The cell under the machine's head.
-    states : integer array (...)
-        States.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit, or the arrays, or lists, do not hold whole numbers.
-    """
-
-    tapes: Int[np.ndarray, "... P"]
-    positions: Int[np.ndarray, "..."]
-    states: Int[np.ndarray, "..."]
-
-    def __post_init__(self) -> None:
-        if (
-            not self.tapes.size
-            or not self.tapes.shape[:-1] == self.positions.shape == self.states.shape != self.tapes.shape
-        ):
-            raise ValueError(
-                f"There are tapes {self.tapes.shape}, positions {self.positions.shape} and states "
-                f"{self.states.shape}: (..., P), (...) and (...) are needed."
-            )
-
-    def require(self, *, states: int, symbols: int) -> None:
-        """Raise a ValueError where a symbol, position or state is out of range."""
-        for name, size in (("tapes", symbols), ("positions", self.tapes.shape[-1]), ("states", states)):
-            require_range(name, getattr(self, name), size)
-
-    @property
-    def symbols_read(self) -> Int[np.ndarray, "..."]:
-        """The symbols under the heads."""
-        return np.take_along_axis(self.tapes, self.positions[..., None], axis=-1)[..., 0]
-
-    def agreement(self, other: "Configurations") -> float:
-        """The share of all steps (R, T) at which tape, position and state are those of the other; 0 to 1."""
-        same = (self.tapes == other.tapes).all(axis=-1)
-        return float(np.mean(same & (self.positions == other.positions) & (self.states == other.states)))
-
-    def part(self, run: int) -> "Configurations":
-        """Those of one run, still with an axis of runs."""
-        return _joined([self], lambda arrays: arrays[0][run : run + 1])
-
-    @staticmethod
-    def of_runs(runs: "Sequence[Configurations]") -> "Configurations":
-        """Those of all the given runs, one after the other."""
-        return _joined(runs, np.concatenate)
-
-    @staticmethod
-    def along_steps(steps: "Sequence[Configurations]") -> "Configurations":
-        """The configurations (R, ...) of each of T steps as those of R runs of T steps."""
-        return _joined(steps, lambda arrays: np.stack(arrays, axis=1))
-
-
-@dataclass(frozen=True, eq=False)
-@checked
 class TuringMachine:
-    """A deterministic machine with one tape: what it writes, where it moves, and its next state.
+    """A deterministic machine with one tape, a circle of P cells.
+
+    A machine that would halt stays where it is, writes what it reads and keeps its state.
 
     Parameters
     ----------
-    write : integer array (S, A)
-        The symbol written in state s on reading x.
-    move : integer array (S, A)
-        -1, 0 or 1: to the left, nowhere, to the right.
-    next_state : integer array (S, A)
-        The next state.
+    write, move, next_state : integer array (S, A)
+        The symbol written in state s on reading x, the move -1, 0 or 1, and the next state.
 
     Raises
     ------
     ValueError
         If the shapes differ, or an entry is out of range.
 
-    Notes
-    -----
-    The tape is a circle of P cells; a machine that would halt stays where it is, writes what it reads and keeps its
-    state.
-
     Examples
     --------
     One that writes ones to the right for ever:
 
     >>> machine = TuringMachine(np.array([[1, 1]]), np.array([[1, 1]]), np.array([[0, 0]]))
-    >>> start = Configurations(np.array([[0, 0, 0]]), np.array([2]), np.array([0]))
-    >>> machine.run(start, 2).tapes
-    array([[[0, 0, 1],
-            [1, 0, 1]]])
+    >>> machine.run(np.array([[0, 0, 0, 2, 0]]), 2)
+    array([[[0, 0, 1, 0, 0],
+            [1, 0, 1, 1, 0]]])
     """
 
     write: Int[np.ndarray, "S A"]
@@ -148,45 +86,47 @@ class TuringMachine:
         """The number A of symbols."""
         return int(self.write.shape[1])
 
-    def step(self, at: Configurations) -> Configurations:
-        """One step of each of R runs, O(R P); a ValueError if a symbol or a state is not the machine's."""
-        return self._path(at, 1)[-1]
-
-    def run(self, start: Configurations, steps: int) -> Configurations:
-        """The configurations (R, steps, ...) after each step, O(R P steps); a ValueError as for `step`."""
-        return Configurations.along_steps(self._path(start, steps)[1:])
-
-    def path(self, start: Configurations, steps: int) -> Configurations:
-        """The configurations (R, steps, ...) before each step, O(R P steps); a ValueError as for `step`."""
-        return Configurations.along_steps(self._path(start, steps)[:-1])
-
     @checked
-    def _path(self, at: Configurations, steps: PositiveInt) -> list[Configurations]:
-        at.require(states=self.states, symbols=self.symbols)
-        found = [at]
-        for _ in range(steps):
-            run, read = np.arange(len(at.tapes)), at.symbols_read
-            tapes = at.tapes.copy()
-            tapes[run, at.positions] = self.write[at.states, read]
-            positions = (at.positions + self.move[at.states, read]) % tapes.shape[-1]
-            at = Configurations(tapes, positions, self.next_state[at.states, read])
-            found.append(at)
+    def run(self, start: Int[np.ndarray, "R columns"], steps: PositiveInt) -> Int[np.ndarray, "R T columns"]:
+        """The configurations (R, steps, P + 2) after each step; a ValueError if one is not the machine's. O(R P T)."""
+        require_configurations(start, self.states, self.symbols)
+        found, run = np.empty((len(start), steps, start.shape[1]), dtype=np.int64), np.arange(len(start))
+        at = start
+        for step in range(steps):
+            positions, states = at[:, -2], at[:, -1]
+            read = at[run, positions]
+            after = found[:, step]
+            after[:] = at
+            after[run, positions] = self.write[states, read]
+            after[:, -2] = (positions + self.move[states, read]) % (start.shape[1] - 2)
+            after[:, -1] = self.next_state[states, read]
+            at = after
         return found
 
 
+@checked
+def agreement(found: Int[np.ndarray, "R T columns"], wanted: Int[np.ndarray, "R T columns"]) -> float:
+    """The share of all steps at which tape, position and state agree; 0 to 1."""
+    return float(np.mean((found == wanted).all(axis=-1)))
+
+
+def one_hot(indices: np.ndarray, size: int) -> np.ndarray:
+    """The unit vectors e_i of each index i, of shape (..., size) for indices (...)."""
+    return np.eye(size)[indices]
+
+
+def require_configurations(at: np.ndarray, states: int, symbols: int) -> None:
+    """Raise a ValueError where there is no cell, or a symbol, position or state is out of range."""
+    if at.shape[-1] < 3:
+        raise ValueError(f"A configuration has {at.shape[-1]} entries: P + 2 are needed, P at least 1.")
+    require_range("The tape", at[..., :-2], symbols)
+    require_range("The position", at[..., -2], at.shape[-1] - 2)
+    require_range("The state", at[..., -1], states)
+
+
 def require_range(name: str, numbers: np.ndarray, end: int, *, least: int = 0) -> None:
-    """Raise where a number is below `least`, or `end` or above."""
+    """Raise a ValueError where a number is below `least`, or `end` or above."""
     if numbers.min() < least or numbers.max() >= end:
         raise ValueError(
             f"{name} holds numbers from {numbers.min()} to {numbers.max()}: {least} to {end - 1} are allowed."
         )
-
-
-def _joined(
-    parts: Sequence[Configurations], join: Callable[[list[np.ndarray]], np.ndarray]
-) -> Configurations:
-    return Configurations(
-        join([one.tapes for one in parts]),
-        join([one.positions for one in parts]),
-        join([one.states for one in parts]),
-    )

@@ -22,17 +22,22 @@ both u(0) > u(1) and u(0) < u(1).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise, starmap
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 from upper.linear_attention.model import LinearAttention, zero_heads, zeros
-from upper.linear_attention.tasks.closed_loop import Model, nearest_one_hot, one_hot
-from upper.linear_attention.tasks.machines import MOVES, Configurations, Size, TuringMachine
-from upper.linear_attention.tasks.turing import Simulation, TapeLayout, run_closed_loop
+from upper.linear_attention.regression import Model
+from upper.linear_attention.tasks.machines import MOVES, Size, TuringMachine, one_hot
+from upper.linear_attention.tasks.turing import (
+    Simulation,
+    TapeLayout,
+    block_slices,
+    nearest_one_hot,
+    run_closed_loop,
+)
 
 __all__ = ["UniversalLayout"]
 
@@ -63,21 +68,22 @@ class UniversalLayout:
     @cached_property
     def tape(self) -> TapeLayout:
         """The layout of the first entries of a token."""
-        return TapeLayout(states=self.states, symbols=self.symbols, positions=self.positions)
+        return TapeLayout(self.states, self.symbols, self.positions)
 
     @cached_property
     def blocks(self) -> tuple[slice, ...]:
-        """Where position⊗state⊗symbol, rows (s, x), symbols written and move⊗next state stand, the last index fast."""
+        """Where tape, position⊗state⊗symbol, rows (s, x), symbols written and move⊗next state stand, the last fast."""
         rows = self.states * self.symbols
-        sizes = (self.tape.dim, self.positions * rows, rows, self.symbols, len(MOVES) * self.states)
-        return tuple(starmap(slice, pairwise(accumulate(sizes))))
+        return block_slices(
+            self.tape.dim, self.positions * rows, rows, self.symbols, len(MOVES) * self.states
+        )
 
-    @cached_property
+    @property
     def dim(self) -> int:
         """The dimension d = A + P + P S + P S A + S A + A + 3 S of the tokens."""
-        return self.blocks[-1].stop
+        return int(self.blocks[-1].stop)
 
-    @cached_property
+    @property
     def rank(self) -> int:
         """The rank of the features on all machines, tapes and queries, in contexts of one attention step.
 
@@ -91,7 +97,7 @@ class UniversalLayout:
         return self.positions * self.states * (at_read + self.symbols * (at_read - written))
 
     @checked
-    def draw(self, runs: PositiveInt, *, rng: Rng = None) -> tuple[list[TuringMachine], Configurations]:
+    def draw(self, runs: PositiveInt, *, rng: Rng = None) -> tuple[list[TuringMachine], np.ndarray]:
         """Random machines and uniform configurations, one a run."""
         generator = random_generator(rng)
         machines = [
@@ -101,14 +107,14 @@ class UniversalLayout:
 
     @checked
     def contexts(
-        self, machines: Sequence[TuringMachine], at: Configurations, *, look_up: bool = False
+        self, machines: Sequence[TuringMachine], at: Int[np.ndarray, "R columns"], *, look_up: bool = False
     ) -> Float[np.ndarray, "R n d"]:
         """The table and the tape of each run and then the query, n = S A + P + 1.
 
         The query reads the tape; with `look_up` it is a scratch token, which looks the table up. A ValueError if the
         machines are not as many as the runs, or something is not of this size.
         """
-        runs, rows = len(at.tapes), self.states * self.symbols
+        runs, rows = len(at), self.states * self.symbols
         if len(machines) != runs:
             raise ValueError(f"There are {len(machines)} machines and {runs} runs: one a run is needed.")
         for machine in machines:
@@ -118,28 +124,21 @@ class UniversalLayout:
             for name in ("write", "move", "next_state")
         )
         x = zeros(runs, rows + self.positions + 1, self.dim)
-        _, row_block, written_block, go_block = self.blocks
-        x[:, :rows, row_block] = np.eye(rows)
-        x[:, :rows, written_block] = one_hot(write, self.symbols)
-        x[:, :rows, go_block] = one_hot((move - MOVES[0]) * self.states + following, len(MOVES) * self.states)
-        x[:, rows:, : self.tape.dim] = self.tape.contexts(at)
+        tape, scratch, row, written, go = self.blocks
+        x[:, :rows, row] = np.eye(rows)
+        x[:, :rows, written] = one_hot(write, self.symbols)
+        x[:, :rows, go] = one_hot((move - MOVES[0]) * self.states + following, len(MOVES) * self.states)
+        x[:, rows:, tape] = self.tape.contexts(at)
         if look_up:
-            x[:, -1] = self.scratch_tokens(at)
+            x[:, -1] = 0
+            x[:, -1, scratch] = self._scratch(at)
         return x
-
-    def scratch_tokens(self, at: Configurations) -> Float[np.ndarray, "R d"]:
-        """The tokens e_p⊗e_s⊗e_x, with x the symbol under the head."""
-        tokens = np.zeros((len(at.tapes), self.dim))
-        places = at.positions * self.states + at.states
-        size = self.positions * self.states * self.symbols
-        tokens[:, self.blocks[0]] = one_hot(places * self.symbols + at.symbols_read, size)
-        return tokens
 
     def model(self) -> LinearAttention:
         """One model for every machine of this size, in whole numbers: P S + P A heads, d inputs and outputs."""
         s_all, a_all, p_all, d = self.states, self.symbols, self.positions, self.dim
-        place = self.tape.place_block.start
-        scratch, row, written, go = (block.start for block in self.blocks)
+        place = self.tape.blocks[2].start
+        scratch, row, written, go = (block.start for block in self.blocks[1:])
         v, q = zero_heads(p_all * (s_all + a_all), d, d)
         head = 0
         for p in range(p_all):
@@ -171,10 +170,10 @@ class UniversalLayout:
         """
         machines, at = self.draw(number, rng=rng)
         x = np.stack([self.contexts(machines, at, look_up=look_up) for look_up in (False, True)], axis=1)
+        after = np.concatenate([one.run(at[[run]], 1)[:, 0] for run, one in enumerate(machines)])
         y = np.zeros((number, 2, self.dim))
-        y[:, 0] = self.scratch_tokens(at)
-        after = Configurations.of_runs([one.step(at.part(run)) for run, one in enumerate(machines)])
-        y[:, 1, : self.tape.dim] = self.tape.delta_tokens(at, after)
+        y[:, 0, self.blocks[1]] = self._scratch(at)
+        y[:, 1, self.blocks[0]] = self.tape.delta_tokens(at, after)
         return x.reshape(2 * number, -1, self.dim), y.reshape(2 * number, self.dim)
 
     @checked
@@ -182,7 +181,7 @@ class UniversalLayout:
         self,
         model: Model,
         machines: Sequence[TuringMachine],
-        start: Configurations,
+        start: Int[np.ndarray, "R columns"],
         steps: PositiveInt,
         *,
         keep: bool = True,
@@ -191,17 +190,11 @@ class UniversalLayout:
 
         As `TapeLayout.simulate`, with a machine a run, which is in its context only: T steps of the machines are 2 T of
         attention. Without `keep` the tape is written out again after each step, as in `examples`.
-        O(R T H d^2) by heads, O(R T (d^3 + d^4)) by coefficients.
         """
 
         def scratch(outputs: np.ndarray) -> np.ndarray:
             tokens = np.zeros_like(outputs)
-            tokens[:, self.blocks[0]] = nearest_one_hot(outputs[:, self.blocks[0]])
-            return tokens
-
-        def delta(outputs: np.ndarray) -> np.ndarray:
-            tokens = np.zeros_like(outputs)
-            tokens[:, : self.tape.dim] = self.tape.nearest_tokens(outputs[:, : self.tape.dim])
+            tokens[:, self.blocks[1]] = nearest_one_hot(outputs[:, self.blocks[1]])
             return tokens
 
         return run_closed_loop(
@@ -210,6 +203,12 @@ class UniversalLayout:
             start,
             steps,
             contexts=lambda at: self.contexts(machines, at),
-            nearest=(scratch, delta),
+            nearest=(scratch, self.tape.nearest_tokens),
             keep=keep,
         )
+
+    def _scratch(self, at: np.ndarray) -> np.ndarray:
+        """The vectors e_p⊗e_s⊗e_x, with x the symbol under the head."""
+        read = at[np.arange(len(at)), at[:, -2]]
+        index = (at[:, -2] * self.states + at[:, -1]) * self.symbols + read
+        return one_hot(index, self.positions * self.states * self.symbols)

@@ -1,0 +1,181 @@
+"""The main job: every learner on every target, side by side."""
+
+import os
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from arena.cells import engine_cell, stored_cell
+from arena.engines import asked_settings, on_engine, require_known_engine
+from arena.made_targets import preset_targets
+from arena.records import Cell
+from arena.results import Results
+from arena.students import Student, as_students, choose_effort, set_up_for
+from arena.targets import Target, load_targets, require_path
+from attention import Learner
+from attention.validation import count, require_instance
+from runs import Store, StoreError, run, versions
+
+__all__ = ["compare"]
+
+
+def compare(
+    targets: Sequence[Target | str | os.PathLike[str]] | Target | str | os.PathLike[str] | None = None,
+    learners: Sequence[Student | Learner | str] | Student | Learner | str | None = None,
+    *,
+    preset: str = "quick",
+    seeds: int | None = None,
+    engine: str | None = None,
+    device: str | None = None,
+    jobs: int = 1,
+    store: Store | str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    retry_failed: bool = False,
+    timeout: float | None = None,
+    isolated: bool = True,
+    cluster: str | None = None,
+    command: str = "",
+    on_cell: Callable[[Cell], None] | None = None,
+) -> Results:
+    """Run every learner on every target with every seed.
+
+    Parameters
+    ----------
+    targets : Target or path, or sequence of them, optional
+        The targets, or files of targets; by default those of `preset_targets`.
+    learners : str, Learner or Student, or sequence of them, optional
+        Names of `STUDENTS`, learners set up by the caller, or students; by default those of `STUDENTS` that are
+        `by_default`.
+    preset : {"quick", "full"}
+        The effort of the learners given by name.
+    seeds : int, optional
+        How many seeds a pair; by default the preset's. Seeds count from 0.
+    engine : {"auto", "numpy", "torch"}, optional
+        What the learners that have a choice compute with; by default as each is set up.
+    device : str, optional
+        Where those that have a choice compute: "cpu", "cuda", "cuda:1". That it is there, each cell finds out.
+    jobs : int
+        How many cells run at once; it changes the seconds and nothing else.
+    store : Store or path, optional
+        Where cells are kept, and taken from if they are there; by default they are not kept.
+    fresh, retry_failed, timeout, isolated, cluster
+        As of `runs.run`.
+    command : str
+        The command line, for the record.
+    on_cell : callable, optional
+        Called with each cell as it is done or found in the store.
+
+    Returns
+    -------
+    Results
+        The table. After an interruption it holds the cells done so far, and ``made["interrupted"]`` says why.
+
+    Raises
+    ------
+    ValueError
+        If the preset or a learner is not known, a number is out of range, two targets have the same name, the engine
+        or the device is not known, or none of the learners has a choice of it.
+    OSError
+        If the store cannot be opened, or the cluster cannot be used.
+
+    Warns
+    -----
+    RuntimeWarning
+        If the store cannot be written any more; what is done then is in the table, and what was written, there.
+
+    Examples
+    --------
+    >>> from arena import nice_target
+    >>> print(compare([nice_target(heads=1, tokens=2, dim=4)], "known-part", isolated=False).cells[0].outcome)
+    BEST_OF_CLASS
+    """
+    effort = choose_effort(preset)
+    seeds = effort.seeds if seeds is None else count("seeds", seeds)
+    chosen = preset_targets() if targets is None else _told_apart(_as_targets(targets))
+    require_known_engine(engine, device)
+    students = on_engine(as_students(learners), engine=engine, device=device)
+    asked = asked_settings(engine, device)
+    made: dict[str, Any] = {"command": command, "preset": preset, "versions": versions(), "seeds": seeds}
+    made |= {name: value for name, value in (("jobs", jobs), ("timeout", timeout)) if value is not None}
+    made |= asked
+    if fresh:
+        made["fresh"] = True
+    set_up = [set_up_for(student, chosen, effort) for student in students]
+    for name in asked:
+        if not any(hasattr(learner, name) for learners_of_one in set_up for learner in learners_of_one):
+            raise ValueError(f"None of these learners has a choice of {name}: leave it out.")
+    records = tuple(target.record for target in chosen)
+    described = tuple(student.record(ready) for student, ready in zip(students, set_up, strict=True))
+    Results(made, records, described, ())  # names that collide are found before the work
+
+    began = time.perf_counter()
+    pairs = sorted(product(chosen, students), key=_order)
+    work = [engine_cell(*pair, seed, effort) for pair in pairs for seed in range(seeds)]
+    kept = store if store is None or isinstance(store, Store) else Store(store)
+    cells: dict[tuple[str, str, int], Cell] = {}
+    reused = 0
+    try:
+        results = run(
+            work,
+            jobs=jobs,
+            timeout=timeout,
+            store=kept,
+            fresh=fresh,
+            retry_failed=retry_failed,
+            isolated=isolated,
+            cluster=cluster,
+        )
+        with closing(results):
+            for result in results:
+                cell = stored_cell(result)
+                cells[cell.target, cell.learner, cell.seed] = cell
+                reused += result.reused
+                if on_cell is not None:
+                    on_cell(cell)
+    except KeyboardInterrupt:
+        made["interrupted"] = "interactively"
+    except StoreError as error:
+        made["interrupted"] = str(error)
+        warnings.warn(f"{error} The comparison ended with what it had.", RuntimeWarning, stacklevel=2)
+    if kept is not None:
+        made |= {"store": kept.path.name, "reused": reused}
+    made["seconds"] = round(time.perf_counter() - began, 3)
+    order = (
+        (target.name, student.name, seed) for target, student, seed in product(chosen, students, range(seeds))
+    )
+    return Results(made, records, described, tuple(cells[one] for one in order if one in cells))
+
+
+def _as_targets(
+    targets: Sequence[Target | str | os.PathLike[str]] | Target | str | os.PathLike[str],
+) -> list[Target]:
+    require_instance(
+        "targets", targets, Target | str | os.PathLike | Iterable, needed="a target or a list of them"
+    )
+    targets = [targets] if isinstance(targets, Target | str | os.PathLike) else list(targets)
+    if not targets:
+        raise ValueError("No target is given: give some, or none at all for those of preset_targets.")
+    loaded = iter(load_targets([require_path(one) for one in targets if not isinstance(one, Target)]))
+    return [target if isinstance(target, Target) else next(loaded) for target in targets]
+
+
+def _told_apart(targets: Sequence[Target]) -> list[Target]:
+    """The same targets; those that share a title carry their names in it, as tables and figures show no more."""
+    times = Counter(target.record.title for target in targets)
+    return [
+        target
+        if times[target.record.title] == 1
+        else replace(target, record=replace(target.record, title=f"{target.name}: {target.record.title}"))
+        for target in targets
+    ]
+
+
+def _order(pair: tuple[Target, Student]) -> tuple[bool, float]:
+    """What takes milliseconds first, so that an interruption leaves something to see; then the longest."""
+    target, student = pair
+    return student.cost > 0, -student.cost * (2 if target.instance is not None else 1)

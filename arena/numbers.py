@@ -1,0 +1,89 @@
+"""Numbers in a few characters, for tables and figures."""
+
+import math
+
+__all__ = ["count_text", "error_text", "number_text", "printable", "seconds_text"]
+
+
+def error_text(error: float | int | None) -> str:
+    """An error in at most six characters; None (not finite) is an infinity.
+
+    Examples
+    --------
+    >>> [error_text(error) for error in (4.4e-16, 0.0, 0.0042, 0.3141, 1.042, 31.4, 1e5, None)]
+    ['4e-16', '0', '0.0042', '0.314', '1.04', '31', '1e5', 'inf']
+    """
+    if error is None or math.isinf(error):
+        return "inf"
+    if error == 0:
+        return "0"
+    # decided on the rounded number, so that 0.9996 is 1.00 and not 1.000
+    if (digits := float(f"{error:.2e}")) >= 1:
+        return f"{error:.2f}" if digits < 9.995 else f"{error:.0f}" if digits < 9999 else _power(error)
+    return f"{error:.3f}" if digits >= 0.01 else f"{error:.4f}" if digits >= 0.001 else _power(error)
+
+
+def _power(value: float | int) -> str:
+    mantissa, exponent = f"{value:.0e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def count_text(count: float | int | None) -> str:
+    """A number of examples in at most five characters.
+
+    Examples
+    --------
+    >>> [count_text(count) for count in (0, 344, 2048, 768_000, 1_500_000, None)]
+    ['0', '344', '2.0k', '768k', '1.5M', '-']
+    """
+    if count is None or math.isnan(count):
+        return "-"
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= 0.9995 * size:
+            scaled = count / size
+            return f"{scaled:.1f}{unit}" if scaled < 9.95 else f"{scaled:.0f}{unit}"
+    return f"{count:.0f}"
+
+
+def number_text(value: float | int) -> str:
+    """A count in full, and any other number as `error_text` gives it.
+
+    Examples
+    --------
+    >>> [number_text(value) for value in (1568.0, 0.0457, 19600.4, math.inf, math.nan)]
+    ['1,568', '0.046', '2e4', 'inf', '-']
+    """
+    if math.isnan(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) < 1e9 and value == round(value) else error_text(value)
+
+
+def seconds_text(seconds: float | int | None) -> str:
+    """A time in at most six characters.
+
+    Examples
+    --------
+    >>> [seconds_text(seconds) for seconds in (0.0004, 0.51, 7.31, 83.2, 5400, None)]
+    ['<1 ms', '0.51 s', '7.3 s', '83 s', '90 min', '-']
+    """
+    if seconds is None or math.isnan(seconds):
+        return "-"
+    if seconds < 0.001:
+        return "<1 ms"
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 600:
+        digits = 2 if seconds < 0.995 else 1 if seconds < 9.95 else 0
+        return f"{seconds:.{digits}f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 36000 else f"{seconds / 3600:.0f} h"
+
+
+def printable(text: str) -> str:
+    r"""`text` on one line without characters that would move a terminal's cursor or change its colours.
+
+    Examples
+    --------
+    >>> printable("a\x1b[31mb")
+    'a?[31mb'
+    """
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "?" for letter in text)

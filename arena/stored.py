@@ -1,0 +1,143 @@
+"""The cells of comparisons that a store keeps, as a data frame and as a file."""
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from arena.cells import stored_cell, stored_results
+from arena.frames import TARGET_COLUMNS, csv_of, typed_frame
+from attention.files import FilePath, write_whole
+from attention.validation import as_path, require_instance
+from runs import Result, Store, StoreError
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["EXPORTS", "export_cells", "stored_cells"]
+
+_COLUMNS = (
+    *("finished", "target", "learner", "seed", "status", "message", "outcome", "succeeded", "relative_error"),
+    *("unknown_part_error", "theta_error", "w_error", "examples_used", "seconds", "engine", "alone"),
+    *(f"target_{name}" for name in TARGET_COLUMNS),
+    *("learner_title", "timeout", "versions", "parameters", "trace"),
+)
+
+
+def stored_cells(
+    store: Store, *, target: str = "*", learner: str = "*", seed: int | None = None
+) -> "pandas.DataFrame":
+    """The cells of comparisons in a store, one row each, the oldest first.
+
+    Parameters
+    ----------
+    store : Store
+        Where they are.
+    target, learner : str
+        Only those of these names; * and ? as in a shell.
+    seed : int, optional
+        Only this seed.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The columns of `Results.to_pandas`, and when each was computed with what; versions, parameters and traces are
+        JSON text.
+
+    Raises
+    ------
+    StoreError
+        If the store is damaged.
+    """
+    try:
+        rows = [_row(result) for result in stored_results(store)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{store.path}: the store is damaged ({error}).") from None
+    chosen = [
+        row
+        for row in rows
+        if fnmatchcase(row["target"], target)
+        and fnmatchcase(row["learner"], learner)
+        and seed in (None, row["seed"])
+    ]
+    return typed_frame(_COLUMNS, sorted(chosen, key=lambda row: row["finished"]))
+
+
+def export_cells(path: FilePath, cells: "pandas.DataFrame") -> None:
+    """Write stored cells to a file whose ending says the format: .csv, .json or .parquet.
+
+    Raises
+    ------
+    ValueError
+        If the ending is another, or a whole number does not fit into the format.
+    ImportError
+        If pyarrow is needed and absent.
+    OSError
+        If the file cannot be written; then the one that was there stays.
+    """
+    import pandas
+
+    path = as_path(path)
+    require_instance("cells", cells, pandas.DataFrame, needed="what stored_cells gives")
+    if path.suffix not in EXPORTS:
+        raise ValueError(
+            f"The path {str(path)!r} ends in {path.suffix or 'nothing'}: {', '.join(EXPORTS)} are the formats."
+        )
+    write_whole(path, EXPORTS[path.suffix](cells))
+
+
+def _row(result: Result) -> dict[str, Any]:
+    target, learner = result.cell.arguments["target"], result.cell.arguments["learner"]
+    cell = asdict(stored_cell(result))
+    trace = json.dumps(cell.pop("trace"))
+    about = {f"target_{name}": target.get(name) for name in TARGET_COLUMNS}
+    return (
+        cell
+        | about
+        | {
+            "target_hardness": _hardness(target),
+            "learner_title": learner["title"],
+            "finished": result.finished,
+            "timeout": result.timeout,
+            "versions": json.dumps(dict(result.versions), sort_keys=True),
+            "parameters": json.dumps(learner["parameters"], sort_keys=True),
+            "trace": trace,
+        }
+    )
+
+
+def _hardness(target: Mapping[str, Any]) -> str | None:
+    certificate = target["certificate"]
+    said = {one["name"]: one["value"] for one in certificate["statements"]} if certificate else {}
+    return said.get("verdict")
+
+
+def _json(cells: "pandas.DataFrame") -> bytes:
+    # pandas itself writes fifteen digits at most
+    rows = cells.astype(object).where(cells.notna(), None).to_dict(orient="records")
+    return json.dumps(rows, allow_nan=False, ensure_ascii=False, indent=1).encode()
+
+
+def _parquet(cells: "pandas.DataFrame") -> bytes:
+    out = io.BytesIO()
+    try:
+        cells.to_parquet(out, index=False)
+    except (OverflowError, ValueError):
+        raise ValueError(
+            "A whole number does not fit into the 64 bits of Parquet: write .csv or .json."
+        ) from None
+    except ImportError:
+        raise ImportError(
+            "Parquet needs pyarrow: install it with pip install pyarrow, or write .csv or .json."
+        ) from None
+    return out.getvalue()
+
+
+EXPORTS: Mapping[str, Callable[["pandas.DataFrame"], bytes]] = {
+    ".csv": lambda cells: csv_of(cells).encode(),
+    ".json": _json,
+    ".parquet": _parquet,
+}
+"""The formats of `export_cells` by the ending of the file."""

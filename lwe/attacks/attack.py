@@ -1,0 +1,259 @@
+"""What an attack on learning with rounding is, what it may learn from, and how what it finds is judged."""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from attention.inputs import Rng
+from attention.validation import checked, random_generator
+from lwe.attacks.evidence import common_label, judged, secret_predictor
+from lwe.attacks.outcome import AttackEndedError, AttackOutcome, Budget, BudgetSpentError, RefusedError
+from lwe.parameters import LWRParameters, centred
+from lwe.samples import LWRSamples
+
+__all__ = ["Attack", "AttackResult", "Attempt", "require_samples", "run_attacks"]
+
+
+@dataclass(frozen=True, eq=False)
+class AttackResult:
+    """What an attack found."""
+
+    attack: str  #: its name
+    outcome: AttackOutcome  #: how it ended
+    explanation: str  #: what it did and found, or what stood in the way: a sentence with numbers
+    #: the share of labels predicted among `fresh` samples that it never looked at; None if it predicts none
+    accuracy: float | None = None
+    #: the share of the most frequent label among them, which a constant prediction reaches
+    chance: float | None = None
+    fresh: int = 0  #: how many samples were held out
+    #: The secret it found, centred mod q, if it found one. Others may have the same labels.
+    secret: Int[np.ndarray, " n"] | None = None
+    samples_used: int = 0  #: how many samples it learned from
+    seconds: float = 0.0  #: how long it took
+    #: numbers of its own, as JSON values: block sizes, equations, candidates
+    details: Mapping[str, Any] = field(default_factory=dict)
+    #: maps rows of a public matrix (N, n) to labels (N,)
+    predict: Callable[[np.ndarray], np.ndarray] | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        share = "" if self.accuracy is None else f", {self.accuracy:.3g} of {self.fresh} fresh labels"
+        return f"{self.attack}{share}: {self.explanation}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain JSON values, without `predict`."""
+        plain = asdict(replace(self, predict=None))
+        del plain["predict"]
+        secret = None if self.secret is None else self.secret.tolist()
+        return plain | {"outcome": self.outcome.name, "secret": secret}
+
+
+class Attempt:
+    """One run of an attack: the samples it may learn from, its clock, and the making of its result.
+
+    The last fifth of the samples, at most 1000, is held out for the result and seen by nobody else. Candidates may be
+    compared on `training`, never on what is held out: so accuracies are not maxima over candidates.
+    """
+
+    def __init__(
+        self, attack: str, samples: LWRSamples, parameters: LWRParameters, budget: Budget | None = None
+    ) -> None:
+        require_samples(samples, parameters)
+        self.attack, self.parameters, self.budget = attack, parameters, budget or Budget()
+        self.training, self._fresh = samples.held_out(min(len(samples) // 5, 1000))
+        self._start = time.perf_counter()
+        self.details: dict[str, Any] = {}
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.perf_counter() - self._start
+
+    @property
+    def seconds_left(self) -> float:
+        """Of its budget; infinite if there is none."""
+        return math.inf if self.budget.seconds is None else self.budget.seconds - self.seconds
+
+    def check(self) -> None:
+        """Raise `BudgetSpentError` if the time is over."""
+        if self.seconds_left <= 0:
+            raise BudgetSpentError(f"It was stopped after {self.seconds:.1f} seconds.")
+
+    def require_memory(self, needed: int, what: str) -> None:
+        """Raise `RefusedError` if a table would be too large."""
+        if needed > self.budget.memory:
+            raise RefusedError(
+                f"{what} would take {needed / 2**30:.3g} GiB of memory; {self.budget.memory / 2**30:.3g} are allowed."
+            )
+
+    def found(self, secret: np.ndarray, explanation: str) -> AttackResult:
+        """A secret, judged by the labels floor(p (<a, s> mod q) / q) that it predicts, and by their likelihood."""
+        secret = centred(secret, self.parameters.modulus)
+        return self.predicts(secret_predictor(secret, self.parameters), explanation, secret=secret)
+
+    def predicts(
+        self,
+        predict: Callable[[np.ndarray], np.ndarray],
+        explanation: str,
+        *,
+        secret: np.ndarray | None = None,
+    ) -> AttackResult:
+        """A prediction, held to the samples held out: see `lwe.attacks.evidence.judged`."""
+        fresh, predicted = self._fresh, predict(self._fresh.public)
+        outcome = judged(predicted, fresh, self.parameters, common_label(self.training), secret)
+        return replace(
+            self.ended(outcome, explanation),
+            accuracy=float(np.mean(predicted == fresh.labels)),
+            chance=float(np.mean(fresh.labels == common_label(fresh))),
+            secret=secret,
+            predict=predict,
+        )
+
+    def stopped(self, result: AttackResult, told: object) -> AttackResult:
+        """What was found before the budget was spent: out of budget, unless it is a success as it is."""
+        outcome = result.outcome if result.outcome.succeeded else AttackOutcome.BUDGET_SPENT
+        return replace(result, outcome=outcome, explanation=f"{result.explanation} {told}")
+
+    def ended(self, outcome: AttackOutcome, explanation: str) -> AttackResult:
+        """No prediction, and why."""
+        return AttackResult(
+            self.attack,
+            outcome,
+            explanation,
+            fresh=len(self._fresh),
+            samples_used=len(self.training),
+            seconds=self.seconds,
+            details=dict(self.details),
+        )
+
+
+class Attack(ABC):
+    """An attack: a frozen dataclass of options with a `name` and a `run`, which is called with samples.
+
+    `run` ends with what one of `attempt.found` (a secret), `attempt.predicts` (a function of rows) and `attempt.ended`
+    (neither, and why) returns, or raises an `AttackEndedError`. A budget is kept by asking: call `attempt.check()` now
+    and then, and the attack ends as BUDGET_SPENT in time; one that never asks is not stopped by `run_attacks`.
+
+    Examples
+    --------
+    >>> from lwe import LWRParameters, make_samples
+    >>> @dataclass(frozen=True)
+    ... class AllOnes(Attack):
+    ...     name = "all ones"
+    ...     def run(self, attempt, generator):
+    ...         attempt.check()
+    ...         return attempt.found(np.ones(attempt.parameters.secret_dim, dtype=np.int64), "Guessed.")
+    >>> parameters = LWRParameters(secret_dim=3, modulus=8, levels=2)
+    >>> samples, _ = make_samples(parameters, 100, secret=[1, 1, 1], rng=0)
+    >>> print(AllOnes()(samples, parameters))
+    all ones, 1 of 20 fresh labels: Guessed.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Its name, for results; a class attribute will do."""
+
+    @property
+    def title(self) -> str:
+        """Its name at the head of a row of a table."""
+        return self.name[:1].upper() + self.name[1:]
+
+    @abstractmethod
+    def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
+        """Learn from `attempt.training`; end with one of `attempt.found`, `predicts` and `ended`."""
+
+    @checked
+    def __call__(
+        self,
+        samples: LWRSamples,
+        parameters: LWRParameters,
+        *,
+        rng: Rng = None,
+        budget: Budget | None = None,
+    ) -> AttackResult:
+        """Attack the samples; `rng` is anything `numpy.random.default_rng` accepts. ValueError if they do not fit."""
+        attempt = Attempt(self.name, samples, parameters, budget)
+        try:
+            attempt.check()
+            return self.run(attempt, random_generator(rng))
+        except AttackEndedError as ended:
+            return attempt.ended(ended.outcome, str(ended))
+
+
+@checked
+def require_samples(samples: LWRSamples, parameters: LWRParameters, *, least: int = 5) -> None:
+    """Raise ValueError unless there are `least` samples, such as the parameters describe: columns, labels, entries."""
+    if len(samples) < least:
+        raise ValueError(
+            f"There are {len(samples)} samples: at least {least} are needed, one of them held out."
+        )
+    if samples.secret_dim != parameters.secret_dim:
+        raise ValueError(
+            f"The samples have {samples.secret_dim} columns and the parameters {parameters.secret_dim} secret entries: "
+            "they must agree."
+        )
+    lowest, highest = int(samples.labels.min()), int(samples.labels.max())
+    if lowest < 0 or highest >= parameters.levels:
+        raise ValueError(
+            f"The labels go from {lowest} to {highest}: from 0 to {parameters.levels - 1} is allowed for {parameters}."
+        )
+    if parameters.matrix in ("binary", "ternary"):
+        entries = centred(samples.public, parameters.modulus)
+        lowest = 0 if parameters.matrix == "binary" or parameters.modulus == 2 else -1
+        if entries.min() < lowest or entries.max() > 1:
+            raise ValueError(
+                f"The rows have entries from {entries.min()} to {entries.max()} mod {parameters.modulus}: from "
+                f"{lowest} to 1 is allowed for {parameters}; for residues take matrix='uniform'."
+            )
+
+
+@checked
+def run_attacks(
+    attacks: Sequence[Attack],
+    samples: LWRSamples,
+    parameters: LWRParameters,
+    *,
+    rng: Rng = None,
+    budget: Budget | None = None,
+) -> list[AttackResult]:
+    """Run attacks one after another on the same samples; what one does never loses what others found.
+
+    Each attack gets the budget, and a stream of its own of `rng`, which depends on its place alone. There is a result
+    for each, in order. One that raised is FAILED. After a KeyboardInterrupt the attack that was running and those after
+    it are INTERRUPTED: a caller that runs more than this looks for that and stops. ValueError if the samples do not fit
+    the parameters.
+
+    Examples
+    --------
+    >>> from lwe import ExhaustiveAttack, make_samples
+    >>> parameters = LWRParameters(secret_dim=3, modulus=4, levels=2)
+    >>> samples, _ = make_samples(parameters, 300, rng=0)
+    >>> attacks = [ExhaustiveAttack(), ExhaustiveAttack(work=10)]
+    >>> [result.outcome.name for result in run_attacks(attacks, samples, parameters, rng=0)]
+    ['BROKEN', 'REFUSED']
+    """
+    require_samples(samples, parameters)
+    results: list[AttackResult] = []
+    interrupted = False
+    for attack, stream in zip(attacks, random_generator(rng).spawn(len(attacks)), strict=True):
+        outcome, told, start = AttackOutcome.INTERRUPTED, "It was not begun.", time.perf_counter()
+        if not interrupted:
+            try:
+                results.append(attack(samples, parameters, rng=stream, budget=budget))
+                continue
+            except KeyboardInterrupt:
+                interrupted, told = (
+                    True,
+                    f"It was interrupted after {time.perf_counter() - start:.1f} seconds.",
+                )
+            except Exception as error:  # whatever it is, the other attacks go on
+                outcome = AttackOutcome.FAILED
+                told = f"It broke down with {type(error).__name__}: {str(error).removesuffix('.')}."
+        results.append(AttackResult(attack.name, outcome, told, seconds=time.perf_counter() - start))
+    return results

@@ -1,0 +1,278 @@
+"""The executable reduction: a learner of the layer tells its labels from random ones; here one is made to."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from attention import Learner
+from attention.inputs import Rng
+from attention.intervals import proportion_interval
+from attention.validation import PositiveInt, Real, Whole, checked, random_generator
+from lwe.attacks.attack import Attack
+from lwe.attacks.learner import label_values
+from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.attacks.tokens import SampleOracle, realised
+from lwe.parameters import LWRParameters, rounded
+from lwe.samples import LWRSamples, make_samples
+
+__all__ = ["Distinguishing", "distinguish", "sufficient_examples"]
+
+_LEAST_GAIN = 1e-6  # below it no theorem is told: it would ask for some 10^13 samples and more
+_MOST_SAMPLES = 1 << 62
+
+Values = Callable[[np.ndarray], np.ndarray]
+Share = Annotated[float, Real(above=0, below=1)]
+
+
+@dataclass(frozen=True, eq=False)
+class Distinguishing:
+    """How well a learner told labels of secrets from random ones."""
+
+    #: what the labels were of, and what learned
+    parameters: LWRParameters
+    learner: str
+    #: in each run: how many samples it learned from, and how many others its hypothesis was tested on
+    examples: int
+    fresh: int
+    #: the level of the test of a run: at most this share of runs on random labels is taken for real ones
+    false_alarm: float
+    confidence: float  #: of both intervals together: each has half the error
+    #: of each run, the estimate of E b^2 - E(h - b)^2 on its fresh samples, labels b scaled to [-1, 1]
+    real: Float[np.ndarray, " runs"]
+    random: Float[np.ndarray, " runs"]
+    #: in how many runs the labels were taken for real ones
+    real_detected: int
+    random_detected: int
+    #: whether all runs on real labels had one secret that was given; then what follows is of this secret alone
+    fixed_secret: bool = False
+
+    @property
+    def runs(self) -> int:
+        """How many on labels of secrets, and how many on random labels."""
+        return len(self.real)
+
+    @property
+    def advantage(self) -> float:
+        """The share of real runs taken for real, minus that of random ones."""
+        return (self.real_detected - self.random_detected) / self.runs
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """A confidence interval of the advantage, at half the error: two of Clopper and Pearson, a quarter each.
+
+        It holds together with `gain_interval` with at least the confidence asked for (Bonferroni's inequality).
+        """
+        real, random = (
+            proportion_interval(found, self.runs, confidence=(3 + self.confidence) / 4)
+            for found in (self.real_detected, self.random_detected)
+        )
+        return real.low - random.high, real.high - random.low
+
+    @property
+    def gain(self) -> float:
+        """Eps, the mean of `real`: E(h - b)^2 is below E b^2 (1 for labels -1 and 1) by so much."""
+        return float(np.mean(self.real))
+
+    @property
+    def gain_interval(self) -> tuple[float, float]:
+        """A confidence interval of the mean eps of these hypotheses, at half the error, by Hoeffding's inequality.
+
+        Over all fresh samples of all runs; it holds together with `interval`.
+        """
+        # a term 2hb - h^2 lies in [-3m^2, m^2] for |h|, |b| <= m
+        _, bound = _scale(self.parameters)
+        radius = 4 * bound**2 * math.sqrt(math.log(4 / (1 - self.confidence)) / (2 * self.runs * self.fresh))
+        return self.gain - radius, self.gain + radius
+
+    @property
+    def conclusion(self) -> str:
+        """What follows, and what does not."""
+        low, high = self.interval
+        sure = f"{100 * self.confidence:.4g}% confidence"  # of all that is said: both intervals hold
+        whose = "this secret" if self.fixed_secret else "these parameters"
+        if low > 0:
+            return (
+                f"It distinguishes: the advantage is at least {low:.2g} ({sure}).{self._theorem()} So labels of "
+                f"{whose} are not pseudorandom to a distinguisher of this cost; of others nothing follows."
+            )
+        if high < 0:
+            return (
+                f"It takes random labels for real ones more often than real ones (advantage at most {high:.2g}, "
+                f"{sure}): something is wrong with it."
+            )
+        return (
+            f"No advantage was shown: it is at most {high:.2g} ({sure}) for this learner, {whose} and so many "
+            "examples. Of other learners nothing follows, and nothing of security."
+        )
+
+    def _theorem(self) -> str:
+        least, m = self.gain_interval[0], _scale(self.parameters)[1]
+        if not _LEAST_GAIN <= least <= 1:
+            return ""
+        return (
+            f" Its hypotheses have E(h - b)^2 <= E b^2 - {least:.2g} on average; whatever has that on an instance "
+            f"tells it from random labels with {sufficient_examples(least / m**2, self.false_alarm)} fresh samples, "
+            f"up to errors of {self.false_alarm:.2g} on both sides."
+        )
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        eps_low, eps_high = self.gain_interval
+        return (
+            f"{self.learner} on {self.parameters}: {self.real_detected} of {self.runs} runs on labels of secrets and "
+            f"{self.random_detected} of {self.runs} on random labels taken for real; advantage {self.advantage:.3g} "
+            f"[{low:.3g}, {high:.3g}]; eps {self.gain:.3g} [{eps_low:.3g}, {eps_high:.3g}], together at "
+            f"{100 * self.confidence:.4g}%. {self.conclusion}"
+        )
+
+
+@checked
+def distinguish(
+    learner: Learner | Attack,
+    parameters: LWRParameters,
+    *,
+    runs: Annotated[int, Whole(1, 10**6)] = 20,
+    examples: PositiveInt = 4000,
+    fresh: PositiveInt = 1000,
+    false_alarm: Share = 0.01,
+    confidence: Share = 0.95,
+    secret: ArrayLike | None = None,
+    budget: Budget | None = None,
+    rng: Rng = None,
+) -> Distinguishing:
+    """Make a distinguisher of a learner: run it on labels of secrets and on random ones, and see whether it can tell.
+
+    ValueError if a learner is given and no heads realise the parameters, or it refuses so few examples.
+
+    Parameters
+    ----------
+    learner : Learner or Attack
+        A learner gets each sample as examples on the gate, again and again with other tokens, with about as many off
+        it; an attack gets the samples, within the `budget`, by default without seconds.
+    parameters : LWRParameters
+        Of the labels, their errors included.
+    runs, examples, fresh : int
+        How many runs on each kind of labels, and in each how many samples to learn from and how many others to test
+        the hypothesis on.
+    false_alarm : float
+        The level delta of the test of a run.
+    confidence : float
+        Of what is concluded: that both intervals hold, each at half the error.
+    secret : array of int (secret_dim,), optional
+        One secret for all runs, of which alone something follows then; by default each run draws its own.
+    rng : optional
+        Anything `numpy.random.default_rng` accepts (SPEC 7).
+
+    Notes
+    -----
+    Random labels are floor(p u / q) of uniform residues u, independent of everything: what decision learning with
+    rounding compares with. A hypothesis h, from samples of its own, is tested on N fresh samples with centred labels
+    b in an interval of length W (2 for labels -1 and 1). If labels are random, 2hb is sub-Gaussian given h, so
+    E exp(2 (2hb - h^2)/W^2) <= 1 by Hoeffding's lemma, and by Markov's inequality the sum of 2hb - h^2 reaches
+    (W^2/2) ln(1/delta) with probability at most delta, whatever h. That is when labels are taken for real. As
+    2hb - h^2 = b^2 - (h - b)^2, a learner with E(h - b)^2 <= E b^2 - eps passes with probability 1 - delta from
+    N = 32 ln(1/delta)/eps^2 on, for |h|, |b| <= 1 (Hoeffding's inequality): O(1/eps^2) examples. Derived here.
+
+    An attack that says DISTINGUISHED without predicting takes labels for real as well; then the level is its own.
+
+    Examples
+    --------
+    >>> from lwe import LeastSquaresAttack, TernaryLaw
+    >>> easy = LWRParameters(secret_dim=8, modulus=64, levels=4, secret=TernaryLaw())
+    >>> found = distinguish(LeastSquaresAttack(), easy, runs=10, examples=500, rng=0)
+    >>> found.real_detected, found.random_detected, found.interval[0] > 0
+    (10, 0, True)
+    """
+    if isinstance(learner, type):
+        raise ValueError(f"learner is the class {learner.__name__}: an instance of it is needed.")
+    spend = budget or Budget(seconds=None)
+    mean, _ = _scale(parameters)
+    width = parameters.levels - 1
+    gains, detected = np.zeros((2, runs)), [0, 0]
+    for run, stream in enumerate(random_generator(rng).spawn(runs)):
+        for kind, generator in enumerate(stream.spawn(2)):
+            samples, _ = make_samples(parameters, examples + fresh, secret=secret, rng=generator)
+            if kind == 1:
+                residues = generator.integers(parameters.modulus, size=len(samples))
+                samples = LWRSamples(samples.public, rounded(residues, parameters.modulus, parameters.levels))
+            training, held_out = samples.held_out(fresh)
+            values: Values | None
+            if isinstance(learner, Attack):
+                result = learner(training, parameters, rng=generator, budget=spend)
+                values, said = result.predict, result.outcome is AttackOutcome.DISTINGUISHED
+            else:
+                values, said = _learned(learner, training, parameters, generator), False
+            terms = np.zeros(fresh)
+            if values is not None:
+                h, b = values(held_out.public) - mean, held_out.labels - mean
+                terms = 2 * h * b - h**2
+            gains[kind, run] = float(terms.mean()) * (2 / width) ** 2
+            detected[kind] += bool(said or terms.sum() >= width**2 / 2 * math.log(1 / false_alarm))
+    return Distinguishing(
+        parameters=parameters,
+        learner=learner.name if isinstance(learner, Attack) else type(learner).__name__,
+        examples=examples,
+        fresh=fresh,
+        false_alarm=false_alarm,
+        confidence=confidence,
+        real=gains[0],
+        random=gains[1],
+        real_detected=detected[0],
+        random_detected=detected[1],
+        fixed_secret=secret is not None,
+    )
+
+
+@checked
+def sufficient_examples(gain: Annotated[float, Real(above=0, most=1)], error: Share) -> int:
+    """How many fresh samples suffice to tell labels in [-1, 1] from random ones, given E(h - b)^2 <= E b^2 - gain.
+
+    For both errors of the test to be at most `error`: 32 ln(1/error)/gain^2, rounded up; see `distinguish`. ValueError
+    if 2^62 samples do not suffice.
+
+    Examples
+    --------
+    >>> sufficient_examples(0.5, 0.01)
+    590
+    """
+    needed = -32 * math.log(error)
+    least = math.sqrt(needed / _MOST_SAMPLES)
+    if least > gain:  # gain^2 may be 0
+        raise ValueError(
+            f"gain is {gain}: more than 2^62 samples would be needed; take a gain above {least:.3g}."
+        )
+    return math.ceil(needed / gain**2)
+
+
+def _learned(
+    learner: Learner, samples: LWRSamples, parameters: LWRParameters, generator: np.random.Generator
+) -> Values:
+    heads = realised(parameters)
+    if heads is None:
+        raise ValueError(
+            f"No heads realise {parameters}: take a modulus that is a power of two, or an attack."
+        )
+    least = learner.minimum_examples(2, heads.dim)
+    if 2 * len(samples) < least:
+        raise ValueError(
+            f"{len(samples)} samples give {2 * len(samples)} examples and {type(learner).__name__} needs {least}: "
+            "give it more."
+        )
+    fit = learner.fit(SampleOracle(samples, heads, rng=generator), rng=generator)
+    return label_values(fit.predict, heads, seed=int(generator.integers(1 << 62)))
+
+
+def _scale(parameters: LWRParameters) -> tuple[float, float]:
+    """The mean of random labels, and the largest centred label once labels are scaled to length 2.
+
+    The labels floor(p u / q) of u = 0, ..., q - 1 sum to ((p - 1)(q - 1) + gcd(p, q) - 1)/2, which is the number of
+    points of the grid under the diagonal of a p x q rectangle.
+    """
+    q, p = parameters.modulus, parameters.levels
+    mean = ((p - 1) * (q - 1) + math.gcd(p, q) - 1) / (2 * q)
+    return mean, 2 * max(mean, p - 1 - mean) / (p - 1)

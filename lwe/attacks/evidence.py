@@ -1,0 +1,278 @@
+"""How labels bear out a secret or a prediction: their probabilities under a secret, and tests on fresh samples."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from attention.validation import checked
+from lwe.attacks.outcome import AttackOutcome, RefusedError
+from lwe.parameters import LWRParameters, rounded
+from lwe.samples import LWRSamples, inner_products
+
+__all__ = [
+    "LEVEL",
+    "accuracy_bar",
+    "as_likely_as_own",
+    "common_label",
+    "error_support",
+    "errors_listed",
+    "fits_in_order",
+    "judged",
+    "label_probabilities",
+    "label_residues",
+    "pairing_evidence",
+    "secret_predictor",
+    "secret_score",
+    "share_right",
+    "surpasses",
+]
+
+LEVEL = 1e-4
+"""With what probability at most a prediction without anything to it counts as better than chance, by each test."""
+
+_LEAST = 1e-300
+_MOST_ERRORS = 1 << 22
+_DEVIATIONS = 4
+_REFUSED = _DEVIATIONS**2 / 2  # Chernoff's bound for a normal variable that is so many deviations off is e^-8
+_EXPONENTS = 2.0 ** np.arange(1, -11, -1)
+_GROUPS = 256
+_NEGLIGIBLE = 1e-13  # differences of cumulated probabilities are rounded to about that
+
+
+@checked
+def secret_predictor(
+    secret: Int[np.ndarray, " n"], parameters: LWRParameters
+) -> Callable[[np.ndarray], np.ndarray]:
+    """What a secret predicts on rows of a public matrix: floor(p (<a, s> mod q) / q)."""
+    q, p = parameters.modulus, parameters.levels
+    return lambda public: rounded(inner_products(public, secret, q), q, p)
+
+
+def share_right(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWRParameters) -> float:
+    """The share of labels that a secret predicts."""
+    return float(np.mean(secret_predictor(secret, parameters)(samples.public) == samples.labels))
+
+
+def label_residues(
+    labels: Int[np.ndarray, "*n"], parameters: LWRParameters
+) -> tuple[Int[np.ndarray, "*n"], Int[np.ndarray, "*n"]]:
+    """For each label, the first residue that is rounded to it and the first one after those."""
+    q, p = parameters.modulus, parameters.levels
+    return -(-labels * q // p), -(-(labels + 1) * q // p)
+
+
+def error_support(parameters: LWRParameters) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
+    """The errors, centred mod q and in increasing order, and their probabilities; RefusedError above 2^22 of them."""
+    told = f"The errors {parameters.noise} have more values mod {parameters.modulus} than the 2^22 that are listed."
+    try:
+        errors, weights = parameters.noise.support(parameters.modulus)
+    except ValueError:
+        raise RefusedError(told) from None
+    if len(errors) > _MOST_ERRORS:
+        raise RefusedError(told)
+    return errors, weights
+
+
+def errors_listed(parameters: LWRParameters) -> bool:
+    """Whether labels have errors, and few enough values of them for `label_probabilities`."""
+    if not parameters.noisy or parameters.noise.is_uniform(parameters.modulus):
+        return parameters.noisy
+    try:
+        error_support(parameters)
+    except RefusedError:
+        return False
+    return True
+
+
+def label_probabilities(parameters: LWRParameters) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """The function (T, b) -> P(label b | <a, s> = T mod q), of arrays that broadcast.
+
+    The errors that carry T to the label b follow one another mod q, so their probability is a difference of two
+    cumulated ones. With s values of errors O(s) to prepare and O(log s) for each, whatever q; `RefusedError` if
+    they are more than 2^22 and not uniform.
+    """
+    q, noise = parameters.modulus, parameters.noise
+    if noise.is_uniform(q):
+
+        def share(residues: np.ndarray, labels: np.ndarray) -> np.ndarray:
+            first, after = label_residues(labels, parameters)
+            return np.broadcast_to((after - first) / q, np.broadcast_shapes(residues.shape, labels.shape))
+
+        return share
+    errors, weights = error_support(parameters)
+    order = np.argsort(np.mod(errors, q))
+    turn = np.mod(errors, q)[order]
+    places = np.concatenate([turn, turn + q])
+    mass = np.concatenate([[0.0], np.cumsum(np.tile(weights[order], 2))])
+
+    def probabilities(residues: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        first, after = label_residues(labels, parameters)
+        least = np.mod(first - residues, q)
+        found: np.ndarray = mass[np.searchsorted(places, least + after - first)]
+        return found - mass[np.searchsorted(places, least)]
+
+    return probabilities
+
+
+def secret_score(samples: LWRSamples, parameters: LWRParameters) -> Callable[[np.ndarray], float]:
+    """By what candidates are compared: the log-likelihood of labels where errors are listed, else the share right."""
+    if not errors_listed(parameters):
+        return lambda secret: share_right(secret, samples, parameters)
+    probabilities, q = label_probabilities(parameters), parameters.modulus
+
+    def score(secret: np.ndarray) -> float:
+        found = probabilities(inner_products(samples.public, secret, q), samples.labels)
+        return float(np.log(np.maximum(found, _LEAST)).sum())
+
+    return score
+
+
+def common_label(samples: LWRSamples) -> int:
+    """The most frequent label."""
+    values, counts = np.unique(samples.labels, return_counts=True)
+    return int(values[np.argmax(counts)])
+
+
+def judged(
+    predicted: Int[np.ndarray, " N"],
+    samples: LWRSamples,
+    parameters: LWRParameters,
+    constant: int,
+    secret: Int[np.ndarray, " n"] | None = None,
+) -> AttackOutcome:
+    """What samples that a prediction was not made of say about it, and about the secret that it is of, if any.
+
+    BROKEN: all of them are predicted, and better than by chance; with errors, which nobody can predict, as well as
+    the secret itself would. PREDICTS: better than by chance, by one of two tests; where there is nothing to it, each
+    is passed with probability at most 1e-4. Else NOTHING.
+
+    Notes
+    -----
+    A prediction is better than by chance if it is right more often than a constant that was fixed before, by McNemar's
+    test (`surpasses`), and than the most frequent label. Fourteen samples on which they differ are needed at least.
+
+    Wide errors leave few labels right, whatever the secret. So a secret may also show itself by the likelihood
+    of the labels: it has to fit them in their order far better than in others (`fits_in_order`), which
+    no law of labels without the rows brings about. A secret that predicts one label alone is left to the first
+    test, which it cannot pass. Where errors have too many values to list, labels are judged as if there were none.
+
+    As well as the secret itself is, with errors: as many labels right as it could have (`accuracy_bar`), and the
+    labels as likely as labels made with the secret found would be (`as_likely_as_own`), both up to four
+    standard deviations. A prediction without a secret has no likelihood; its share of right labels has to tell,
+    so that the bar is above that of the most frequent label.
+    """
+    right, by_likelihood = predicted == samples.labels, errors_listed(parameters)
+    accuracy, chance = np.mean(right), np.mean(samples.labels == common_label(samples))
+    better = accuracy > chance and surpasses(right, samples.labels == constant, level=LEVEL)
+    if not better and secret is not None and by_likelihood and np.any(predicted != predicted[0]):
+        better = fits_in_order(secret, samples, parameters, level=LEVEL)
+    if not better:
+        return AttackOutcome.NOTHING
+    bar = accuracy_bar(parameters, len(samples))
+    broken = accuracy >= bar
+    if broken and by_likelihood:
+        broken = bar > chance if secret is None else as_likely_as_own(secret, samples, parameters)
+    return AttackOutcome.BROKEN if broken else AttackOutcome.PREDICTS
+
+
+def pairing_evidence(scores: Float[np.ndarray, "N N"]) -> float:
+    """Evidence that labels go with their rows: the log of an E that is hardly ever large if they do not.
+
+    `scores` say how well label j fits row i: f_i(b_j) for any functions f_i >= 0 that were fixed before the labels were
+    seen, such as P(b_j | <a_i, s>).
+
+    Notes
+    -----
+    E = prod_i f_i(b_i) / ((f_i(b_1) + ... + f_i(b_i)) / i): each label is held against those before it and itself.
+
+    If labels are independent of rows, of whatever law, then P(E >= 1/level) <= level. For then, given which i labels
+    come first, in any order, and all later ones, b_i is each of those i alike. So the i-th factor has mean 1 given
+    them, and they determine the factors after it: E has mean 1, and Markov's inequality is the rest. No law of the
+    labels is fitted; constant labels give E = 1, and N labels at most N!. O(N^2). In the manner of Vovk, Gammerman and
+    Shafer 2005, "Algorithmic Learning in a Random World", chapter 7.
+    """
+    scores = np.maximum(scores, _LEAST)
+    earlier = np.tril(scores).sum(axis=1) / np.arange(1, len(scores) + 1)
+    return float(np.sum(np.log(np.diagonal(scores) / earlier)))
+
+
+def fits_in_order(
+    secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWRParameters, *, level: float
+) -> bool:
+    """Whether labels go with their rows as this secret says, at that level, by `pairing_evidence`."""
+    probabilities = label_probabilities(parameters)
+    products = inner_products(samples.public, secret, parameters.modulus)
+    labels, places = np.unique(samples.labels, return_inverse=True)
+    return pairing_evidence(probabilities(products[:, None], labels)[:, places]) >= -math.log(level)
+
+
+def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWRParameters) -> bool:
+    """Whether the labels are as likely under a secret as labels made with it are; the true one passes but in e^-8.
+
+    Notes
+    -----
+    L = sum_i log P(b_i | T_i) with T_i = <a_i, s> is held against the law that it has for labels drawn with s on these
+    rows: by Chernoff's bound P(L <= l) <= exp(c l) prod_i E exp(-c log P(b | T_i)) for each c > 0. The secret is
+    refused where one of twelve c makes that less than e^-8, or a label has a probability below 1e-13: about four
+    standard deviations where L is normal. A secret that is off spreads b_i - T_i, and L falls behind what it promises;
+    the number of right labels does not tell where errors are wide. More than 256 errors are put together in so many
+    groups of neighbours, and the bound is then one up to that approximation. O(N s) with s errors, at most 256.
+    """
+    q, p = parameters.modulus, parameters.levels
+    if parameters.noise.is_uniform(q):
+        return True  # of whatever secret
+    probabilities = label_probabilities(parameters)
+    errors, weights = _grouped(*error_support(parameters))
+    products = inner_products(samples.public, secret, q)
+
+    found = probabilities(products, samples.labels)
+    if found.min() < _NEGLIGIBLE:
+        return False
+
+    # without rounding, what is expected of L is the same whatever T
+    expected = products if p < q else products[:1]
+    moments = np.zeros(len(_EXPONENTS))
+    for residues in np.array_split(expected, -(-len(expected) // 256)):
+        own = probabilities(residues[:, None], rounded(residues[:, None] + errors, q, p))
+        own = np.log(np.maximum(own, _NEGLIGIBLE))
+        for place, exponent in enumerate(_EXPONENTS):
+            # from the largest on, so that nothing overflows
+            largest = (-exponent * own).max(axis=1, keepdims=True)
+            moments[place] += np.sum(largest[:, 0] + np.log(np.exp(-exponent * own - largest) @ weights))
+    moments *= len(products) / len(expected)
+    return bool(np.min(_EXPONENTS * np.log(found).sum() + moments) >= -_REFUSED)
+
+
+def accuracy_bar(parameters: LWRParameters, number: int) -> float:
+    """The share of so many labels that the secret itself predicts at the least, up to four standard deviations.
+
+    At most 0 where errors are wide: then the share says nothing. 1 without errors, and where they have too many values
+    to list, so that nothing less is known to be enough.
+    """
+    if not errors_listed(parameters):
+        return 1.0
+    share = parameters.best_accuracy
+    return share - _DEVIATIONS * math.sqrt(share * (1 - share) / number)
+
+
+def surpasses(right: Bool[np.ndarray, " N"], other: Bool[np.ndarray, " N"], *, level: float) -> bool:
+    """Whether one prediction is right more often than another on the same samples, at that level.
+
+    McNemar's test, exact (1947, "Note on the sampling error of the difference between correlated proportions"): of the
+    samples on which only one of the two is right, the prediction has to have more than a fair coin would.
+    """
+    from scipy.stats import binom
+
+    only, only_other = int(np.sum(right & ~other)), int(np.sum(other & ~right))
+    return bool(binom.sf(only - 1, only + only_other, 0.5) <= level)
+
+
+def _grouped(errors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """At most 256 errors, each for a group of neighbours with all of their weight."""
+    if len(errors) <= _GROUPS:
+        return errors, weights
+    starts = np.arange(_GROUPS) * len(errors) // _GROUPS
+    middles = (starts + np.append(starts[1:], len(errors))) // 2
+    return errors[middles], np.add.reduceat(weights, starts)

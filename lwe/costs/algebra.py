@@ -1,0 +1,196 @@
+"""What algebra costs: monomials as unknowns, over GF(2) and GF(q), and Groebner bases."""
+
+import math
+from collections.abc import Iterator
+
+from attention.validation import NonNegativeInt, PositiveInt, checked
+from lwe.costs.cost import Cost, size_in_words
+from lwe.costs.deviations import PlainLWE
+from lwe.costs.hybrid import normal_form
+from lwe.parameters import LWRParameters
+from lwe.residues import is_prime
+
+__all__ = ["arora_ge_cost", "groebner_cost", "linearisation_cost", "monomials", "monomials_by_degree"]
+
+_DENSE = 3.0
+"""Exponent of dense elimination, as it is done here."""
+
+_MISSES = 5  # cuts of Gaussian errors in a row that were no better: the cost is convex in the cut
+
+_WORD = 64
+"""Bits that one operation on packed words treats."""
+
+
+@checked
+def monomials(variables: PositiveInt, degree: NonNegativeInt, *, largest: PositiveInt | None = 1) -> int:
+    """How many monomials of at most that degree there are, if no variable has an exponent above `largest`."""
+    if largest is None or largest >= degree:
+        return math.comb(variables + degree, variables)
+    return sum(monomials_by_degree(variables, degree, largest))
+
+
+@checked
+def monomials_by_degree(variables: PositiveInt, degree: NonNegativeInt, largest: PositiveInt) -> list[int]:
+    """How many monomials there are of each degree, from 0 to the given one or the last that has any.
+
+    The coefficients of Q = (1 + X + ... + X^L)^n, L the largest exponent: Q' (1 - X) (1 - X^(L+1)) =
+    n Q (1 - (L+1) X^L + L X^(L+1)) gives each from three earlier ones.
+    """
+    n, most = variables, largest
+    found = [1]
+    for one in range(1, min(degree, n * most) + 1):
+        total = (n + one - 1) * found[one - 1]
+        if one > most:
+            total += (one - most - 1 - n * (most + 1)) * found[one - most - 1]
+        if one > most + 1:
+            total += (n * most - one + most + 2) * found[one - most - 2]
+        found.append(total // one)
+    return found
+
+
+@checked
+def linearisation_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> Cost | None:
+    """Elimination over GF(2) of all monomials up to degree q/p in the bits; None unless q and p are powers of 2.
+
+    None also with noise, or fewer samples than the D monomials: D^3/64 operations on words, D^2/8 bytes. Why the degree
+    is q/p, and what a monomial is for each matrix, is in `lwe.attacks.linearisation`.
+
+    Examples
+    --------
+    >>> print(linearisation_cost(LWRParameters(secret_dim=64, modulus=4, levels=2)))
+    linearisation over GF(2): about 2^27.1 (LWR n=64 q=4 p=2 (d=65); degree 2, monomials 2081, samples 2081)
+    """
+    q, p = parameters.modulus, parameters.levels
+    if q & (q - 1) or p & (p - 1) or parameters.noisy:
+        return None
+    degree, largest = q // p, {"binary": 1, "ternary": 2}.get(parameters.matrix)
+    found = monomials(parameters.secret_dim, degree, largest=largest)
+    if samples is not None and samples < found:
+        return None
+    return Cost(
+        "linearisation over GF(2)",
+        _DENSE * math.log2(found) - math.log2(_WORD),
+        parameters,
+        "operation on 64-bit words",
+        "dense elimination",
+        {"degree": degree, "monomials": size_in_words(found), "samples": size_in_words(found)},
+    )
+
+
+@checked
+def arora_ge_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> Cost | None:
+    """Elimination over GF(q) of all monomials in the secret; None unless q is prime and has room for the errors.
+
+    With t possible errors, prod_e (b' - <a, s> - e) = 0 mod q has degree t in the secret: D = C(n + t, t) monomials,
+    about D samples (None if there are fewer), D^3 operations (Arora and Ge 2011). Powers of a small secret's entries
+    are not reduced.
+
+    Examples
+    --------
+    >>> print(arora_ge_cost(LWRParameters(secret_dim=16, modulus=251, levels=126, matrix="uniform")))
+    Arora-Ge linearisation: about 2^21.8 (LWR n=16 q=251 p=126 uniform; degree 2, monomials 153, samples 153)
+    """
+    q, p = parameters.modulus, parameters.levels
+    if not is_prime(q) or parameters.noise.is_uniform(q):
+        return None
+    # the law counts its values where they are too many to list
+    errors = -(-q // p) + round(2 ** parameters.noise.secrets(1, q)) - 1
+    if errors >= q:
+        return None
+    found = monomials(parameters.secret_dim, errors, largest=None)
+    if samples is not None and samples < found:
+        return None
+    return Cost(
+        "Arora-Ge linearisation",
+        _DENSE * math.log2(found),
+        parameters,
+        "multiplication mod q",
+        "dense elimination",
+        {"degree": errors, "monomials": size_in_words(found), "samples": size_in_words(found)},
+    )
+
+
+@checked
+def groebner_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | None = None) -> Cost | None:
+    """The cost of Arora and Ge's equations by a Groebner basis, with those that say a small secret is small.
+
+    None unless the matrix is uniform and lengths tell, or where the degree of regularity is above 2n.
+
+    Equations of degree t each, t the values an error takes, m of them, and n of degree s for secrets of s values. The
+    degree of regularity r is that of the first coefficient below 0 of (1 - z^t)^m (1 - z^s)^n / (1 - z)^n, for
+    equations without relations, and the cost C(n + r, r)^2. Gaussian errors are cut at T, such that all m errors are
+    within it with probability .99; T is that of the least cost. The model is that of the lattice-estimator's
+    `LWE.arora_gb`, after Albrecht, Cid, Faugere and Perret 2014.
+
+    Examples
+    --------
+    >>> from lwe.laws import BinomialLaw, GaussianLaw
+    >>> small = LWRParameters(64, 7681, 7681, matrix="uniform", secret=GaussianLaw(3.0), noise=BinomialLaw(8))
+    >>> groebner_cost(small, 2**50).operations
+    '2^122.3'
+    """
+    form = normal_form(parameters, samples)
+    if form is None:
+        return None
+    n, known = form.n, form.samples
+    secrets: list[tuple[int, int]] = []
+    if form.secret <= form.error:
+        values = 2 * math.ceil(3 * form.secret) + 1 if form.nonzero is None else form.nonzero + 1
+        secrets = [(int(values), n)]
+    if isinstance(parameters, PlainLWE) or parameters.noise.kind == "gaussian":
+        tries = _cut_gaussian(form.error, known, n)
+    else:
+        rounding = -(-parameters.modulus // parameters.levels)
+        errors = rounding + round(2 ** parameters.noise.secrets(1, parameters.modulus)) - 1
+        tries = iter([(errors, min(known, n**errors) if errors < 64 else known)])
+    best: tuple[int, int, float] | None = None
+    misses = 0
+    for values, equations in tries:
+        if math.isinf(equations):
+            continue
+        degree = _regularity(n, [(values, int(equations)), *secrets], below=best[0] if best else 2 * n)
+        if degree is not None:
+            best, misses = (degree, values, equations), 0
+        elif best is not None:
+            misses += 1
+        if misses >= _MISSES:
+            break
+    if best is None:
+        return None
+    degree, values, equations = best
+    return Cost(
+        "Groebner basis",
+        2 * math.log2(math.comb(n + degree, degree)),
+        parameters,
+        "multiplication mod q",
+        "equations without relations",
+        {"degree": values, "regularity": degree, "samples": f"2^{math.log2(equations):.1f}"},
+    )
+
+
+def _cut_gaussian(error: float, known: float, n: int) -> Iterator[tuple[int, float]]:
+    """The values of an error within T = 1, 2, ..., and how many errors are all within it with probability .99."""
+    for cut in range(math.ceil(error), n):
+        beyond = 2 / (cut / error * math.sqrt(2 * math.pi)) * math.exp(-((cut / error) ** 2) / 2)
+        if beyond >= 1:
+            continue
+        equations = math.log(0.99) / math.log1p(-beyond) if beyond > 0 else math.inf
+        if equations > known:
+            return
+        yield 2 * cut + 1, equations
+
+
+def _regularity(n: int, equations: list[tuple[int, int]], *, below: int) -> int | None:
+    """The first degree at which the series of the equations (degree, number) has a coefficient below 0, if it is small.
+
+    By its logarithmic derivative: k f_k = sum_j g_j f_(k-j), g_j = n - the sum of d m over equations whose degree d
+    divides j.
+    """
+    series = [1]
+    slopes = [n - sum(d * m for d, m in equations if j % d == 0) for j in range(below)]
+    for k in range(1, below):
+        total = sum(slopes[j] * series[k - j] for j in range(1, k + 1))
+        series.append(total // k)
+        if total < 0:
+            return k
+    return None

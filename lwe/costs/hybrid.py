@@ -1,0 +1,272 @@
+"""Bounded distance decoding on a reduced basis, for each guess of a part of the secret: the hybrid attacks."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import betainc, erf, gammaln
+from scipy.stats import hypergeom
+
+from attention.validation import PositiveInt, checked
+from lwe.costs.cost import Cost
+from lwe.costs.deviations import PlainLWE, deviations
+from lwe.costs.primal import lengths_tell
+from lwe.costs.reduction import COST_MODELS, CostModel, CostModelName, root_hermite_factor
+from lwe.parameters import LWRParameters
+
+__all__ = ["BLOCKS", "NormalForm", "decoding_cost", "hybrid_cost", "normal_form", "refine"]
+
+BLOCKS = range(40, 1755)
+"""The blocks that hybrid attacks try; a classical sieve in the largest is beyond 2^512."""
+
+_SUCCESS = 0.99
+
+
+@dataclass(frozen=True)
+class NormalForm:
+    """A problem whose secret is no wider than its errors, with a uniform matrix."""
+
+    #: entries of the secret, and the modulus
+    n: int
+    q: int
+    samples: float  #: how many there are; infinite for as many as wanted
+    #: standard deviations of an entry
+    secret: float
+    error: float
+    weight: int  #: how many entries of the secret are not zero
+    nonzero: int | None  #: values besides 0 that an entry may take; None for more than are guessed
+
+
+def normal_form(parameters: LWRParameters | PlainLWE, samples: int | None) -> NormalForm | None:
+    """The problem with the wider of secret and errors as errors; None unless the matrix is uniform and lengths tell.
+
+    References
+    ----------
+    Applebaum, Cash, Peikert and Sahai 2009: n samples turn a secret into one of the law of the errors.
+    """
+    if parameters.matrix != "uniform" or not lengths_tell(parameters):
+        return None
+    sizes, known = deviations(parameters), math.inf if samples is None else float(samples)
+    secret, error = sizes.secret, max(sizes.error, 1e-3)
+    weight, nonzero = round(sizes.weight), sizes.nonzero
+    if error < secret and known >= 2 * sizes.n:
+        known, secret, weight, nonzero = known - sizes.n, error, sizes.n, None
+    elif error < secret and known == sizes.n:
+        secret, error, weight, nonzero = error, secret, sizes.n, None
+    return NormalForm(sizes.n, sizes.q, known, secret, error, weight, nonzero)
+
+
+@checked
+def decoding_cost(
+    parameters: LWRParameters | PlainLWE,
+    samples: PositiveInt | None = None,
+    *,
+    model: CostModelName = "core-SVP",
+) -> Cost | None:
+    """The cost of reducing a basis and finding the error by one more sieve, larger than the blocks before it.
+
+    None where no block up to 1754 is enough, or the matrix is not uniform.
+
+    References
+    ----------
+    Liu and Nguyen 2013, "Solving BDD by enumeration"; the model is that of the lattice-estimator's `primal_bdd`.
+
+    Examples
+    --------
+    >>> from lwe.presets import PRESETS
+    >>> print(decoding_cost(PRESETS["kyber512"], 512, model="MATZOV"))  # doctest: +ELLIPSIS
+    bounded distance decoding: about 2^140.2 (LWE n=512 ...; block size 389, sieve 422, dimension 1005)
+    """
+    form = normal_form(parameters, samples)
+    if form is None:
+        return None
+    return _cost(
+        "bounded distance decoding", parameters, _best_block(form, COST_MODELS[model], False, 0), model
+    )
+
+
+@checked
+def hybrid_cost(
+    parameters: LWRParameters | PlainLWE,
+    samples: PositiveInt | None = None,
+    *,
+    model: CostModelName = "core-SVP",
+    meet: bool = False,
+) -> Cost | None:
+    """The cost of guessing a part of the secret and decoding each guess on one reduced basis.
+
+    Guesses that `meet` in the middle are the square root in number, each decoded by Babai's nearest plane; otherwise
+    each is decoded by a sieve. None where an entry may take too many values, or guessing nothing is best.
+
+    Notes
+    -----
+    Of zeta entries all vectors of at most w nonzero ones are guessed. An attack succeeds if the guesses hold the
+    secret, Babai's planes hold the error (and, meeting in the middle, the halves meet), and is repeated until one has
+    with probability .99. zeta, w and the block are those of least cost, found by a search that is refined where it is
+    best, so a little less may be possible.
+
+    References
+    ----------
+    Howgrave-Graham 2007; Albrecht, Curtis and Wunderer 2019; Wunderer 2019 (Babai's probability); Son and Cheon 2019
+    (the probability of meeting). The model is that of the lattice-estimator's `primal_hybrid`.
+
+    Examples
+    --------
+    >>> from lwe.laws import SparseLaw
+    >>> from lwe.presets import PRESETS
+    >>> sparse = PRESETS["kyber512"].updated(secret=SparseLaw(32))
+    >>> hybrid_cost(sparse, 512, model="MATZOV", meet=True).operations
+    '2^85.3'
+    """
+    form = normal_form(parameters, samples)
+    if form is None or form.nonzero is None or form.weight == 0:
+        return None
+    at = cache(partial(_best_block, form, COST_MODELS[model], meet))
+    best = refine(lambda guessed: at(guessed).exponent, range(0, form.n, max(form.n // 16, 1)), 0, form.n - 1)
+    if best == 0:
+        return None
+    name = "hybrid, meeting in the middle" if meet else "hybrid"
+    return _cost(name, parameters, at(best), model)
+
+
+def refine(cost: Callable[[int], float], grid: range, least: int, most: int) -> int:
+    """The place of least cost of a grid, then of ever finer ones around the best so far."""
+    best, step = min(grid, key=cost), grid.step
+    while step > 1:
+        step = (step + 1) // 2
+        best = min((max(best - step, least), best, min(best + step, most)), key=cost)
+    return best
+
+
+def _log2_trials(log2_chance: Float[np.ndarray, " n"] | float) -> Float[np.ndarray, " n"]:
+    """log2 of how many trials succeed with probability .99, of such a chance each; 0 from a chance of .99 on."""
+    chance = np.exp2(np.minimum(log2_chance, 0.0))
+    few = np.log2(-math.log1p(-_SUCCESS)) - log2_chance
+    with np.errstate(divide="ignore"):
+        exact = np.log2(np.ceil(math.log1p(-_SUCCESS) / np.log1p(-np.clip(chance, 1e-12, _SUCCESS))))
+    return np.where(chance >= _SUCCESS, 0.0, np.where(chance < 1e-9, few, exact))
+
+
+@dataclass(frozen=True)
+class _Attack:
+    exponent: float
+    block_size: int
+    sieve: int
+    dimension: int
+    guessed: int
+    guesses: float
+
+
+def _cost(
+    name: str, parameters: LWRParameters | PlainLWE, found: _Attack, model: CostModelName
+) -> Cost | None:
+    if math.isinf(found.exponent):
+        return None
+    details: dict[str, object] = {"block_size": found.block_size}
+    if found.sieve > 2:
+        details["sieve"] = found.sieve
+    details["dimension"] = found.dimension
+    if found.guessed:
+        details |= {"guessed": found.guessed, "guesses": f"2^{found.guesses:.1f}"}
+    return Cost(
+        name,
+        found.exponent,
+        parameters,
+        COST_MODELS[model].unit,
+        model,
+        details,
+    )
+
+
+def _best_block(form: NormalForm, model: CostModel, meet: bool, guessed: int) -> _Attack:
+    guesses, chances = _guesses(form, guessed)
+    at = cache(partial(_attack, form, guessed, model, meet, guesses, chances))
+    least, most = BLOCKS[0], BLOCKS[-1]
+    block = refine(lambda block: at(block).exponent, range(least, most, 120), least, most)
+    # a smaller basis than that of the shortest vectors may do
+    fewest, most = max(block, form.n - guessed + 1), at(block).dimension
+    if most <= fewest:
+        return at(block)
+    grid = range(fewest, most + 1, max((most - fewest) // 8, 1))
+    return at(block, refine(lambda dim: at(block, dim).exponent, grid, fewest, most))
+
+
+def _guesses(form: NormalForm, guessed: int) -> tuple[np.ndarray, np.ndarray]:
+    """log2 of the guesses of at most w nonzero entries, and the probability that they hold the secret, for each w."""
+    if guessed == 0 or form.nonzero is None:
+        return np.zeros(1), np.ones(1)
+    w = np.arange(max(0, guessed - form.n + form.weight), min(guessed, form.weight) + 1)
+    chosen = gammaln(guessed + 1) - gammaln(w + 1) - gammaln(guessed - w + 1) + w * math.log(form.nonzero)
+    chances = np.cumsum(hypergeom(form.n, form.weight, guessed).pmf(w))
+    return np.logaddexp.accumulate(chosen) / math.log(2), chances
+
+
+def _attack(
+    form: NormalForm,
+    guessed: int,
+    model: CostModel,
+    meet: bool,
+    guesses: np.ndarray,
+    chances: np.ndarray,
+    block: int,
+    dim: int | None = None,
+) -> _Attack:
+    none = _Attack(math.inf, block, 0, 0, guessed, 0.0)
+    n, small = form.n - guessed, form.secret <= form.error
+    most = form.samples + n if small else form.samples - guessed
+    if most < block:
+        return none
+    log_weight = math.log(form.error / form.secret) if form.secret < form.error else 0.0
+    log_q, log_delta = math.log(form.q), math.log(root_hermite_factor(block))
+    if dim is None:
+        dim = max(block, int(min(math.ceil(math.sqrt(n * (log_q - log_weight) / log_delta)), most)))
+    log_volume = (dim - n) * log_q + n * log_weight
+    profile = (dim - 1 - 2 * np.arange(dim)) * log_delta + log_volume / dim
+    if meet:
+        sieve, decode, planes = 2, 2 * math.log2(dim), profile
+    else:
+        sieve = _final_sieve(dim, log_volume, log_delta, form.error)
+        if sieve > dim:
+            return none
+        lift = 2 * math.log2(max(dim - sieve, 1))
+        decode, planes = (
+            float(np.logaddexp2(model.cost(sieve + 1, sieve + 1), lift)),
+            profile[: dim - sieve],
+        )
+    log2_chance = _babai(planes, form.error)
+    if meet and guessed:
+        log2_chance += _meeting(profile, form.error)
+    searched = decode + (guesses / 2 if meet else guesses)
+    with np.errstate(divide="ignore"):
+        trials = _log2_trials(log2_chance + np.log2(chances))
+    totals = np.logaddexp2(model.cost(block, dim), searched) + trials
+    place = int(np.argmin(totals))
+    return _Attack(float(totals[place]), block, sieve, dim, guessed, float(guesses[place]))
+
+
+def _final_sieve(dim: int, log_volume: float, log_delta: float, error: float) -> int:
+    """The dimension of the last block in which the projected error is the shortest vector; at least one."""
+    first = dim - BLOCKS[-1] if dim > 4096 else 0
+    size = dim - np.arange(first, dim)  # of the last block
+    volume = size / dim * log_volume - (dim - size) * size * log_delta + math.log(error)
+    ball = (size + 1) / 2 * math.log(math.pi) - gammaln((size + 1) / 2 + 1)
+    short = (volume - ball) / (size + 1) < math.log(error) + 0.5 * np.log(size + 1)
+    return int(size[np.argmax(short)]) + 1 if short.any() else 1
+
+
+def _babai(profile: np.ndarray, error: float) -> float:
+    """log2 of the probability that Babai's planes hold a vector of the error's length."""
+    if len(profile) < 2:
+        return 0.0
+    log_ratio = 2 * (profile - math.log(2 * error)) - math.log(len(profile))
+    return float(np.log2(betainc(0.5, (len(profile) - 1) / 2, np.exp(np.minimum(log_ratio, 0)))).sum())
+
+
+def _meeting(profile: np.ndarray, error: float) -> float:
+    """log2 of the probability that two halves of a guess round to the same lattice point."""
+    x = np.exp(np.minimum(profile - 0.5 * math.log(2) - math.log(error), 300.0))
+    holds = erf(x) - (1 - np.exp(-(x**2))) / (x * math.sqrt(math.pi))
+    return float(np.log2(np.maximum(holds, 1e-300)).sum())

@@ -1,0 +1,80 @@
+"""What searches cost: every secret, or halves of it that meet in the middle."""
+
+import math
+
+from attention.validation import checked
+from lwe.costs.cost import Cost
+from lwe.costs.deviations import deviations, error_character
+from lwe.parameters import LWRParameters
+
+__all__ = ["exhaustive_cost", "meet_in_the_middle_cost"]
+
+_LEAST_LEAD = 1e-14  # of the secret over chance, for a score: what is below it is rounding
+
+
+@checked
+def exhaustive_cost(parameters: LWRParameters) -> Cost | None:
+    """log2 of the secrets, times n additions for each label looked at; None where labels do not depend on the secret.
+
+    A wrong secret agrees with a label with probability near 1/p and is given up after p/(p - 1) labels on average; with
+    noise each has to be looked at for as long as its score takes, about 1/(lambda - 1/p)^2 labels, lambda the share
+    that the secret itself predicts, or 4/phi^2, phi = |E exp(2 pi i e / q)|, for scores by cosines where errors are
+    wide.
+
+    Examples
+    --------
+    >>> from lwe.laws import TernaryLaw
+    >>> print(exhaustive_cost(LWRParameters(secret_dim=14, modulus=17, levels=2, secret=TernaryLaw())))
+    exhaustive: about 2^27.0 (LWR n=14 q=17 p=2 secret=ternary (d=15); secrets 2^22.2)
+    """
+    p = parameters.levels
+    secrets = parameters.secret.secrets(parameters.secret_dim, parameters.modulus)
+    labels = p / (p - 1)
+    if parameters.noisy:
+        lead = max(parameters.best_accuracy - 1 / p, error_character(parameters) / 2)
+        if lead < _LEAST_LEAD or parameters.noise.is_uniform(parameters.modulus):
+            return None
+        labels = 1 / lead**2
+    exponent = secrets + math.log2(labels * parameters.secret_dim)
+    return Cost(
+        "exhaustive",
+        exponent,
+        parameters,
+        "addition mod q",
+        "early abort",
+        {"secrets": f"2^{secrets:.1f}"},
+    )
+
+
+@checked
+def meet_in_the_middle_cost(parameters: LWRParameters) -> Cost | None:
+    """The square root of the secrets, times the additions of a key; None where labels have nothing to be matched by.
+
+    The halves are matched in k labels: A_1 s_1 is near b' - A_2 s_2 mod q, up to an error. With cells of half the
+    modulus, k = log2 sqrt(secrets) cells leave about one candidate for each half, and an error moves at least one
+    of them with probability 1 - (1 - 2 E|e|/q)^k, or it has to be tried again. Both halves are made entry by entry,
+    k additions each. The memory is sqrt(secrets) keys. None if that probability is within 2^-40 of one, or errors are
+    uniform. After Odlyzko's attack on NTRU (Howgrave-Graham, Silverman and Whyte 2003).
+
+    Examples
+    --------
+    >>> from lwe.laws import TernaryLaw
+    >>> parameters = LWRParameters(secret_dim=20, modulus=17, levels=8, secret=TernaryLaw())
+    >>> print(meet_in_the_middle_cost(parameters))  # doctest: +ELLIPSIS
+    meet in the middle: about 2^2... (LWR n=20 q=17 p=8 secret=ternary (d=21); memory 2^15.8)
+    """
+    q = parameters.modulus
+    half = parameters.secret.secrets(parameters.secret_dim, q) / 2
+    keys = max(math.ceil(half), 1)
+    missed = 2 * math.sqrt(3 / 4) * deviations(parameters).error / q  # E|e| of a uniform error
+    if parameters.noise.is_uniform(q) or missed >= 1 or -keys * math.log2(1 - missed) > 40:
+        return None
+    exponent = half + math.log2(2 * keys) - keys * math.log2(1 - missed)
+    return Cost(
+        "meet in the middle",
+        exponent,
+        parameters,
+        "addition mod q",
+        "keys of cells",
+        {"memory": f"2^{half:.1f}"},
+    )

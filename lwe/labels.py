@@ -1,0 +1,218 @@
+"""What a label tells: of single covariates and pairs of them, and of the labels of another secret."""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Complex, Float, Int
+from numpy.typing import ArrayLike
+
+from attention.validation import checked
+from lwe.parameters import LWRParameters, require_form, rounded
+from lwe.uniformity import Characters, characters, residue_blocks, residue_deviations, tangents
+
+__all__ = ["LowDegreeWeights", "low_degree_weights", "root_mean_square_correlation"]
+
+_MOST_OPERATIONS = 1 << 37
+_MOST_LEVELS = 1 << 22
+_EPS = float(np.finfo(np.float64).eps)
+_RESOLVED = 1e-8
+# in place of a cosine that is 0, with the tangent 2^100: products of the two are exact, all else vanishes beside them
+_ZERO = 2.0**-100
+
+
+@dataclass(frozen=True)
+class LowDegreeWeights:
+    """The weights of degree exactly 1 and 2, as shares of the centred label's second moment."""
+
+    #: log2 of W_1 and W_2; -inf where every term of the weight is 0
+    log2_first: float
+    log2_second: float
+    #: Whether the weight is right to a relative 1e-8. Where terms cancel it is not, and the logarithm is that of a
+    #: bound, a whole number: the weight is at most that, and may be 0.
+    first_resolved: bool = True
+    second_resolved: bool = True
+
+    @property
+    def first(self) -> float:
+        """W_1; 0.0 also where it is below 1e-308."""
+        return float(2.0**self.log2_first)
+
+    @property
+    def second(self) -> float:
+        """W_2; 0.0 also where it is below 1e-308."""
+        return float(2.0**self.log2_second)
+
+
+@checked
+def low_degree_weights(form: ArrayLike, parameters: LWRParameters) -> LowDegreeWeights:
+    """W_1 and W_2 of the label f(<v, a>) without noise, over uniform covariates a, for the integer form v (n,).
+
+    W_j is the sum over the sets S of j covariates of the squared part of the label that depends on just S, as a share
+    of the second moment of f - (p - 1)/2. For bits the parts are Fourier coefficients; a ternary covariate has two
+    functions besides 1, sqrt 2 a and 2 a^2 - 1. ValueError if q is above 2^22, n q above 2^28 or n^2 q above 2^37, the
+    matrix is uniform, or the form does not fit.
+
+    Notes
+    -----
+    f = sum_w G(w) e^(2 pi i w T / q), so every coefficient is a sum over w of G(w) times a product over the
+    covariates: with t = tan(pi w v_j / q), a covariate in S turns its factor e^(i u) cos u of the character into -i t
+    times it (ternary: i sqrt 2 t and -t^2 times cos^2 u). Everything is taken relative to the largest character that
+    counts, so that a small weight costs no digits of itself: what costs them is cancelling between terms. By the
+    triangle inequality the coefficients of one degree, as a vector, are off by at most the sum of their terms' norms,
+    each times the rounding of its factors. Where that leaves fewer than eight digits of the weight, a bound is given.
+    O(n^2 q) operations, most of them in a matrix product.
+
+    Examples
+    --------
+    >>> found = low_degree_weights([1, 1], LWRParameters(secret_dim=2, modulus=2, levels=2))
+    >>> found.first, found.second
+    (0.0, 1.0)
+    """
+    v, q = require_form(form, parameters.covariates), parameters.modulus
+    if parameters.matrix == "uniform":
+        raise ValueError(f"{parameters} has a uniform matrix: a binary, ternary or gadget one is needed.")
+    if len(v) ** 2 * q > _MOST_OPERATIONS:
+        raise ValueError(
+            f"modulus is {q} and there are {len(v)} covariates: n^2 q of at most 2^37 is needed for the weights of "
+            "pairs; take a smaller modulus."
+        )
+    own = characters(v, q, parameters.matrix)
+    deviations, scale = residue_deviations(v, q, parameters.matrix)
+    label = rounded(np.arange(q), q, parameters.levels) - parameters.centre
+    moment = float(np.maximum(1 / q + deviations * math.exp(scale), 0.0) @ label**2)
+    (first, exact_first), (second, exact_second) = (
+        _log2_weight(degree, v, parameters, own, moment) for degree in (1, 2)
+    )
+    return LowDegreeWeights(first, second, exact_first, exact_second)
+
+
+def _log2_weight(
+    degree: int, form: Int[np.ndarray, " n"], parameters: LWRParameters, own: Characters, moment: float
+) -> tuple[float, bool]:
+    """log2 of a weight, or of a bound on it, and whether it is the weight itself."""
+    q, n, ternary = parameters.modulus, len(form), parameters.matrix == "ternary"
+    coefficients = _label_coefficients(parameters)
+    # a character with factors 0 counts for the sets that hold all their covariates
+    kept = np.flatnonzero((own.zeros <= degree) & (coefficients != 0))
+    if not len(kept) or moment <= 0:
+        return -math.inf, True
+    logs, frequencies = own.logs[kept], kept + 1
+    scale = float(logs.max())
+    # with its conjugate, unless it is its own
+    sizes = np.exp(logs - scale) * np.where(2 * frequencies == q, 1.0, 2.0)
+    sizes *= _ZERO ** (own.zeros[kept] * (2 if ternary else 1))
+    weights = (coefficients * own.phases)[kept] * sizes
+    # a few units for the factors, one for each term of the sum, n for the logarithm of a product of n factors; and the
+    # error of the transform that the label's coefficients come from
+    units = len(kept) + 64 + 2 * n * (np.abs(logs) + abs(scale))
+    of_transform = 4 * math.log2(2 * q) * math.sqrt(parameters.levels / q) / np.sin(np.pi * frequencies / q)
+    errors = _EPS * sizes * (np.abs(coefficients[kept]) * units + of_transform)
+
+    table = tangents(q)
+    table[2 * np.arange(len(table)) == q] = 1 / _ZERO
+    sums, error = np.zeros(()), 0.0
+    for part, residues in residue_blocks(form, q, frequencies):
+        t = np.sign(residues) * table[np.abs(residues)]
+        functions = [(math.sqrt(2) * 1j, t), (-1 + 0j, t**2)] if ternary else [(-1j, t)]
+        sums = sums + _coefficients(degree, functions, weights[part])
+        error += float(errors[part] @ _norms(degree, functions))
+    if error == 0:  # no terms
+        return -math.inf, True
+    norm = math.sqrt(np.sum(np.square(sums)) / degree)
+    # the chances of q residues, each right to a few units
+    of_moment = 8 * _EPS * q * parameters.centre**2 / moment
+    if norm > 0 and 2 * error / norm + of_moment <= _RESOLVED:
+        return (math.log(norm**2 / moment) + 2 * scale) / math.log(2), True
+    if of_moment >= 0.5:
+        return 0.0, False
+    bound = (math.log((norm + error) ** 2 / (moment * (1 - of_moment))) + 2 * scale) / math.log(2)
+    return min(0.0, float(math.ceil(bound))), False  # a whole one, so that rounding does not show
+
+
+_Functions = list[tuple[complex, Float[np.ndarray, "n block"]]]
+
+
+def _coefficients(degree: int, functions: _Functions, weights: np.ndarray) -> np.ndarray:
+    """Of all covariates and functions; of pairs each twice, and 0 for a covariate with itself."""
+    if degree == 1:
+        return np.stack([values @ (weights * phase).real for phase, values in functions])
+    found = np.stack(
+        [
+            (one * (weights * phase * other_phase).real) @ other.T
+            for (phase, one), (other_phase, other) in itertools.product(functions, repeat=2)
+        ]
+    )
+    found[:, range(found.shape[1]), range(found.shape[1])] = 0.0
+    return found
+
+
+def _norms(degree: int, functions: _Functions) -> Float[np.ndarray, " block"]:
+    """For each character, the norm of what it adds to the coefficients, or a little more."""
+    squares = np.sum([abs(phase) ** 2 * values**2 for phase, values in functions], axis=0)
+    if degree == 1:
+        return np.sqrt(np.sum(squares, axis=0))
+    largest = np.max(squares, axis=0)
+    others = np.sum(
+        np.where(np.arange(len(squares))[:, None] == squares.argmax(axis=0), 0.0, squares), axis=0
+    )
+    return np.sqrt(largest * others + others**2 / 2)
+
+
+def _label_coefficients(parameters: LWRParameters) -> Complex[np.ndarray, " h"]:
+    """The Fourier coefficients of the label, (1/q) sum_t f(t) e^(-2 pi i w t / q), w = 1, ..., floor(q/2).
+
+    Summation by parts: q G(w) (1 - e^(-2 pi i w / q)) is the transform of the label's steps up minus p. With
+    g = gcd(p, q) the steps repeat every q/g residues, so their transform is exactly 0 unless g divides w; where it is
+    exactly p, the coefficient is exactly 0. A transform of f itself would put 1e-17 there, and characters of even
+    frequencies can be large.
+    """
+    q, p = parameters.modulus, parameters.levels
+    g = math.gcd(p, q)
+    steps = np.zeros(q // g)
+    steps[-(-np.arange(p // g) * q // p)] = 1
+    omega = np.arange(1, q // 2 + 1)
+    # transforms of real numbers: those past the middle are the conjugates of those before
+    rises = np.zeros(len(omega), dtype=np.complex128)
+    whole = omega % g == 0
+    rises[whole] = g * np.fft.fft(steps)[(omega[whole] // g) % (q // g)]
+    angle = np.pi * omega / q
+    return (rises - p) / (q * 2j * np.sin(angle) * np.exp(-1j * angle))
+
+
+@checked
+def root_mean_square_correlation(parameters: LWRParameters) -> float:
+    """The root mean square, over two independent uniform secrets, of how the labels of binary covariates correlate.
+
+    sqrt(E (E_a g(<v, a>) g(<v', a>))^2) over E g^2, where g is the label minus its mean on uniform residues: 2^(-n/2)
+    exactly if p = 2 and q is even. ValueError for other matrices or laws of the secret, or if p is above 2^22 and does
+    not divide q.
+
+    Notes
+    -----
+    The mean square is that over pairs a, a' of covariates of (E_v g(<v, a>) g(<v, a'>))^2. Two different a, a' != 0
+    of bits have two coordinates where they make a matrix of determinant 1 or -1, so (<v, a>, <v, a'>) is uniform on
+    pairs of residues and the inner expectation is 0; it is E g^2 for a = a' != 0, g(0)^2 for a = a' = 0, and 0 where
+    one of them is 0. Hence it is ((2^n - 1)(E g^2)^2 + g(0)^4) / 4^n. Derived here. Statistical queries of tolerance
+    well above it tell no two of these secrets apart, on average; that is no statement on other algorithms.
+
+    Examples
+    --------
+    >>> root_mean_square_correlation(LWRParameters(secret_dim=24, modulus=64, levels=2)) * 2**12
+    1.0
+    """
+    if parameters.matrix != "binary" or parameters.secret.kind != "uniform":
+        raise ValueError(f"parameters is {parameters}: a binary matrix and uniform secrets are needed.")
+    q, p, n = parameters.modulus, parameters.levels, parameters.covariates
+    if q % p == 0:
+        mean, square = (p - 1) / 2, (p * p - 1) / 12
+    elif p <= _MOST_LEVELS:
+        label = np.arange(p)
+        runs = np.diff(-(-np.arange(p + 1) * q // p)) / q
+        mean = float(runs @ label)
+        square = float(runs @ (label - mean) ** 2)
+    else:
+        raise ValueError(f"levels is {p} and does not divide modulus = {q}: at most 2^22 is needed then.")
+    zero = mean**4 / square**2
+    return float(2.0 ** (-n / 2) * np.sqrt(1 + (zero - 1) * 2.0**-n))

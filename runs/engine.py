@@ -1,0 +1,188 @@
+"""Cells computed in parallel, each kept in a store as it is done."""
+
+import json
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from pebble import ProcessExpired
+
+from runs.cell import Cell, Result
+from runs.cluster import cluster as on_cluster
+from runs.pool import pack, pool
+from runs.store import Store
+from runs.threads import single_thread
+
+__all__ = ["run"]
+
+_LONGEST_TIMEOUT = 1e8  # seconds; clocks take no more than a few times that
+_MOST_JOBS = 256
+_LONGEST_MESSAGE = 2000
+
+
+def run(
+    cells: Iterable[Cell],
+    *,
+    jobs: int = 1,
+    timeout: float | None = None,
+    store: Store | None = None,
+    fresh: bool = False,
+    retry_failed: bool = False,
+    isolated: bool = True,
+    cluster: str | None = None,
+) -> Generator[Result, None, None]:
+    """Compute cells and yield the result of each as it is done; those in the store come first.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+        They begin in this order. Cells of one key are computed once.
+    jobs : int
+        How many are computed at once, at most 256; on a cluster, as many as its workers have threads. It changes no
+        value.
+    timeout : float, optional
+        Seconds that a cell may take; by default all it needs.
+    store : Store, optional
+        Where results are kept before they are yielded, and taken from if they are there.
+    fresh : bool
+        Compute all cells, those in the store too.
+    retry_failed : bool
+        Compute those in the store again that failed or timed out. One that timed out is also computed again where
+        more time is allowed.
+    isolated : bool
+        Compute in other processes, where a crash or a time-out ends nothing else; otherwise here, one after another.
+    cluster : str, optional
+        The address of a dask scheduler, whose workers compute.
+
+    Yields
+    ------
+    Result
+        One a cell. A cell that raises, crashes or takes too long has a result that says so.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range, or options exclude each other.
+    StoreError
+        If the store cannot be read or written.
+    ImportError, OSError
+        If the cluster cannot be used.
+
+    Notes
+    -----
+    Closing the iterator, or an interruption, ends the processes; what is done is in the store.
+
+    Examples
+    --------
+    >>> from runs import Cell, run
+    >>> [result.value for result in run([Cell(pow, {"base": 3, "exp": 2})], isolated=False)]
+    [9]
+    """
+    if not 1 <= jobs <= _MOST_JOBS:
+        raise ValueError(f"jobs is {jobs}: a number from 1 to {_MOST_JOBS} is needed.")
+    if timeout is not None and not 0 < timeout <= _LONGEST_TIMEOUT:
+        raise ValueError(f"timeout is {timeout} seconds: a positive number is needed, or none.")
+    if not isolated and (timeout is not None or jobs > 1 or cluster is not None):
+        raise ValueError(
+            "isolated=False computes here, one cell after another: leave out timeout, jobs and cluster."
+        )
+    return _results(list(cells), jobs, timeout, store, fresh, retry_failed, isolated, cluster)
+
+
+def _results(
+    cells: list[Cell],
+    jobs: int,
+    timeout: float | None,
+    store: Store | None,
+    fresh: bool,
+    retry_failed: bool,
+    isolated: bool,
+    cluster: str | None,
+) -> Generator[Result, None, None]:
+    alike: dict[str, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        alike[cell.key].append(cell)
+    if store is not None and not fresh:
+        for key, data in store.find(alike).items():
+            result = Result.from_json(alike[key][0], data)
+            if not _is_wanted_again(result, retry_failed, timeout):
+                yield from (replace(result, cell=cell) for cell in alike.pop(key))
+    waiting = [several[0] for several in alike.values()]
+    computed = _apart(waiting, jobs, timeout, cluster) if isolated else (_here(cell) for cell in waiting)
+    for result in computed:
+        key = result.cell.key
+        if store is not None:
+            store.put(key, result.to_json())
+        yield from (replace(result, cell=cell) for cell in alike[key])
+
+
+def _is_wanted_again(result: Result, retry_failed: bool, timeout: float | None) -> bool:
+    if result.status == "timed out" and result.timeout is not None:
+        return retry_failed or timeout is None or timeout > result.timeout
+    return retry_failed and result.status != "done"
+
+
+def _here(cell: Cell) -> Result:
+    try:
+        with single_thread():
+            return Result(cell, "done", _plain(cell.function(**cell.arguments, **cell.objects)))
+    except Exception as error:  # one cell's failure must not lose the others
+        return Result(cell, "failed", message=_said(error))
+
+
+def _apart(cells: list[Cell], jobs: int, timeout: float | None, cluster: str | None) -> Iterator[Result]:
+    if not cells:
+        return
+    here = pool(min(jobs, len(cells)), cells[0].function.__module__)
+    place: AbstractContextManager[Any] = here if cluster is None else on_cluster(cluster)
+    waiting = iter(cells)
+    with place as workers:
+        running: dict[Future[Any], Cell] = {}
+        try:
+            while True:
+                most = getattr(workers, "jobs", jobs)
+                while len(running) < most and (cell := next(waiting, None)) is not None:
+                    try:
+                        packed = pack(cell.function, {**cell.arguments, **cell.objects})
+                    except Exception as error:
+                        said = f"It cannot be sent to another process ({_said(error)})"
+                        yield Result(cell, "failed", message=f"{said}; isolated=False computes it here.")
+                        continue
+                    running[workers.submit(packed, timeout)] = cell
+                if not running:
+                    return
+                for future in wait(running, timeout=1.0, return_when=FIRST_COMPLETED).done:
+                    yield _result(running.pop(future), future, timeout)
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def _result(cell: Cell, future: "Future[Any]", timeout: float | None) -> Result:
+    try:
+        return Result(cell, "done", _plain(future.result()), timeout=timeout)
+    except TimeoutError as error:
+        if timeout is None or "Task timeout" not in error.args:
+            return Result(cell, "failed", message=_said(error), timeout=timeout)
+        return Result(cell, "timed out", message=f"It took more than {timeout:g} seconds.", timeout=timeout)
+    except ProcessExpired as error:
+        said = f"Its process ended ({error}); it may need more memory than there is."
+        return Result(cell, "failed", message=said, timeout=timeout)
+    except Exception as error:
+        return Result(cell, "failed", message=_said(error), timeout=timeout)
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it, so that it is the same from a store."""
+    return json.loads(json.dumps(value, allow_nan=False))
+
+
+def _said(error: Exception) -> str:
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # an exception may be as broken as what raised it
+        text = f"{type(error).__name__}, which cannot be printed"
+    return text.encode("utf-8", "replace").decode()[:_LONGEST_MESSAGE]

@@ -1,0 +1,321 @@
+"""Figures of one style: colours, canvas, axes, legends, and files that are the same for the same numbers."""
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "CARD",
+    "FAINT",
+    "INK",
+    "LEAST_EXPONENT",
+    "MAIN",
+    "MOST_DRAWN",
+    "ON_STRONG",
+    "ON_WEAK",
+    "OTHER",
+    "THIRD",
+    "axes_in",
+    "canvas",
+    "decade_limits",
+    "decade_ticks",
+    "dimension_axis",
+    "heat_colours",
+    "heat_level",
+    "is_strong",
+    "learner_colours",
+    "learner_look",
+    "legend_above",
+    "line_look",
+    "name_axes",
+    "pdf_bytes",
+    "power_of_ten",
+    "save_figure",
+    "scales",
+    "svg_text",
+    "widened",
+]
+
+INK, FAINT, CARD = "#1d2733", "#5d6875", "#fefefe"
+"""Text, what is secondary, and the ground of a figure; the page replaces them to follow its theme."""
+ON_WEAK, ON_STRONG = "#010101", "#fffffe"
+"""Text on the weak and on the strong colours of the heat map; the page swaps them in the dark."""
+LEAST_EXPONENT = -16
+"""The heat map is at its strongest at 10 to this power."""
+
+_LEVELS, _STRONG = 64, 44
+# blue, red, green, pink, ochre, sky and grey, chosen by search in CIELAB to stay apart for protanopia, deuteranopia
+# and tritanopia, at least 3:1 from their ground, also turned for the dark; the tests measure both
+_COLOURS = ("#0c4aa2", "#b0180c", "#12843e", "#ea5298", "#bf8409", "#0a94f0", "#2b2b2b")
+_MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">")
+_LINES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+
+_STYLE = {
+    "svg.hashsalt": "attention-bounds",  # else the ids in the file change from run to run
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # as TrueType, which publishers take, and not as Type 3
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Arial", "sans-serif"],
+    "font.size": 9.5,
+    "axes.facecolor": CARD,
+    "text.color": INK,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "hatch.linewidth": 0.8,
+    "hatch.color": FAINT,
+}
+
+MOST_DRAWN = 1e300
+"""What a logarithmic axis takes."""
+
+
+@contextmanager
+def canvas(width: float, height: float) -> Iterator[Any]:
+    """A figure of the house's style, in inches, made without pyplot and its global list of figures."""
+    from matplotlib.figure import Figure
+
+    with _styled():
+        yield Figure(figsize=(width, height), facecolor=CARD)
+
+
+@contextmanager
+def _styled() -> Iterator[None]:
+    import warnings
+
+    from matplotlib import rc_context
+
+    with rc_context(_STYLE), warnings.catch_warnings():
+        # a name in letters that the measuring font lacks is drawn all the same: the text stays text
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def svg_text(figure: Any) -> str:
+    """The figure as an SVG document, without a date."""
+    out = io.StringIO()
+    nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+    with _styled():
+        figure.savefig(out, format="svg", metadata=nothing, facecolor=CARD)
+    return out.getvalue()
+
+
+def power_of_ten(exponent: int) -> str:
+    """A tick's label.
+
+    Examples
+    --------
+    >>> power_of_ten(-12), power_of_ten(0)
+    ('10⁻¹²', '1')
+    """
+    return (
+        "1" if exponent == 0 else "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    )
+
+
+def pdf_bytes(figure: Any) -> bytes:
+    """The figure as a PDF with its fonts embedded, without a date."""
+    out = io.BytesIO()
+    with _styled():
+        figure.savefig(out, format="pdf", metadata={"CreationDate": None}, facecolor=CARD)
+    return out.getvalue()
+
+
+def save_figure(figure: Any, path: Path) -> Path:
+    """Write a figure as .svg or .pdf, and return where it is.
+
+    Raises
+    ------
+    ValueError
+        If the path ends in something else.
+    """
+    if path.suffix not in (".svg", ".pdf"):
+        raise ValueError(f"{path} ends in neither .svg nor .pdf: rename it.")
+    path.write_bytes(pdf_bytes(figure) if path.suffix == ".pdf" else svg_text(figure).encode())
+    return path
+
+
+def heat_level(error: float) -> int:
+    """The level of an error in the heat map: 0 for worse than nothing (above 1.1), 1 for nothing (.9 and above).
+
+    Below, it follows the logarithm, from 2 at .9 to 66 at 1e-16.
+
+    Examples
+    --------
+    >>> [heat_level(error) for error in (float("inf"), 1.0, 0.5, 1e-4, 1e-8, 0.0)]
+    [0, 1, 3, 18, 34, 66]
+    """
+    if not error < 0.9:
+        return 0 if error > 1.1 else 1
+    return 2 + round(_LEVELS * math.log10(max(error, 10.0**LEAST_EXPONENT)) / LEAST_EXPONENT)
+
+
+def is_strong(level: int) -> bool:
+    """Whether text on that level is `ON_STRONG`; the same levels switch in the light and in the dark."""
+    return level >= _STRONG + 2
+
+
+@cache
+def heat_colours(*, dark: bool = False) -> tuple[str, ...]:
+    """The colour of every level of `heat_level`, as #rrggbb.
+
+    Worse than nothing is reddish and nothing grey. From there what was learned stands out by its lightness, which goes
+    one way, so that it reads without hue.
+    """
+    from matplotlib.colors import LinearSegmentedColormap, to_hex
+
+    if dark:
+        turn = (_STRONG - 0.5) / _LEVELS
+        anchors = [(0.0, "#20475b"), (0.25, "#265a73"), (turn, "#297e9e"), (1.0, "#a5e6f6")]
+        chosen = LinearSegmentedColormap.from_list("", anchors, N=4096)
+        return ("#4a2a2a", "#29333e", *(to_hex(chosen(level / _LEVELS)) for level in range(_LEVELS + 1)))
+    from matplotlib import colormaps
+
+    # ColorBrewer's YlGnBu, safe for colour-blind eyes, without its ends
+    scale = (to_hex(colormaps["YlGnBu"](0.12 + 0.82 * level / _LEVELS)) for level in range(_LEVELS + 1))
+    return ("#f7dcd6", "#ebedf0", *scale)
+
+
+def learner_look(place: int) -> dict[str, Any]:
+    """Colour, marker and line of the learner at that place of the list; all three together repeat late."""
+    return {
+        "color": _COLOURS[place % len(_COLOURS)],
+        "marker": _MARKERS[place % len(_MARKERS)],
+        "linestyle": _LINES[place % len(_LINES)],
+    }
+
+
+def learner_colours() -> tuple[str, ...]:
+    """The colours of learners in order, as #rrggbb; with more learners than colours they come again."""
+    return _COLOURS
+
+
+MAIN, OTHER, THIRD = learner_colours()[0], learner_colours()[3], learner_colours()[4]
+"""The newest, what came before, and a third thing, in colours that the page replaces in the dark."""
+
+
+def axes_in(figure: Any, box: tuple[float, float, float, float], *, grid: bool = True) -> Any:
+    """Axes of the house's style in a box of the figure, in fractions of it."""
+    axes = figure.add_axes(box)
+    axes.tick_params(which="both", length=0, labelsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    if grid:
+        axes.set_axisbelow(True)
+        axes.grid(visible=True, which="major", color=FAINT, alpha=0.22, linewidth=0.7)
+    return axes
+
+
+def name_axes(axes: Any, below: str, above: str) -> None:
+    """The vertical axis is named above it: upright its name would need width that a phone lacks."""
+    axes.set_xlabel(below, loc="left")
+    if above:
+        left = -axes.get_position().x0 / axes.get_position().width
+        there = {
+            "xy": (left, 1.0),
+            "xytext": (3, 9),
+            "xycoords": "axes fraction",
+            "textcoords": "offset points",
+        }
+        axes.annotate(above, **there, ha="left", va="center")
+
+
+def widened(axes: Any, values: np.ndarray) -> tuple[float, float]:
+    """Limits of the vertical axis around values, set and returned."""
+    low, high = decade_limits([float(value) for value in values if math.isfinite(value)] or [1.0])
+    axes.set_ylim(low, high)
+    return low, high
+
+
+def decade_limits(values: Sequence[float]) -> tuple[float, float]:
+    """Limits of a logarithmic axis around values, with a power of ten within."""
+    low, high = math.log10(min(values)) - 0.25, math.log10(max(values)) + 0.25
+    if math.floor(high) < math.ceil(low):
+        low, high = math.floor(low) - 0.05, math.ceil(high) + 0.05
+    return 10.0**low, 10.0**high
+
+
+def decade_ticks(axis: Any, low: float, high: float) -> None:
+    """Ticks at powers of ten, seven at most."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    step = max(1, -(-(last - first + 1) // 7))
+    axis.set_major_locator(FixedLocator([10.0**exponent for exponent in range(first, last + 1, step)]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: power_of_ten(round(math.log10(value)))))
+    axis.set_minor_locator(NullLocator())
+
+
+def line_look(place: int) -> dict[str, Any]:
+    """How the line of the learner or attack at that place looks."""
+    look = learner_look(place)
+    return {
+        **look,
+        "linewidth": 1.3,
+        "markersize": 5.0,
+        "markeredgecolor": CARD,
+        "markeredgewidth": 0.7,
+        "zorder": 4,
+    }
+
+
+def scales(axes: Any, dims: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
+    """Logarithmic axes around values; the limits of the upright one."""
+    axes.set_yscale("log")
+    low, high = decade_limits([value for value in values if 0 < value < MOST_DRAWN] or [1.0])
+    axes.set_ylim(low, high)
+    decade_ticks(axes.yaxis, low, high)
+    dimension_axis(axes, dims)
+    return low, high
+
+
+def dimension_axis(axes: Any, dims: Sequence[int] | Sequence[float]) -> None:
+    """A logarithmic axis along the bottom that names whole numbers."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axes.set_xscale("log")
+    least, most = min(dims), max(dims)
+    room = 1.5 if least == most else (most / least) ** 0.06
+    axes.set_xlim(least / room, most * room)
+    axes.xaxis.set_major_locator(FixedLocator(_apart(sorted(set(dims)))))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.0f}" if x >= 1000 else f"{x:.4g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _apart(dims: Sequence[Any]) -> list[Any]:
+    """Those that have room for their numbers, the first among them."""
+    span = math.log(dims[-1] / dims[0]) or 1.0
+    kept = [dims[0]]
+    for dim in dims[1:]:
+        if math.log(dim / kept[-1]) > 0.11 * span:
+            kept.append(dim)
+    return kept
+
+
+def legend_above(figure: Any, *, columns: int = 3) -> None:
+    """One legend for all axes, at the top."""
+    named: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    figure.legend(
+        list(named.values()),
+        list(named),
+        loc="upper left",
+        bbox_to_anchor=(0.0, 1.0),
+        borderaxespad=0.3,
+        ncols=columns,
+        frameon=False,
+        fontsize=8.5,
+        handlelength=2.4,
+        columnspacing=1.2,
+        labelspacing=0.35,
+    )

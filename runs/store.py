@@ -1,0 +1,125 @@
+"""A store: JSON values by key in one SQLite file, each there whole or not at all."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Store", "StoreError"]
+
+_APPLICATION = 0x61747472  # "attr", at the place in the file that SQLite keeps for this
+_VERSION = 1
+
+
+class StoreError(OSError):
+    """A store cannot be read or written; the message says why and what to do."""
+
+
+class Store:
+    """One SQLite file of JSON values by key.
+
+    Parameters
+    ----------
+    path : path
+        The file; made, with its folder, where there is none.
+    read_only : bool
+        Whether it must be there and is only read.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be opened, or is another program's file.
+
+    Notes
+    -----
+    Each value is a transaction of its own: what is there stays when the process is killed. Processes may share the
+    file; of two values with one key the last stays.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     store = Store(f"{folder}/runs.sqlite")
+    ...     store.put("a key", {"queries": 93})
+    ...     store.find(["a key", "another"])
+    {'a key': {'queries': 93}}
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        self.path = Path(path)
+        self._read_only = read_only
+        try:
+            there = self.path.is_file()
+            if self.path.is_dir():
+                raise StoreError(f"{self.path} is a folder: give the path of a file.")
+            if read_only and not there:
+                raise StoreError(f"{self.path} is not there: give the path of a store.")
+            if not there:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(f"The store {self.path} cannot be made ({error}).") from None
+        with self._open() as database:
+            self._set_up(database)
+
+    def find(self, keys: Iterable[str]) -> dict[str, Any]:
+        """The values that are there, by key."""
+        found = {}
+        with self._open() as database:
+            for key in keys:
+                row = database.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
+                if row is not None:
+                    found[key] = self._value(row[0])
+        return found
+
+    def values(self) -> list[Any]:
+        """All values, in the order in which they were put."""
+        with self._open() as database:
+            return [
+                self._value(row[0]) for row in database.execute("SELECT value FROM results ORDER BY rowid")
+            ]
+
+    def put(self, key: str, value: Any) -> None:
+        """Keep a value; one of the same key is replaced."""
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        with self._open() as database:
+            database.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (key, text))
+
+    def _value(self, text: Any) -> Any:
+        try:
+            return json.loads(text)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise StoreError(f"{self.path}: the store is damaged ({error}).") from None
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        # a connection for each use: it may be used by any thread and outlives nothing
+        mode = "?mode=ro" if self._read_only else ""
+        try:
+            address = f"{self.path.absolute().as_uri()}{mode}"
+            with closing(sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)) as database:
+                yield database
+        except sqlite3.OperationalError as error:
+            raise StoreError(
+                f"The store {self.path} cannot be used ({error}): free some space, or choose another place."
+            ) from None
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise StoreError(f"{self.path}: the file is no store, or is damaged ({error}).") from None
+
+    def _set_up(self, database: sqlite3.Connection) -> None:
+        if not self._read_only:
+            database.execute("BEGIN IMMEDIATE")
+            if database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+                database.execute("CREATE TABLE results (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+                database.execute(f"PRAGMA application_id = {_APPLICATION}")
+                database.execute(f"PRAGMA user_version = {_VERSION}")
+            database.execute("COMMIT")
+        if database.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+            raise StoreError(f"{self.path}: the file is no store; give one that was made here.")
+        found = database.execute("PRAGMA user_version").fetchone()[0]
+        if found != _VERSION:
+            raise StoreError(f"{self.path}: the store has format {found}; this version reads {_VERSION}.")

@@ -1,0 +1,219 @@
+"""The true answers to a query on every candidate of a family, and the candidates that replies leave."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from lower import all_sign_matrices
+from sq.hidden_part import HiddenPart
+from sq.models import QueryModel
+from sq.queries import CorrelationalQueries, GroupQuery, require_norms, statistical_means
+from sq.target_family import TargetFamily
+
+__all__ = ["Answers", "Candidates", "TrueAnswers"]
+
+_MOST_BITS = 16
+_MOST_CACHED = 1 << 24
+_MOST_CANDIDATES = 1_000_000_000
+_NORM_SLACK = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The true answer to one query on every candidate."""
+
+    numbers: Int[np.ndarray, " s"]  #: the candidates listed, distinct
+    values: Float[np.ndarray, " s"]  #: their answers
+    others: float = 0.0  #: the answer on every candidate that is not listed
+    #: s where the answers listed are exactly 1/sqrt(s) or -1/sqrt(s) and the others 0, so that validity can be
+    #: decided beyond float64; None where that is not known
+    even: int | None = None
+
+    def allowed(
+        self, model: QueryModel, values: Float[np.ndarray, " n"], reply: float
+    ) -> Bool[np.ndarray, " n"]:
+        """For which of some of these answers the reply is valid."""
+        return model.allows(values, reply, self.even)
+
+    def on(self, number: int) -> float:
+        """The answer on one candidate."""
+        listed = self.values[self.numbers == number]
+        return float(listed[0]) if len(listed) else self.others
+
+
+class TrueAnswers:
+    """What each candidate of a family would answer: in closed form for groups, over all 2^(k d) inputs otherwise.
+
+    Notes
+    -----
+    A group query takes O(s) for orthonormal hidden parts, O(s N) otherwise; the N x N Gram matrix is never formed. A
+    norm above 1 by rounding is divided out: no query rules out more than one of norm 1 could. A correlational function
+    takes O(N k 2^(k d)), a statistical query one evaluation a candidate in question; k d is 16 at most.
+    """
+
+    def __init__(self, family: TargetFamily) -> None:
+        self._family, self._size = family, family.secrets.size
+        self._orthonormal = family.orthonormal
+
+    def to_group(self, query: GroupQuery) -> Answers:
+        """E sum_a h(X)_a f_T(X)_a for every T; a target that does not exist and a norm above 1 + 1e-9 are refused."""
+        largest = query.numbers.max()
+        if largest >= self._size:
+            raise ValueError(f"The {query.name} names target {largest}: there are {self._size}, from 0 on.")
+        if self._orthonormal:
+            if query.even:
+                return Answers(query.numbers, query.weights, even=len(query.numbers))
+            return Answers(query.numbers, query.weights / _divisor(query.norm, query.name))
+        values = np.zeros(self._size)
+        for number, weight in zip(query.numbers, query.weights, strict=True):
+            values += weight * self._family.correlations(int(number))
+        square = float(query.weights @ values[query.numbers])
+        return Answers(np.arange(self._size), values / _divisor(max(square, 0.0) ** 0.5, query.name))
+
+    def to_correlational(self, queries: Sequence[Any], numbers: Int[np.ndarray, " s"]) -> list[Answers]:
+        """E sum_a h(X)_a f_T(X)_a on the candidates `numbers`, for each of some queries or functions of a vector."""
+        if isinstance(queries, CorrelationalQueries):
+            return self._to_functions(queries, numbers)
+        return [
+            answers
+            for query in queries
+            for answers in (
+                [self.to_group(query)]
+                if isinstance(query, GroupQuery)
+                else self._to_functions(query, numbers)
+            )
+        ]
+
+    def _to_functions(self, query: Any, numbers: np.ndarray) -> list[Answers]:
+        h = query(self.x)
+        h = h / require_norms([h], name=query.name, sampled=False)
+        columns = h.reshape(self.x[..., 0].size, -1)
+        values = [self._hidden(int(number)).ravel() @ columns / len(self.x) for number in numbers]
+        return [Answers(numbers, one) for one in np.array(values).reshape(len(numbers), -1).T]
+
+    def to_statistical(self, queries: Sequence[Any], numbers: Int[np.ndarray, " s"]) -> list[Answers]:
+        """E q(X, F_T(X)) on the candidates `numbers`, for each query."""
+        means = [self._means(queries, self._hidden(int(number))) for number in numbers]
+        return [Answers(numbers, one) for one in np.array(means).reshape(len(numbers), len(queries)).T]
+
+    def reference(self, queries: Sequence[Any]) -> Float[np.ndarray, " q"]:
+        """The answers where the hidden part of target 0 has a sign drawn anew for each input.
+
+        For parities, whose |f_S| is the same for all S, no target is nearer to these labels than another: on the
+        gate the sign is uniform.
+        """
+        return np.mean([self._means(queries, sign * self._hidden(0)) for sign in (1.0, -1.0)], axis=0)
+
+    def _means(self, queries: Sequence[Any], hidden: np.ndarray) -> np.ndarray:
+        return statistical_means(queries, self.x, self.part.labels(self.x, hidden))
+
+    @cached_property
+    def x(self) -> Float[np.ndarray, "n k d"]:
+        """All inputs; refused if k d is above 16."""
+        k, d = self._family.tokens, self._family.dim
+        if k * d > _MOST_BITS:
+            raise ValueError(
+                f"The inputs have {k} x {d} = {k * d} entries: queries that are plain functions are answered by going "
+                f"through all inputs, for at most {_MOST_BITS} entries. Ask a GroupQuery, or take an honest oracle."
+            )
+        return all_sign_matrices(k, d)
+
+    @cached_property
+    def part(self) -> HiddenPart:
+        """What all targets of the family share."""
+        return HiddenPart.of(self._family.instance(0))
+
+    @cached_property
+    def _table(self) -> np.ndarray | None:
+        if self._size * self.x[..., 0].size > _MOST_CACHED:
+            return None
+        return np.stack([self._family.hidden(number, self.x) for number in range(self._size)])
+
+    def _hidden(self, number: int) -> Float[np.ndarray, "n k"]:
+        return self._family.hidden(number, self.x) if self._table is None else self._table[number]
+
+
+def _divisor(norm: float, name: str) -> float:
+    if not norm <= 1 + _NORM_SLACK:
+        raise ValueError(
+            f"The {name} has norm {norm:.6g}: a correlational query has E sum_a h(X)_a^2 of at most 1; divide it by "
+            "its norm."
+        )
+    return max(norm, 1.0)
+
+
+class Candidates:
+    """The numbers 0, ..., N - 1 of the candidates that no reply has ruled out.
+
+    Parameters
+    ----------
+    size : int
+        N, at most a billion: they take N bytes.
+    model : QueryModel
+        Which replies are valid.
+
+    Notes
+    -----
+    A reply takes O(s) for a query that lists s candidates as long as it leaves the others in.
+    """
+
+    def __init__(self, size: int, model: QueryModel) -> None:
+        if size > _MOST_CANDIDATES:
+            raise ValueError(
+                f"There are {size} candidates: at most {_MOST_CANDIDATES} are kept track of; take fewer bits or "
+                "coordinates."
+            )
+        self._model = model
+        self._left = np.ones(size, dtype=bool)
+        self._count = size
+        self._start = 0  # none is left below
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, number: int) -> bool:
+        return bool(self._left[number])
+
+    @property
+    def numbers(self) -> Int[np.ndarray, " left"]:
+        """The candidates left, in increasing order."""
+        return self._start + np.flatnonzero(self._left[self._start :])
+
+    def first(self, most: int) -> Int[np.ndarray, " some"]:
+        """The first `most` of them."""
+        width = 2 * most + 16
+        while True:
+            found = np.flatnonzero(self._left[self._start : self._start + width])
+            if len(found) >= most or self._start + width >= len(self._left):
+                break
+            width *= 4
+        start = self._start
+        if len(found):
+            self._start += int(found[0])
+        return start + found[:most]
+
+    def listed(self, answers: Answers) -> tuple[np.ndarray, np.ndarray, int]:
+        """The listed candidates that are left, their answers, and how many others are left."""
+        left = self._left[answers.numbers]
+        numbers, values = answers.numbers[left], answers.values[left]
+        return numbers, values, self._count - len(numbers)
+
+    def update(self, answers: Answers, reply: float) -> int:
+        """Rule out every candidate for which the reply is not valid; how many that were."""
+        before = self._count
+        numbers, values, others = self.listed(answers)
+        allowed = answers.allowed(self._model, values, reply)
+        if others == 0 or answers.allowed(self._model, np.array([answers.others]), reply)[0]:
+            out = numbers[~allowed]
+            self._left[out] = False
+            self._count -= len(out)
+        else:
+            kept = numbers[allowed]
+            self._left[self._start :] = False
+            self._left[kept] = True
+            self._count = len(kept)
+        return before - self._count

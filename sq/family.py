@@ -1,0 +1,351 @@
+"""What all families that are hard for statistical queries share: numbered secrets, one certificate, one error bound."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from attention import AttentionLayer
+from attention._arrays import shown
+from attention.inputs import Rng
+from attention.validation import checked, real_array
+from lower import Family, Hardness, Heads, LinearKnownPart, Statement, query_lower_bound
+from lower.certificate import Status
+from lower.known import KnownPart
+from sq.secret_set import SecretSet
+
+__all__ = ["DIM", "ProfileHeads", "SQFamily", "plural", "require_realisable"]
+
+DIM: Mapping[str, Any] = {"help": "Number d of coordinates of a token.", "preset": 48}
+"""What families say of their field `dim`."""
+
+_MOST_BITS = 2048  # the errors of more heads would take hours
+_TOLERANCES = ("0.3", "0.1", "0.05")
+_HERE = "Derived here; checked by enumeration at small d"
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileHeads:
+    """The numbers of heads that compute g(N) = sum_i c_i tanh(beta_i (N - t_i)) behind a gate, for every secret."""
+
+    #: t_i, c_i and beta_i
+    thresholds: Float[np.ndarray, " m"]
+    coefficients: Float[np.ndarray, " m"]
+    slopes: Float[np.ndarray, " m"]
+    #: whether they read the token attended to: then they see L = x_1g sum_{j in S} (x_1j - x_2j)/2 in place of N
+    linear: bool = False
+
+    def __len__(self) -> int:
+        return len(self.slopes)
+
+    @property
+    def c(self) -> float:
+        """C, the sum of the coefficients: what is seen off the gate."""
+        return math.fsum(self.coefficients)
+
+    def of(self, secret: ArrayLike, *, dim: int, gate: int = 0, direction: np.ndarray | None = None) -> Heads:
+        """The heads that hide the coordinates `secret` of `dim`.
+
+        ValueError if a coordinate is none of 0, ..., `dim` - 1, or comes twice.
+        """
+        chosen = np.asarray(secret)
+        if (
+            chosen.ndim != 1
+            or not 0 < len(chosen) == len(np.unique(chosen))
+            or chosen.dtype.kind not in "iu"
+            or np.any((chosen < 0) | (chosen >= dim))
+        ):
+            raise ValueError(
+                f"secret is {secret!r}: distinct coordinates from 0 to {dim - 1}, at least one, are needed."
+            )
+        form = np.zeros(dim, dtype=np.int64)
+        form[chosen] = 1
+        return Heads(
+            form=form,
+            thresholds=self.thresholds,
+            coefficients=self.coefficients,
+            slopes=self.slopes,
+            direction=direction,
+            gate=gate,
+            rows=gate if self.linear else None,
+        )
+
+    def layer(
+        self, secret: ArrayLike, *, dim: int, gate: int = 0, direction: np.ndarray | None = None
+    ) -> AttentionLayer:
+        """The layer that hides the coordinates `secret` of `dim`; O(m d^2) numbers."""
+        return self.of(secret, dim=dim, gate=gate, direction=direction).layer()
+
+
+@dataclass(frozen=True, kw_only=True)
+@checked
+class SQFamily(Family):
+    """Targets F_S = K + scale f_S w^T, one a numbered secret S, with hidden parts f_S of norm 1.
+
+    Subclasses say which heads compute what function of their form, and what f_S is by definition. Certificate, known
+    part, error bound and query bounds follow.
+    """
+
+    #: Parameters, beside presets, that two heads realise: the rows of the table of families. Those that name no
+    #: `bits` have the table's.
+    tabled: ClassVar[Sequence[Mapping[str, Any]]] = ({},)
+
+    @property
+    @abstractmethod
+    def secrets(self) -> SecretSet:
+        """The secrets S and their numbers."""
+
+    @property
+    @abstractmethod
+    def heads(self) -> ProfileHeads:
+        """The numbers of the heads, the same for every secret."""
+
+    @property
+    @abstractmethod
+    def values(self) -> Mapping[int, float]:
+        """The hidden part at every value that the heads' form takes."""
+
+    @property
+    @abstractmethod
+    def lowest_degree(self) -> int:
+        """The lowest degree in the entries of X of the hidden part."""
+
+    @property
+    @abstractmethod
+    def broken_by(self) -> str:
+        """Who finds the secret, in a few words."""
+
+    @property
+    @abstractmethod
+    def how_broken(self) -> str:
+        """Who finds the secret, and how, in sentences."""
+
+    @abstractmethod
+    def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
+        """f_S on Boolean token matrices, by its definition and not by attention heads."""
+
+    def tokens_of(self, x: object) -> Float[np.ndarray, "n k d"]:
+        """Token matrices as an array of their shape."""
+        return real_array("x", x, ("n", self.tokens, self.dim))
+
+    def correlations(self, number: int) -> Float[np.ndarray, " N"]:
+        """E sum_a f_S(X)_a f_T(X)_a for every T, in closed form; O(N l)."""
+        return self.secrets.indicator(number)
+
+    @property
+    def orthonormal(self) -> bool:
+        """Whether the hidden parts are known to be pairwise orthogonal."""
+        return True
+
+    @property
+    def largest_eigenvalue(self) -> Fraction | None:
+        """The largest eigenvalue of the hidden parts' Gram matrix; None where it would take hours."""
+        return Fraction(1)
+
+    @property
+    def c(self) -> float:
+        """C, the sum of the heads' coefficients: what is seen off the gate."""
+        return self.heads.c
+
+    @property
+    def c0(self) -> float:
+        """The constant part of what the heads show on the gate, known in advance."""
+        return 0.0
+
+    @property
+    def scale(self) -> float:
+        """The norm of the hidden part within the layer, by which f_S was divided."""
+        return 1.0
+
+    @property
+    def known_energy(self) -> float:
+        """The mean of |K|^2 over all rows."""
+        return self.c**2 + self.c0**2
+
+    @property
+    def shift(self) -> float:
+        """By how much, in half a logit, other tokens may move a head."""
+        return 0.0
+
+    @property
+    def title(self) -> str:
+        """A title for people."""
+        return self.titled(len(self.heads))
+
+    def titled(self, heads: int) -> str:
+        """The title of an instance of so many heads."""
+        words = {"heads": plural(heads, "head"), "tokens": plural(self.tokens, "token")}
+        words["bits"] = plural(getattr(self, "bits", 0), "bit")
+        return self.called.format(**{**vars(self), **words})
+
+    def draw(self, rng: Rng = None) -> Int[np.ndarray, " entries"]:
+        """A secret drawn at random."""
+        return self.secrets.unrank(self.secrets.draw(rng))
+
+    def numbered(self, number: int) -> Int[np.ndarray, " entries"]:
+        """The secret of that number."""
+        return self.secrets.unrank(number)
+
+    def read_secret(self, given: ArrayLike) -> Int[np.ndarray, " entries"]:
+        """A secret in the order that files have."""
+        return self.secrets.unrank(self.secrets.rank(given))
+
+    def heads_of(self, secret: Int[np.ndarray, " entries"], direction: Float[np.ndarray, " d"]) -> Heads:
+        """The heads that hide a secret."""
+        return self.heads.of(secret, dim=self.dim, direction=direction)
+
+    def known(self, direction: Float[np.ndarray, " d"]) -> KnownPart:
+        """K = C a_0 [1; 1] w^T + c0 u_0 [1; -1] w^T with u = (x_1 - x_2)/2 and a = (x_1 + x_2)/2."""
+        return LinearKnownPart.from_gate(self.c, self.c0, gate=0, direction=direction)
+
+    def public(self, direction: Float[np.ndarray, " d"]) -> dict[str, Any]:
+        """The direction w and the scale."""
+        return {"direction": direction.tolist(), "scale": self.scale}
+
+    def error(self) -> float:
+        """The supremum of |layer - (K + scale f w^T)| along a direction of norm 1, rounded outward."""
+        return self._error
+
+    def error_of(self, heads: Heads, secret: Int[np.ndarray, " entries"]) -> float:
+        """The same along the heads' direction, with the rounding of stored products."""
+        return heads.along(self._error)
+
+    @cached_property
+    def _error(self) -> float:
+        w = np.zeros(self.dim)
+        w[0] = 1.0
+        c0, scale = Fraction(self.c0), Fraction(self.scale)
+        ideal = {n: c0 + scale * Fraction(one) for n, one in self.values.items()}
+        heads = self.heads_of(self.secrets.unrank(0), w)
+        return heads.error(ideal, c=self.c, shift=self.shift)
+
+    def statements(
+        self, heads: Heads, secret: Int[np.ndarray, " entries"], error: float
+    ) -> Sequence[Statement]:
+        """What is known of every instance, whatever its secret."""
+        targets, unknown, degree = self.secrets.size, self.scale**2, self.lowest_degree
+        statements = [
+            Statement(
+                "targets",
+                targets,
+                f"One of {self.secrets.formula} secrets, d = {self.dim}, in {plural(len(self.heads), 'head')}.",
+                "derived",
+                _HERE,
+            ),
+            *self._about_correlations(),
+            Statement(
+                "share of the energy that is unknown",
+                unknown / (self.known_energy + unknown),
+                "Report errors relative to this part: the rest is known in advance.",
+                "derived",
+                _HERE,
+            ),
+            Statement(
+                "lowest degree of the unknown part",
+                degree,
+                f"Every Fourier coefficient of F - K of degree below {degree} in the entries of X is zero.",
+                "derived",
+                _HERE,
+            ),
+            *self._about_queries(),
+            Statement(
+                "realisation error",
+                error,
+                "Upper bound on the row norm of the layer minus its ideal target, in exact arithmetic; evaluating the "
+                "layer in float64 adds rounding of about eps sum|c| = "
+                f"{np.finfo(np.float64).eps * np.abs(heads.coefficients).sum():.1e}.",
+                "derived",
+                "Intervals of 70 digits at every value of the heads' form, rounded outward",
+            ),
+            *self.further_statements(),
+            self.verdict(),
+            Statement("who breaks it", self.broken_by, self.how_broken, "derived", "Derived here"),
+        ]
+        return statements
+
+    def further_statements(self) -> Sequence[Statement]:
+        """What a family says beside."""
+        return ()
+
+    @property
+    def shortcut(self) -> str:
+        """A sentence: which statistical queries find the secret sooner than the bounds say; empty if none are known."""
+        return ""
+
+    def verdict(self) -> Statement:
+        """How hard the family is: PROVED where bounds ask for more queries than a token has coordinates."""
+        if self.shortcut:
+            return Statement("verdict", Hardness.NEITHER.value, self.shortcut, "derived", "Derived here")
+        targets, source = self.secrets.size, "lower.query_lower_bound"
+        needed = query_lower_bound(targets, "0.1", eigenvalue=self.largest_eigenvalue or targets)
+        bound = f"At least {needed} correlational queries of tolerance 0.1 are proved to be needed"
+        if needed > self.dim:
+            said = f"{bound}, more than a token has coordinates. Other algorithms may be fast."
+            return Statement("verdict", Hardness.PROVED.value, said, "proved", source)
+        said = f"{bound}, and a token has {self.dim} coordinates: a scan of all {targets} targets is short."
+        return Statement("verdict", Hardness.NEITHER.value, said, "derived", source)
+
+    @property
+    def largest_correlation(self) -> tuple[float, str]:
+        """The largest correlation of two targets, and why."""
+        return 0.0, "Known part off: the hidden parts are orthonormal."
+
+    def _about_correlations(self) -> Sequence[Statement]:
+        largest, why = self.largest_correlation
+        status: Status = "proved" if self.orthonormal else "derived"
+        found = [Statement("largest correlation of two targets", largest, why, status, _HERE)]
+        if self.orthonormal:
+            off = self.known_energy
+            on = off + self.scale**2
+            found += [
+                Statement("Gram diagonal", on, "E|F_S|^2 over all rows.", "derived", _HERE),
+                Statement(
+                    "Gram off the diagonal",
+                    off,
+                    "E<F_S, F_T> for S != T: all of it is the known part's.",
+                    "derived",
+                    _HERE,
+                ),
+            ]
+        return found
+
+    def _about_queries(self) -> Sequence[Statement]:
+        if (eigenvalue := self.largest_eigenvalue) is None:
+            return ()
+        targets = self.secrets.size
+        near = (
+            " (coming within E|H - F|^2 < scale^2/2 of a target F identifies it)" if self.orthonormal else ""
+        )
+        return [
+            Statement(
+                f"queries at tolerance {tau}",
+                query_lower_bound(targets, tau, eigenvalue=eigenvalue),
+                f"A deterministic learner that identifies the secret{near} needs at least this many correlational "
+                f"queries of tolerance {tau}, asked of the hidden part scaled to norm 1: one rules out fewer than "
+                f"lambda_max/tau^2 of the {targets} targets. One scalar query counts one. Other statistical queries "
+                "are not covered, nor is a learner content with a larger error.",
+                "proved",
+                "lower.query_lower_bound",
+            )
+            for tau in _TOLERANCES
+        ]
+
+
+def plural(many: int, what: str) -> str:
+    """Say "1 head" or "2 heads"."""
+    return f"{many} {what}{'s' * (many != 1)}"
+
+
+def require_realisable(bits: int) -> None:
+    """Refuse more hidden bits than heads are made for. ValueError if there are more than 2048."""
+    if bits > _MOST_BITS:
+        raise ValueError(
+            f"bits is {shown(bits)}: at most {_MOST_BITS} are allowed, as the errors of more heads take hours."
+        )

@@ -1,0 +1,130 @@
+"""A study in a folder: its record, its table and its figure; and its page, with the numbers filled in."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+
+from attention import FileFormatError
+from attention.files import write_whole
+from runs import Scale
+from runs.figures import save_figure
+from studies.running import StudyResult
+from studies.study import Study
+
+__all__ = ["load_result", "render_page", "write_study"]
+
+_VERSION = 1
+
+
+def write_study(folder: str | os.PathLike[str], study: Study, result: StudyResult) -> list[Path]:
+    """Write NAME.json with the rows, NAME.csv with the table, and the figure as NAME.svg and NAME.pdf.
+
+    Returns
+    -------
+    list of path
+        The files.
+
+    Raises
+    ------
+    ValueError
+        If no cell was measured.
+    OSError
+        If one cannot be written.
+    """
+    if not result.rows:
+        raise ValueError(f"No cell of the study {study.name} was measured: there is nothing to write.")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {
+        "version": _VERSION,
+        "study": result.study,
+        "scale": result.scale.value,
+        "seed": result.seed,
+        "versions": dict(result.versions),
+        "failures": list(result.failures),
+        "rows": [dict(row) for row in result.rows],
+    }
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(folder / f"{study.name}.json", text.encode())
+    table, out = study.table(result.rows), io.StringIO()
+    writer = csv.DictWriter(out, list(table[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    write_whole(folder / f"{study.name}.csv", out.getvalue().encode())
+    figure = study.figure(result.rows)
+    figures = [save_figure(figure, folder / f"{study.name}.{ending}") for ending in ("svg", "pdf")]
+    return [folder / f"{study.name}.json", folder / f"{study.name}.csv", *figures]
+
+
+def load_result(path: str | os.PathLike[str]) -> StudyResult:
+    """The record that `write_study` wrote.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is no such record.
+    OSError
+        If it cannot be read.
+    """
+    text = Path(path).read_bytes()
+    try:
+        data = json.loads(text)
+        if data["version"] != _VERSION:
+            raise ValueError(f"its version is {data['version']!r}, not {_VERSION}")
+        return StudyResult(
+            str(data["study"]),
+            Scale(data["scale"]),
+            int(data["seed"]),
+            tuple(dict(row) for row in data["rows"]),
+            tuple(str(one) for one in data["failures"]),
+            dict(data["versions"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileFormatError(
+            f"{path} is no record of a study ({error}): take it away or give another folder."
+        ) from None
+
+
+def render_page(page: str, study: Study, result: StudyResult) -> str:
+    """A page of the documentation with the numbers of a study filled in.
+
+    Parameters
+    ----------
+    page : str
+        A jinja2 template. It may name `n`, what `Study.numbers` gives; `table`; `cells`, how many were measured;
+        `scale`; `seed`; `versions`.
+    study : Study
+        The study.
+    result : StudyResult
+        Its record.
+
+    Raises
+    ------
+    jinja2.UndefinedError
+        If it names something else.
+    """
+    template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(page)
+    return template.render(
+        n=study.numbers(result.rows),
+        table=_list_table(study.table(result.rows)),
+        cells=len(result.rows),
+        scale=result.scale.value,
+        seed=result.seed,
+        versions=", ".join(f"{name} {version}" for name, version in sorted(result.versions.items())) + ".",
+    )
+
+
+def _list_table(table: Sequence[Mapping[str, str]]) -> str:
+    lines = [".. list-table::", "   :header-rows: 1", "   :class: study", ""]
+    for row in ([*table[0]], *([*line.values()] for line in table)):
+        # bars around a norm would name a substitution
+        lines += [
+            f"   {'* -' if place == 0 else '  -'} {text}".replace("|", r"\|")
+            for place, text in enumerate(row)
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,141 @@
+"""Softmax attention by cubic features: how much of it linear attention explains."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from scipy import stats
+
+from attention.inputs import BooleanInputs
+from runs import Scale
+from studies.line_figure import Panel, line_figure, number_text
+from studies.study import Parameters, Row, Study
+from upper.linear_attention import FeatureMoments, regress_moments, softmax_features
+from upper.linear_attention.features import SoftmaxKind, blocks, softmax_feature_count
+
+__all__ = ["STUDY"]
+
+_ALL_SIGNS = 17  # so many signs are enumerated, more are sampled
+_NORMS = (0.03, 0.1, 1.0, 10.0)
+_KINDS: dict[SoftmaxKind, str] = {
+    "plain": "plain",
+    "aug": "with row mean",
+    "cent": "centred",
+    "tokens": "no attention",
+}
+
+
+def _cells(scale: Scale) -> Sequence[Parameters]:
+    draws, samples = (8, 6000) if scale is Scale.QUICK else (20, 40_000)
+    return [{"k": k, "d": 8, "draws": draws, "samples": samples} for k in (2, 4)]
+
+
+def _measure(*, k: int, d: int, draws: int, samples: int, rng: Generator) -> dict[str, Any]:
+    """1 - R^2 of regressions on softmax heads by set of features, norm of Theta and draw of (Theta, W).
+
+    The head is softmax(x_q^T Theta X^T) X W with the query the last row of X, uniform in {-1, 1}^(k x d). It is odd in
+    X, so that its mean is 0. The draws share the inputs. Where k d <= 17 all inputs are enumerated, otherwise the
+    errors are those on as many fresh inputs, above the population's by a factor of about N / (N - rank) (measured).
+    """
+    exact, inputs = k * d <= _ALL_SIGNS, BooleanInputs(k, d)
+    x = _half_of_all_signs(k, d) if exact else inputs.sample(samples, rng=rng)
+    fresh = x if exact else inputs.sample(samples, rng=rng)
+    theta = rng.standard_normal((len(_NORMS), draws, d, d))
+    theta *= np.asarray(_NORMS)[:, None, None, None] / np.linalg.norm(theta, axis=(2, 3), keepdims=True)
+    w = rng.standard_normal((len(_NORMS), draws, d, d)) / np.sqrt(d)
+    heads = (theta.reshape(-1, d, d), w.reshape(-1, d, d))
+    y = _last_row(x, *heads)
+    y_fresh = y if exact else _last_row(fresh, *heads)
+    missed = {
+        kind: _missed(kind, x, y, fresh, y_fresh).reshape(len(_NORMS), draws).tolist() for kind in _KINDS
+    }
+    return {"norms": list(_NORMS), "missed": missed}
+
+
+def _half_of_all_signs(k: int, d: int) -> np.ndarray:
+    """One of X and -X for all 2^(k d) matrices of signs: targets and features are odd, so the other says the same."""
+    bits = np.arange(1 << k * d - 1)[:, None] >> np.arange(k * d) & 1
+    return (2.0 * bits - 1).reshape(-1, k, d)
+
+
+def _last_row(x: np.ndarray, theta: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Outputs (N, r d) of r heads at the last row of x (N, k, d), one head after the other."""
+    outputs = np.empty((len(x), theta.shape[0], x.shape[-1]))
+    for head in range(len(theta)):
+        logits = np.einsum("nd,nkd->nk", x[:, -1] @ theta[head], x)
+        pattern = np.exp(logits - logits.max(axis=1, keepdims=True))
+        pattern /= pattern.sum(axis=1, keepdims=True)
+        outputs[:, head] = np.matmul(pattern[:, None, :], x)[:, 0] @ w[head]
+    return outputs.reshape(len(x), -1)
+
+
+def _missed(
+    kind: SoftmaxKind, x: np.ndarray, y: np.ndarray, fresh: np.ndarray, y_fresh: np.ndarray
+) -> np.ndarray:
+    """1 - R^2 on the fresh inputs for each head."""
+    d = x.shape[-1]
+    features = softmax_feature_count(kind, d)
+    moments = FeatureMoments(features, y.shape[1])
+    for part in blocks(len(x), features):
+        moments.add_features(softmax_features(x[part], kind, every_row=False), y[part])
+    coefficients = regress_moments(moments).coefficients
+    error = energy = np.zeros(y.shape[1])
+    for part in blocks(len(fresh), features):
+        predicted = softmax_features(fresh[part], kind, every_row=False) @ coefficients
+        error = error + np.sum((predicted - y_fresh[part]) ** 2, axis=0)
+        energy = energy + np.sum(y_fresh[part] ** 2, axis=0)
+    return np.asarray(error.reshape(-1, d).sum(axis=1) / energy.reshape(-1, d).sum(axis=1))
+
+
+def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
+    """Means of 1 - R² by tokens, norm and features, such as k4_norm1_cent."""
+    return {
+        f"k{row['k']}_norm{norm:g}_{kind}".replace(".", "_"): number_text(float(np.mean(values)))
+        for row in rows
+        for kind, by_norm in row["missed"].items()
+        for norm, values in zip(row["norms"], by_norm, strict=True)
+    }
+
+
+def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
+    lines = []
+    for row in rows:
+        for place, norm in enumerate(row["norms"]):
+            for kind, title in _KINDS.items():
+                values = np.asarray(row["missed"][kind][place])
+                half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+                lines.append(
+                    {
+                        "k": str(row["k"]),
+                        "|Theta|": f"{norm:g}",
+                        "features": title,
+                        "1 - R²": number_text(float(values.mean())),
+                        "from": number_text(float(values.mean() - half)),
+                        "to": number_text(float(values.mean() + half)),
+                    }
+                )
+    return lines
+
+
+def _figure(rows: Sequence[Row]) -> Any:
+    panels = []
+    for row in rows:
+        curves = {
+            title: (row["norms"], [float(np.mean(values)) for values in row["missed"][kind]])
+            for kind, title in _KINDS.items()
+        }
+        panels.append(Panel("|Theta|", f"1 - R², {row['k']} tokens", curves, log_x=True))
+    return line_figure(panels)
+
+
+STUDY = Study(
+    name="linear-softmax",
+    title="Softmax attention, by regression on the features of linear attention",
+    question="How much of a softmax head do the cubic features of linear attention explain?",
+    cells=_cells,
+    measure=_measure,
+    numbers=_numbers,
+    table=_table,
+    figure=_figure,
+)

@@ -1,0 +1,263 @@
+"""Whatever an option is given, a command answers or refuses on one line: never a traceback, never for long.
+
+Commands and options are read off the command line itself, so that a new option is tried without being listed; only a
+cheap call of each command is written down.
+"""
+
+import contextlib
+import inspect
+import io
+import os
+import random
+import resource
+import shutil
+import signal
+import warnings
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Literal, Union, get_args, get_origin
+
+import numpy as np
+import pytest
+import typer
+
+import runs.engine
+from arena.cli.main import app, run
+from attention.files import write_examples
+from attention.memory import memory_limited_to
+from upper.linear_attention import make_linear_attention, save_linear_attention
+
+pytestmark = pytest.mark.bad_input
+SECONDS = 8  # of one call
+# cheap calls that work: what follows the name of the command
+CALLS = {
+    "generate nice": "--heads 1 --dim 8 --out new.safetensors",
+    "generate lwr": "--secret-dim 4 --modulus 8 --out new.safetensors",
+    "generate from-checkpoint": "nice.safetensors --layer 0 --out new.safetensors",
+    "families": "--dim 10",
+    "estimate": "toy",
+    "inspect": "nice.safetensors",
+    "learn": "nice.safetensors --learner linear --preset quick",
+    "attack": "lwr.safetensors --attacks exhaustive --budget 0.2 --samples 60",
+    "explain": "--heads 1 --dim 4 --examples 300 --work 50",
+    "compare": "nice.safetensors --learners known-part --seeds 1 --jobs 1 --out compared",
+    "runs": "made/runs.sqlite",
+    "check": "layer/row-form --list",
+    "study": "agreement --list",
+    "curves sq": "--dims 4 --bits 1 --tau 0.3 --learners scan --jobs 1 --out curves",
+    "curves lwr": "--dims 4 --modulus 8 --levels 2 --attacks exhaustive --budget 0.2 --samples 60 --jobs 1 --out reach",
+    "curves learner-side": "--dims 8 --heads 2 --out side",
+    "learners": "",
+    "attacks": "",
+    "linear learn": "--dim 2 --heads 1 --tokens 3 --examples 40",
+    "linear certify": "--data boolean --domain gaussian --dim 2 --tokens 3",
+    "linear experiment": "no-such",
+}
+WORDS = ("abc", "", "nan", "1.5", "True", "\u0663", "two\nlines", "--", "\udcff")
+WHOLES = ("0", "-1", "10**12", "1000000000000", "9" * 400)
+REALS = ("0", "-1", "inf", "-inf", "1e-320", "1e300", "1e400", "1/3")
+TEXTS = (
+    "a=b",
+    "=",
+    ",",
+    "4,,5",
+    "x:-1",
+    "binomial:1e9",
+    "sparse:nan",
+    "../up",
+    "x" * 10_000,
+    "'; DROP TABLE cells; --",
+)
+FILES = (
+    "missing",
+    "missing/x.safetensors",
+    "folder",
+    "folder.safetensors",
+    "pipe.npy",
+    "pipe.safetensors",
+    "",
+    "~",
+)
+FILES += (
+    "loop.safetensors",
+    "nice.safetensors/below",
+    "/proc/no/such",
+    "x" * 300,
+    "nice.safetensors",
+    "x.npy",
+)
+FILES += tuple(
+    f"{stem}{end}" for stem in ("empty", "half", "random") for end in (".safetensors", ".npy", ".sqlite")
+)
+# who asks for hours of work gets them: not tried with what is huge
+WORK = {"budget", "timeout", "adam", "work", "seeds", "examples"}
+for kind in ("parity", "pair", "token-parity", "hidden-gate"):
+    CALLS[f"generate sq-{kind}"] = "--dim 8 --out new.safetensors"
+for kind in ("bump", "two-slope", "designed-steps", "centre-threshold"):
+    CALLS[f"generate sq-{kind}"] = "--bits 4 --dim 8 --out new.safetensors"
+COMMAND = typer.main.get_command(app)
+
+
+def commands(command=COMMAND, path=()):
+    """All commands by their words."""
+    if not hasattr(command, "commands"):
+        return {" ".join(path): command}
+    below = (commands(one, (*path, name)) for name, one in command.commands.items())
+    return {name: one for part in below for name, one in part.items()}
+
+
+COMMANDS = commands()
+
+
+def compute_here(patch):
+    """Let what runs in processes of its own run in this one."""
+    patch.setattr(runs.engine, "_apart", lambda cells, *_: (runs.engine._here(one) for one in cells))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Files as a user has them, damaged ones, and pipes and links that cannot be read."""
+    folder, chance = tmp_path_factory.mktemp("files"), random.Random(0)
+    with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
+        for words in (
+            "generate nice --heads 1 --dim 4 -o nice.safetensors",
+            "generate lwr --secret-dim 4 --modulus 8 --levels 2 -o lwr.safetensors",
+        ):
+            assert run(words.split()) == 0
+        x = np.random.default_rng(0).standard_normal((60, 3, 2))
+        np.save("x.npy", x)
+        write_examples("examples.safetensors", x, x)
+        save_linear_attention("linear.safetensors", make_linear_attention(heads=1, dim=2, rng=0))
+        with pytest.MonkeyPatch.context() as patch:
+            compute_here(patch)
+            assert run(["compare", *CALLS["compare"].replace("compared", "made").split()]) == 0
+        likes = {".safetensors": "nice.safetensors", ".npy": "x.npy", ".sqlite": "made/runs.sqlite"}
+        for name, like in likes.items():
+            whole = Path(like).read_bytes()
+            for stem, content in (
+                ("empty", b""),
+                ("half", whole[: len(whole) // 2]),
+                ("random", chance.randbytes(500)),
+            ):
+                Path(stem + name).write_bytes(content)
+        for name in ("folder", "folder.safetensors"):
+            Path(name).mkdir()
+    return folder
+
+
+@pytest.fixture
+def here(files, tmp_path, monkeypatch):
+    """A copy of the files, with pipes and links that cannot be read, in which a test works."""
+    monkeypatch.chdir(shutil.copytree(files, tmp_path / "here"))
+    os.symlink("loop.safetensors", "loop.safetensors")
+    for pipe in ("pipe.npy", "pipe.safetensors"):
+        os.mkfifo(pipe)
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch):
+    """What runs in processes of its own runs here, and the tree of commands is built once."""
+    monkeypatch.setattr(typer.main, "get_command", lambda _: COMMAND)
+    compute_here(monkeypatch)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), hard))
+    with memory_limited_to(256 << 20):
+        yield
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+class TookTooLong(BaseException):
+    """Raised in the middle of a call; no `except Exception` catches it."""
+
+
+def complaint(words):
+    """What is wrong with how a command takes its words; empty if nothing is."""
+
+    def bark(number, frame):
+        raise TookTooLong(f"more than {SECONDS} s")
+
+    out, err = io.StringIO(), io.StringIO()
+    before = signal.signal(signal.SIGALRM, bark)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS, 1.0)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            status = run(words)
+    except BaseException as error:
+        return f"{type(error).__name__}: {str(error)[:200]}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    said = err.getvalue()
+    if status == 0:
+        return "" if not said else f"works and says {said[:200]!r}"
+    line = said.startswith("attention-bounds: ") and said.count("\n") == 1 and said[:-1].isprintable()
+    foreign = any(word in said for word in ("Traceback", "Unable to allocate", " MemoryError", "KeyError"))
+    right = (
+        status in (1, 2)
+        and line
+        and said.endswith((".\n", "?\n", "!\n"))
+        and len(said) < 2000
+        and not foreign
+    )
+    return "" if right else f"status {status}: {said[:300]!r}"
+
+
+def plain(kind):
+    """An annotation without what typer adds, None and lists."""
+    while get_origin(kind) in (Annotated, Union, UnionType, list):
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    return kind
+
+
+def bad_values(option, kind):
+    """What an option is tried with: by its type."""
+    huge = lambda pool: [one for one in pool if option.name not in WORK or len(one) < 3]  # noqa: E731
+    if kind is int:
+        return (*WORDS, *huge(WHOLES))
+    if kind is float:
+        return (*WORDS, *huge(REALS))
+    if kind is Path:
+        # a pipe that is written to waits for a reader
+        return [one for one in FILES if option.name != "out" or "pipe" not in one]
+    return (
+        (*WORDS, "no-such")
+        if get_origin(kind) is Literal
+        else (*WORDS, *TEXTS, "0", "-1", "1e400", "missing.npy")
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_bad_values_of_every_option_get_one_line_and_no_traceback(name, here):
+    hints = inspect.signature(COMMANDS[name].callback, eval_str=True).parameters
+    wrong = []
+    for option in COMMANDS[name].params:
+        if getattr(option, "is_flag", False) or option.name == "help":
+            continue
+        kind = plain(hints[option.name].annotation)
+        kinds = [plain(one) for one in get_args(kind)] if get_origin(kind) is tuple else [kind]
+        for value in bad_values(option, kinds[0]):
+            given = [value] * len(kinds)
+            call = CALLS[name].split()
+            words = (
+                [*call, option.opts[-1], *given]
+                if option.param_type_name != "argument"
+                else [*given, *call[1:]]
+            )
+            words = [*name.split(), *words]
+            if why := complaint(words):
+                wrong.append(f"{ascii(' '.join(words))[:300]}: {why}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - {"linear experiment", "generate from-checkpoint"}))
+def test_the_calls_that_are_changed_work_as_they_stand(name, here):
+    assert run([*name.split(), *CALLS[name].split()]) == 0
+
+
+def test_every_command_is_tried_and_a_defect_is_told_from_a_refusal(monkeypatch):
+    assert set(CALLS) == set(COMMANDS)
+    for broken in (lambda words: {}["no"], lambda words: 3, lambda words: print("Traceback") or 1):
+        monkeypatch.setitem(globals(), "run", broken)
+        assert complaint(["x"])

@@ -1,0 +1,102 @@
+"""A new family is one record: everything else finds it, with no other file touched."""
+
+import importlib.util
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arena import run_curves
+from arena.cli.main import run
+from attention import AttentionLayer
+from attention.validation import PositiveFloat
+from lower import FAMILIES, load_instance, option, register, save_instance, verify_instance
+from sq import SymmetricFamily, curve_cells, two_head_families
+from sq.family import ProfileHeads
+
+
+@pytest.fixture(autouse=True)
+def stair():
+    """The record; it is forgotten after each test."""
+    before = dict(FAMILIES)
+
+    @register
+    @dataclass(frozen=True, kw_only=True)
+    class StairFamily(SymmetricFamily):
+        """Two heads that say whether some, and whether all of the secret coordinates differ."""
+
+        name = "sq-stair"
+        called = "Stair, {bits}, {heads}"
+        beta: PositiveFloat = option("Slope of both heads.", default=40.0)
+
+        @property
+        def heads(self):
+            return ProfileHeads(np.array([0.5, self.bits - 0.5]), np.ones(2), np.full(2, self.beta))
+
+    yield StairFamily
+    FAMILIES.clear()
+    FAMILIES.update(before)
+
+
+def test_its_layers_and_correlations_are_as_defined(stair):
+    family = stair(dim=6, bits=3)
+    for number in (0, family.secrets.size - 1):
+        instance = family.instance(number)
+        x = instance.inputs.sample(500, rng=0)
+        own = family.scale * family.hidden(number, x)[..., None] * np.eye(6)[0]
+        assert np.abs(instance.layer(x) - instance.known(x) - own).max() <= instance.allowed_error
+
+
+def test_it_is_listed_generated_verified_and_compared(tmp_path, capsys):
+    assert run(["families", "--dim", "12", "--bits", "4"]) == 0
+    assert "Stair, 4 bits, 2 heads" in capsys.readouterr().out
+    assert run(["generate", "--help"]) == 0
+    assert "sq-stair" in capsys.readouterr().out
+    assert run(["generate", "sq-stair", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Two heads that say whether some" in said
+    assert "Slope of both heads. [default: 40.0]" in said
+    path = tmp_path / "stair.safetensors"
+    assert run(["generate", "sq-stair", "--dim", "8", "--bits", "3", "--beta", "30", "-o", str(path)]) == 0
+    assert "Stair, 3 bits, 2 heads" in capsys.readouterr().out
+    assert run(["inspect", str(path), "--verify"]) == 0
+    assert "Verified on all inputs: 2 heads" in capsys.readouterr().out
+    out = tmp_path / "results"
+    assert run(["compare", str(path), "--learners", "known-part", "--jobs", "1", "--out", str(out)]) == 0
+    (target,) = json.loads((out / "results.json").read_text())["targets"]
+    assert (target["kind"], target["title"]) == ("stair", "stair: Stair, 3 bits, 2 heads")
+
+
+def test_a_forged_one_is_refused(stair, tmp_path):
+    instance = stair(dim=8, bits=3).instance(5)
+    bent = instance.layer.w.copy()
+    bent[0, 0, 0] *= 1.001
+    lies = [
+        replace(instance, layer=AttentionLayer(theta=instance.layer.theta, w=bent)),
+        replace(instance, parameters={**instance.parameters, "beta": 39.0}),
+        replace(instance, secret=instance.secret[::-1]),
+        replace(instance, realisation_error=0.5),
+    ]
+    save_instance(tmp_path / "it", instance)
+    assert verify_instance(load_instance(tmp_path / "it")).holds
+    assert not any(verify_instance(one).holds for one in lies)
+
+
+def test_its_curve_is_measured():
+    cells = curve_cells([8, 10], [3], [0.1], learners=["scan"], family="sq-stair")
+    points = run_curves(cells, isolated=False)
+    assert [point.status for point in points] == ["found"] * 2
+    assert {point.row()["family"] for point in points} == {"sq-stair"}
+    assert all(0 < point.cell.lower_bound <= point.queries for point in points)
+
+
+def test_it_is_in_the_table_of_the_documentation(stair, tmp_path):
+    assert any(isinstance(one, stair) for one in two_head_families())
+    path = Path(__file__).parents[2] / "docs" / "figures.py"
+    spec = importlib.util.spec_from_file_location("figures", path)
+    figures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(figures)
+    figures.make_families(tmp_path)
+    assert "``sq-stair``" in (tmp_path / "families.csv").read_text()

@@ -1,0 +1,343 @@
+"""One call that works of every public function and class that takes arguments: tests change one argument of it."""
+
+import importlib.util
+import tempfile
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+
+import arena
+import attention
+import lower
+import lwe
+import lwe.attacks
+import lwe.costs
+import paper_checks
+import runs
+import sq
+import studies
+import upper
+import upper.baselines
+import upper.linear_attention as linear
+import upper.newton
+import upper.six_phase as phases
+from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder
+from attention.projections import Projections
+from upper.linear_attention import tasks
+
+PACKAGES = [
+    attention,
+    upper,
+    upper.baselines,
+    upper.newton,
+    linear,
+    tasks,
+    phases,
+    lower,
+    sq,
+    lwe,
+    lwe.attacks,
+]
+PACKAGES += [lwe.costs, runs, studies, arena, paper_checks]
+# made by the toolkit and handed to users: what was computed, and what others derive from
+RECORDS = """
+    Fit Step Inputs Learner AffineHull AttentionSpan Contrasts NetSearch Phases ProjectionSum Family
+    Verification option register CurvePoint SQFamily SQOracle SymmetricFamily TargetFamily Attack
+    AttackResult Attempt Cost IntegerLaw Result Status Parameters Row StudyResult AttackKind Attacked
+    Cell Drawing Effort Inspection LWRPoint Learned LearnedPhases LearnerRecord LearnerSide
+    QueriedPhases Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
+    Constants Run Study Interval
+"""
+# minutes of work, or files and processes: held through the command line, or by the tests of their package
+ELSEWHERE = """
+    compare attack attack_samples learn_phases lwr_curve run_curves queried_phases samples_of run_study
+    run_cell draw_curves draw_learner_side draw_lwr_curve largest_broken lwr_curve_text load_result
+    study_text write_study write_index stored_cells check run_check run_checks result_from_json LWRCell
+    given returned single_thread main run Store find_studies load_result run_study write_study Interval at_least at_most
+    may_be_at_least may_be_at_most surely_above surely_below close covers equal convert_torch_module
+    PoolOracle
+"""
+
+RNG = np.random.default_rng(0)
+TWO, THREE = np.ones((2, 2)), np.eye(3)
+LAYER, INPUTS = attention.make_nice_layer(heads=2, dim=3, rng=0), BooleanInputs(2, 3)
+X, Y = ExampleOracle(LAYER, INPUTS, rng=0).draw(60)
+SUM = np.asarray(LAYER.w.sum(axis=0))
+PATTERN = LAYER.patterns(X).mean(axis=1)
+CONTRASTS = phases.contrasts_of(X, PATTERN, np.ones(PATTERN.shape[:2], bool))
+TENSOR = np.ones((1, 2, 2, 2))
+VALUES = Y.sum(axis=1)
+MOMENTS = linear.FeatureMoments(linear.feature_count(3), 3)
+MOMENTS.add(X, VALUES)
+REGRESSION = linear.regress(X, VALUES)
+MAPS = dict.fromkeys(("query", "key", "value", "output"), THREE)
+PARITY = sq.ParityFamily(dim=5, bits=2, construction="B")
+INSTANCE = PARITY.instance(1)
+ZERO = lower.LinearKnownPart.zero(2, 3)
+GRAM = sq.closed_form_gram(PARITY)
+SECRETS = sq.SecretSet(dim=6, bits=2)
+CELL = sq.CurveCell(learner="scan", dim=5, bits=2, tolerance=0.3)
+SMALL = lwe.LWRParameters(secret_dim=4, modulus=8, levels=2)
+SAMPLES, _ = lwe.make_samples(SMALL, 60, rng=0)
+LWR = lwe.LWRFamily.of(SMALL).instance(rng=0)
+LWR_X, LWR_Y = lwe.noisy_examples(LWR, rng=0).draw(9)
+FORM = np.array([1, -2, 3, 0])
+NUMBERS = np.arange(12) / 7
+CHECK = paper_checks.all_checks()[0]
+MINE = {"id": "layer/mine", "claim": "One.", "source": "Here.", "kind": CHECK.kind, "basis": CHECK.basis}
+TARGET = arena.nice_target(heads=1, tokens=2, dim=3)
+SHAPE = {"heads": 3, "dim": 4}
+
+
+def oracle():
+    return ExampleOracle(LAYER, INPUTS, rng=0)
+
+
+def ones(x, *labels):
+    return np.ones(len(x))
+
+
+@cache
+def body():
+    return phases.sculpt_affine_hull(oracle(), SUM, wide=1, accept=0.2, examples=400).body
+
+
+def subjects(folder: Path) -> list[partial]:
+    """The calls; files are read from the folder and written there."""
+    made, arrays, model = folder / "made.safetensors", folder / "x.npy", folder / "model.safetensors"
+    attention.save_layer(folder / "layer.safetensors", LAYER, inputs=INPUTS)
+    lower.save_instance(folder / "instance.safetensors", INSTANCE)
+    linear.save_linear_attention(model, linear.make_linear_attention(heads=1, dim=2, rng=0))
+    np.save(arrays, SAMPLES.public)
+    np.save(folder / "y.npy", SAMPLES.labels)
+    return [
+        # attention
+        partial(attention.AttentionLayer, theta=TWO[None], w=TWO[None]),
+        partial(LAYER.map, convert=np.asarray),
+        partial(attention.BooleanInputs, k=2, d=3),
+        partial(attention.GaussianInputs, k=2, d=3),
+        partial(attention.SphereInputs, k=2, d=3),
+        partial(attention.SliceInputs, blocks=[2], weights=[[1]]),
+        partial(attention.ConstantCoordinateInputs, inputs=INPUTS),
+        partial(attention.PositionedInputs, inputs=INPUTS, positions=np.ones((2, 3))),
+        partial(INPUTS.sample, n=2, rng=0),
+        partial(attention.ExampleOracle, target=LAYER, inputs=INPUTS),
+        partial(ExampleOracle.from_arrays, x=TWO[None], y=TWO[None]),
+        partial(oracle().split, workers=2),
+        partial(oracle().draw, n=2),
+        partial(attention.GroundTruth, layer=LAYER, x=np.ones((1, 2, 3))),
+        partial(GroundTruth.draw, layer=LAYER, inputs=INPUTS),
+        partial(Recorder, oracle=oracle()),
+        partial(attention.attention_pattern, logits=TWO),
+        partial(attention.check_budget, learner=upper.Newton(m=1, examples=10**4), oracle=oracle()),
+        partial(attention.check_conditions, layer=LAYER),
+        partial(attention.draw_examples, oracle=oracle(), n=2),
+        partial(attention.load_layer, path=folder / "layer.safetensors"),
+        partial(attention.make_nice_layer, **SHAPE),
+        partial(attention.make_diagonal_layer, **SHAPE),
+        partial(attention.make_block_diagonal_layer, **SHAPE, block=2),
+        partial(attention.make_low_rank_layer, **SHAPE, rank=2),
+        partial(attention.make_close_heads_layer, **SHAPE, gap=0.5),
+        partial(attention.make_repeated_singular_values_layer, **SHAPE),
+        partial(attention.make_affinely_dependent_layer, **SHAPE),
+        partial(attention.make_transformer_shaped_layer, **SHAPE, rank=2),
+        partial(attention.parameter_errors, fitted=LAYER, truth=LAYER),
+        partial(attention.relative_error, predicted=X, target=Y),
+        partial(attention.unknown_part_error, predicted=X, target=Y, known=None),
+        partial(attention.read_checkpoint_layer, path="none", layer=0, heads=2),
+        partial(attention.conversion.convert_projections, projections=Projections(**MAPS), heads=1),
+        partial(Projections, **MAPS),
+        partial(attention.files.read_arrays, path="none", names=["a"]),
+        partial(attention.files.read_tensors, path="none", kind="some"),
+        partial(attention.files.write_tensors, path=made, kind="some", tensors={}, metadata={}),
+        partial(attention.save_layer, path=made, layer=LAYER),
+        partial(attention.sinusoidal_positions, k=2, d=3),
+        partial(attention.write_examples, path=made, x=X, y=Y),
+        # learners
+        *(partial(one, m=2) for one in (upper.LBFGS, upper.SGD, upper.Adam, upper.TunedAdam, upper.Newton)),
+        *(partial(one) for one in (upper.FrozenAttention, upper.KnownPart, upper.LinearAttentionLearner)),
+        *(partial(one) for one in (upper.LinearBaseline, upper.OneGradientStep, upper.choose_engine)),
+        partial(upper.SixPhase, m=2),
+        partial(upper.counting_floor, heads=1, tokens=2, dim=3),
+        partial(upper.gauss_newton, x=X, y=Y, start=THREE[None], rng=RNG),
+        # linear attention
+        partial(linear.FeatureMoments, features=2, outputs=2),
+        partial(linear.LinearAttention, v=TWO[None], q=TWO[None]),
+        partial(linear.alternate, tensor=TENSOR, heads=1, rng=0),
+        partial(linear.another_minimiser, regression=REGRESSION, certificate=linear.certify(X, X), on_domain=False),
+        partial(linear.certify, data=X, domain=X),
+        partial(linear.cubic_features, x=X),
+        partial(linear.cubic_kernel, x=X, other=X),
+        partial(linear.exact_rank, tokens="gaussian", d=2, n=3),
+        partial(linear.population_moment, tokens="gaussian", d=2, n=3),
+        partial(linear.feature_count, d=2),
+        partial(linear.feature_moment, x=X),
+        partial(linear.features_from_tensor, tensor=TENSOR),
+        partial(linear.first_independent, x=X),
+        partial(linear.fit_heads, regression=REGRESSION, rng=0),
+        partial(linear.heads_of_tensor, tensor=TENSOR),
+        partial(linear.load_linear_attention, path=model),
+        partial(linear.make_linear_attention, heads=1, dim=2),
+        partial(linear.prefix_features, x=X),
+        partial(linear.regress, x=X, y=VALUES),
+        partial(linear.regress_moments, moments=MOMENTS),
+        partial(linear.save_linear_attention, path=made, model=linear.load_linear_attention(model)),
+        partial(linear.softmax_features, x=X, kind="plain"),
+        partial(linear.symmetric_rank, tensor=TENSOR),
+        partial(linear.tensor_from_features, coefficients=np.ones((linear.feature_count(2), 1)), d=2),
+        partial(linear.train_linear_attention, x=X, y=VALUES, heads=1, steps=2),
+        partial(tasks.AutomataInContext, states=2, symbols=2),
+        partial(tasks.Automaton, transitions=np.array([[0, 1], [1, 0]])),
+        partial(tasks.KeyValueMemory, keys="haar"),
+        partial(tasks.TapeLayout, states=2, symbols=2, positions=2),
+        partial(tasks.UniversalLayout, states=2, symbols=2, positions=2),
+        partial(tasks.TuringMachine, **dict.fromkeys(("write", "next_state"), TWO.astype(int)), move=-TWO.astype(int)),
+        partial(tasks.agreement, found=np.ones((1, 2, 3), int), wanted=np.ones((1, 2, 3), int)),
+        # the six phases
+        partial(phases.QueryPlan, m=1, k=2, d=3),
+        partial(phases.attention_span, body=body(), wide=1),
+        partial(phases.certify_agreement, x=X, y=Y, projection_sum=SUM, method="least-squares"),
+        partial(phases.contrasts_of, x=X, pattern=PATTERN, accepted=np.ones((60, 2), bool)),
+        partial(phases.disagreement, layer=LAYER, x=X),
+        partial(phases.estimate_projection_sum, oracle=oracle(), n=20),
+        partial(phases.has_repeated_tokens, x=X),
+        partial(phases.learn_by_queries, oracle=sq.HonestOracle(sq.STAT(0.3), oracle(), batch=9), plan=PLAN),
+        partial(phases.measure_agreement, layer=LAYER, inputs=INPUTS, rows=100),
+        partial(phases.one_gradient_step, x=X, y=Y),
+        partial(phases.refine_by_consistency, oracle=oracle(), projection_sum=SUM, examples=300),
+        partial(phases.refine_by_margin, oracle=oracle(), body=body(), wide=1, examples=300),
+        partial(phases.sculpt, contrasts=CONTRASTS, wide=1),
+        partial(phases.sculpt_affine_hull, oracle=oracle(), projection_sum=SUM, wide=1, accept=0.2, examples=400),
+        partial(phases.search_net, x=X, y=Y, span=phases.attention_span(body(), wide=1), heads=2),
+        partial(phases.six_phase_queries, plan=PLAN),
+        # hard instances
+        partial(lower.Certificate, family="coins", statements=INSTANCE.certificate.statements),
+        partial(lower.GatedKnownPart, gate=0, on=ZERO, off=ZERO),
+        partial(lower.HardInstance, **{one: getattr(INSTANCE, one) for one in lower.HardInstance.__dataclass_fields__}),
+        partial(lower.Heads, form=[0, 1, 1], thresholds=[1.0], coefficients=[1.0], slopes=[1.0]),
+        partial(lower.LinearKnownPart, mixing=TWO, projection=THREE),
+        partial(lower.LinearKnownPart.zero, k=2, d=3),
+        partial(lower.LinearKnownPart.from_gate, c=1.0, c0=0.0, gate=0, direction=THREE[0]),
+        partial(lower.Statement, name="sides", value=2, meaning="A coin has two.", status="proved", source="Here"),
+        partial(lower.all_sign_matrices, k=2, d=2),
+        partial(lower.family_of, instance=INSTANCE),
+        partial(lower.load_instance, path=folder / "instance.safetensors"),
+        partial(lower.query_lower_bound, targets=5, tolerance=0.3),
+        partial(lower.save_instance, path=made, instance=INSTANCE),
+        partial(lower.solve_gf2, matrix=THREE, bits=THREE[0]),
+        partial(lower.verify_instance, instance=INSTANCE),
+        # statistical queries
+        *(partial(one, tolerance=0.3) for one in (sq.CSQ, sq.STAT, sq.full_query_cap, sq.orthogonal_cap)),
+        partial(sq.VSTAT, examples=5),
+        partial(sq.BumpFamily, dim=6, bits=4),
+        partial(sq.CentreThresholdFamily, dim=6, bits=4),
+        partial(sq.DesignedStepsFamily, dim=8, bits=6),
+        partial(sq.HiddenGateFamily, base=sq.ParityFamily(dim=5, bits=3)),
+        partial(sq.PairFamily, dim=4),
+        partial(sq.ParityFamily, dim=5),
+        partial(sq.TokenParityFamily, dim=5),
+        partial(sq.TwoSlopeFamily, dim=6, bits=4),
+        partial(PARITY.instance, number=0),
+        partial(PARITY.hidden, number=0, x=BooleanInputs(2, 5).sample(3, rng=0)),
+        partial(sq.SecretSet, dim=6, bits=2),
+        partial(SECRETS.unrank, number=0),
+        partial(SECRETS.rank, secret=[1, 2]),
+        partial(SECRETS.overlaps, secret=[1, 2]),
+        partial(sq.CorrelationalQueries, function=ones, size=2),
+        partial(sq.CorrelationalQuery, function=ones),
+        partial(sq.StatisticalQuery, function=ones),
+        partial(sq.GroupQuery, numbers=np.array([0]), weights=np.array([1.0])),
+        partial(sq.CurveCell, learner="scan", dim=5, bits=2, tolerance=0.3),
+        partial(sq.measure_cell, cell=CELL),
+        partial(sq.curve_cells, dims=[5], bits=[2], tolerances=[0.3]),
+        *(partial(one) for one in (sq.DescentLearner, sq.GroupLearner, sq.SignedGroupLearner, sq.ScanLearner)),
+        partial(sq.LowDegreeLearner, degree=2),
+        partial(sq.ParityElimination),
+        partial(sq.ExactOracle, model=sq.CSQ(0.3), family=PARITY, number=0),
+        partial(sq.MostPreservingAdversary, model=sq.CSQ(0.3), family=PARITY),
+        partial(sq.ReferenceAdversary, model=sq.CSQ(0.3), family=PARITY),
+        partial(sq.HonestOracle, model=sq.STAT(0.3), examples=oracle(), batch=9),
+        partial(sq.closed_form_gram, family=PARITY),
+        partial(sq.enumerated_gram, family=PARITY),
+        partial(sq.group_learner_bound, targets=5, tolerance=0.3),
+        partial(sq.make_parity_instance, dim=5),
+        partial(sq.maximum_clique, joined=TWO.astype(bool)),
+        partial(sq.parity_heads, construction="D", bits=2),
+        partial(sq.run_by_queries, learner=lambda oracle: 1, oracle=sq.ReferenceAdversary(sq.CSQ(0.3), PARITY)),
+        partial(sq.spectral_cap, gram=GRAM, tolerance=0.3),
+        partial(sq.statistical_dimension, gram=GRAM, correlation=0.3),
+        partial(sq.szorenyi_cap, correlation=0.01, tolerance=0.3),
+        partial(sq.two_head_families),
+        partial(sq.visible_below, targets=5, queries=2),
+        partial(sq.vstat_calls, gram=GRAM, samples=5),
+        # learning with rounding
+        *(partial(one) for one in lwe.attacks.ATTACKS.values() if isinstance(one, type)),
+        partial(lwe.AttackLearner, attack=lwe.EliminationAttack(), parameters=SMALL),
+        partial(lwe.LearnerAttack, learner=upper.LinearBaseline()),
+        partial(lwe.Budget),
+        partial(lwe.BinomialLaw, eta=2),
+        partial(lwe.FlipLaw, rate=0.1),
+        partial(lwe.GaussianLaw, sigma=1.0),
+        partial(lwe.SparseLaw, weight=2),
+        partial(lwe.parse_law, text="binomial:2"),
+        partial(lwe.UniformLaw().draw, size=3, modulus=8),
+        partial(lwe.LWRFamily, secret_dim=4, modulus=8, levels=2),
+        partial(lwe.LWRParameters, secret_dim=4, modulus=8, levels=2),
+        partial(lwe.LWRSamples, public=SAMPLES.public, labels=SAMPLES.labels),
+        partial(lwe.describe_instance, instance=LWR),
+        partial(lwe.distinguish, learner=lwe.EliminationAttack(), parameters=SMALL, runs=1, examples=80, fresh=10),
+        partial(lwe.estimate, parameters=SMALL),
+        partial(lwe.judge_secret, secret=FORM, parameters=SMALL),
+        partial(lwe.log2_distance_from_uniform, form=FORM, modulus=8),
+        partial(lwe.total_variation_from_uniform, form=FORM, modulus=8),
+        partial(lwe.wrap_ratio, form=FORM, modulus=8),
+        partial(lwe.low_degree_weights, form=FORM, parameters=SMALL),
+        partial(lwe.make_lwr_instance, secret_dim=4, modulus=8, levels=2),
+        partial(lwe.make_samples, parameters=SMALL, number=5),
+        partial(lwe.noisy_examples, instance=LWR),
+        partial(lwe.read_samples, public_path=arrays, labels_path=folder / "y.npy", parameters=SMALL),
+        partial(lwe.root_mean_square_correlation, parameters=SMALL),
+        partial(lwe.run_attacks, attacks=[lwe.EliminationAttack()], samples=SAMPLES, parameters=SMALL),
+        partial(lwe.samples_from_examples, x=LWR_X, y=LWR_Y, parameters=SMALL),
+        partial(lwe.secret_predictor, secret=FORM, parameters=SMALL),
+        partial(lwe.sufficient_examples, gain=0.1, error=0.1),
+        partial(lwe.costs.PlainLWE, secret_dim=9, modulus=97, secret=lwe.TernaryLaw(), sigma=1.0),
+        # the engine and the toolkit
+        partial(arena.as_students),
+        partial(arena.checkpoint_target, path="none", layer=0),
+        partial(arena.choose_attacks),
+        partial(arena.choose_students),
+        partial(arena.export_cells, path=folder / "cells.csv", cells=[]),
+        partial(arena.family_target, family=PARITY),
+        partial(arena.inspect, target=TARGET),
+        partial(arena.instance_target, name="mine", instance=INSTANCE, made={}),
+        partial(arena.layer_target, layer=LAYER, tokens=2),
+        partial(arena.learn, target=TARGET, learner="known-part"),
+        partial(arena.learner_side, dims=(8,), heads=(2,)),
+        partial(arena.load_target, path=folder / "layer.safetensors"),
+        partial(arena.lwr_target, secret_dim=3, modulus=4, levels=2),
+        partial(arena.nice_target, heads=1, tokens=2, dim=3),
+        partial(arena.parity_target, dim=5),
+        partial(arena.preset_targets),
+        partial(arena.save_target, path=made, target=TARGET),
+        # checks of the paper
+        partial(paper_checks.Check, **MINE, run=CHECK.run, constants={"one": 1}, wrong={"one": 2}),
+        partial(paper_checks.Fault, target="attention.layer:attention_pattern", by=abs, says="One."),
+        partial(paper_checks.bounded_mean_interval, values=NUMBERS, low=-9.0, high=9.0),
+        partial(paper_checks.find_checks, names=["layer/*"]),
+        partial(paper_checks.mean_interval, values=NUMBERS),
+        partial(paper_checks.median_interval, values=NUMBERS),
+        partial(paper_checks.proportion_interval, successes=1, trials=4),
+        partial(paper_checks.slope_interval, x=NUMBERS, y=NUMBERS),
+    ]  # fmt: skip
+
+
+PLAN = phases.QueryPlan(m=1, k=2, d=5, accept=(0.3, 0.3), margin_share=0.03, label_bound=8.0)
+
+
+CALLS = subjects(Path(tempfile.mkdtemp()))
+if importlib.util.find_spec("torch") is None:  # they need it before they look at much
+    NEEDS_TORCH = ("train_linear_attention", "choose_engine")
+    CALLS = [one for one in CALLS if one.func.__name__ not in NEEDS_TORCH]
+    ELSEWHERE += " ".join(["", *NEEDS_TORCH])

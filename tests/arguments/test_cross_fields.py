@@ -1,0 +1,289 @@
+"""Arguments that are right one by one and wrong together are refused, by a word that says why."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from subjects import (
+    FORM,
+    INPUTS,
+    INSTANCE,
+    LAYER,
+    LWR,
+    LWR_X,
+    LWR_Y,
+    MAPS,
+    PARITY,
+    SAMPLES,
+    SECRETS,
+    SMALL,
+    VALUES,
+    ZERO,
+    X,
+    Y,
+    oracle,
+)
+
+import attention
+import lower
+import lwe
+import sq
+import upper
+import upper.linear_attention as linear
+from attention import AttentionLayer, BooleanInputs, GroundTruth
+from attention.conversion import convert_projections
+from attention.projections import Projections
+from lower.walsh import walsh_hadamard
+from lwe import LWRParameters
+from sq.cliques import packing_bound
+from sq.dimension import clique_dimension
+from sq.hidden_part import HiddenPart
+from sq.krawtchouk import fourier_weights, krawtchouk, profile_moments
+from sq.profiles import designed_coefficients
+from upper.linear_attention import tasks
+
+pytestmark = pytest.mark.bad_input
+STATEMENT = INSTANCE.certificate.statements[0]
+CSQ, STAT = sq.CSQ(0.3), sq.STAT(0.3)
+TOKENS = sq.TokenParityFamily(dim=6, tokens=3, bits=2)
+SIGNS = np.ones((2, 2, SMALL.dim))
+SIZES = {"secret_dim": 4, "modulus": 8, "levels": 2}
+UNIFORM = LWRParameters(**SIZES, matrix="uniform")
+ATTACK = sq.ParityElimination.for_instance(INSTANCE)
+
+
+def changed(**fields):
+    return dataclasses.replace(INSTANCE, **fields)
+
+
+def layer(m, d):
+    return attention.make_nice_layer(heads=m, dim=d, rng=0)
+
+
+def samples(public=SAMPLES.public, labels=SAMPLES.labels):
+    return lwe.LWRSamples(public, labels)
+
+
+ATTENTION = [
+    (lambda: AttentionLayer(theta=np.ones((1, 2, 2)), w=np.ones((2, 2, 2))), "w"),
+    (lambda: LAYER(np.ones((2, 2, 4))), "x"),
+    (lambda: GroundTruth(layer=LAYER, x=np.ones((1, 2, 4))), "x"),
+    (lambda: attention.make_affinely_dependent_layer(heads=6, dim=2), "heads"),
+    (lambda: attention.make_block_diagonal_layer(heads=1, dim=3, block=4), "block"),
+    (lambda: attention.make_low_rank_layer(heads=1, dim=3, rank=4), "rank"),
+    (lambda: attention.make_low_rank_layer(heads=1, dim=3, rank=2, w_rank=4), "w_rank"),
+    (
+        lambda: attention.make_transformer_shaped_layer(heads=1, dim=4, rank=2, strengths=(8.0, 2.0)),
+        "strengths",
+    ),
+    (lambda: attention.make_transformer_shaped_layer(heads=1, dim=4, rank=5), "rank"),
+    (lambda: attention.PositionedInputs(INPUTS, np.ones((3, 3))), "positions"),
+    (lambda: attention.SliceInputs(blocks=[2], weights=[[3]]), "weights"),
+    (lambda: attention.SliceInputs(blocks=[], weights=[]), "blocks"),
+    (lambda: attention.parameter_errors(layer(1, 3), layer(1, 4)), "dim"),
+    (lambda: attention.relative_error(X, Y[:3]), "target|predicted"),
+    (lambda: attention.relative_error(X, 0 * Y), "no unknown part"),
+    (lambda: attention.unknown_part_error(X, Y, Y), "no unknown part"),
+    (lambda: attention.check_conditions(LAYER, thresholds={"no": 1.0}), "no"),
+    (lambda: attention.check_budget(upper.Newton(m=1, examples=2), oracle()), "examples"),
+    (lambda: convert_projections(Projections(**MAPS), heads=2), "heads"),
+    (lambda: convert_projections(Projections(**MAPS), heads=1, coordinates=4), "coordinates"),
+    (lambda: attention.write_examples("none.safetensors", X, Y[:3]), "y"),
+    (lambda: attention.ExampleOracle.from_arrays(X, Y[:, :1]), "y"),
+    (lambda: attention.ExampleOracle.from_arrays(X, Y).draw(len(X) + 1), "examples"),
+    (lambda: attention.ExampleOracle(LAYER, BooleanInputs(2, 4)).draw(2), "x|dim"),
+]
+UPPER = [
+    (lambda: upper.Newton(m="auto", rank=2), "rank"),
+    (lambda: upper.Newton(m=1, start=LAYER, examples=300).fit(oracle()), "start"),
+    (lambda: upper.Newton(m=2, rank=4, examples=300).fit(oracle()), "rank"),
+    (lambda: list(upper.gauss_newton(X, Y, np.ones((1, 4, 4)), rng=np.random.default_rng(0))), "start"),
+    (lambda: upper.counting_floor(heads=1, tokens=2, dim=3, rank=4), "rank"),
+    (lambda: linear.regress(X[:2], VALUES[:2]), "examples"),
+    (lambda: linear.regress(X, VALUES[:3]), "y"),
+    (lambda: linear.certify(X, X[..., :2]), "domain"),
+    (lambda: linear.another_minimiser(linear.regress(X[:, :, :2], VALUES), linear.certify(X, X)), "features"),
+    (lambda: linear.another_minimiser(linear.regress(X, VALUES), linear.certify(X, X)), "deficit"),
+    (lambda: linear.tensor_from_features(np.ones((3, 1)), 2), "coefficients"),
+    (lambda: linear.LinearAttention(v=np.ones((1, 1, 2)), q=np.ones((2, 2, 2))), "q"),
+    (lambda: linear.regress_moments(linear.FeatureMoments(6, 1)), "moments"),
+    (lambda: linear.FeatureMoments(6, 1).add(X, VALUES), "features|outputs"),
+    (lambda: linear.train_linear_attention(0 * X, VALUES, heads=1), "x"),
+    (lambda: tasks.Automaton(np.array([[0, 2], [1, 0]])), "transitions"),
+    (lambda: tasks.TuringMachine(*np.full((3, 2, 2), 7)), "write|move|next_state"),
+]
+LOWER = [
+    (lambda: lower.Certificate("coins", (STATEMENT, STATEMENT)), "name"),
+    (lambda: lower.Certificate("", (STATEMENT,)), "family"),
+    (lambda: dataclasses.replace(STATEMENT, meaning=""), "empty"),
+    (lambda: dataclasses.replace(STATEMENT, value=float("nan")), "finite"),
+    (lambda: changed(family="other"), "family"),
+    (lambda: changed(layer=layer(2, 4)), "dimensions"),
+    (lambda: changed(known=lower.LinearKnownPart.zero(3, 5)), "tokens"),
+    (lambda: changed(inputs=BooleanInputs(3, 5)), "tokens"),
+    (lambda: changed(known=ZERO), "dimensions"),
+    (lambda: changed(secret=np.zeros(0, int)), "secret"),
+    (lambda: changed(parameters={"a": float("nan")}), "parameters"),
+    (lambda: changed(parameters={"a": object()}), "parameters"),
+    (lambda: lower.GatedKnownPart(gate=3, on=ZERO, off=ZERO), "gate"),
+    (lambda: lower.GatedKnownPart(gate=0, on=ZERO, off=lower.LinearKnownPart.zero(2, 4)), "agree"),
+    (lambda: lower.LinearKnownPart.from_gate(c=1.0, c0=0.0, gate=3, direction=np.ones(3)), "gate"),
+    (lambda: ZERO(np.ones((2, 2, 4))), "x"),
+    (lambda: lower.Heads([0, 1, 1], [1.0], [1.0], [1.0], gate=3), "gate"),
+    (lambda: lower.Heads([1, 1, 1], [1.0], [1.0], [1.0]), "form"),
+    (lambda: lower.Heads([0, 1, 1], [1.0, 2.0], [1.0], [1.0]), "coefficients|slopes"),
+    (lambda: lower.all_sign_matrices(8, 8), "62"),
+    (lambda: lower.query_lower_bound(targets=5, tolerance=2), "tolerance"),
+    (lambda: lower.query_lower_bound(targets=5, tolerance="1/0"), "tolerance"),
+    (lambda: lower.query_lower_bound(targets=5, tolerance="1e-9999"), "999"),
+    (lambda: lower.query_lower_bound(targets=5, tolerance=0.1, success=2), "success"),
+    (lambda: lower.solve_gf2(np.eye(3), np.ones(2)), "bits"),
+    (lambda: lower.solve_gf2(2 * np.eye(3), np.ones(3)), "0 and 1"),
+    (lambda: walsh_hadamard(np.ones(3)), "power of two"),
+]
+SQ = [
+    (lambda: sq.ParityFamily(dim=5, bits=5), "bits"),
+    (lambda: sq.ParityFamily(dim=5, heads_count=3, bits=2), "heads_count"),
+    (lambda: sq.ParityFamily(dim=5, heads_count=3, construction="A"), "heads_count"),
+    (lambda: sq.ParityFamily(dim=5, bits=2, slopes=[0.5], construction="D"), "slopes"),
+    (lambda: sq.ParityFamily(dim=5, bits=2, slopes=[0.5, 1], construction="B"), "slopes"),
+    (lambda: sq.BumpFamily(dim=6, bits=4, at=5), "at"),
+    (lambda: sq.TwoSlopeFamily(dim=6, bits=4, slopes=[0.5]), "slopes"),
+    (lambda: sq.TwoSlopeFamily(dim=6, bits=4, slopes=[0.5, 0.5]), "slopes"),
+    (lambda: sq.DesignedStepsFamily(dim=8, bits=6, heads_count=7), "heads_count"),
+    (lambda: sq.DesignedStepsFamily(dim=8, bits=6, heads_count=3, thresholds=[0.5]), "thresholds"),
+    (lambda: sq.DesignedStepsFamily(dim=8, bits=6, thresholds=[0.5, 9.5]), "thresholds"),
+    (lambda: designed_coefficients(4, [0.5, 0.5]), "thresholds"),
+    (lambda: sq.CentreThresholdFamily(dim=6, bits=4, heads_count=3), "heads_count"),
+    (lambda: sq.TokenParityFamily(dim=6, tokens=40, beta=0.01), "beta"),
+    (lambda: sq.HiddenGateFamily(base=sq.ParityFamily(dim=5, bits=2, construction="B")), "c0"),
+    (lambda: sq.HiddenGateFamily.preset(dim=6, base="parity", at=1), "at"),
+    (lambda: sq.SecretSet(dim=5, bits=5), "bits"),
+    (lambda: sq.SecretSet(dim=10**6, bits=9).table, "secrets"),
+    (lambda: SECRETS.unrank(SECRETS.size), "number"),
+    (lambda: SECRETS.rank([1, 1]), "secret"),
+    (lambda: SECRETS.rank([1, 9]), "secret"),
+    (lambda: SECRETS.rank([1, 2, 3]), "secret"),
+    (lambda: PARITY.instance(PARITY.secrets.size), "number"),
+    (lambda: PARITY.instance(0, direction=np.ones(4)), "direction"),
+    (lambda: PARITY.instance(0, direction=np.zeros(5)), "direction"),
+    (lambda: sq.two_head_families(bits=5), "bits"),
+    (lambda: sq.two_head_families(bits=6, dim=6), "dim"),
+    (lambda: sq.GroupQuery([0, 1], [1.0]), "weights"),
+    (lambda: sq.GroupQuery([0, 0], [0.5, 0.5]), "twice"),
+    (lambda: sq.GroupQuery([-1], [1.0]), "number"),
+    (lambda: sq.GroupQuery([0], [np.nan]), "weights"),
+    (lambda: sq.GroupQuery([0.5], [1.0]), "numbers"),
+    (lambda: sq.StatisticalQuery(len, low=1.0, high=-1.0), "low"),
+    (lambda: sq.ExactOracle(CSQ, PARITY, PARITY.secrets.size), "number"),
+    (lambda: sq.ExactOracle(CSQ, PARITY, 0).query(sq.GroupQuery([0], [2.0])), "norm"),
+    (
+        lambda: sq.ExactOracle(CSQ, PARITY, 0).query(sq.GroupQuery([PARITY.secrets.size], [1.0])),
+        "names target",
+    ),
+    (lambda: sq.ExactOracle(CSQ, PARITY, 0).query(sq.StatisticalQuery(len)), "CorrelationalQuery"),
+    (lambda: sq.HonestOracle(CSQ, oracle(), batch=9).query(sq.CorrelationalQuery(len)), "part"),
+    (
+        lambda: sq.HonestOracle(STAT, oracle(), batch=9).query(
+            sq.StatisticalQuery(lambda x, y: 9 * x[:, 0, 0])
+        ),
+        "range",
+    ),
+    (lambda: sq.HonestOracle(STAT, oracle(), batch=9).query(sq.StatisticalQuery(lambda x, y: x)), "shape"),
+    (lambda: sq.HonestOracle(STAT, oracle(), batch=9).query(sq.StatisticalQuery(len, low=-9.0)), "range"),
+    (lambda: sq.ScanLearner().learn(sq.ReferenceAdversary(STAT, PARITY), PARITY), "CSQ"),
+    (lambda: sq.ScanLearner().learn(sq.ReferenceAdversary(CSQ, PARITY), TOKENS), "family"),
+    (lambda: HiddenPart(ZERO, np.ones(4)), "direction"),
+    (lambda: HiddenPart(ZERO, np.ones(3)), "norm"),
+    (lambda: sq.ParityElimination(direction=np.ones(3)), "direction"),
+    (lambda: sq.ParityElimination.for_instance(TOKENS.instance(0)), "family"),
+    (lambda: ATTACK.fit(oracle()), "coordinates"),
+    (lambda: sq.closed_form_gram(PARITY, [PARITY.secrets.size]), "numbers"),
+    (lambda: sq.closed_form_gram(PARITY, []), "numbers"),
+    (lambda: sq.enumerated_gram(sq.PairFamily(dim=20)), "bits"),
+    (lambda: sq.szorenyi_cap(0.5, 0.1), "correlation"),
+    (lambda: sq.statistical_dimension(sq.closed_form_gram(PARITY), -0.1), "correlation"),
+    (lambda: sq.full_query_cap(1), "tolerance"),
+    (lambda: krawtchouk(3, 4, 1), "degree"),
+    (lambda: krawtchouk(3, 1, 4), "number"),
+    (lambda: fourier_weights([1]), "profile"),
+    (lambda: profile_moments([1, np.nan]), "profile"),
+    (lambda: packing_bound(3, 4, 1), "bits"),
+    (lambda: clique_dimension(sq.closed_form_gram(PARITY), -1), "correlation"),
+    (lambda: sq.CurveCell("scan", 5, 5, 0.3), "bits"),
+    (lambda: sq.CurveCell("no", 5, 2, 0.3), "learner"),
+    (lambda: sq.CurveCell("scan", 5, 2, 1.0), "tolerance"),
+    (lambda: sq.CurveCell("scan", 5, 2, 0.3, batch=9), "batch"),
+    (lambda: sq.curve_cells([], [2], [0.3]), "dims"),
+]
+LWE = [
+    (lambda: LWRParameters(4, 8, 9), "levels"),
+    (lambda: LWRParameters(4, 9, 2, matrix="gadget"), "power of two"),
+    (lambda: LWRParameters(4, 8, 2, secret=lwe.SparseLaw(5)), "weight"),
+    (lambda: LWRParameters(4, 8, 2, noise=lwe.SparseLaw(2)), "noise"),
+    (lambda: LWRParameters.from_json({"secret_dim": 4}), "modulus"),
+    (lambda: lwe.IntegerLaw("uniform", 3), "uniform"),
+    (lambda: lwe.SparseLaw(5).draw(4, 8), "weight"),
+    (lambda: lwe.UniformLaw().draw(-1, 8), "size"),
+    (lambda: lwe.parse_law("sparse:x"), "number"),
+    (lambda: lwe.parse_law("binomial:0"), "eta|0"),
+    (lambda: samples(labels=SAMPLES.labels[:3]), "labels"),
+    (lambda: samples(public=SAMPLES.public[:0], labels=SAMPLES.labels[:0]), "empty"),
+    (lambda: samples(public=SAMPLES.public + 0.5), "public"),
+    (lambda: SAMPLES.take(len(SAMPLES) + 1), "number"),
+    (lambda: SAMPLES.held_out(len(SAMPLES)), "number"),
+    (lambda: lwe.make_samples(SMALL, 3, secret=[1, 2]), "secret"),
+    (lambda: lwe.judge_secret([1, 2], SMALL), "secret"),
+    (lambda: lwe.wrap_ratio(FORM[:0], 8), "form"),
+    (lambda: lwe.wrap_ratio([2**62, 1], 8), "form"),
+    (lambda: lwe.wrap_ratio(FORM, 8, matrix="uniform"), "matrix"),
+    (lambda: lwe.low_degree_weights(FORM[:2], SMALL), "form"),
+    (lambda: lwe.low_degree_weights(FORM, UNIFORM), "matrix"),
+    (lambda: lwe.total_variation_from_uniform(FORM, 2**30), "modulus"),
+    (lambda: lwe.root_mean_square_correlation(UNIFORM), "binary"),
+    (lambda: lwe.run_attacks([lwe.EliminationAttack()], samples(SAMPLES.public[:, :3]), SMALL), "columns"),
+    (lambda: lwe.run_attacks([lwe.EliminationAttack()], samples(labels=SAMPLES.labels + 9), SMALL), "labels"),
+    (lambda: lwe.run_attacks([lwe.EliminationAttack()], samples(3 * SAMPLES.public), SMALL), "rows"),
+    (lambda: lwe.LearnerAttack(upper.LinearBaseline), "instance"),
+    (
+        lambda: lwe.distinguish(upper.LinearBaseline(), dataclasses.replace(UNIFORM, modulus=7)),
+        "heads|matrix|uniform",
+    ),
+    (lambda: lwe.sufficient_examples(gain=1e-300, error=0.1), "gain"),
+    (lambda: lwe.make_lwr_instance(**SIZES, secret=[1, 2]), "secret"),
+    (
+        lambda: lwe.make_lwr_instance(**SIZES, secret_law=lwe.BinaryLaw(), secret=[7, 3, 1, 2]),
+        "secret",
+    ),
+    (lambda: lwe.make_lwr_instance(**SIZES, beta=0.01), "beta"),
+    (lambda: lwe.make_lwr_instance(**SIZES, matrix="uniform"), "uniform"),
+    (lambda: lwe.make_lwr_instance(secret_dim=300, modulus=2**20, levels=2**19), "heads"),
+    (lambda: lwe.describe_instance(INSTANCE), "family"),
+    (lambda: lwe.noisy_examples(dataclasses.replace(LWR, secret=LWR.secret[:2])), "secret"),
+    (lambda: lwe.samples_from_examples(X, Y, SMALL), "x"),
+    (lambda: lwe.samples_from_examples(2 * SIGNS, SIGNS, SMALL), "x"),
+    (lambda: lwe.samples_from_examples(LWR_X, LWR_Y + 0.3, SMALL), "y"),
+    (lambda: lwe.samples_from_examples(SIGNS, SIGNS, UNIFORM), "uniform"),
+]
+
+
+def rows(package, table):
+    return [
+        pytest.param(call, words, id=f"{package}-{number}-{words}")
+        for number, (call, words) in enumerate(table)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        *rows("attention", ATTENTION),
+        *rows("upper", UPPER),
+        *rows("lower", LOWER),
+        *rows("sq", SQ),
+        *rows("lwe", LWE),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

@@ -1,0 +1,229 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from lwe.attacks.attack import Attack, AttackResult, Attempt, run_attacks
+from lwe.attacks.evidence import secret_predictor, secret_score, share_right
+from lwe.attacks.exhaustive import ExhaustiveAttack
+from lwe.attacks.outcome import AttackOutcome, BudgetSpentError
+from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw, TernaryLaw
+from lwe.parameters import LWRParameters, rounded
+from lwe.samples import LWRSamples, make_samples
+
+TOY = LWRParameters(secret_dim=4, modulus=8, levels=2)
+
+
+def toy(number=500, parameters=TOY, rng=0):
+    return make_samples(parameters, number, rng=rng)
+
+
+@dataclasses.dataclass(frozen=True)
+class Raising(Attack):
+    error: type[BaseException] = RuntimeError
+    name = "raising"
+
+    def run(self, attempt, generator):
+        raise self.error("it went wrong")
+
+
+@dataclasses.dataclass(frozen=True)
+class Knowing(Attack):
+    """Knows the secret, or says whatever it is told to."""
+
+    secret: tuple[int, ...] = ()
+    constant: int | None = None
+    name = "knowing"
+
+    def run(self, attempt, generator):
+        if self.constant is not None:
+            return attempt.predicts(lambda public: np.full(len(public), self.constant), "constant")
+        return attempt.found(np.array(self.secret), "known")
+
+
+def test_failures_time_outs_and_interrupts_lose_nobody_elses_results():
+    samples, secret = toy()
+    knowing = Knowing(tuple(secret.tolist()))
+    results = run_attacks(
+        [knowing, Raising(), Raising(BudgetSpentError), knowing, Raising(KeyboardInterrupt), knowing],
+        samples,
+        TOY,
+        rng=0,
+    )
+    assert [one.outcome.name for one in results] == [
+        "BROKEN", "FAILED", "BUDGET_SPENT", "BROKEN", "INTERRUPTED", "INTERRUPTED",
+    ]  # fmt: skip
+    assert "it went wrong" in results[1].explanation
+    assert "RuntimeError" in results[1].explanation
+    assert "not begun" in results[5].explanation
+
+
+def test_an_attack_has_the_same_stream_whatever_those_before_it_draw():
+    @dataclasses.dataclass(frozen=True)
+    class Drawing(Attack):
+        draws: int
+        name = "drawing"
+
+        def run(self, attempt, generator):
+            attempt.details["drawn"] = generator.integers(1 << 30, size=self.draws).tolist()[-1]
+            return attempt.ended(AttackOutcome.NOTHING, "drawn")
+
+    samples, _ = toy()
+    last = [run_attacks([Drawing(n), Drawing(1)], samples, TOY, rng=3)[1].details["drawn"] for n in (1, 7)]
+    assert last[0] == last[1]
+
+
+def test_held_out_samples_are_the_last_fifth_and_never_shown():
+    samples, _ = toy(503)
+    attempt = Attempt("a", samples, TOY)
+    assert len(attempt.training) == 403
+    np.testing.assert_array_equal(attempt.training.public, samples.public[:403])
+    wrong = LWRSamples(samples.public, np.append(samples.labels[:403], 1 - samples.labels[403:]))
+    secret = ExhaustiveAttack()(samples, TOY, rng=0).secret
+    # all labels that it learns from fit and none of those held out
+    assert ExhaustiveAttack()(wrong, TOY, rng=0).accuracy == 0
+    np.testing.assert_array_equal(ExhaustiveAttack()(wrong, TOY, rng=0).secret, secret)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_constant_predicts_nothing_however_uneven_the_labels(seed):
+    uneven = LWRParameters(secret_dim=6, modulus=64, levels=2, secret=TernaryLaw())
+    samples, _ = toy(5000, uneven, rng=seed)
+    result = Knowing(constant=int(np.argmax(np.bincount(samples.labels))))(samples, uneven)
+    assert result.outcome is AttackOutcome.NOTHING
+    assert result.accuracy == result.chance > 0.5
+
+
+def test_better_than_chance_is_claimed_in_at_most_a_share_of_the_level_of_random_predictions():
+    # level 1e-4: of 3000 fair-coin predictions none, or hardly ever one
+    samples, _ = toy(400)
+    generator = np.random.default_rng(0)
+    attempt = Attempt("a", samples, TOY)
+    found = [
+        attempt.predicts(lambda public: generator.integers(2, size=len(public)), "").outcome.succeeded
+        for _ in range(3000)
+    ]
+    assert sum(found) <= 2
+
+
+def test_few_fresh_samples_bear_out_a_full_prediction_from_about_28_on():
+    for number, outcome in ((60, AttackOutcome.NOTHING), (300, AttackOutcome.BROKEN)):
+        samples, secret = toy(number)
+        assert Knowing(tuple(secret.tolist()))(samples, TOY).outcome is outcome
+
+
+def test_with_errors_the_secret_itself_breaks_and_half_the_labels_are_a_part():
+    noisy = LWRParameters(secret_dim=8, modulus=2, levels=2, noise=FlipLaw(0.2))
+    samples, secret = toy(5000, noisy)
+    assert Knowing(tuple(secret.tolist()))(samples, noisy).outcome is AttackOutcome.BROKEN
+    part = LWRParameters(secret_dim=8, modulus=2, levels=2, noise=FlipLaw(0.05))
+    assert Knowing(tuple(secret.tolist()))(samples, part).outcome is AttackOutcome.PREDICTS
+
+
+@pytest.mark.parametrize("sigma", [1.0, 3.0])
+def test_with_wide_errors_a_secret_shows_itself_by_its_likelihood_and_a_wrong_one_does_not(sigma):
+    wide = LWRParameters(secret_dim=5, modulus=3329, levels=3329, matrix="uniform", noise=GaussianLaw(sigma))
+    samples, secret = toy(400, wide)
+    assert Knowing(tuple(secret.tolist()))(samples, wide).outcome is AttackOutcome.BROKEN
+    assert (
+        Knowing(tuple((secret + np.eye(5, dtype=int)[1]).tolist()))(samples, wide).outcome
+        is AttackOutcome.NOTHING
+    )
+
+
+def test_with_errors_so_wide_that_no_label_is_right_a_secret_that_is_off_breaks_nothing():
+    wide = LWRParameters(secret_dim=16, modulus=4096, levels=4096, noise=GaussianLaw(200.0))
+    samples, secret = toy(2000, wide)
+    assert Knowing(tuple(secret.tolist()))(samples, wide).outcome is AttackOutcome.BROKEN
+    signs = np.random.default_rng(1).choice([-1, 1], size=16)
+    for off in (100, 150):
+        result = Knowing(tuple((secret + off * signs).tolist()))(samples, wide)
+        assert result.outcome is AttackOutcome.PREDICTS, off  # labels are near what it says, but not as near
+
+
+def test_a_prediction_without_a_secret_breaks_only_where_the_share_of_right_labels_tells():
+    for rate, outcome in ((0.1, AttackOutcome.BROKEN), (0.45, AttackOutcome.PREDICTS)):
+        noisy = LWRParameters(secret_dim=8, modulus=2, levels=2, noise=FlipLaw(rate))
+        samples, secret = toy(2000, noisy)
+        fresh = samples.held_out(400)[1]
+        known = np.where(np.arange(400) % 4, fresh.labels, secret_predictor(secret, noisy)(fresh.public))
+        predicted = Attempt("a", samples, noisy).predicts(lambda public, known=known: known, "")
+        assert predicted.accuracy > 0.8  # of flipped labels too
+        assert predicted.outcome is outcome, predicted
+        assert share_right(secret, fresh, noisy) == pytest.approx(1 - rate, abs=0.1)
+
+
+@pytest.mark.parametrize("label", [0, 3])
+def test_no_secret_is_borne_out_by_constant_labels(label):
+    wide = LWRParameters(secret_dim=3, modulus=3329, levels=3329, matrix="uniform", noise=BinomialLaw(3))
+    samples, secret = toy(400, wide)
+    constant = LWRSamples(samples.public, np.full(400, label))
+    for known in ((0, 0, 0), tuple(secret.tolist())):
+        assert Knowing(known)(constant, wide).outcome is AttackOutcome.NOTHING
+
+
+def test_a_secret_that_predicts_one_label_alone_predicts_nothing_however_likely_it_makes_the_labels():
+    # <a, s> is 0, 15 or 30, all rounded to 0; errors carry some of them to 1, by an amount that depends on the row
+    wide = LWRParameters(secret_dim=2, modulus=64, levels=2, noise=GaussianLaw(12.0))
+    samples, _ = make_samples(wide, 5000, secret=[15, 15], rng=0)
+    result = Knowing((15, 15))(samples, wide)
+    assert result.accuracy <= result.chance
+    assert result.outcome is AttackOutcome.NOTHING
+    score = secret_score(samples.take(1000), wide)
+    assert score(np.array([15, 15])) > score(np.array([0, 0])) + 20
+
+
+def test_what_was_found_before_the_budget_was_spent_is_out_of_budget_unless_it_is_a_success():
+    samples, secret = toy()
+    attempt = Attempt("a", samples, TOY)
+    found = attempt.stopped(attempt.found(secret, "Found."), "Stopped.")
+    assert found.outcome is AttackOutcome.BROKEN
+    assert found.explanation == "Found. Stopped."
+    wrong = attempt.stopped(attempt.found(secret + 4, "Found."), "Stopped.")
+    assert wrong.outcome is AttackOutcome.BUDGET_SPENT
+    assert wrong.accuracy is not None
+
+
+def test_a_secrets_score_is_the_log_likelihood_of_all_labels():
+    noisy = LWRParameters(secret_dim=3, modulus=16, levels=4, matrix="uniform", noise=BinomialLaw(3))
+    samples, secret = toy(50, noisy)
+    errors = list(zip(*noisy.noise.support(16), strict=True))
+    exact = [
+        sum(w for e, w in errors if rounded(np.array([row @ secret + e]), 16, 4)[0] == label)
+        for row, label in zip(samples.public, samples.labels, strict=True)
+    ]
+    assert secret_score(samples, noisy)(secret) == pytest.approx(np.log(exact).sum())
+
+
+def test_results_are_json_and_print_themselves():
+    samples, secret = toy()
+    result = Knowing(tuple(secret.tolist()))(samples, TOY)
+    assert result.to_json()["secret"] == secret.tolist()
+    assert result.to_json()["outcome"] == "BROKEN"
+    assert str(result).startswith("knowing, 1 of 100 fresh labels")
+    assert isinstance(ExhaustiveAttack(), Attack)
+    assert isinstance(result, AttackResult)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"secret_dim": 5}, "they must agree"),
+        ({"levels": 2, "modulus": 16}, "from 0 to 1 is allowed"),
+        ({"matrix": "binary"}, "take matrix='uniform'"),
+    ],
+)
+@pytest.mark.bad_input
+def test_samples_of_other_parameters_are_an_error(change, words):
+    made = LWRParameters(secret_dim=4, modulus=16, levels=4, matrix="uniform")
+    samples, _ = toy(50, made)
+    for action in (ExhaustiveAttack(), lambda s, p: run_attacks([], s, p)):
+        with pytest.raises(ValueError, match=words):
+            action(samples, made.updated(**change))
+
+
+@pytest.mark.bad_input
+def test_too_few_samples_are_an_error_of_the_caller():
+    samples, _ = toy(4)
+    with pytest.raises(ValueError, match="at least 5 are needed"):
+        run_attacks([ExhaustiveAttack()], samples, TOY)

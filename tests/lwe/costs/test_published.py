@@ -1,0 +1,120 @@
+"""The estimates beside those that the lattice-estimator publishes in its documentation (commit 27a581b)."""
+
+import math
+
+import pytest
+
+from lwe import LWRParameters
+from lwe.costs import PlainLWE
+from lwe.costs.algebra import groebner_cost
+from lwe.costs.bkw import coded_bkw_cost
+from lwe.costs.dual import dual_cost, dual_hybrid_cost
+from lwe.costs.hybrid import decoding_cost, hybrid_cost
+from lwe.costs.primal import primal_cost
+from lwe.laws import BinaryLaw, BinomialLaw, GaussianLaw, SparseLaw, TernaryLaw
+from lwe.presets import PRESETS
+
+KYBER, KYBER768, KYBER1024 = (PRESETS[f"kyber{n}"] for n in (512, 768, 1024))
+LIGHT, SABER, FIRE = (PRESETS[name] for name in ("lightsaber", "saber", "firesaber"))
+SPARSE_KYBER = KYBER.updated(secret=SparseLaw(32))
+
+
+def wide(secret):
+    return PlainLWE(1024, 2**32, secret, 3.0)
+
+
+def small(noise, secret=None):
+    return LWRParameters(64, 7681, 7681, matrix="uniform", secret=secret or GaussianLaw(3.0), noise=noise)
+
+
+def tuniform(bits):
+    """The deviation of their law "TUniform"."""
+    return math.sqrt((2 ** (2 * bits + 1) + 1) / 6)
+
+
+CORE, MATZOV = {"model": "core-SVP"}, {"model": "MATZOV"}
+MEET = {"model": "MATZOV", "meet": True}
+NONE = {}
+
+PUBLISHED = [
+    ("kyber512", primal_cost, KYBER, 512, CORE, 118.6),
+    ("kyber512", dual_hybrid_cost, KYBER, 512, CORE, 115.5),
+    ("kyber512", primal_cost, KYBER, 512, MATZOV, 143.8),
+    ("kyber512", decoding_cost, KYBER, 512, MATZOV, 140.2),
+    ("kyber768", decoding_cost, KYBER768, 768, MATZOV, 201.0),
+    ("kyber1024", decoding_cost, KYBER1024, 1024, MATZOV, 270.7),
+    ("lightsaber", decoding_cost, LIGHT, 512, MATZOV, 139.9),
+    ("saber", decoding_cost, SABER, 768, MATZOV, 208.0),
+    ("firesaber", decoding_cost, FIRE, 1024, MATZOV, 275.5),
+    (
+        "HESv2_8192_128",
+        decoding_cost,
+        PlainLWE(8192, 2**214, TernaryLaw(), 3.19),
+        None,
+        MATZOV,
+        128.3,
+    ),
+    (
+        "HESv2_32768_128",
+        decoding_cost,
+        PlainLWE(32768, 2**868, TernaryLaw(), 3.19),
+        None,
+        MATZOV,
+        128.0,
+    ),
+    (
+        "n=1024 q=2^100",
+        decoding_cost,
+        PlainLWE(1024, 2**100, GaussianLaw(3.19), 3.19),
+        None,
+        MATZOV,
+        43.6,
+    ),
+    ("kyber512, 32 nonzero", hybrid_cost, SPARSE_KYBER, 512, MATZOV, 87.9),
+    ("kyber512, 32 nonzero", hybrid_cost, SPARSE_KYBER, 512, MEET, 85.4),
+    ("kyber512", dual_cost, KYBER, 512, MATZOV, 149.9),
+    ("n=1024 binary", dual_cost, wide(BinaryLaw()), None, MATZOV, 107.0),
+    ("n=1024, 64 nonzero", dual_cost, wide(SparseLaw(64)), None, MATZOV, 103.4),
+    ("n=1024 binomial", dual_cost, wide(BinomialLaw(8)), None, MATZOV, 114.5),
+    ("n=1024 Gaussian", dual_cost, wide(GaussianLaw(3.0)), None, MATZOV, 116.6),
+    (
+        "CHHS_4096_67",
+        dual_cost,
+        PlainLWE(4096, 2**67, SparseLaw(64), 8 / math.sqrt(2 * math.pi)),
+        None,
+        MATZOV,
+        206.8,
+    ),
+    ("kyber512", dual_hybrid_cost, KYBER, 512, MATZOV, 139.7),
+    ("TFHErs_LWE", dual_hybrid_cost, PlainLWE(918, 2**64, BinaryLaw(), tuniform(45)), None, MATZOV, 134.9),
+    ("TFHErs_RLWE", dual_hybrid_cost, PlainLWE(2048, 2**64, BinaryLaw(), tuniform(17)), None, MATZOV, 134.8),
+    ("kyber512", coded_bkw_cost, KYBER, 512, NONE, 178.8),
+    ("lightsaber", coded_bkw_cost, LIGHT, None, NONE, 171.7),
+    ("TFHE630", coded_bkw_cost, PlainLWE(630, 2**32, BinaryLaw(), 2.0**17), None, NONE, 144.7),
+    ("n=64 Gaussian", groebner_cost, small(GaussianLaw(3.0)), 2**50, NONE, 307.1),
+    ("n=64 Gaussian", groebner_cost, small(GaussianLaw(3.0)), 2**120, NONE, 282.6),
+    ("n=64 binomial", groebner_cost, small(BinomialLaw(8)), 2**50, NONE, 122.3),
+    ("n=64 ternary", groebner_cost, small(BinomialLaw(4), TernaryLaw()), 1024, NONE, 189.9),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "cost", "parameters", "samples", "options", "published"),
+    PUBLISHED,
+    ids=[f"{row[1].__name__}, {row[0]}, {row[4].get('model', '')}, {row[5]}" for row in PUBLISHED],
+)
+def test_estimates_are_within_two_bits_of_published_ones(name, cost, parameters, samples, options, published):
+    assert cost(parameters, samples, **options).exponent == pytest.approx(published, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "published"),
+    [
+        (LWRParameters(256, 12289, 12, matrix="uniform", secret=BinaryLaw()), 115.4),
+        (PlainLWE(700, 2**64, BinaryLaw(), 2**59 / math.sqrt(12)), 249.8),
+    ],
+    ids=["n=256 q=12289", "n=700 q=2^64"],
+)
+def test_searches_that_look_further_find_cheaper_blocks(parameters, published):
+    """Their search ends at the blocks of the plain primal attack; the same model is cheaper beyond them."""
+    assert decoding_cost(parameters, model="MATZOV").exponent < published - 2

@@ -1,0 +1,200 @@
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lwe.labels import low_degree_weights, root_mean_square_correlation
+from lwe.parameters import LWRParameters, centred, rounded
+from lwe.uniformity import residue_deviations
+
+
+@st.composite
+def problems(draw):
+    modulus = draw(st.integers(2, 24))
+    levels = draw(st.integers(2, modulus))
+    form = np.array(draw(st.lists(st.integers(-30, 30), min_size=1, max_size=5)))
+    matrix = draw(st.sampled_from(["binary", "ternary"]))
+    return form, LWRParameters(secret_dim=len(form), modulus=modulus, levels=levels, matrix=matrix)
+
+
+def enumerated(form, parameters):
+    """All covariates, their probabilities, the centred labels, and for each covariate its functions besides 1."""
+    ternary = parameters.matrix == "ternary"
+    a = np.array(list(itertools.product([-1, 0, 1] if ternary else [0, 1], repeat=len(form))))
+    chances = np.prod(np.where(a == 0, 0.5, 0.25), axis=1) if ternary else np.full(len(a), 0.5 ** len(form))
+    label = rounded(a @ form, parameters.modulus, parameters.levels) - parameters.centre
+    columns = [[math.sqrt(2) * one, 2 * one**2 - 1.0] if ternary else [1.0 - 2 * one] for one in a.T]
+    return a, chances, label, columns
+
+
+@given(problem=problems())
+@settings(max_examples=40, deadline=None)
+def test_weights_of_degree_1_and_2_are_those_of_the_enumerated_coefficients(problem):
+    form, parameters = problem
+    _, chances, label, columns = enumerated(form, parameters)
+    moment = chances @ label**2
+    first = sum((chances @ (label * one)) ** 2 for own in columns for one in own)
+    second = sum(
+        (chances @ (label * one * other)) ** 2
+        for own, others in itertools.combinations(columns, 2)
+        for one in own
+        for other in others
+    )
+    found = low_degree_weights(form, parameters)
+    if moment == 0:
+        assert found.first == found.second == 0
+        return
+    assert found.first == pytest.approx(first / moment, abs=1e-12)
+    assert found.second == pytest.approx(second / moment, abs=1e-12)
+
+
+def test_parity_has_all_its_weight_at_the_number_of_its_bits():
+    for form, weights in (([1, 0, 0], (1, 0)), ([1, 0, 1], (0, 1)), ([1, 1, 1], (0, 0)), ([0, 0, 0], (0, 0))):
+        found = low_degree_weights(np.array(form), LWRParameters(secret_dim=3, modulus=2, levels=2))
+        assert (found.first, found.second) == pytest.approx(weights, abs=1e-15)
+
+
+def test_weights_far_below_machine_precision_keep_their_digits():
+    # mod 3 every covariate of v = (1, ..., 1) multiplies all coefficients by cos(pi/3) = 1/2 in size, and six of
+    # them leave the phase as it is: W_1 is n 4^-n times a constant over the label's second moment
+    problems = [LWRParameters(secret_dim=n, modulus=3, levels=2) for n in (5, 365)]
+    forms = [np.ones(n, dtype=np.int64) for n in (5, 365)]
+    short, long = map(low_degree_weights, forms, problems)
+    # the label is -1/2 for two residues and 1/2 for the third: its second moment is 1/4
+    expected = math.log2(365 / 5) - 2 * 360
+    assert long.log2_first - short.log2_first == pytest.approx(expected, abs=1e-9)
+
+
+def residue_counts(form, q):
+    """How many of the 2^n covariates have <v, a> = r mod q, for every r."""
+    counts = np.array([1] + [0] * (q - 1), dtype=object)
+    for step in form:
+        counts = counts + np.roll(counts, int(step) % q)
+    return counts
+
+
+def first_weight(form, parameters):
+    """W_1 of bits as a fraction, from exact counts of all covariates but one."""
+    q, n = parameters.modulus, len(form)
+    label = (
+        (2 * rounded(np.arange(q), q, parameters.levels) - 2 * parameters.centre).astype(int).astype(object)
+    )
+    moment = Fraction(int(residue_counts(form, q) @ label**2), 2**n)
+    parts = [
+        int(residue_counts(np.delete(form, j), q) @ (label - np.roll(label, -int(form[j]) % q)))
+        for j in range(n)
+    ]
+    return Fraction(sum(one**2 for one in parts), 4**n) / moment
+
+
+@pytest.mark.parametrize(("n", "q", "p"), [(12, 30, 4), (30, 64, 2), (60, 17, 3), (64, 4, 2), (120, 12, 5)])
+def test_weights_have_the_digits_that_are_promised_of_them(n, q, p):
+    parameters = LWRParameters(n, q, p)
+    for seed in range(3):
+        form = centred(np.random.default_rng(seed).integers(q, size=n), q)
+        exact, weights = first_weight(form, parameters), low_degree_weights(form, parameters)
+        if not exact:
+            assert weights.log2_first == -math.inf or not weights.first_resolved
+            continue
+        assert weights.first_resolved
+        found = weights.log2_first
+        assert found == pytest.approx(math.log2(exact.numerator) - math.log2(exact.denominator), abs=1e-11)
+
+
+def exact_weights(form, parameters):
+    """W_1 and W_2 of bits or ternary covariates as fractions, by enumeration in whole numbers."""
+    ternary = parameters.matrix == "ternary"
+    a = np.array(list(itertools.product([-1, 0, 1] if ternary else [0, 1], repeat=len(form))))
+    chances = np.prod(np.where(a == 0, 2, 1) if ternary else np.ones_like(a), axis=1).astype(object)
+    label = 2 * rounded(a @ form, parameters.modulus, parameters.levels) - (parameters.levels - 1)
+    # the functions besides 1 and their squared norms: a has 1/2, and 2 a^2 - 1 has 1
+    columns = [[(one, 2), (2 * one**2 - 1, 1)] if ternary else [(1 - 2 * one, 1)] for one in a.T]
+    total, moment = int(chances.sum()), int(chances @ label**2)
+    singles = [int(chances @ (label * one)) ** 2 * by for own in columns for one, by in own]
+    pairs = [
+        int(chances @ (label * one * other)) ** 2 * by * also
+        for own, others in itertools.combinations(columns, 2)
+        for one, by in own
+        for other, also in others
+    ]
+    return Fraction(sum(singles), moment * total), Fraction(sum(pairs), moment * total)
+
+
+@pytest.mark.parametrize("matrix", ["binary", "ternary"])
+def test_weights_that_cancel_are_bounds_and_never_rounding_noise(matrix):
+    bounds = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        q = int(rng.integers(2, 14))
+        n = int(rng.integers(2, 5))
+        parameters = LWRParameters(n, q, int(rng.integers(2, q + 1)), matrix=matrix)
+        form = centred(rng.integers(q, size=n), q)
+        found, exact = low_degree_weights(form, parameters), exact_weights(form, parameters)
+        for log2, resolved, one in (
+            (found.log2_first, found.first_resolved, exact[0]),
+            (found.log2_second, found.second_resolved, exact[1]),
+        ):
+            if resolved:
+                assert 2.0**log2 == pytest.approx(float(one), rel=1e-9, abs=0)
+            else:
+                assert float(one) <= 2.0**log2 < 2.0**-80
+                assert log2 == round(log2)
+                bounds += 1
+    assert bounds or matrix == "ternary"
+    assert low_degree_weights(np.array([1, 1]), LWRParameters(2, 2, 2)).log2_first == -math.inf
+
+
+@pytest.mark.parametrize("n", [10, 1100])
+def test_large_weights_of_pairs_do_not_swallow_small_ones_of_single_covariates(n):
+    # mod 6 the frequency 3 belongs to the pair of odd entries alone, with a character of size 1; the others are 2^-n
+    parameters = LWRParameters(n + 2, 6, 2)
+    found = low_degree_weights(np.array([1, 1] + [2] * n), parameters)
+    assert found.second == pytest.approx(1 / 9, rel=1e-2)
+    assert found.log2_first == pytest.approx(-2 * n + math.log2(n), abs=4)
+
+
+def test_residues_are_right_relative_to_the_largest():
+    for n, q in ((5, 9), (40, 64), (150, 30)):
+        form = centred(np.random.default_rng(n).integers(q, size=n), q)
+        counts = residue_counts(form, q)
+        exact = [Fraction(int(one), 2**n) - Fraction(1, q) for one in counts]
+        found, scale = residue_deviations(form, q)
+        largest = max(abs(one) for one in exact)
+        relative = [float(one / largest) for one in exact]
+        np.testing.assert_allclose(found / np.abs(found).max(), relative, atol=1e-12)
+        logarithm = math.log(largest.numerator) - math.log(largest.denominator)
+        assert scale + math.log(np.abs(found).max()) == pytest.approx(logarithm, abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("n", "modulus", "levels"), [(2, 4, 2), (3, 3, 2), (2, 6, 3), (3, 4, 3), (1, 5, 2), (4, 4, 2)]
+)
+def test_root_mean_square_over_all_pairs_of_secrets_is_the_closed_form(n, modulus, levels):
+    secrets = np.array(list(itertools.product(range(modulus), repeat=n)))
+    bits = np.array(list(itertools.product([0, 1], repeat=n)))
+    label = rounded(np.arange(modulus), modulus, levels) * 1.0
+    label -= label.mean()
+    values = label[secrets @ bits.T % modulus]
+    products = values @ values.T / len(bits)
+    found = np.sqrt(np.mean(products**2)) / np.mean(label**2)
+    parameters = LWRParameters(secret_dim=n, modulus=modulus, levels=levels)
+    assert root_mean_square_correlation(parameters) == pytest.approx(found, rel=1e-12)
+
+
+def test_two_levels_and_an_even_modulus_give_exactly_two_to_minus_half_n():
+    for n in (4, 24, 100):
+        parameters = LWRParameters(secret_dim=n, modulus=64, levels=2)
+        assert root_mean_square_correlation(parameters) == pytest.approx(2.0 ** (-n / 2), rel=1e-15)
+
+
+def test_the_closed_form_takes_a_modulus_of_2_to_the_31():
+    q = 1 << 31
+    assert root_mean_square_correlation(LWRParameters(4, q, 2)) == 0.25
+    # many levels are close to the uniform law on an interval: E (x - 1/2)^4 at 0 over the squared variance is 9
+    for levels in (q, 1 << 20, (1 << 20) + 1):
+        found = root_mean_square_correlation(LWRParameters(4, q, levels))
+        assert found == pytest.approx(0.25 * (1 + 8 / 16) ** 0.5, rel=1e-3)

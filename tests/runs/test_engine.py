@@ -1,0 +1,244 @@
+"""The engine: the same values however cells are computed, failures as results, nothing lost, nothing computed twice."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs import Cell, Store, StoreError, run
+
+
+def square(number):
+    return number**2
+
+
+def draws(seed):
+    a = np.random.default_rng(seed).standard_normal((60, 60))
+    return (a @ a @ a).ravel()[:5].tolist()
+
+
+def threads():
+    from threadpoolctl import threadpool_info
+
+    np.ones((4, 4)) @ np.ones((4, 4))
+    return max(one["num_threads"] for one in threadpool_info())
+
+
+def log(file, number):
+    with open(file, "a") as out:
+        out.write(f"{number}\n")
+    return number
+
+
+def fail(how):
+    if how == "raise":
+        raise ValueError("no such thing")
+    if how == "time-out of its own":
+        raise TimeoutError("of its own")
+    if how == "exit":
+        os._exit(3)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "not JSON":
+        return {1, 2}
+    if how == "NaN":
+        return float("nan")
+    while how == "hang":
+        time.sleep(0.05)
+    return how
+
+
+def values(cells, **options):
+    return {result.cell.key: (result.status, result.value) for result in run(cells, **options)}
+
+
+def test_one_process_two_and_none_give_the_same_bits():
+    cells = [Cell(draws, {"seed": seed}) for seed in range(6)]
+    here = values(cells, isolated=False)
+    assert values(cells, jobs=1) == here
+    assert values(cells, jobs=2) == here
+    assert len(here) == 6
+
+
+def test_every_cell_has_one_thread():
+    assert [result.value for result in run([Cell(threads)], jobs=2)] == [1]
+    assert [result.value for result in run([Cell(threads)], isolated=False)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "said"),
+    [
+        ("raise", "failed", "ValueError: no such thing"),
+        ("time-out of its own", "failed", "of its own"),
+        ("exit", "failed", "process ended"),
+        ("kill", "failed", "process ended"),
+        ("not JSON", "failed", "not JSON serializable"),
+        ("NaN", "failed", "not JSON compliant"),
+        ("hang", "timed out", "more than 2 seconds"),
+    ],
+)
+def test_a_failure_is_a_result_and_loses_no_other(how, status, said):
+    cells = [Cell(square, {"number": 1}), Cell(fail, {"how": how}), Cell(square, {"number": 2})]
+    found = {result.cell: result for result in run(cells, jobs=2, timeout=2.0)}
+    assert [found[cells[place]].value for place in (0, 2)] == [1, 4]
+    assert found[cells[1]].status == status
+    assert said in found[cells[1]].message
+
+
+def test_functions_and_objects_that_have_no_name_travel():
+    cells = [Cell(lambda number, add: add(number), {"number": 1}, {"add": lambda one: one + 41})]
+    assert [result.value for result in run(cells)] == [42]
+    held = [Cell(square, {"number": 1}, {"lock": threading.Lock()})]
+    assert "cannot be sent" in next(run(held)).message
+
+
+def test_what_is_in_the_store_is_not_computed_again(tmp_path):
+    file, store = tmp_path / "log", Store(tmp_path / "runs.sqlite")
+    cells = [Cell(log, {"file": str(file), "number": number}) for number in range(4)]
+    first = [result for result, _ in zip(run(cells, store=store), range(2), strict=False)]
+    assert not any(result.reused for result in first)
+    second = list(run(cells, store=store, jobs=2))
+    assert sum(result.reused for result in second) >= 2
+    assert sorted(result.value for result in second) == [0, 1, 2, 3]
+    assert sorted(file.read_text().split()) == ["0", "1", "2", "3"]
+    assert not any(result.reused for result in run(cells, store=store, fresh=True))
+
+
+def test_a_failure_is_kept_until_it_is_wanted_again(tmp_path):
+    store = Store(tmp_path / "runs.sqlite")
+    cells = [Cell(fail, {"how": "raise"}), Cell(fail, {"how": "hang"})]
+
+    def reused(**options):
+        return sorted(result.status for result in run(cells, store=store, **options) if result.reused)
+
+    assert reused(jobs=2, timeout=0.5) == []
+    assert reused(jobs=2, timeout=0.5) == ["failed", "timed out"]
+    assert reused(jobs=2, timeout=1.0) == ["failed"]
+    assert reused(jobs=2, timeout=0.5, retry_failed=True) == []
+
+
+def test_cells_of_one_key_are_computed_once(tmp_path):
+    file = tmp_path / "log"
+    cells = [Cell(log, {"file": str(file), "number": 7}) for _ in range(3)]
+    assert [result.cell for result in run(cells, jobs=2)] == cells
+    assert file.read_text() == "7\n"
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_JSON, _JSON)
+def test_keys_are_equal_for_equal_arguments_only(one, other):
+    import json
+
+    same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (Cell(square, {"number": one}).key == Cell(square, {"number": other}).key) == same
+    assert Cell(square, {"number": one}).key != Cell(fail, {"number": one}).key
+
+
+@given(_JSON)
+def test_a_value_comes_back_from_the_store_as_it_was(value):
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder:
+        store = Store(f"{folder}/s.sqlite")
+        try:
+            store.put("key", value)
+        except UnicodeEncodeError:  # surrogates are no text
+            return
+        assert Store(f"{folder}/s.sqlite", read_only=True).find(["key", "other"]) == {"key": value}
+        assert store.values() == [value]
+
+
+_SCRIPT = """
+import sys, time
+from runs import Cell, Store, run
+
+def slow(number):
+    time.sleep(0.2)
+    return number
+
+for result in run([Cell(slow, {"number": n}) for n in range(12)], jobs=2, store=Store(sys.argv[1])):
+    print(result.value, result.reused, flush=True)
+"""
+
+
+def test_a_killed_run_resumes_and_leaves_no_process(tmp_path):
+    (tmp_path / "script.py").write_text(_SCRIPT)
+    command = [sys.executable, "script.py", "runs.sqlite"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    for _ in range(4):
+        process.stdout.readline()
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate()
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert sorted(int(value) for value, _ in lines) == list(range(12))
+    assert sum(reused == "True" for _, reused in lines) >= 4
+    assert len(workers) >= 2
+    assert not psutil.wait_procs(workers, timeout=5)[1]
+
+
+def test_an_early_end_stops_what_runs():
+    results = run([Cell(square, {"number": 2}), Cell(fail, {"how": "hang"})], jobs=2)
+    assert next(results).value == 4
+    began = time.monotonic()
+    results.close()
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"not a database at all, whatever it says", "no store"), (b"", None)],
+)
+def test_another_file_is_no_store(tmp_path, content, said):
+    (tmp_path / "file").write_bytes(content)
+    if said is None:
+        assert Store(tmp_path / "file").values() == []
+        return
+    with pytest.raises(StoreError, match=said):
+        Store(tmp_path / "file")
+
+
+def test_another_programs_database_is_refused_and_left_alone(tmp_path):
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "other") as other:
+        other.execute("CREATE TABLE things (a)")
+    other.close()
+    before = (tmp_path / "other").read_bytes()
+    with pytest.raises(StoreError, match="no store"):
+        Store(tmp_path / "other")
+    assert (tmp_path / "other").read_bytes() == before
+    for path in (tmp_path, tmp_path / "other" / "inside", tmp_path / "none"):
+        with pytest.raises(StoreError):
+            Store(path, read_only=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"jobs": 0},
+        {"timeout": 0},
+        {"timeout": 1e9},
+        {"isolated": False, "jobs": 2},
+        {"isolated": False, "timeout": 1.0},
+    ],
+)
+def test_wrong_options_are_refused_before_anything_runs(options):
+    with pytest.raises(ValueError, match=r"jobs|timeout"):
+        run([], **options)

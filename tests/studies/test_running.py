@@ -1,0 +1,130 @@
+"""Studies: cells measured once, kept as they are done, the same numbers wherever they are measured."""
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pytest
+from jinja2 import UndefinedError
+
+from runs import Scale, Store
+from studies import Study, run_study, write_study
+from studies.folder import render_page
+from studies.line_figure import Panel, line_figure
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+def _cells(scale):
+    return [
+        {"size": size, "draw": draw} for size in (1, 2) for draw in range(2 if scale is Scale.QUICK else 3)
+    ]
+
+
+def _measure(*, rng, size, draw):
+    return {"value": size + rng.random(), "list": [size]}
+
+
+TOY = Study(
+    name="toy",
+    title="A toy",
+    question="Is a size more than nothing?",
+    cells=_cells,
+    measure=_measure,
+    numbers=lambda rows: {"least": f"{min(row['value'] for row in rows):.2f}"},
+    table=lambda rows: [{"size": str(row["size"]), "value": f"{row['value']:.2f}"} for row in rows],
+    figure=lambda rows: line_figure([Panel("size", "value", {"": ([1, 2], [1, 2])})]),
+)
+
+
+def test_jobs_and_processes_change_no_number():
+    here = run_study(TOY, isolated=False)
+    apart = run_study(TOY, jobs=2)
+    assert here.rows == apart.rows
+    assert [(row["size"], row["draw"]) for row in here.rows] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    assert len({row["value"] % 1 for row in here.rows}) == 4
+    assert run_study(TOY, isolated=False, seed=1).rows != here.rows
+
+
+def test_cells_that_share_their_stream_draw_the_same():
+    rows = run_study(replace(TOY, stream=("draw",)), isolated=False).rows
+    draws = {(row["size"], row["draw"]): row["value"] - row["size"] for row in rows}
+    assert draws[1, 0] == pytest.approx(draws[2, 0], abs=1e-12)
+    assert abs(draws[1, 0] - draws[1, 1]) > 1e-6
+
+
+def test_a_row_that_is_kept_is_not_measured_again_and_a_larger_scale_adds_to_it(tmp_path):
+    log = tmp_path / "log"
+
+    def measure(*, rng, size, draw):
+        with log.open("a") as file:
+            file.write("x")
+        return _measure(rng=rng, size=size, draw=draw)
+
+    study = replace(TOY, measure=measure)
+    store = Store(tmp_path / "s.sqlite")
+    first = run_study(study, store=store, isolated=False)
+    assert run_study(study, store=store, isolated=False).rows == first.rows
+    assert len(log.read_text()) == 4
+    run_study(study, store=store, isolated=False, scale=Scale.FULL)
+    assert len(log.read_text()) == 6
+    run_study(study, store=store, isolated=False, fresh=True)
+    assert len(log.read_text()) == 10
+
+
+def test_what_was_measured_before_an_interruption_is_kept(tmp_path):
+    def stop(row):
+        if row["draw"] == 1:
+            raise KeyboardInterrupt
+
+    store = Store(tmp_path / "s.sqlite")
+    with pytest.raises(KeyboardInterrupt):
+        run_study(TOY, store=store, isolated=False, on_row=stop)
+    assert len(store.values()) == 2
+    assert run_study(TOY, store=store, isolated=False).rows == run_study(TOY, isolated=False).rows
+
+
+def test_a_cell_that_fails_is_told_and_the_others_are_there(tmp_path):
+    def measure(*, rng, size, draw):
+        if size == 2 and draw == 1:
+            os._exit(3)
+        return {"value": float("nan") if size == 2 else 1.0}
+
+    result = run_study(replace(TOY, measure=measure), store=Store(tmp_path / "s.sqlite"))
+    assert [row["size"] for row in result.rows] == [1, 1]
+    assert [failure.partition(":")[0] for failure in result.failures] == ["size 2, draw 0", "size 2, draw 1"]
+
+
+def test_a_page_quotes_the_numbers(tmp_path):
+    result = run_study(TOY, isolated=False)
+    least = min(row["value"] for row in result.rows)
+    page = render_page("{{ n.least }} {{ cells }} {{ scale }} {{ seed }}\n{{ table }}", TOY, result)
+    assert page.splitlines()[0] == f"{least:.2f} 4 quick 0"
+    assert page.count("   * - ") == 5
+    with pytest.raises(UndefinedError):
+        render_page("{{ n.most }}", TOY, result)
+
+
+def test_wrong_arguments_and_absent_packages_are_told():
+    with pytest.raises(ValueError, match="jobs"):
+        run_study(TOY, jobs=0)
+    with pytest.raises(ImportError, match="needs no_such_package"):
+        run_study(replace(TOY, needs=("no_such_package",)))
+    with pytest.raises(ValueError, match="same cell twice"):
+        run_study(replace(TOY, cells=lambda scale: [{"size": 1}, {"size": 1}]))
+    with pytest.raises(ValueError, match="No cell"):
+        write_study(Path("nowhere"), TOY, replace(run_study(TOY, isolated=False), rows=()))
+
+
+def test_numbers_are_kept_to_the_last_bit(tmp_path):
+    result = run_study(TOY, isolated=False)
+    write_study(tmp_path, TOY, result)
+    kept = json.loads((tmp_path / "toy.json").read_text())["rows"]
+    assert (
+        np.array([row["value"] for row in kept]).tobytes()
+        == np.array([row["value"] for row in result.rows]).tobytes()
+    )

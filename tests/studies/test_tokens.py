@@ -1,0 +1,100 @@
+"""The study of tokens against dimensions: the law of the residual, thresholds, and its committed record."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
+from runs import Scale
+from studies.folder import load_result
+from studies.tokens import STUDY
+from studies.tokens_certificates import PASSING, draw_rows, judge_certificates, residual_law
+from upper.six_phase import certify_agreement, disagreement, sculpt_affine_hull
+
+RECORDS = Path(__file__).parents[2] / "docs" / "studies"
+
+
+def rows_of(*, tokens, dim, n=800, seed=0, planted_gap=0.1):
+    rng = np.random.default_rng(seed)
+    layer = make_nice_layer(heads=2, dim=dim, rng=rng)
+    return draw_rows(layer, BooleanInputs(tokens, dim).sample(n, rng=rng), planted_gap=planted_gap, rng=rng)
+
+
+@pytest.mark.parametrize("tokens", [2, 5, 9])
+def test_the_square_of_the_residual_shrinks_like_1_minus_k_minus_1_over_d(tokens):
+    laws = [residual_law(rows_of(tokens=tokens, dim=10, n=300, seed=seed)) for seed in range(8)]
+    assert laws[0]["left_predicted"] == pytest.approx(1 - (tokens - 1) / 10)
+    assert np.mean([law["left"] for law in laws]) == pytest.approx(laws[0]["left_predicted"], rel=0.12)
+    if tokens < 9:  # with one dimension left the tail depends on the layer
+        assert np.mean([law["tail"] for law in laws]) == pytest.approx(laws[0]["tail_predicted"], rel=0.25)
+
+
+def test_planted_rows_disagree_by_the_planted_gap():
+    rows = rows_of(tokens=3, dim=8, n=50)
+    # with projections 1 and -1 the planted labels are the difference of the two patterns
+    same = AttentionLayer(theta=rows.layer.theta, w=np.stack([np.eye(8), -np.eye(8)]))
+    again = draw_rows(same, rows.x, planted_gap=0.5, rng=np.random.default_rng(3))
+    first = rows.layer.patterns(rows.x)[:, 0]
+    read = np.matmul(again.planted, np.linalg.pinv(rows.x))
+    fine = np.linalg.matrix_rank(rows.x) == 3
+    gaps = np.ptp(np.log(first - read) - np.log(first), axis=-1)
+    assert np.allclose(gaps[fine], 0.5)
+
+
+def test_with_the_exact_sum_only_agreement_leaves_no_residual():
+    rows = rows_of(tokens=3, dim=12, planted_gap=1e-9)
+    judged = judge_certificates(rows, rows.layer.w.sum(axis=0), allowed=1.0)
+    assert judged["fair_threshold"] < 1e-8
+    assert judged["false_rate"] == 0
+
+
+def test_shares_are_counts_of_rows():
+    rows = rows_of(tokens=3, dim=8)
+    total = 1.1 * rows.layer.w.sum(axis=0)
+    judged = judge_certificates(rows, total, allowed=1.0)
+    found, planted = (certify_agreement(rows.x, labels, total) for labels in (rows.y, rows.planted))
+    usable = np.isfinite(found.residual) & np.all(found.pattern > 0.05, axis=-1)
+    accepted = usable & (found.residual <= judged["threshold"])
+    assert accepted.sum() == judged["accepted"] == np.ceil(0.01 * found.residual.size)
+    gaps = disagreement(rows.layer, rows.x)
+    assert judged["accepted_false"] == np.mean(gaps[accepted] > 1)
+    assert judged["agreeing"] == np.mean(gaps <= 1) > 0
+    fine = np.isfinite(planted.residual)
+    assert np.mean(planted.residual[fine] <= judged["fair_threshold"]) == pytest.approx(PASSING, abs=1e-3)
+    others = found.residual[(gaps > 1) & np.isfinite(found.residual)]
+    assert judged["false_rate"] == np.mean(others <= judged["fair_threshold"])
+
+
+def test_the_threshold_is_that_of_the_learner():
+    rows = rows_of(tokens=3, dim=8, n=8000)
+    total = rows.layer.w.sum(axis=0)
+    ours = judge_certificates(rows, total, allowed=1.0)["threshold"]
+    oracle = ExampleOracle(rows.layer, BooleanInputs(3, 8), rng=5)
+    assert ours == pytest.approx(sculpt_affine_hull(oracle, total, wide=1).threshold, rel=0.4)
+
+
+def test_as_many_tokens_as_dimensions_are_refused():
+    cell = {"part": "certificates", "dim": 16, "tokens": 16, "draw": 0, "rows": 600}
+    assert STUDY.measure(rng=np.random.default_rng(1), **cell) == {"refused": "NOT_APPLICABLE"}
+
+
+@pytest.mark.bad_input
+def test_three_heads_cannot_be_planted():
+    layer = make_nice_layer(heads=3, dim=6, rng=0)
+    with pytest.raises(ValueError, match="two are needed"):
+        draw_rows(layer, BooleanInputs(2, 6).sample(3, rng=0), planted_gap=0.1, rng=np.random.default_rng(0))
+
+
+def test_what_the_record_shows():
+    named = STUDY.numbers(load_result(RECORDS / "tokens.json").rows)
+    assert (named["exact_to"], named["newton"], named["exact_false_2"]) == (6, "40 of 41", "0 %")
+
+
+def test_quick_cells_make_a_table_and_a_figure():
+    few = [cell for cell in STUDY.cells(Scale.QUICK) if cell["part"] == "certificates" and cell["draw"] == 0]
+    small = [{**cell, "rows": 600} for cell in few if cell["dim"] == 16]
+    rows = [{**cell, **STUDY.measure(rng=np.random.default_rng(1), **cell)} for cell in small]
+    assert STUDY.table(rows)
+    assert STUDY.numbers(rows)
+    assert len(STUDY.figure(rows).axes) == 3

@@ -1,0 +1,157 @@
+"""The study of violations: layers with one condition violated, the errors of phases, and its committed record."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attention import BooleanInputs, ExampleOracle, check_conditions, make_nice_layer
+from studies import violations_layers
+from studies.folder import load_result
+from studies.violations import STUDY
+from studies.violations_layers import NICE, VIOLATIONS, violated_layer
+from studies.violations_runs import BREAKS_AT, broken_phase, newton_error, phase_errors
+
+RECORDS = Path(__file__).parents[2] / "docs" / "studies"
+
+
+@pytest.fixture(scope="module")
+def result():
+    return load_result(RECORDS / "violations.json")
+
+
+def made(name, step, seed=0):
+    heads = 2 if name == NICE else VIOLATIONS[name].heads
+    return violated_layer(name, step, heads=heads, tokens=2, dim=16, rng=np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("name", VIOLATIONS)
+def test_the_condition_is_violated_and_more_so_step_by_step(name, monkeypatch):
+    monkeypatch.setattr(violations_layers, "_TRIES", 2)
+    kind = VIOLATIONS[name]
+    layers = [made(name, step).layer for step in (kind.steps[0], kind.steps[-1])]
+    mild, extreme = (check_conditions(layer, tokens=2)[kind.condition] for layer in layers)
+    assert not mild.verdict
+    assert not extreme.verdict
+    assert extreme.measured >= mild.measured if mild.better == "small" else extreme.measured <= mild.measured
+
+
+@pytest.mark.parametrize("name", [name for name in VIOLATIONS if VIOLATIONS[name].heads == 2])
+def test_mild_violations_are_alone(name):
+    mild = made(name, VIOLATIONS[name].steps[0])
+    assert check_conditions(mild.layer, tokens=2).violated == (VIOLATIONS[name].condition,)
+    assert mild.beside == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "measured"),
+    [
+        ("close heads", 0.2, 1 - 0.2**2 / 2),
+        ("opposed heads", 0.9, 0.9),
+        ("heavy column", 0.6, 0.6),
+        ("trace", 3, 3),
+        ("weak head", 20, 20),
+        ("large norms", 32, 32),
+        ("lattice", 0, 1),
+        ("alike W", 0.99, 0.99),
+        ("opposed W", 1, 1),
+        ("low-rank W", 1, 1),
+        ("weak W", 6, 6),
+    ],
+)
+def test_the_amount_is_what_the_condition_measures(name, step, measured):
+    assert made(name, float(step)).measured == pytest.approx(measured, rel=1e-9)
+
+
+def test_violations_with_one_seed_begin_with_the_same_nice_layer():
+    nice, weak, alike = made(NICE, 0.0), made("weak W", 6.0), made("alike W", 0.9)
+    assert check_conditions(nice.layer, tokens=2).satisfied
+    np.testing.assert_array_equal(nice.layer.theta, weak.layer.theta)
+    np.testing.assert_array_equal(nice.layer.w[0], alike.layer.w[0])
+
+
+def test_opposed_projections_cancel_in_the_sum_and_end_paper_mode():
+    layer = made("opposed W", 1.0).layer
+    np.testing.assert_allclose(layer.w.sum(axis=0), 0, atol=1e-12)
+    run = phase_errors(layer, "paper", tokens=2, rng=np.random.default_rng(5))
+    assert run["failed"] is not None
+    assert run["errors"]["6"] is None
+
+
+@pytest.mark.slow
+def test_error_of_phase_one_is_that_of_its_mean_and_the_end_is_exact():
+    layer = made(NICE, 0.0).layer
+    run = phase_errors(layer, "practical", tokens=2, rng=np.random.default_rng(5))
+    for_oracle, *_ = np.random.default_rng(5).spawn(3)
+    x, y = ExampleOracle(layer, BooleanInputs(2, 16), rng=for_oracle).draw(16_000)
+    estimate = np.einsum("nad,nbe->de", x, y) / (2 * len(x))
+    true = layer.w.sum(axis=0)
+    error = np.linalg.norm(estimate - true) / np.linalg.norm(true)
+    assert run["errors"]["1"] == pytest.approx(error, rel=0.1)  # other examples, the same bias
+    assert list(run["errors"]) == ["1", "3", "4", "5", "6"]
+    assert run["failed"] is None
+    assert run["error"] < 1e-10
+    assert run["errors"]["5"] < 0.05
+
+
+def test_newton_finds_a_nice_layer():
+    layer = made(NICE, 0.0).layer
+    assert newton_error(layer, tokens=2, floors=4, rng=np.random.default_rng(2)) < 1e-10
+
+
+def test_the_first_phase_to_break_is_the_first_above_the_factor_or_the_one_that_ends_the_run():
+    def run(*errors, failed=None):
+        return {"errors": {str(at + 1): one for at, one in enumerate(errors)}, "failed": failed}
+
+    usual = {"1": 0.2, "2": 0.2, "3": 0.01}
+    just_over = BREAKS_AT * 1.01
+    assert broken_phase(run(0.2, 0.2, 0.01), usual) is None
+    assert broken_phase(run(0.2, 0.2 * just_over, 1.0), usual) == 2
+    assert broken_phase(run(0.2, 0.2, None, failed=3), usual) == 3
+    assert broken_phase(run(0.2 * just_over, 0.2, None, failed=2), usual) == 1
+    assert broken_phase(run(9.0, 9.0, 9.0), {}) is None
+
+
+def test_what_the_record_shows(result):
+    named = STUDY.numbers(result.rows)
+    assert (named["all"], named["alone"]) == (39, 31)
+    stopped = [named[f"alone_{name}_fails"] for name in ("paper", "practical", "newton_4", "newton_28")]
+    assert stopped == [11, 6, 6, 0]
+    assert (named["alone_paper_third"], named["alone_paper_breaks"]) == (10, 16)
+    table = STUDY.table(result.rows)
+    assert len(table) == 41
+    (one,) = (
+        line
+        for line in table
+        if line["violated"].startswith("opposed W: ") and line["violated"].endswith(" 1")
+    )
+    assert (one["paper mode breaks"], one["Newton 4 exact"], one["Newton 28 exact"]) == (
+        "phase 1",
+        "0/8",
+        "8/8",
+    )
+    assert STUDY.figure(result.rows).axes
+
+
+def test_every_recorded_layer_violates_its_condition(result):
+    nice = {dim: make_nice_layer(heads=m, dim=dim, rng=0) for m, dim in ((2, 16), (3, 24))}
+    for row in result.rows:
+        if row["violation"] == NICE:
+            assert all(row["holds"])
+            continue
+        assert not any(row["holds"]), row["violation"]
+        condition = check_conditions(nice[row["dim"]], tokens=2)[VIOLATIONS[row["violation"]].condition]
+        sign = 1 if condition.better == "small" else -1
+        assert all(sign * one > sign * condition.threshold for one in row["measured"]), row["violation"]
+
+
+@pytest.mark.slow
+def test_newton_alone_with_more_examples_is_measured_on_the_same_layers():
+    cell = {"violation": "opposed W", "step": 1.0, "heads": 2, "dim": 16, "modes": [], "runs": 0, "newton": 1}
+    few, many = (STUDY.measure(rng=np.random.default_rng(1), **cell, floors=floors) for floors in (4, 28))
+    assert json.loads(json.dumps(few, allow_nan=False)) == few
+    assert few["measured"] == many["measured"]
+    assert few["stable_ranks"] == many["stable_ranks"]
+    assert few["holds"] == [False]
+    assert many["newton_errors"][0] < 1e-10

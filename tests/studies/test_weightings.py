@@ -1,0 +1,179 @@
+"""The study of weightings: its measurements against enumeration and known answers, and its committed record."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attention import BooleanInputs, make_nice_layer, relative_error
+from studies.folder import load_result
+from studies.weightings import STUDY
+from studies.weightings_descent import descend
+from studies.weightings_hull import (
+    agreement_counts,
+    equations_of,
+    is_homogeneous,
+    one_hot_sum,
+    phase_one_bias,
+    span_basis,
+    span_error,
+    usable_rows,
+)
+from studies.weightings_layers import (
+    NormalisedPower,
+    NormalisedSigmoid,
+    Softmax,
+    Sparsemax,
+    WeightedLayer,
+)
+
+RECORDS = Path(__file__).parents[2] / "docs" / "studies"
+LINEAR = {
+    "softmax": Softmax(),
+    "sparsemax": Sparsemax(),
+    "shifted power": NormalisedPower(power=4.0, shift=4.0),
+    "positive square": NormalisedPower(),
+}
+every_linear = pytest.mark.parametrize("weighting", LINEAR.values(), ids=LINEAR.keys())
+
+
+def layer_of(weighting, heads=2, dim=6, rng=0, sigma=2.0):
+    nice = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=rng)
+    return WeightedLayer(theta=nice.theta, w=nice.w, weighting=weighting)
+
+
+class TestBias:
+    @pytest.mark.parametrize("weighting", [Softmax(), Sparsemax()], ids=["softmax", "sparsemax"])
+    def test_it_is_the_one_of_the_mean_over_all_inputs(self, weighting):
+        layer = layer_of(weighting, dim=2)
+        every = np.array(list(itertools.product([-1.0, 1.0], repeat=4))).reshape(-1, 2, 2)
+        total = layer.w.sum(axis=0)
+        exact = np.mean(
+            [x.sum(0)[:, None] * y.sum(0) / 2 for x, y in zip(every, layer(every), strict=True)], axis=0
+        )
+        bias = phase_one_bias(layer, BooleanInputs(2, 2), examples=40_000, rng=np.random.default_rng(1))
+        assert bias == pytest.approx(np.linalg.norm(exact - total) / np.linalg.norm(total), rel=0.05)
+
+    def test_there_is_none_without_attention(self):
+        layer = layer_of(NormalisedSigmoid(), sigma=0.0)
+        assert phase_one_bias(layer, BooleanInputs(3, 6), examples=100, rng=np.random.default_rng(0)) < 1e-12
+
+
+class TestAgreement:
+    def test_equal_heads_agree_in_every_row(self):
+        layer = layer_of(Softmax(), heads=1)
+        twice = WeightedLayer(
+            theta=np.repeat(layer.theta, 2, axis=0), w=np.repeat(layer.w, 2, axis=0), weighting=Softmax()
+        )
+        counts = agreement_counts(twice, BooleanInputs(3, 6).sample(50, rng=0), np.array([0.01]))
+        assert counts["exact"] == counts["rows"] == 150
+
+    @pytest.mark.parametrize(
+        "weighting", [Sparsemax(), NormalisedPower()], ids=["sparsemax", "positive square"]
+    )
+    def test_counts_are_those_of_a_loop(self, weighting):
+        layer, x = layer_of(weighting), BooleanInputs(3, 6).sample(200, rng=2)
+        p, z = layer.patterns(x), layer.logits(x)
+        exact = useful = uniform = equations = 0
+        for n, a in itertools.product(range(200), range(3)):
+            one, two = p[n, 0, a], p[n, 1, a]
+            told = isinstance(weighting, Sparsemax) or min(z[n, 0, a].max(), z[n, 1, a].max()) > 0
+            equal = bool(np.abs(one - two).max() < 1e-12)
+            exact += equal and told
+            uniform += equal and not told
+            shared = {*np.flatnonzero(one)} == {*np.flatnonzero(two)} and len(np.flatnonzero(one)) > 1
+            large = min(one[one > 0].min(), two[two > 0].min()) >= 0.05
+            here = bool(told and shared and large and np.abs(one - two).max() <= 0.2)
+            useful += here
+            equations += here * (len(np.flatnonzero(one)) - 1)
+        counts = agreement_counts(layer, x, np.array([0.2]))
+        assert (counts["exact"], counts["useful"][0], counts["rows"]) == (exact, useful, 600)
+        assert (counts["uniform"], counts["equations"][0]) == (uniform, equations)
+        assert (uniform > 0) == (not isinstance(weighting, Sparsemax))
+        assert exact > 10
+        assert useful > 0
+
+    def test_the_power_is_the_slope_of_useful_rows(self):
+        useful = [round(1e9 * tolerance**2) for tolerance in (0.01, 0.02, 0.04, 0.08)]
+        shape = {"heads": 2, "tokens": 3, "dim": 32, "draw": 0}
+        counts = {"exact": 0, "uniform": 0, "useful": useful, "equations": useful, "rows": 10**9}
+        (line, *_) = STUDY.table([{"part": "agreement", "weighting": "softmax", **shape, **counts}])
+        assert line["power"] == "2"
+
+
+class TestSpan:
+    @every_linear
+    def test_one_head_satisfies_its_own_equations_and_they_give_it_back(self, weighting):
+        layer, x = layer_of(weighting, heads=1, dim=5, sigma=1.0), BooleanInputs(3, 5).sample(600, rng=3)
+        pattern = layer.patterns(x)[:, 0]
+        contrasts = equations_of(x, pattern, usable_rows(pattern, weighting), weighting)
+        np.testing.assert_allclose(contrasts.apply(layer.theta[0]), contrasts.log_ratios, atol=1e-12)
+        basis = span_basis(contrasts, 1, homogeneous=is_homogeneous(weighting))
+        assert span_error(basis, layer.theta) < 1e-6
+
+    def test_a_uniform_pattern_says_nothing_where_no_logit_may_be_positive(self):
+        pattern = np.array([[[0.5, 0.5], [0.7, 0.3]]])
+        assert np.array_equal(usable_rows(pattern, NormalisedPower()), [[False, True]])
+        assert np.array_equal(usable_rows(pattern, Softmax()), [[True, True]])
+
+    def test_one_hot_rows_of_sparsemax_give_the_sum_to_rounding(self):
+        layer, inputs = layer_of(Sparsemax(), dim=12), BooleanInputs(2, 12)
+        total = layer.w.sum(axis=0)
+        crude = total + 0.02 * np.random.default_rng(0).standard_normal((12, 12))
+        found = one_hot_sum(layer, inputs, crude, examples=4000, rng=np.random.default_rng(1))
+        np.testing.assert_allclose(found, total, atol=1e-12)
+        soft = WeightedLayer(theta=layer.theta, w=layer.w, weighting=Softmax())
+        found = one_hot_sum(soft, inputs, crude, examples=4000, rng=np.random.default_rng(1))
+        assert np.abs(found - total).max() > 1e-4
+
+
+class TestDescent:
+    @pytest.mark.parametrize("weighting", [Softmax(), NormalisedSigmoid()], ids=["softmax", "sigmoid"])
+    def test_a_head_is_found_from_a_random_start(self, weighting):
+        layer, rng = layer_of(weighting, heads=1, dim=5), np.random.default_rng(4)
+        x, fresh = BooleanInputs(3, 5).sample(120, rng=5), BooleanInputs(3, 5).sample(100, rng=6)
+        end, passes = descend(x, layer(x), rng.standard_normal((1, 5, 5)) / 5, weighting, passes=300)
+        assert relative_error(end(fresh), layer(fresh)) < 1e-5
+        assert passes <= 310
+
+    def test_it_stays_where_nothing_is_left(self):
+        layer, x = layer_of(Sparsemax(), dim=4), BooleanInputs(3, 4).sample(60, rng=5)
+        end, _ = descend(x, layer(x), np.array(layer.theta), Sparsemax(), passes=50)
+        assert relative_error(end(x), layer(x)) < 1e-6
+
+
+class TestStudy:
+    def test_what_the_record_shows(self):
+        rows = load_result(RECORDS / "weightings.json").rows
+        named = STUDY.numbers(rows)
+        powers = [
+            named[f"power_{shape}_{name}"]
+            for shape in (23, 32)
+            for name in ("softmax", "sparsemax", "positive_square")
+        ]
+        assert powers == ["1.8", "1.0", "1.0", "1.8", "1.8", "2.0"]
+        assert [named[f"exact_8_{name}"] for name in ("softmax", "sparsemax", "square")] == [
+            "16 of 16",
+            "14 of 16",
+            "0 of 16",
+        ]
+        assert len(STUDY.table(rows)) == 6
+        assert len(STUDY.figure(rows).axes) == 3
+
+    def test_small_cells_make_a_table_and_a_figure(self):
+        sizes = {"heads": 2, "tokens": 2, "dim": 8, "draw": 0}
+        cells = [{"part": "bias", **sizes, "examples": 400}, {"part": "agreement", **sizes, "examples": 400}]
+        cells += [{"part": "hull", **sizes, "accept": 0.1}, {"part": "newton", **sizes}]
+        cells += [{"part": "descent", **sizes, "floors": 8}]
+        rows = [
+            {
+                **cell,
+                "weighting": "softmax",
+                **STUDY.measure(rng=np.random.default_rng(3), weighting="softmax", **cell),
+            }
+            for cell in cells
+        ]
+        assert STUDY.numbers(rows)
+        assert STUDY.table(rows)[0]["weighting"] == "softmax"
+        assert STUDY.figure(rows).axes

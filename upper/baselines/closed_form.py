@@ -1,0 +1,155 @@
+"""Baselines that need no search: what is known in advance, the best linear predictor, one gradient step."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
+from attention._arrays import namespace
+from attention.evaluation import ENOUGH, ENOUGH_IN_SPAN, HeldOut, hold_out
+from attention.learning import Predictor
+from attention.validation import NonNegativeInt, checked
+from upper.baselines.baseline import Baseline
+from upper.baselines.descent import layer_of_stacked, squared_error_gradient
+from upper.linear import linear_part
+
+__all__ = ["KnownPart", "LinearBaseline", "OneGradientStep"]
+
+_AT_ONCE = 1 << 22  # numbers of a batch of tokens, 32 MiB
+
+
+@dataclass(frozen=True)
+@checked
+class KnownPart(Baseline):
+    """Predicts the part of the target that is known in advance, and draws no example.
+
+    Parameters
+    ----------
+    known : callable, optional
+        The known part of a hard instance; None predicts zero, all that is known of a nice layer.
+
+    Notes
+    -----
+    Its error on the unknown part is 1.0 by definition: a learner above that learned nothing.
+    """
+
+    known: Predictor | None = None
+
+    def minimum_examples(self, k: int, d: int) -> int:
+        """No example is needed."""
+        return 0
+
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
+    ) -> Fit:
+        predict = _zero if self.known is None else self.known
+        recorder.step("What is known in advance", predict=predict)
+        return recorder.fit(Outcome.BEST_OF_CLASS, predict=predict)
+
+
+@dataclass(frozen=True)
+@checked
+class LinearBaseline(Baseline):
+    """Least squares on the token itself and on the mean token: what no attention at all can reach.
+
+    Parameters
+    ----------
+    examples : int, optional
+        Budget in examples; by default sixteen times the number of unknowns of one output coordinate, and all that are
+        given.
+
+    Raises
+    ------
+    ValueError
+        If `examples` is negative, or on `fit` below `minimum_examples`.
+
+    Notes
+    -----
+    An improper learner: its hypothesis is no attention layer. It contains the layer with all Theta_i = 0 and, for
+    hard instances on two tokens, the known part. O(n k d^2).
+    """
+
+    examples: NonNegativeInt | None = None
+
+    def minimum_examples(self, k: int, d: int) -> int:
+        """As many equations as unknowns, 2 d an output coordinate and k an example, and an example to hold out."""
+        return -(-2 * d // k) + 1
+
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
+    ) -> Fit:
+        least = self.minimum_examples(oracle.k, oracle.d)
+        n = 16 * least if budget is None else budget
+        (x, y), held = hold_out(*draw_examples(oracle, n), least=least - 1)
+        predictor, rank = linear_part(x, y)
+        fitted = HeldOut(x, y, x).error(predictor)
+        outcome, error = held.verdict(
+            predictor,
+            fitted=fitted,
+            otherwise=Outcome.BEST_OF_CLASS,
+            enough=ENOUGH if rank == min(oracle.k, 2) * oracle.d else ENOUGH_IN_SPAN,
+        )
+        recorder.step("Least squares", predict=predictor, residual=fitted, held_out_error=error)
+        return recorder.fit(outcome, predict=predictor)
+
+
+@dataclass(frozen=True)
+@checked
+class OneGradientStep(Baseline):
+    """One step of gradient descent on a single head with Theta = 0 and W = 0: an estimate of the sum of the W_i.
+
+    Parameters
+    ----------
+    examples : int, optional
+        Budget in examples; by default 64 d, at which the statistical error of the sum is about sqrt(2)/8, and all
+        that are given. A twentieth is held out.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or on `fit` below two examples.
+
+    Notes
+    -----
+    With zero attention every pattern is the mean, and with W = 0 the gradient in Theta vanishes, so the step is that
+    of W alone: the mean of (1/k) X^T J Y, which is phase 1 of the six-phase learner, with its bias. Its outcome is that
+    one pass was made, which promises no error. O(n k d^2).
+
+    References
+    ----------
+    Chen and Li, arXiv 2402.04084, remark on phase 1.
+
+    Examples
+    --------
+    >>> from attention import BooleanInputs, make_nice_layer
+    >>> oracle = ExampleOracle(make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8), rng=1)
+    >>> fit = OneGradientStep().fit(oracle)
+    >>> fit.layer.heads, bool(np.any(fit.layer.theta)), fit.outcome.name
+    (1, False, 'ONE_PASS')
+    """
+
+    examples: NonNegativeInt | None = None
+
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
+    ) -> Fit:
+        (x, y), held = hold_out(*draw_examples(oracle, 64 * oracle.d if budget is None else budget))
+        n, k, d = x.shape
+        zero = np.zeros((d, d))
+        theta, w = zero.copy(), zero.copy()
+        batch = max(1, _AT_ONCE // (k * d))
+        for first in range(0, n, batch):
+            part = slice(first, first + batch)
+            _, theta_gradient, w_gradient = squared_error_gradient(x[part], y[part], zero, zero)
+            theta -= len(x[part]) / n * theta_gradient
+            w -= len(x[part]) / n * w_gradient
+        layer = layer_of_stacked(theta, w)
+        error = held.error(layer)
+        recorder.step("One gradient step", layer=layer, held_out_error=error)
+        return recorder.fit(Outcome.ONE_PASS if np.isfinite(error) else Outcome.DIVERGED, layer=layer)
+
+
+def _zero(x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
+    return namespace(x).zeros_like(x)

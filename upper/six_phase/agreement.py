@@ -1,0 +1,286 @@
+"""The rows on which all heads have the same pattern: certified, the equations they give, and their moments."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.linalg import helmert
+
+from attention import AttentionLayer
+from attention.validation import checked
+from upper.six_phase.common import scaled_to_square
+
+__all__ = [
+    "Certificates",
+    "Contrasts",
+    "EquationMoments",
+    "certify_agreement",
+    "contrasts_of",
+    "has_repeated_tokens",
+]
+
+_SINGULAR = (
+    1e-10  # differences of projected tokens whose Gram matrix is this close to singular determine no pattern
+)
+_SUBNORMAL = 1e-290  # squares of tokens below it have lost their digits, and a share of them is zero
+_ROWS = 2048  # equations at a time where a matrix of them is formed
+_FIELDS = ("rows", "differences", "log_ratios", "weights")
+
+
+@dataclass(frozen=True, eq=False)
+class Certificates:
+    """For each row of each example, the common pattern that explains it best and what it leaves unexplained.
+
+    `pattern` has the weights p with sum 1 for which p X W^ is closest to Y_a, negative ones perhaps where heads
+    disagree; `residual` is |Y_a - p X W^| / |Y_a|, infinite for examples that determine no pattern.
+    """
+
+    pattern: Float[np.ndarray, "n k k"]
+    residual: Float[np.ndarray, "n k"]
+
+
+@checked
+def certify_agreement(
+    x: Float[np.ndarray, "n k d"],
+    y: Float[np.ndarray, "n k d"],
+    projection_sum: Float[np.ndarray, "d d"],
+    *,
+    method: Literal["least-squares", "linear-program"] = "least-squares",
+) -> Certificates:
+    """Regress every output row on the projected tokens X W^ with weights that sum to 1.
+
+    Parameters
+    ----------
+    x, y : array (n, k, d)
+        Examples, 2 <= k < d: from k = d on a small residual certifies nothing.
+    projection_sum : array (d, d)
+        W^, the estimate of sum_i W_i.
+    method : "least-squares" or "linear-program"
+        Whether the pattern minimises the Euclidean norm of the residual (closed form, weights of any sign), or the
+        largest entry of the residual over patterns with p >= 0.
+
+    Notes
+    -----
+    If every head has the pattern p in row a, then Y_a = p X (sum_i W_i), and the residual is of the size of the error
+    of W^. Conversely a small residual implies agreement where the W_i are in general position and k and m much smaller
+    than d; projections of rank one break it. Without the constraint the scale of W^ would be free. Two equal tokens
+    make the regression singular, and two opposite ones free the scale: such examples get an infinite residual.
+    Nothing depends on the unit of labels and W^. O(n k^2 d + n k d^2) for least squares.
+    Source: Chen and Li, arXiv 2402.04084, phase 2; batched form and sum-to-one constraint as derived here.
+    """
+    n, k, d = x.shape
+    if k < 2 or k >= d:
+        raise ValueError(
+            f"The examples have k = {k} tokens in d = {d} coordinates: 2 <= k < d is needed to certify agreement, "
+            "because k projected tokens span everything from k = d on."
+        )
+    # one product of all tokens: NumPy makes n small ones of a stack of matrices
+    values = (x.reshape(n * k, d) @ projection_sum).reshape(n, k, d)
+    y, values = scaled_to_square(y, values)
+    by_squares = _least_squares_of_pairs if k == 2 else _least_squares
+    pattern, residual = (by_squares if method == "least-squares" else _linear_program)(values, y)
+    size = _lengths(y)
+    relative = _lengths(residual) / np.where(size > 0, size, 1.0)
+    ruined = has_repeated_tokens(x)[:, None] | (size == 0) | ~np.isfinite(relative)
+    return Certificates(pattern=pattern, residual=np.where(ruined, np.inf, relative))
+
+
+@checked
+def has_repeated_tokens(x: Float[np.ndarray, "n k d"]) -> Bool[np.ndarray, " n"]:
+    """Which examples have two tokens equal or opposite, to rounding; O(n k^2 d)."""
+    (x,) = scaled_to_square(x)
+    size = _lengths(x)
+    repeated = np.zeros(len(x), dtype=bool)
+    for a, b in combinations(range(x.shape[1]), 2):
+        product = np.abs(np.einsum("nd,nd->n", x[:, a], x[:, b]))
+        repeated |= product >= (1 - 1e-12) * size[:, a] * size[:, b]
+    return repeated
+
+
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """Linear equations <x_a (x) v_j, Theta> = t_j that hold, nearly, for every head at once.
+
+    `rows` are the attending tokens x_a, `differences` orthonormal contrasts v_j = sum_b H_jb x_b of the tokens (H the
+    Helmert contrasts: rows of sum zero), and `log_ratios` the same contrasts of the log-pattern, in logits. The
+    `weights` of rows are 1 / sum_b p_b^-2: the same error of a pattern weighs more in the logarithm of a small p_b. No
+    token is special: the k - 1 equations are equivalent to x_a Theta (x_b - x_c) = ln(p_b / p_c) for all b and c.
+    """
+
+    rows: Float[np.ndarray, "n d"]
+    differences: Float[np.ndarray, "n k1 d"]
+    log_ratios: Float[np.ndarray, "n k1"]
+    weights: Float[np.ndarray, " n"]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def equations(self) -> int:
+        """The number of scalar equations, k - 1 a row."""
+        return int(self.log_ratios.size)
+
+    def apply(self, theta: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "n k1"]:
+        """<x_a (x) v_j, Theta> for every equation, without a vector of d^2 entries; O(n d^2)."""
+        return np.einsum("nkd,nd->nk", self.differences, self.rows @ theta)
+
+    def transpose_apply(self, values: Float[np.ndarray, "n k1"]) -> Float[np.ndarray, "d d"]:
+        """The sum of values_j x_a (x) v_j; O(n d^2)."""
+        return self.rows.T @ np.einsum("nk,nkd->nd", values, self.differences)
+
+    def formed(self) -> Float[np.ndarray, "n k1 d2"]:
+        """The x_a (x) v_j themselves, of d^2 entries each."""
+        products = self.rows[:, None, :, None] * self.differences[:, :, None, :]
+        return products.reshape(*self.log_ratios.shape, self.rows.shape[1] ** 2)
+
+    def chosen(self, which: Any) -> "Contrasts":
+        """The equations of the rows that `which`, an index or a mask, chooses."""
+        return Contrasts(*(getattr(self, name)[which] for name in _FIELDS))
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Contrasts]") -> "Contrasts":
+        """The equations of all `parts`, at least one."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _FIELDS))
+
+    def error(self, layer: AttentionLayer) -> float:
+        """Weighted root mean square of <x_a (x) v_j, Theta_i> - t_j over equations and heads, in logits."""
+        misses = [np.mean((self.apply(theta) - self.log_ratios) ** 2, axis=1) for theta in layer.theta]
+        return float(np.sqrt(np.average(np.mean(misses, axis=0), weights=self.weights)))
+
+
+@checked
+def contrasts_of(
+    x: Float[np.ndarray, "n k d"], pattern: Float[np.ndarray, "n k k"], accepted: Bool[Any, "n k"]
+) -> Contrasts:
+    """The equations in Theta that the accepted rows give; O(n k^2 d) for the accepted ones.
+
+    A ValueError if the shapes do not fit, or an accepted row's pattern has an entry that is not positive: it has no
+    logarithm.
+    """
+    example, row = np.nonzero(accepted)
+    p = pattern[example, row]
+    if np.any(p <= 0):
+        raise ValueError("pattern has an entry of 0 or less in an accepted row: positive ones are needed.")
+    helmert_contrasts = helmert(x.shape[1])
+    return Contrasts(
+        rows=x[example, row],
+        differences=np.matmul(helmert_contrasts, x[example]),
+        log_ratios=np.log(p) @ helmert_contrasts.T,
+        weights=1 / np.sum(1 / p**2, axis=1),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class EquationMoments:
+    """M = mean of w v v^T and b = mean of w t v over the equations <v, Theta> = t, the weights w of mean 1.
+
+    `apply` never forms a vector v = x_a (x) v_j of d^2 entries: O(N d^2) for N equations, memory O(N + d^2).
+    For tokens of identity covariance M has mean eigenvalue about 1.
+    """
+
+    contrasts: Contrasts
+
+    @property
+    def dim(self) -> int:
+        """The number d of coordinates."""
+        return self.contrasts.rows.shape[1]
+
+    @cached_property
+    def right(self) -> Float[np.ndarray, " d2"]:
+        """The right-hand side b."""
+        return self.contrasts.transpose_apply(self._share * self.contrasts.log_ratios).ravel()
+
+    @cached_property
+    def size(self) -> float:
+        """Weighted root mean square of the t, in logits."""
+        return float(np.sqrt(np.sum(self._share * self.contrasts.log_ratios**2)))
+
+    def apply(self, theta: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " d2"]:
+        """M Theta."""
+        product = self.contrasts.apply(theta.reshape(self.dim, self.dim))
+        return self.contrasts.transpose_apply(self._share * product).ravel()
+
+    def misfit(self, theta: Float[np.ndarray, " d2"]) -> float:
+        """Weighted root mean square of <v, Theta> - t, in logits."""
+        miss = self.contrasts.apply(theta.reshape(self.dim, self.dim)) - self.contrasts.log_ratios
+        return float(np.sqrt(np.sum(self._share * miss**2)))
+
+    def matrix(self) -> Float[np.ndarray, "d2 d2"]:
+        """M itself, for small d; O(N d^4)."""
+        size = self.dim**2
+        total = np.zeros((size, size))
+        for start in range(0, len(self.contrasts), _ROWS):
+            part = slice(start, start + _ROWS)
+            equations = self.contrasts.chosen(part).formed()
+            share = np.broadcast_to(self._share[part], equations.shape[:2]).reshape(-1, 1)
+            equations = equations.reshape(-1, size)
+            total += equations.T @ (share * equations)
+        return total
+
+    @cached_property
+    def _share(self) -> np.ndarray:
+        # a column: every equation of a row has the row's weight
+        weights = self.contrasts.weights
+        return (weights / (weights.sum() * self.contrasts.log_ratios.shape[1]))[:, None]
+
+
+def _lengths(vectors: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.einsum("nad,nad->na", vectors, vectors))
+
+
+def _least_squares(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    k = values.shape[1]
+    # the last weight is 1 minus the others; no token is special, the solution does not depend on which
+    base = values[:, -1:]
+    differences, target = values[:, :-1] - base, y - base
+    gram = np.matmul(differences, np.swapaxes(differences, 1, 2))
+    scale = np.einsum("njj->n", gram)[:, None, None] / (k - 1)
+    safe = gram + _SINGULAR * np.where(scale > _SUBNORMAL, scale, 1.0) * np.eye(k - 1)
+    moments = np.matmul(target, np.swapaxes(differences, 1, 2))
+    free = np.swapaxes(np.linalg.solve(safe, np.swapaxes(moments, 1, 2)), 1, 2)
+    pattern = np.concatenate([free, 1 - free.sum(axis=-1, keepdims=True)], axis=-1)
+    return pattern, target - np.matmul(free, differences)
+
+
+def _least_squares_of_pairs(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One unknown a row: no systems to solve, no products of tiny matrices."""
+    base = values[:, 1]
+    difference, residual = values[:, 0] - base, y - base[:, None]
+    gram = np.einsum("nd,nd->n", difference, difference)
+    safe = gram + _SINGULAR * np.where(gram > 0, gram, 1.0)
+    free = np.einsum("nad,nd->na", residual, difference) / safe[:, None]
+    residual -= free[:, :, None] * difference[:, None]
+    return np.stack([free, 1 - free], axis=-1), residual
+
+
+def _linear_program(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The p >= 0 with the least largest entry of Y_a - p V, by one sparse program for all rows (HiGHS)."""
+    from scipy.optimize import linprog
+    from scipy.sparse import block_array, bsr_array, csr_array, eye_array, kron
+
+    n, k, d = values.shape
+    rows = n * k
+    unit = np.sqrt(np.mean(y**2)) or 1.0  # the solver's tolerances are absolute
+    # unknowns: the k weights of each row, then one bound each; -bound <= Y_a - p V <= bound, entry by entry
+    blocks = np.repeat(np.swapaxes(values / unit, 1, 2), k, axis=0)
+    read = bsr_array((blocks, np.arange(rows), np.arange(rows + 1)), shape=(rows * d, rows * k))
+    each = eye_array(rows)
+    bound = kron(each, np.ones((d, 1)))
+    right = (y / unit).reshape(rows * d)
+    found = linprog(
+        c=np.concatenate([np.zeros(rows * k), np.ones(rows)]),
+        A_ub=block_array([[read, -bound], [-read, -bound]], format="csr"),
+        b_ub=np.concatenate([right, -right]),
+        A_eq=block_array([[kron(each, np.ones((1, k))), csr_array((rows, rows))]], format="csr"),
+        b_eq=np.ones(rows),
+        bounds=(0, None),
+        method="highs",
+    )
+    if found.x is None:  # bounded and feasible by construction: uniform weights and large bounds
+        raise ArithmeticError(f"The linear program of the certificates failed: {found.message}")
+    pattern = found.x[: rows * k].reshape(n, k, k)
+    return pattern, y - np.matmul(pattern, values)

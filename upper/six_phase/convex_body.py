@@ -1,0 +1,397 @@
+"""The convex body K around the heads' affine hull: an ellipsoid of what satisfies the certified equations."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import eigh
+
+from attention.validation import NonNegativeInt, checked
+from upper.six_phase.agreement import EquationMoments
+
+__all__ = ["AxisBody", "Ellipsoid", "Krylov", "SpectralGap", "smallest_eigenpairs", "spectral_gap"]
+
+# Up to this d the d^2 x d^2 moment matrix is formed and decomposed whole; above, only products with it are.
+_DENSE_UP_TO = 24
+# Eigenvalues looked at: more than any number of heads for which agreement events can be found, and beyond a number of
+# wide directions that is given, so many more.
+_SPECTRUM, _BEYOND = 10, 4
+_LEAST_STEP = 1.5  # of a spectrum: a smaller step is none
+_TINY = 0.1  # of the largest eigenvalue looked at: Lanczos knows the eigenvectors well, and Krylov spaces need them not
+_ALONG = 0.7
+_ACCURACY, _STEPS = 1e-7, 200  # of Krylov spaces
+# Shifts, relative to the largest curvature, that are as good as 0 and infinity.
+_NO_SHIFT, _HUGE_SHIFT = 1e-40, 1e16
+_CLOSE = 1e-9  # a point of the body to rounding
+
+
+@dataclass(frozen=True)
+class SpectralGap:
+    """Where the sharpest step of a spectrum lies.
+
+    `wide` is the number of values below the step, m - 1 for the body of m heads in general position, and `ratio` the
+    first value above over the last below; infinite if that is zero, or if no step was asked for. Where no step is large
+    enough, `wide` is 0 and `ratio` the largest there is.
+    """
+
+    wide: int
+    ratio: float
+
+    @property
+    def measures(self) -> dict[str, float | int]:
+        """The measures of a step in the trace: none where no step was asked for."""
+        sought = self.wide > 0 or np.isfinite(self.ratio)
+        return {"gap": min(self.ratio, 1e300)} if sought else {}
+
+
+@checked
+def spectral_gap(spectrum: Float[np.ndarray, " s"], *, wide: NonNegativeInt | None = None) -> SpectralGap:
+    """The sharpest relative step in an ascending spectrum, or the step after its first `wide` values.
+
+    Without `wide` a step below 1.5 is none: neighbouring values of the bulk differ by a few per cent (Marchenko and
+    Pastur), though by more at small d.
+
+    Examples
+    --------
+    >>> spectral_gap(np.array([0.01, 0.02, 0.5, 0.51]))
+    SpectralGap(wide=2, ratio=25.0)
+    >>> spectral_gap(np.array([0.5, 0.51, 0.52])).wide
+    0
+    """
+    values = np.maximum(spectrum, 0.0)
+    if wide is not None and wide >= len(values):
+        raise ValueError(
+            f"wide is {wide} of {len(values)} directions: more directions than wide ones are needed."
+        )
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratios = values[1:] / values[:-1]
+    ratios = np.where(np.isnan(ratios), 1.0, ratios)  # 0 / 0
+    if wide is not None:
+        return SpectralGap(wide, float(ratios[wide - 1]) if wide else np.inf)
+    best = int(np.argmax(ratios)) if len(ratios) else 0
+    largest = float(ratios[best]) if len(ratios) else 1.0
+    return SpectralGap(best + 1 if largest >= _LEAST_STEP else 0, largest)
+
+
+@dataclass(frozen=True, eq=False)
+class Ellipsoid:
+    """K = {Theta: mean of w (<v, Theta> - t)^2 <= tolerance^2, |Theta|_F <= radius}, the mean over the equations.
+
+    The `tolerance` is in logits. `spectrum` has the smallest eigenvalues of the moment matrix M = mean of w v v^T,
+    ascending, and `directions` their orthonormal eigenvectors: M has mean eigenvalue about 1, and a direction with a
+    small one is wide. `gap` says how many are. `centre` is the least-squares solution of the equations, with weighted
+    root mean square residual `misfit_at_centre` in logits; `explained` is 1 - (misfit / root mean square of the t)^2,
+    near 1 when some matrix satisfies the equations and near 0 when they contradict one another.
+
+    Up to d = 24 in closed form from the eigendecomposition of M. Above, M is never formed: the smallest eigenpairs
+    come from restarted Lanczos (ARPACK), and the centre, the point of least norm and the maximisers are found within
+    Krylov spaces of M. A product with M costs O(N d^2) for N equations; memory is that of the equations and of a few
+    hundred matrices.
+    Source: Chen and Li, arXiv 2402.04084, phases 2 and 4; the ellipsoid is derived here.
+    """
+
+    tolerance: float
+    radius: float
+    spectrum: Float[np.ndarray, " s"]
+    directions: Float[np.ndarray, "s d d"]
+    gap: SpectralGap
+    centre: Float[np.ndarray, "d d"]
+    misfit_at_centre: float
+    explained: float
+    _moments: Any = field(repr=False)
+    _space: "Krylov" = field(repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        moments: Any,
+        *,
+        tolerance: float | None = None,
+        radius: float | None = None,
+        wide: int | None = None,
+    ) -> "Ellipsoid":
+        """The ellipsoid of `EquationMoments`, or of what else has their members; a ValueError if it is empty.
+
+        By default the `tolerance` lets K reach the radius in all of its wide directions, and is at least 1.5 times the
+        misfit at the centre. The default `radius` is 1.25 sqrt(wide + 1) times the norm of the centre across the wide
+        directions, 1.25 times that of orthogonal heads of equal norm; larger where the affine hull passes near zero.
+        The number of `wide` directions is m - 1, or by default that of the gap in the spectrum, in which a direction
+        nearly along the centre does not count.
+        """
+        spectrum, directions, space = _decomposed(moments, wide)
+        centre = space.solve(moments.right)
+        misfit = moments.misfit(centre)
+        if wide is None:
+            # saturated rows are left out: equations are short along the average head, and the curvature less there,
+            # though the body is not wide
+            along = np.abs(directions @ centre) / (float(np.linalg.norm(centre)) or 1.0)
+            spectrum, directions = spectrum[along < _ALONG], directions[along < _ALONG]
+        gap = spectral_gap(spectrum, wide=wide)
+        flat, given = directions[: gap.wide], radius is not None
+        if radius is None:
+            across = centre - flat.T @ (flat @ centre)
+            radius = 1.25 * float(np.sqrt(gap.wide + 1)) * float(np.linalg.norm(across)) or 1.0
+        if tolerance is None:
+            thickness = float(spectrum[gap.wide - 1]) * radius**2 if gap.wide else 0.0
+            # rounding keeps even exact equations from holding exactly
+            tolerance = float(
+                max(np.hypot(misfit, np.sqrt(thickness)), 1.5 * misfit, 1e-9 * moments.size, 1e-300)
+            )
+        d = round(len(centre) ** 0.5)
+        body = cls(
+            tolerance=tolerance,
+            radius=radius,
+            spectrum=np.maximum(spectrum, 0.0),
+            directions=directions.reshape(-1, d, d),
+            gap=gap,
+            centre=centre.reshape(d, d),
+            misfit_at_centre=misfit,
+            explained=1 - (misfit / moments.size) ** 2 if moments.size > 0 else 1.0,
+            _moments=moments,
+            _space=space,
+        )
+        least = float(np.linalg.norm(body.min_norm_point()))
+        if least > radius * (1 + 1e-6) and not given:
+            return replace(body, radius=1.25 * least)
+        if misfit > tolerance or least > radius * (1 + 1e-6):
+            raise ValueError(
+                f"No matrix of norm at most {radius:.3g} satisfies the equations up to {tolerance:.3g} logits (the "
+                f"best leaves {misfit:.3g}): allow a larger tolerance or radius, or certify better rows."
+            )
+        return body
+
+    @property
+    def largest_norm(self) -> float:
+        """A bound on the Frobenius norm in K: the radius."""
+        return self.radius
+
+    def misfit(self, theta: Float[np.ndarray, "d d"]) -> float:
+        """Weighted root mean square of the equations' residuals at Theta, in logits."""
+        return float(self._moments.misfit(np.asarray(theta, dtype=np.float64).ravel()))
+
+    def contains(self, theta: Float[np.ndarray, "d d"]) -> bool:
+        """Whether Theta is in K, to one part in a million."""
+        slack = 1 + 1e-6
+        return bool(
+            np.linalg.norm(theta) <= slack * self.radius and self.misfit(theta) <= slack * self.tolerance
+        )
+
+    def min_norm_point(self) -> Float[np.ndarray, "d d"]:
+        """The point of K of least Frobenius norm."""
+        return (self._space.basis.T @ self._axes(self._space).min_norm()).reshape(self.centre.shape)
+
+    def maximise(self, direction: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
+        """A point of K at which <direction, Theta> is largest; above d = 24 some forty products with M."""
+        g, space = np.asarray(direction, dtype=np.float64).ravel(), self._space
+        if isinstance(self._moments, EquationMoments) and len(space.basis) < g.size:
+            other = Krylov.spanning(self._moments, g, np.zeros((0, g.size)))
+            rows = np.concatenate([space.basis, other.basis])
+            space = Krylov.of(rows, np.concatenate([space.products, other.products]))
+        return (space.basis.T @ self._axes(space).maximise(space.basis @ g)).reshape(self.centre.shape)
+
+    def wide_directions(self, number: int) -> Float[np.ndarray, "number d d"]:
+        """The `number` directions of least curvature, orthonormal, the widest first; at most those of the spectrum."""
+        if number > len(self.directions):
+            raise ValueError(f"{number} wide directions were asked for: {len(self.directions)} are known.")
+        return self.directions[:number]
+
+    def _axes(self, space: "Krylov") -> "AxisBody":
+        return AxisBody(
+            curvature=space.curvature,
+            centre=space.basis @ self.centre.ravel(),
+            floor=self.misfit_at_centre**2,
+            tolerance=self.tolerance,
+            radius=self.radius,
+        )
+
+
+def _decomposed(moments: Any, wide: int | None) -> tuple[np.ndarray, np.ndarray, "Krylov"]:
+    """The smallest eigenvalues of M, their eigenvectors as rows, and a space in which its equations are solved."""
+    if len(moments.right) <= _DENSE_UP_TO**2 or not isinstance(moments, EquationMoments):
+        values, vectors = np.linalg.eigh(moments.matrix())
+        space = Krylov(vectors.T, values[:, None] * vectors.T, np.maximum(values, 0.0))
+        looked_at = _SPECTRUM if wide is None else max(_SPECTRUM, wide + _BEYOND)
+        return space.curvature[:looked_at], space.basis[:looked_at], space
+    spectrum, directions = smallest_eigenpairs(moments, _SPECTRUM if wide is None else wide + _BEYOND)
+    tiny = spectrum < _TINY * spectrum[-1]
+    return spectrum, directions, Krylov.spanning(moments, moments.right, directions[tiny])
+
+
+def smallest_eigenpairs(
+    moments: EquationMoments, count: int
+) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, "s d2"]]:
+    """The `count` smallest eigenvalues of M, ascending, and their eigenvectors as rows, by restarted Lanczos.
+
+    Each value is within its residual |M v - value v| of an eigenvalue, below 5 % of the value: enough to see a gap.
+    The start is fixed, so that the result is a function of the equations.
+    """
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    size = moments.dim**2
+    operator = LinearOperator((size, size), matvec=moments.apply, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(size)
+    values, vectors = eigsh(operator, k=count, which="SA", ncv=min(size, 8 * count), tol=0.05, v0=start)
+    order = np.argsort(values)
+    return np.maximum(values[order], 0.0), vectors.T[order]  # M has none below zero but by rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Krylov:
+    """A space of matrices in which equations with M are solved, in the axes of M within it.
+
+    `basis` has orthonormal rows, Ritz vectors of M, `products` is M times them, and `curvature` their Ritz values,
+    ascending.
+    """
+
+    basis: Float[np.ndarray, "r d2"]
+    products: Float[np.ndarray, "r d2"]
+    curvature: Float[np.ndarray, " r"]
+
+    @classmethod
+    def of(cls, basis: Float[np.ndarray, "r d2"], products: Float[np.ndarray, "r d2"]) -> "Krylov":
+        """The span of the rows of `basis`, given M times them."""
+        u, size, turn = np.linalg.svd(basis, full_matrices=False)
+        kept = size > 1e-10 * size[0]
+        orthonormal = turn[kept]
+        # basis = u size turn, so turn = (u / size)^T basis, and so for the products
+        products = (u[:, kept] / size[kept]).T @ products
+        small = orthonormal @ products.T
+        curvature, axes = eigh((small + small.T) / 2)
+        return cls(axes.T @ orthonormal, axes.T @ products, np.maximum(curvature, 0.0))
+
+    @classmethod
+    def spanning(
+        cls, moments: EquationMoments, vector: Float[np.ndarray, " d2"], within: Float[np.ndarray, "s d2"]
+    ) -> "Krylov":
+        """Eigenvectors `within` and the Krylov space of `vector`, in which M z = vector is solved to 1e-7.
+
+        The accuracy is that of |M z - vector| / |vector|, looked at every ten of at most 200 steps. Lanczos with full
+        reorthogonalisation: a step costs one product with M and O(r d^2). Eigenvectors of small eigenvalues, given,
+        are what it would need most steps for.
+        """
+        basis = [*within]
+        products = [moments.apply(row) for row in basis]
+        target = float(np.linalg.norm(vector))
+        fresh = vector
+        for step in range(_STEPS):
+            rows = np.array(basis).reshape(-1, vector.size)
+            for _ in range(2):  # twice is enough
+                fresh = fresh - rows.T @ (rows @ fresh)
+            size = float(np.linalg.norm(fresh))
+            if size <= 1e-12 * target or len(basis) == vector.size:
+                break
+            basis.append(fresh / size)
+            fresh = moments.apply(basis[-1])
+            products.append(fresh)
+            if step % 10 == 9:
+                space = cls.of(np.stack(basis), np.stack(products))
+                missed = vector - space.weights(vector) @ space.products
+                if np.linalg.norm(missed) <= _ACCURACY * target:
+                    return space
+        return cls.of(np.stack(basis), np.stack(products))
+
+    def solve(self, right: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " d2"]:
+        """The z in the space with M z = right as nearly as it can, directions without curvature left out."""
+        return self.weights(right) @ self.basis
+
+    def weights(self, right: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " r"]:
+        """The same in coordinates of the basis."""
+        flat = self.curvature <= 1e-13 * (float(self.curvature.max()) or 1.0)
+        return np.where(flat, 0.0, (self.basis @ right) / np.where(flat, 1.0, self.curvature))
+
+
+@dataclass(frozen=True, eq=False)
+class AxisBody:
+    """The set {z: f + sum_i a_i (z_i - c_i)^2 <= t^2, |z| <= R}, in axes of curvature a_i >= 0 around the centre c.
+
+    `floor` is f, the squared misfit at the centre; `tolerance` and `radius` are t and R. By the Karush-Kuhn-Tucker
+    conditions extreme points are z = (a + nu)^-1 (a c + s g), nu the ratio of the two constraints' multipliers. For any
+    nu the s that meets misfit + nu |z|^2 = t^2 + nu R^2 maximises over a larger body; the least such maximum over nu is
+    that of the body itself (duality), where |z| - R changes its sign. O(r) an evaluation.
+    """
+
+    curvature: Float[np.ndarray, " r"]
+    centre: Float[np.ndarray, " r"]
+    floor: float
+    tolerance: float
+    radius: float
+
+    def misfit_squared(self, z: Float[np.ndarray, " r"]) -> float:
+        """The misfit f + sum_i a_i (z_i - c_i)^2 at z."""
+        return self.floor + float(self.curvature @ (z - self.centre) ** 2)
+
+    def min_norm(self) -> Float[np.ndarray, " r"]:
+        """The point of least norm: the shrunk centre at which the misfit is the tolerance."""
+        return self._shrunk(
+            self._root(lambda shift: self.misfit_squared(self._shrunk(shift)) - self.tolerance**2)
+        )
+
+    def maximise(self, g: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
+        """A point at which <g, z> is largest; the point of least norm for g = 0."""
+        size = float(np.linalg.norm(g))
+        if size == 0:
+            return self.min_norm()
+        g = g / size
+        if self.misfit_squared(self.radius * g) <= self.tolerance**2:
+            return self.radius * g
+
+        def shortfall(shift: float) -> float:
+            point = self._shrunk(shift) + self._reach(g, shift) * g / (self.curvature + shift)
+            if shift < self._top:
+                return self.radius**2 - float(point @ point)
+            # the same number, of which rounding leaves nothing in the norm when the shift is huge
+            return (self.misfit_squared(point) - self.tolerance**2) / shift
+
+        shift = self._root(shortfall)
+        return self.min_norm() if shift == _HUGE_SHIFT * self._top else self._extreme(g, shift)
+
+    @property
+    def _top(self) -> float:
+        return float(self.curvature.max()) or 1.0
+
+    def _root(self, excess: Callable[[float], float]) -> float:
+        """The shift at which a function changes from negative to positive, within the bounds for shifts."""
+        from scipy.optimize import brentq
+
+        low, high = _NO_SHIFT * self._top, _HUGE_SHIFT * self._top
+        if excess(low) >= 0:
+            return low
+        if excess(high) <= 0:
+            return high
+        return float(
+            np.exp(brentq(lambda log_shift: excess(float(np.exp(log_shift))), np.log(low), np.log(high)))
+        )
+
+    def _shrunk(self, shift: float) -> np.ndarray:
+        return self.curvature * self.centre / (self.curvature + shift)
+
+    def _reach(self, g: np.ndarray, shift: float) -> float:
+        """The s at which (a + nu)^-1 (a c + s g) meets the sum of the two constraints, misfit and nu times norm."""
+        a = self.curvature + shift
+        bent = float(np.sum(self.curvature * self.centre**2 / a))
+        slack = self.tolerance**2 - self.floor + shift * (self.radius**2 - bent)
+        return float(np.sqrt(max(slack, 0.0) / np.sum(g**2 / a)))
+
+    def _extreme(self, g: np.ndarray, shift: float) -> np.ndarray:
+        """(a + nu)^-1 (a c + s g) by `_reach`, or by the s next to it that keeps the tolerance if rounding asks for it.
+
+        The first is inaccurate for a tiny tolerance, the second for a g along which there is hardly any curvature.
+        """
+        base, way = self._shrunk(shift), g / (self.curvature + shift)
+        reach = self._reach(g, shift)
+        first = base + reach * way
+        square = float(self.curvature @ way**2)
+        if square == 0 or self._excess(first) <= _CLOSE:
+            return first
+        half = float(self.curvature @ (way * (base - self.centre)))
+        excess = self.misfit_squared(base) - self.tolerance**2
+        root = np.sqrt(max(half * half - square * excess, 0.0))
+        steps = [(-half + sign * root) / square for sign in (1, -1)]
+        return min(first, base + way * min(steps, key=lambda s: abs(s - reach)), key=self._excess)
+
+    def _excess(self, z: np.ndarray) -> float:
+        """By what share z exceeds the tolerance or the radius."""
+        misfit = float(np.sqrt(self.misfit_squared(z)))
+        return max(misfit / self.tolerance, float(np.linalg.norm(z)) / self.radius) - 1
