@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
-from scipy.linalg import cho_factor, cho_solve, lstsq, qr, solve_triangular, svd
-from scipy.linalg.blas import dgemm, dsyrk
-from scipy.linalg.lapack import dpocon, dpstrf, dtrcon
+from scipy.linalg import cho_factor, cho_solve, eigh, lstsq, solve_triangular, svd
+from scipy.linalg.lapack import dpocon, dtrcon
 
 from attention._arrays import shown
 from attention.memory import memory_text, require_memory
@@ -36,15 +35,12 @@ MEMORY = 2 << 30
 """The memory in bytes that a matrix of features by features may take, with what works on it: 2 GiB."""
 
 _WORKING = 3 << 26  # two blocks of features and their solver's own, bytes
-_COLUMNS = 256  # mirrored at a time
 _RCOND = 1e-10  # singular values of the features below this share of the largest count as zero
 _GRAM_RCOND = 1e-13  # the same of a Gram matrix, which knows them to 1e-16 of the largest
 _EXACT_ENOUGH = 1e-11  # reciprocal condition from which two corrections reach the precision of the arithmetic
 _CORRECTIONS = 2
-_MOST_SINGULAR = 3000  # features; singular values of more take minutes
-_GAP = 1e-9  # smallest pivot that counts, of the largest; rounding leaves D 1e-16 of it at most
+_GAP = 1e-7  # eigenvalues of dependent features above this share of the largest count, and between it and 0 is none
 _UNDERFLOW = 1e-250  # products of so small numbers have lost digits
-_PROBES = 4
 _UNSEEN = 3e-12  # what rounding may leave of directions that the features do not have
 
 
@@ -87,9 +83,8 @@ class FeatureMoments:
         self.features, self.outputs = features, outputs
         require_feature_memory(features)
         require_memory(f"A matrix of {features} features by {shown(outputs)} outputs", 8 * features * outputs)
-        # by columns, as BLAS adds to it in place; sums go to the lower half only
-        self._lower = np.zeros((features, features), order="F")
-        self.cross = np.zeros((features, outputs), order="F")
+        self._gram = np.zeros((features, features))
+        self.cross = np.zeros((features, outputs))
         self.squares = 0.0
         self.count = 0
         self.dim: int | None = None
@@ -122,13 +117,7 @@ class FeatureMoments:
 
     def gram(self) -> Float[np.ndarray, "D D"]:
         """The sum of phi phi^T, not a copy: what is added later changes it."""
-        lower = self._lower
-        for start in range(0, self.features, _COLUMNS):
-            stop = start + _COLUMNS
-            corner = np.tril(lower[start:stop, start:stop])
-            lower[start:stop, start:stop] = corner + np.tril(corner, -1).T
-            lower[start:stop, stop:] = lower[stop:, start:stop].T
-        return lower
+        return self._gram
 
     def __repr__(self) -> str:
         return f"<FeatureMoments: {self.count} rows of {self.features} features, {self.outputs} outputs>"
@@ -136,9 +125,8 @@ class FeatureMoments:
     def _add(self, phi: np.ndarray, y: np.ndarray) -> None:
         if y.shape[-1] != self.outputs:
             raise ValueError(f"y has {y.shape[-1]} outputs: {self.outputs} are needed.")
-        phi, y = np.ascontiguousarray(phi), np.ascontiguousarray(y)
-        self._lower = dsyrk(1.0, phi.T, beta=1.0, c=self._lower, lower=1, overwrite_c=1)
-        self.cross = dgemm(1.0, phi.T, y.T, trans_b=1, beta=1.0, c=self.cross, overwrite_c=1)
+        self._gram += phi.T @ phi
+        self.cross += phi.T @ y
         self.squares += float(np.vdot(y, y))
         self.count += len(phi)
 
@@ -198,9 +186,10 @@ class FeatureRegression:
 def by_normal_equations(
     stream: Stream, moments: FeatureMoments, *, dependent: bool = True
 ) -> FeatureRegression | None:
-    """By Cholesky factors of the moments of a stream, corrected with its residuals; None where the rank is unclear.
+    """By the moments of a stream, corrected with its residuals; None where the rank is unclear.
 
-    Features that depend on one another give the solution of least norm, or None unless they are `dependent`.
+    Cholesky factors serve independent features. Features that depend on one another give the solution of least norm,
+    by eigenvectors, or None unless they are `dependent`.
     """
     gram, cross = moments.gram(), moments.cross
     factor, reciprocal = _cholesky(gram)
@@ -208,8 +197,19 @@ def by_normal_equations(
         found = _corrected(stream, cross, lambda side: cho_solve(factor, side, check_finite=False))
         return _regression(stream, found, len(gram), float(reciprocal**-0.5), "cholesky")
     del factor
-    by_pivots = _by_pivots(stream, gram, cross) if dependent else None
-    return None if by_pivots is None else _regression(stream, *by_pivots, "cholesky")
+    if not dependent:
+        return None
+    values, vectors = eigh(gram, driver="evr", check_finite=False)
+    if values[-1] < _UNDERFLOW:
+        return None
+    rank = int(np.sum(values > _GAP * values[-1]))
+    unseen, seen, kept = vectors[:, :-rank], vectors[:, -rank:], values[-rank:]
+    # the matrix knows squares, to 1e-16 of the largest: the features may see what it takes for null
+    shown = sum(np.sum((phi @ unseen) ** 2, axis=0) for phi, _ in stream())
+    if np.any(shown > _UNSEEN**2 * values[-1]):
+        return None
+    found = _corrected(stream, cross, lambda side: seen @ ((seen.T @ side) / kept[:, None]))
+    return _regression(stream, found, rank, float(np.sqrt(kept[-1] / kept[0])), "cholesky")
 
 
 def by_moments(moments: FeatureMoments) -> FeatureRegression:
@@ -235,12 +235,12 @@ def by_singular_values(stream: Stream, units: Float[np.ndarray, " D"]) -> Featur
     waiting, features = 0, len(units)
     for phi, y in stream():
         if waiting > features:  # not block by block: each time costs D^3 at least
-            held, waiting = [_triangle(np.vstack(held))], 0
+            held, waiting = [np.linalg.qr(np.vstack(held), mode="r")], 0
         held.append(np.hstack([phi, y]))
         waiting += len(phi)
     stacked, reciprocal = np.vstack(held), 0.0
     if len(stacked) >= features:
-        stacked = _triangle(stacked)[:features]
+        stacked = np.linalg.qr(stacked, mode="r")[:features]
         reciprocal = dtrcon(stacked[:, :features])[0]
     triangle, rotated = stacked[:, :features], stacked[:, features:]
     if reciprocal > _RCOND:
@@ -249,7 +249,8 @@ def by_singular_values(stream: Stream, units: Float[np.ndarray, " D"]) -> Featur
     found, rank, condition = _least_norm(triangle, rotated, _RCOND)
     if 0 < rank < features and np.ptp(units):
         seen = units[:, None] * svd(triangle, full_matrices=False, check_finite=False)[2][:rank].T
-        found = units[:, None] * _on_span(seen, found / units[:, None])
+        basis = np.linalg.qr(seen)[0]
+        found = units[:, None] * (basis @ (basis.T @ (found / units[:, None])))
     return _regression(stream, found, rank, condition, "svd")
 
 
@@ -301,70 +302,10 @@ def _cholesky(matrix: np.ndarray) -> tuple[Any, float]:
     return factor, float(dpocon(factor[0], np.linalg.norm(matrix, 1), uplo="L")[0])
 
 
-def _triangle(matrix: np.ndarray) -> np.ndarray:
-    return np.asarray(np.linalg.qr(matrix, mode="r"))
-
-
 def _least_norm(matrix: np.ndarray, side: np.ndarray, share: float) -> tuple[np.ndarray, int, float]:
     """The solution of least norm, the rank and the condition: singular values above a share of the largest count."""
-    driver = "gelsd" if min(matrix.shape) <= _MOST_SINGULAR else "gelsy"
-    found, _, rank, values = lstsq(matrix, side, cond=share, lapack_driver=driver, check_finite=False)
-    if values is None:  # a complete orthogonal factorisation: its rank is by estimates
-        return found, int(rank), float("nan")
+    found, _, rank, values = lstsq(matrix, side, cond=share, check_finite=False)
     return found, int(rank), float(values[0] / values[rank - 1]) if rank else 1.0
-
-
-def _by_pivots(stream: Stream, gram: np.ndarray, cross: np.ndarray) -> tuple[np.ndarray, int, float] | None:
-    """Coefficients of least norm, rank and condition from a basis of dependent features; None without a clear rank.
-
-    The features of the first r pivots of the Cholesky factor L are a basis (Higham, Accuracy and Stability of Numerical
-    Algorithms, Section 10.3); the coefficients on them are exact, and their projection on the row space, which L spans,
-    or off the null space, [-L11^-T L21^T; 1], has the least norm. O(D^3/3 + D min(r, D - r)^2).
-    """
-    largest = float(np.diagonal(gram).max(initial=0.0))
-    if largest < _UNDERFLOW:
-        return None
-    factor, pivots, rank, _ = dpstrf(gram, lower=1)
-    diagonal = np.diagonal(factor)[:rank]
-    if float(diagonal[-1]) ** 2 < _GAP * largest:
-        return None
-    size, basis, others = len(gram), pivots[:rank] - 1, pivots[rank:] - 1  # LAPACK counts from 1
-    top = factor[:rank, :rank]
-
-    def solve(side: np.ndarray) -> np.ndarray:
-        found = np.zeros_like(side)
-        found[basis] = cho_solve((top, True), side[basis], check_finite=False)
-        return found
-
-    found = _corrected(stream, cross, solve)
-    condition = float(diagonal[0] / diagonal[-1])
-    if rank == size:
-        return found, int(rank), condition
-    probes = np.random.default_rng(0).standard_normal((size, _PROBES))
-    both = np.hstack([found, probes])
-    if rank <= size - rank:
-        span = np.empty((size, rank))
-        span[basis], span[others] = np.tril(top), factor[rank:, :rank]
-        seen = _on_span(span, both)
-    else:
-        null = np.zeros((size, size - rank))
-        null[basis] = -solve_triangular(
-            top, factor[rank:, :rank].T, lower=True, trans="T", check_finite=False
-        )
-        null[others, np.arange(size - rank)] = 1.0
-        seen = both - _on_span(null, both)
-    # the matrix knows squares, to 1e-16 of the largest: the features may see what it takes for null
-    unseen = probes - seen[:, -_PROBES:]
-    shown = np.sqrt(sum(np.sum((phi @ unseen) ** 2, axis=0) for phi, _ in stream()) / largest)
-    if np.any(shown > _UNSEEN * np.linalg.norm(unseen, axis=0)):
-        return None
-    return seen[:, :-_PROBES], int(rank), condition
-
-
-def _on_span(span: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """The orthogonal projection on the span of independent columns."""
-    basis = qr(span, mode="economic", check_finite=False)[0]
-    return np.asarray(basis @ (basis.T @ vectors))
 
 
 def _corrected(stream: Stream, cross: np.ndarray, solve: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
