@@ -12,19 +12,12 @@ from attention import FileFormatError
 from attention.files import read_arrays
 from attention.validation import count, require_array
 from studies.line_figure import Panel
-from upper.linear_attention import (
-    certify,
-    exact_rank,
-    feature_count,
-    feature_moment,
-    population_moment,
-)
+from upper.linear_attention import certify, exact_rank, feature_count, feature_moment, population_moment
 from upper.linear_attention.certificate import Certificate
 from upper.linear_attention.least_squares import require_feature_memory
 from upper.linear_attention.populations import POPULATIONS, token_dimension
 
 __all__ = ["LinearCertified", "TokenSource", "certify_linear", "token_source"]
-
 
 _USUAL_TOKENS = 5
 
@@ -43,37 +36,34 @@ class TokenSource:
         Tokens a sequence.
     examples : array (N, n, d) or None
         What the file holds; None for a population.
-    population_dim : int
-        Dimension without the constant; that of the tokens for a file.
     """
 
-    name: str
+    name: Any
     dim: int
     tokens: int
-    examples: Float[np.ndarray, "N n d"] | None
-    population_dim: int
+    examples: Float[np.ndarray, "N n d"] | None = None
 
-    def moment(self, *, average: bool = False) -> Float[np.ndarray, "D D"]:
+    def moment(self, *, average: bool) -> Float[np.ndarray, "D D"]:
         """The mean of phi phi^T, exact for a population; with `average` G is the mean over the tokens."""
         require_feature_memory(feature_count(self.dim))
         if self.examples is not None:
             return feature_moment(self.examples, average=average)
-        moment = population_moment(self.name, self.population_dim, self.tokens)  # type: ignore[arg-type]
+        moment = population_moment(self.name, self._own_dim, self.tokens)
         return moment / self.tokens**2 if average else moment
 
     @property
-    def words(self) -> str:
-        """What it is, for people."""
+    def known_rank(self) -> int | None:
+        """The rank that is proved for the population; None for a file."""
+        return None if self.examples is not None else exact_rank(self.name, self._own_dim, self.tokens)
+
+    def __str__(self) -> str:
         if self.examples is not None:
             return f"the {len(self.examples)} sequences of {self.tokens} tokens in {self.name}"
         return f"{self.name} tokens, {self.tokens} a sequence, by the exact moment"
 
     @property
-    def known_rank(self) -> int | None:
-        """The rank that is proved for the population; None for a file."""
-        if self.examples is not None:
-            return None
-        return exact_rank(self.name, self.population_dim, self.tokens)  # type: ignore[arg-type]
+    def _own_dim(self) -> int:
+        return self.dim - token_dimension(self.name, 0)  # without the constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +76,8 @@ class LinearCertified:
         What is learned from, and what one cares about.
     certificate : Certificate
         The verdict.
-    spectra : tuple of arrays
-        The eigenvalues of both moments, largest first.
+    spectra : dict of str to array
+        The eigenvalues of both moments, "data" and "domain", largest first.
     average : bool
         Whether G is the mean over the tokens.
     """
@@ -95,74 +85,67 @@ class LinearCertified:
     data: TokenSource
     domain: TokenSource
     certificate: Certificate
-    spectra: tuple[np.ndarray, np.ndarray]
-    average: bool = False
+    spectra: dict[str, np.ndarray]
+    average: bool
 
     def __str__(self) -> str:
-        sources = f"Learned from: {self.data.words}\nCared about:  {self.domain.words}"
+        sources = f"Learned from: {self.data}\nCared about:  {self.domain}"
         return "\n".join([sources, str(self.certificate), *self.warnings()])
 
     def warnings(self) -> list[str]:
         """What is to be known before the verdict is believed, in sentences."""
-        said = []
-        held = 0 if self.domain.examples is None else len(self.domain.examples)
-        if held and self.certificate.domain_rank >= held:
-            said.append(
-                f"The domain is these {held} sequences and nothing else: they are independent, so that more of them "
-                f"may show more directions."
+        found, examples = self.certificate, self.domain.examples
+        warned = []
+        if examples is not None and found.domain_rank >= len(examples):
+            warned.append(
+                f"The domain is these {len(examples)} sequences and nothing else: they are independent, so that more "
+                "of them may show more directions."
             )
-        for source, found in (
-            (self.data, self.certificate.rank),
-            (self.domain, self.certificate.domain_rank),
-        ):
-            if source.known_rank is not None and source.known_rank != found:
-                said.append(
-                    f"The rank of {source.name} tokens is {source.known_rank}, and {found} of it was found at this "
+        for source, rank in ((self.data, found.rank), (self.domain, found.domain_rank)):
+            if source.known_rank not in (None, rank):
+                warned.append(
+                    f"The rank of {source.name} tokens is {source.known_rank}, and {rank} of it was found at this "
                     "tolerance: the eigenvalues are too far apart for the verdict to be believed."
                 )
-        return said
+        return warned
 
     def panels(self) -> dict[str, Panel]:
         """What is drawn, by name of the file: the two spectra, nothing where all tokens are zero."""
         curves = {}
-        for label, spectrum in zip(("data", "domain"), self.spectra, strict=True):
-            there = spectrum > max(self.certificate.tolerance * spectrum[0], 0.0)
-            if there.any():
-                curves[label] = (np.arange(1, len(spectrum) + 1)[there].tolist(), spectrum[there].tolist())
-        if not curves:
-            return {}
-        border = self.certificate.rank + 0.5
-        return {"spectrum": Panel("place", "eigenvalue", curves, marks_only=True, verticals=(border,))}
+        for label, spectrum in self.spectra.items():
+            there = np.flatnonzero(spectrum > max(self.certificate.tolerance * spectrum[0], 0.0))
+            if len(there):
+                curves[label] = ((there + 1).tolist(), spectrum[there].tolist())
+        border = (self.certificate.rank + 0.5,)
+        panel = Panel("place", "eigenvalue", curves, marks_only=True, verticals=border)
+        return {"spectrum": panel} if curves else {}
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; what is not finite is None."""
-        found = self.certificate
-        return as_plain(
-            {
-                "data": self.data.name,
-                "domain": self.domain.name,
-                "data_tokens": self.data.tokens,
-                "domain_tokens": self.domain.tokens,
-                "average": self.average,
-                "dim": self.data.dim,
-                "features": found.features,
-                "rank": found.rank,
-                "data_rank_proved": self.data.known_rank,
-                "domain_rank": found.domain_rank,
-                "joint_rank": found.joint_rank,
-                "deficit": found.deficit,
-                "identified": found.identified,
-                "identified_everywhere": found.identified_everywhere,
-                "factor": found.factor,
-                "smallest_eigenvalue": found.smallest_eigenvalue,
-                "tolerance": found.tolerance,
-                "gap": found.gap,
-                "margin": found.margin,
-                "warnings": self.warnings(),
-                "borderline": found.borderline,
-                "verdict": str(found),
-            }
+        names = (
+            *(
+                "features",
+                "rank",
+                "domain_rank",
+                "joint_rank",
+                "deficit",
+                "identified",
+                "identified_everywhere",
+            ),
+            *("factor", "smallest_eigenvalue", "tolerance", "gap", "margin", "borderline"),
         )
+        told = {
+            "data": self.data.name,
+            "domain": self.domain.name,
+            "data_tokens": self.data.tokens,
+            "domain_tokens": self.domain.tokens,
+            "average": self.average,
+            "dim": self.data.dim,
+            "data_rank_proved": self.data.known_rank,
+            "warnings": self.warnings(),
+            "verdict": str(self.certificate),
+        }
+        return as_plain(told | {name: getattr(self.certificate, name) for name in names})
 
 
 def token_source(name: str, *, dim: int | None, tokens: int | None) -> TokenSource:
@@ -187,10 +170,8 @@ def token_source(name: str, *, dim: int | None, tokens: int | None) -> TokenSour
     if name in POPULATIONS:
         if dim is None:
             raise ValueError(f"{name} tokens have no dimension of their own: give --dim a number.")
-        extra = token_dimension(name, 1) - 1
-        dim = count("--dim", dim, least=1 + extra)
-        tokens = _USUAL_TOKENS if tokens is None else count("--tokens", tokens)
-        return TokenSource(name, dim, tokens, None, dim - extra)
+        dim = count("--dim", dim, least=token_dimension(name, 1))  # type: ignore[arg-type]
+        return TokenSource(name, dim, _USUAL_TOKENS if tokens is None else tokens)
     path = Path(name)
     if path.suffix not in (".npy", ".safetensors"):
         raise ValueError(
@@ -207,39 +188,23 @@ def token_source(name: str, *, dim: int | None, tokens: int | None) -> TokenSour
         require_array("The array", x, ("N", "n", "d"))
     except ValueError as error:
         raise FileFormatError(f"{path}: {error}") from None
-    x = np.asarray(x, dtype=float)
-    return TokenSource(str(path), x.shape[2], x.shape[1], x, x.shape[2])
+    return TokenSource(str(path), x.shape[2], x.shape[1], np.asarray(x, dtype=float))
 
 
 def certify_linear(
-    data: TokenSource, domain: TokenSource, *, tolerance: float = 1e-10, average: bool = False
+    data: TokenSource, domain: TokenSource, *, tolerance: float, average: bool
 ) -> LinearCertified:
-    """What learning from one source of tokens determines on another.
+    """What learning from one source of tokens determines on another; O((N + D) D^2), D = d^2 (d + 1)/2.
 
-    Parameters
-    ----------
-    data, domain : TokenSource
-        What is learned from, and what one cares about.
-    tolerance : float
-        Eigenvalues of at most that share of the largest are taken for zero.
-    average : bool
-        Whether G is the mean over the tokens.
-
-    Raises
-    ------
-    ValueError
-        If the dimensions differ, or as `upper.linear_attention.certify`.
-
-    Notes
-    -----
-    O((N + D) D^2), D = d^2 (d + 1)/2.
+    `tolerance` and errors are those of `upper.linear_attention.certify`, beside a ValueError if the dimensions differ;
+    with `average` G is the mean over the tokens.
     """
     if data.dim != domain.dim:
         raise ValueError(
             f"The tokens of {data.name} have {data.dim} dimensions and those of {domain.name} {domain.dim}: the same "
             "number is needed."
         )
-    moments = data.moment(average=average), domain.moment(average=average)
-    certificate = certify(*moments, tolerance=tolerance)
-    first, second = (np.linalg.eigvalsh(moment)[::-1] for moment in moments)
-    return LinearCertified(data, domain, certificate, (first, second), average)
+    moments = {"data": data.moment(average=average), "domain": domain.moment(average=average)}
+    certificate = certify(**moments, tolerance=tolerance)
+    spectra = {name: np.linalg.eigvalsh(moment)[::-1] for name, moment in moments.items()}
+    return LinearCertified(data, domain, certificate, spectra, average)

@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from arena._fields import as_plain
 from arena._phrases import plural
+from arena.plain import aligned
 from attention import relative_error
-from attention.validation import count, non_negative
 from studies.line_figure import Panel, number_text
 from upper.linear_attention import (
     FeatureMoments,
@@ -28,10 +28,12 @@ from upper.linear_attention.regression import CubicRegression
 
 __all__ = ["LinearLearned", "learn_linear"]
 
+Unseen = tuple[Float[np.ndarray, "M l d"], Float[np.ndarray, "M p"]]
+
 _HELD_OUT_SHARE = 10
-_CURVE_FEATURES = 700  # more, and the curve of errors takes longer than what is asked for
-_HEADS_FEATURES = 800
+_MOST_FEATURES = 800  # with more, heads and the curve of errors take longer than what is asked for
 _EXACT = 1e-9  # a relative residual that is rounding
+_TOLERANCE = 1e-7  # relative distance of heads from coefficients without noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,28 +44,22 @@ class LinearLearned:
     ----------
     source : str
         What the examples are of.
-    regression : CubicRegression
-        The tensor, with its rank.
-    seconds : float
-        What the regression took.
-    error : float
-        Relative error on examples it never saw; where their labels are all zero, the error itself.
-    fresh : int
-        How many of them there were.
-    against : str
-        What their labels are: "model", exact ones, or "labels", given ones with whatever noise they have.
     noise : float
         Standard deviation of the noise that was added to the labels learned from, relative to their size.
-    tolerance : float
-        Relative distance of coefficients within which heads count as found.
+    against : str
+        What the unseen labels are: "model", exact ones, or "labels", given ones with whatever noise they have.
+    fresh : int
+        How many unseen examples there were.
+    regression, seconds : CubicRegression, float
+        The tensor, with its rank, and what the regression took.
+    error : float
+        Relative error on the unseen examples; where their labels are all zero, the error itself.
     heads : HeadsFound or None
         The tensor as heads, where that was asked for and tried.
-    heads_error : float or None
-        Relative error of the model of those heads on the same unseen examples.
-    heads_seconds : float
-        What finding them took.
-    by_gradient : tuple of (int, GradientFit, float)
-        Heads, fit and relative error on the same unseen examples of what Adam trained.
+    heads_error, heads_seconds : float or None, float
+        Relative error of the model of those heads on the same unseen examples, and what finding them took.
+    by_gradient : tuple of (GradientFit, float)
+        What Adam trained, and its relative error on the same unseen examples.
     curve : tuple of (int, float)
         Examples and relative error of regressions on fewer examples.
     seed : int
@@ -71,17 +67,16 @@ class LinearLearned:
     """
 
     source: str
+    noise: float
+    against: str
+    fresh: int
     regression: CubicRegression
     seconds: float
     error: float
-    fresh: int
-    against: str
-    noise: float
-    tolerance: float
     heads: HeadsFound | None
     heads_error: float | None
     heads_seconds: float
-    by_gradient: tuple[tuple[int, GradientFit, float], ...]
+    by_gradient: tuple[tuple[GradientFit, float], ...]
     curve: tuple[tuple[int, float], ...]
     seed: int
 
@@ -111,71 +106,50 @@ class LinearLearned:
         ]
         if self.heads is not None:
             rows += [("heads", str(self.heads)), ("error of these heads", number_text(self.heads_error))]
-        for number, fit, error in self.by_gradient:
-            rows.append((f"Adam, {plural(number, 'head')}", f"{number_text(error)} in {fit.seconds:.1f} s"))
-        width = max(len(name) for name, _ in rows)
-        return "\n".join(
-            [
-                f"Linear attention, {self.source}",
-                self.verdict,
-                *(f"{name:<{width}}  {said}" for name, said in rows),
-            ]
-        )
+        for fit, error in self.by_gradient:
+            took = f"{number_text(error)} in {fit.seconds:.1f} s"
+            rows.append((f"Adam, {plural(fit.model.heads, 'head')}", took))
+        return f"Linear attention, {self.source}\n{self.verdict}\n{aligned(rows, left=2)}"
 
     def panels(self) -> dict[str, Panel]:
         """What is drawn, by name of the file: the error by number of examples, the distance by number of heads."""
         panels = {}
         if self.curve:
-            panels["learning"] = Panel(
-                "examples",
-                "relative error",
-                {"least squares of least norm": tuple(zip(*self.curve, strict=True))},  # type: ignore[dict-item]
-                verticals=(self.regression.rank,),
-            )
+            sizes, errors = zip(*self.curve, strict=True)
+            curves = {"least squares of least norm": (sizes, errors)}
+            rank = (self.regression.rank,)
+            panels["learning"] = Panel("examples", "relative error", curves, verticals=rank)
         if self.heads is not None and len(self.heads.tried) > 1:
-            tried = tuple(zip(*self.heads.tried, strict=True))
-            panels["heads"] = Panel("heads", "relative distance", {"best found": tried})  # type: ignore[dict-item]
+            numbers, tails = zip(*self.heads.tried, strict=True)
+            panels["heads"] = Panel("heads", "relative distance", {"best found": (numbers, tails)})
         return panels
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; what is not finite is None."""
         found, heads = self.regression, self.heads
-        told = {
-            "source": self.source,
-            "examples": found.examples,
-            "dim": found.dim,
-            "outputs": int(found.tensor.shape[0]),
+        told: dict[str, Any] = {
+            name: getattr(self, name) for name in ("source", "verdict", "seconds", "noise", "seed")
+        }
+        told |= {name: getattr(found, name) for name in ("examples", "dim", "rank", "condition", "residual")}
+        told |= {
+            "outputs": found.coefficients.shape[1],
             "features": len(found.coefficients),
-            "rank": found.rank,
             "determined": found.unique,
-            "verdict": self.verdict,
-            "condition": found.condition,
-            "residual": found.residual,
             "method": found.method,
-            "seconds": self.seconds,
             "unseen_examples": self.fresh,
             "unseen_error": self.error,
             "unseen_against": self.against,
-            "noise": self.noise,
-            "heads": None
-            if heads is None
-            else {
-                "number": heads.heads,
-                "tolerance": self.tolerance,
-                "tail": heads.tail,
-                "lower_bound": heads.lower_bound,
-                "exact": heads.exact,
-                "unseen_error": self.heads_error,
-                "tried": [list(pair) for pair in heads.tried],
-                "seconds": self.heads_seconds,
-            },
+            "heads": None,
             "by_gradient": [
-                {"heads": number, "seconds": fit.seconds, "steps": fit.steps, "unseen_error": error}
-                for number, fit, error in self.by_gradient
+                {"heads": fit.model.heads, "seconds": fit.seconds, "steps": fit.steps, "unseen_error": error}
+                for fit, error in self.by_gradient
             ],
             "curve": [{"examples": n, "unseen_error": error} for n, error in self.curve],
-            "seed": self.seed,
         }
+        if heads is not None:
+            names = ("tolerance", "tail", "lower_bound", "exact", "tried")
+            told["heads"] = {"number": heads.heads} | {name: getattr(heads, name) for name in names}
+            told["heads"] |= {"unseen_error": self.heads_error, "seconds": self.heads_seconds}
         return as_plain(told)
 
 
@@ -183,37 +157,31 @@ def learn_linear(
     x: Float[np.ndarray, "N n d"],
     y: Float[np.ndarray, "N p"],
     *,
-    unseen: tuple[np.ndarray, np.ndarray] | None = None,
+    unseen: Unseen | None = None,
     source: str = "given examples",
+    noise: float = 0.0,
     average: bool = False,
-    method: str = "auto",
+    method: Any = "auto",
     least_norm: bool = False,
     heads: bool = True,
     number_of_heads: int | None = None,
     tolerance: float | None = None,
-    noise: float = 0.0,
     adam_steps: int = 0,
     adam_heads: tuple[int, ...] = (),
     seed: int = 0,
-    on_step: Callable[[str], None] | None = None,
+    on_step: Callable[[str], None] = lambda words: None,
 ) -> LinearLearned:
     """Learn linear attention from examples, measure it on unseen ones, and find its heads.
 
     Parameters
     ----------
-    x : array (N, n, d)
-        Tokens, the last of each sequence the query.
-    y : array (N, p)
-        Labels.
+    x, y, average, method, least_norm
+        As for `upper.linear_attention.regress`.
     unseen : pair of arrays, optional
         Examples to measure on, their labels without noise; by default some of those given are held out: a tenth, or as
         many as there are more than features, one at least.
-    source : str
-        What the examples are of, for people.
-    average : bool
-        Whether G is the mean over the tokens.
-    method, least_norm
-        As for `upper.linear_attention.regress`.
+    source, noise
+        What the examples are of and what noise their labels have, for the record.
     heads : bool
         Whether to turn the tensor into few heads; left out above 800 features, and where the rank is not full.
     number_of_heads : int, optional
@@ -221,85 +189,58 @@ def learn_linear(
     tolerance : float, optional
         What may be left of the tensor by the heads; by default 1e-7 or, where the labels are noisy, a quarter more than
         the standard error of the coefficients.
-    noise : float
-        What noise the labels have, for the record.
-    adam_steps : int
-        Steps of Adam for the comparison in the same run; 0 for none.
-    adam_heads : tuple of int
-        The numbers of heads Adam trains.
+    adam_steps, adam_heads : int, tuple of int
+        Steps of Adam for the comparison in the same run, 0 for none, and the numbers of heads it trains.
     seed : int
         Seed of every random choice.
     on_step : callable, optional
         Told a few words after each piece of work.
 
-    Returns
-    -------
-    LinearLearned
-        What came of it.
-
     Raises
     ------
-    ValueError
-        As `regress`, before any work.
-    ImportError
-        If Adam is asked for and torch is not installed.
-
-    Notes
-    -----
-    As `regress`, and for the heads as `fit_heads`.
+    ValueError, ImportError
+        As `regress` and `fit_heads`; if Adam is asked for and torch is not installed.
     """
-    adam_steps, seed = count("adam_steps", adam_steps, least=0), count("seed", seed, least=0)
-    tell = (lambda words: None) if on_step is None else on_step
     rng = np.random.default_rng([seed, 1])
     against, features = "model", feature_count(x.shape[-1])
     if unseen is None:
         number = max(1, min(len(x) // _HELD_OUT_SHARE, len(x) - features))
-        if len(x) - number < features and not least_norm:
-            raise ValueError(
-                f"{len(x)} examples are given, of which {number} is held out, and there are {features} features: give "
-                f"at least {features + 1}, or ask for the solution of least norm (--least-norm)."
-            )
-        held = rng.permutation(len(x))[:number]
-        kept = np.setdiff1d(np.arange(len(x)), held)
-        unseen, x, y, against = (x[held], y[held]), x[kept], y[kept], "labels"
-    elif len(x) < features and not least_norm:
+        order, against = rng.permutation(len(x)), "labels"
+        held, kept = order[:number], np.sort(order[number:])
+        unseen, x, y = (x[held], y[held]), x[kept], y[kept]
+    if len(x) < features and not least_norm:
         raise ValueError(
-            f"There are {len(x)} examples and {features} features: give at least {features}, or ask for the solution "
-            f"of least norm (--least-norm)."
+            f"There are {len(x)} examples and {features} features: give at least {features}"
+            + (f", and {len(unseen[0])} to be held out" if against == "labels" else "")
+            + ", or ask for the solution of least norm (--least-norm)."
         )
     began = time.perf_counter()
-    found = regress(x, y, method=method, least_norm=least_norm, average=average)  # type: ignore[arg-type]
+    found = regress(x, y, method=method, least_norm=least_norm, average=average)
     seconds = time.perf_counter() - began
-    tell("regression")
-    error = _error(found, unseen)
+    on_step("regression")
     heads_found, heads_error, heads_seconds = None, None, 0.0
-    allowed = (
-        _tolerance(found, x, y)
-        if tolerance is None
-        else non_negative("--tolerance", tolerance, strictly=True)
-    )
-    if heads and features <= _HEADS_FEATURES and found.rank == features:
+    if heads and features <= _MOST_FEATURES and found.unique:
+        allowed = _standard_error(found, x, y) if tolerance is None else tolerance
         began = time.perf_counter()
         heads_found = fit_heads(found, heads=number_of_heads, tolerance=allowed, rng=rng)
         heads_seconds = time.perf_counter() - began
         heads_error = _error(heads_found.model, unseen)
-        tell("heads")
+        on_step("heads")
     by_gradient = []
     for number in adam_heads if adam_steps else ():
         fit = train_linear_attention(x, y, heads=number, steps=adam_steps, average=average, rng=rng)
-        by_gradient.append((number, fit, _error(fit.model, unseen)))
-        tell(f"Adam, {plural(number, 'head')}")
-    curve = _curve(x, y, unseen, average) if features <= _CURVE_FEATURES else ()
-    tell("curve")
+        by_gradient.append((fit, _error(fit.model, unseen)))
+        on_step(f"Adam, {plural(number, 'head')}")
+    curve = _curve(x, y, unseen, average) if features <= _MOST_FEATURES else ()
+    on_step("curve")
     return LinearLearned(
         source=source,
+        noise=noise,
+        against=against,
+        fresh=len(unseen[0]),
         regression=found,
         seconds=seconds,
-        error=error,
-        fresh=len(unseen[0]),
-        against=against,
-        noise=noise,
-        tolerance=allowed,
+        error=_error(found, unseen),
         heads=heads_found,
         heads_error=heads_error,
         heads_seconds=heads_seconds,
@@ -309,44 +250,33 @@ def learn_linear(
     )
 
 
-def model_examples(
-    model: LinearAttention, x: Float[np.ndarray, "N n d"], *, noise: float = 0.0, rng: Any = None
-) -> Float[np.ndarray, "N p"]:
-    """Labels of a model, with Gaussian noise of a standard deviation relative to the labels' own."""
-    y = np.asarray(model(x))
-    if noise:
-        y = y + noise * np.sqrt(np.mean(y**2)) * np.random.default_rng(rng).standard_normal(y.shape)
-    return y
-
-
-def _tolerance(found: CubicRegression, x: np.ndarray, y: np.ndarray) -> float:
-    """The least that is to be asked of heads: the standard error of the coefficients, and a quarter more."""
+def _standard_error(found: CubicRegression, x: np.ndarray, y: np.ndarray) -> float:
+    """The least that is to be asked of heads: the relative standard error of the coefficients, and a quarter more."""
     rows, features = found.examples, len(found.coefficients)
-    if found.residual < _EXACT or rows <= features or features > _HEADS_FEATURES or not found.unique:
-        return 1e-7
+    if found.residual < _EXACT or rows <= features:
+        return _TOLERANCE
     moments = FeatureMoments(features, 1)
     moments.add(x, np.zeros((len(x), 1)), average=found.average)
     inverse = float(np.sum(1 / np.linalg.eigvalsh(moments.gram())))
     variance = found.residual**2 * float(np.vdot(y, y)) / (rows - features)  # of all outputs together
     own = float(np.sqrt(variance * inverse) / np.linalg.norm(found.coefficients))
-    return min(0.5, max(1e-7, 1.25 * own))
+    return min(0.5, max(_TOLERANCE, 1.25 * own))
 
 
-def _error(predict: Callable[[np.ndarray], Any], unseen: tuple[np.ndarray, np.ndarray]) -> float:
+def _error(predict: Callable[[np.ndarray], Any], unseen: Unseen) -> float:
     """The relative error; of labels that are all zero, the error itself."""
     x, y = unseen
     predicted = np.asarray(predict(x))
     return relative_error(predicted, y) if np.any(y) else float(np.sqrt(np.mean(predicted**2)))
 
 
-def _curve(
-    x: np.ndarray, y: np.ndarray, unseen: tuple[np.ndarray, np.ndarray], average: bool
-) -> tuple[tuple[int, float], ...]:
+def _curve(x: np.ndarray, y: np.ndarray, unseen: Unseen, average: bool) -> tuple[tuple[int, float], ...]:
+    """The error of the first examples alone, by their number."""
     features = feature_count(x.shape[-1])
     shares = (0.125, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
     sizes = {max(1, round(share * features)) for share in shares} | {features - 1, len(x)}
-    points = []
-    for n in sorted(size for size in sizes if 1 <= size <= len(x)):
-        found = regress(x[:n], y[:n], least_norm=True, average=average)
-        points.append((n, _error(found, unseen)))
-    return tuple(points)
+    return tuple(
+        (n, _error(regress(x[:n], y[:n], least_norm=True, average=average), unseen))
+        for n in sorted(sizes)
+        if 1 <= n <= len(x)
+    )

@@ -1,6 +1,7 @@
 """``attention-bounds linear``: linear attention learned exactly, certified, and the experiments on it."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,32 +18,41 @@ from arena.cli.console import (
     require_writable,
     say,
 )
+from arena.cli.generate import InputsName
 from arena.cli.study import measure_studies
 from arena.linear_certify import certify_linear, token_source
-from arena.linear_learn import LinearLearned, learn_linear, model_examples
-from attention import BooleanInputs, GaussianInputs, Inputs, SphereInputs
+from arena.linear_learn import learn_linear
+from attention import BooleanInputs, GaussianInputs, SphereInputs
 from attention.files import read_array, write_whole
-from attention.memory import memory_text
+from attention.memory import require_memory
 from attention.validation import non_negative
 from runs import Scale
 from runs.figures import save_figure
 from studies import STUDIES, find_studies
 from studies.line_figure import Panel, line_figure
 from upper.linear_attention import (
-    LinearAttention,
     feature_count,
     load_linear_attention,
     make_linear_attention,
     save_linear_attention,
 )
-from upper.linear_attention.least_squares import MEMORY, require_feature_memory
+from upper.linear_attention.least_squares import require_feature_memory
 from upper.linear_attention.populations import POPULATIONS
+from upper.linear_attention.regression import Method
 
 __all__ = ["linear_app"]
 
-_INPUTS = {"gaussian": GaussianInputs, "boolean": BooleanInputs, "sphere": SphereInputs}
+_INPUTS: Mapping[str, Any] = {
+    "gaussian": GaussianInputs,
+    "boolean": BooleanInputs,
+    "sphere": SphereInputs,
+}
 _UNSEEN = 1000
 _EXPERIMENTS = [name.removeprefix("linear-") for name in STUDIES if name.startswith("linear-")]
+
+AverageOption = Annotated[
+    bool, typer.Option("--average", help="G is the mean over the tokens instead of their sum.")
+]
 
 linear_app = typer.Typer(
     help=(
@@ -51,11 +61,6 @@ linear_app = typer.Typer(
     ),
     rich_markup_mode=None,
 )
-
-
-@linear_app.callback()
-def _linear() -> None:
-    pass
 
 
 @linear_app.command("learn")
@@ -77,7 +82,7 @@ def linear_learn_command(
     outputs: Annotated[int | None, typer.Option(help="Outputs p of the random model; by default d.")] = None,
     tokens: Annotated[int | None, typer.Option(help="Tokens a sequence; by default 10.")] = None,
     inputs: Annotated[
-        str | None, typer.Option(help=f"Tokens drawn: {', '.join(_INPUTS)}; by default gaussian.")
+        InputsName | None, typer.Option(help="Distribution of the tokens drawn; by default gaussian.")
     ] = None,
     examples: Annotated[
         int | None, typer.Option(help="Examples; by default 2 D, twice the number of features.")
@@ -88,10 +93,8 @@ def linear_learn_command(
             help="Standard deviation of Gaussian noise on the labels, relative to the labels' own size."
         ),
     ] = None,
-    average: Annotated[
-        bool, typer.Option("--average", help="G is the mean over the tokens instead of their sum.")
-    ] = False,
-    method: Annotated[str, typer.Option(help="auto, cholesky, svd or kernel.")] = "auto",
+    average: AverageOption = False,
+    method: Annotated[Method, typer.Option(help="How least squares are solved.")] = "auto",
     least_norm: Annotated[
         bool,
         typer.Option("--least-norm", help="Fewer examples than features are welcome: take the least norm."),
@@ -113,6 +116,7 @@ def linear_learn_command(
     adam: Annotated[
         int,
         typer.Option(
+            min=0,
             metavar="STEPS",
             help="Also train heads by Adam on the same examples, in so many steps: as many as the model has, and twice "
             "as many.",
@@ -136,104 +140,79 @@ def linear_learn_command(
 
     From examples of one's own: attention-bounds linear learn --examples-from X.npy Y.npy
     """
-    require_counts(
-        dim=dim,
-        heads=heads,
-        outputs=outputs,
-        tokens=tokens,
-        examples=examples,
-        fit_heads=fit_heads,
-        adam_heads=adam_heads,
-    )
+    counts = {"dim": dim, "heads": heads, "outputs": outputs, "tokens": tokens, "examples": examples}
+    require_counts(**counts, fit_heads=fit_heads, adam_heads=adam_heads)
     if tolerance is not None and not 0 < tolerance < 1:
         raise ValueError(f"--tolerance is {tolerance}: a number above 0 and below 1 is needed.")
     if not find_heads and (fit_heads is not None or tolerance is not None):
         raise ValueError("--no-heads leaves nothing for --fit-heads and --tolerance: leave them out.")
-    if adam < 0:
-        raise ValueError(f"--adam is {adam}: a number of steps, 0 for none, is needed.")
     if adam_heads is not None and not adam:
         raise ValueError("--adam-heads is for --adam: give it a number of steps, too.")
-    relative_noise = 0.0 if noise is None else non_negative("--noise", noise)
-    _check_sources(
-        file,
-        examples_from,
-        made={"--dim": dim, "--heads": heads, "--outputs": outputs},
-        drawn={"--tokens": tokens, "--inputs": inputs, "--examples": examples, "--noise": noise},
-    )
+    if file is not None and examples_from is not None:
+        raise ValueError(f"{file} and --examples-from are two things to learn from: leave one out.")
+    made = {"--dim": dim, "--heads": heads, "--outputs": outputs}
+    drawn = {"--tokens": tokens, "--inputs": inputs, "--examples": examples, "--noise": noise}
+    if file is not None:
+        made["--average"] = average or None
+    if file is not None or examples_from is not None:
+        _refuse(made, "is for a random model: leave it out, or leave out what is given.")
+    if examples_from is not None:
+        _refuse(drawn, "is for examples that are drawn: leave it out, given ones are as they are.")
     if out is not None:
         require_writable(out, directory=True)
-    settings: dict[str, Any] = {
-        "method": method,
-        "least_norm": least_norm,
-        "heads": find_heads,
-        "number_of_heads": fit_heads,
-        "tolerance": tolerance,
-        "adam_steps": adam,
-        "seed": seed,
-    }
-    number: int | None
     if examples_from is not None:
-        x, y = (np.asarray(read_array(path), dtype=float) for path in examples_from)
-        y = y[:, None] if y.ndim == 1 else y  # one output
-        if x.ndim != 3 or y.ndim != 2 or len(x) < 2:
-            raise ValueError(
-                f"{examples_from[0]} has shape {x.shape} and {examples_from[1]} {y.shape}: (N, n, d) and (N, p) are "
-                "needed, with at least two examples."
-            )
-        if len(x) != len(y):
-            raise ValueError(
-                f"{examples_from[0]} holds {len(x)} sequences and {examples_from[1]} {len(y)} labels: give as many."
-            )
-        settings |= {"source": f"{len(x)} examples from {examples_from[0]}", "average": average}
-        number = adam_heads
-        if adam and number is None:
+        x, y = _read_examples(*examples_from)
+        if adam and adam_heads is None:
             raise ValueError(
                 "Examples do not say how many heads Adam is to train: give --adam-heads a number."
             )
+        settings: dict[str, Any] = {"source": f"{len(x)} examples from {examples_from[0]}"}
     else:
+        relative_noise = 0.0 if noise is None else non_negative("--noise", noise)
         rng = np.random.default_rng([seed, 0])
         if file is None:
-            require_feature_memory(feature_count(8 if dim is None else dim))
-            _require_room("--heads, --outputs and --dim", (heads or 4) * (outputs or dim or 8) * (dim or 8))
-        model = _model(file, dim, heads, outputs, average, rng)
-        features = feature_count(model.dim)
-        require_feature_memory(features)
-        number = model.heads
-        _require_room("--examples and --tokens", (examples or 2 * features) * (tokens or 10) * model.dim)
-        _require_room("--examples", (examples or 2 * features) * model.outputs)
-        if (examples or features) < features and not least_norm:
-            raise ValueError(
-                f"There are {examples} examples and {features} features: give at least {features}, or ask for the "
-                "solution of least norm (--least-norm)."
+            d = 8 if dim is None else dim
+            require_feature_memory(feature_count(d))
+            model = make_linear_attention(
+                heads=4 if heads is None else heads, dim=d, outputs=outputs, average=average, rng=rng
             )
-        drawn = _inputs(inputs, 10 if tokens is None else tokens, model.dim)
-        x = drawn.sample(2 * feature_count(model.dim) if examples is None else examples, rng=rng)
-        y = model_examples(model, x, noise=relative_noise, rng=rng)
-        unseen = drawn.sample(_UNSEEN, rng=rng)
-        settings |= {"unseen": (unseen, model(unseen)), "average": model.average, "noise": relative_noise}
-        settings["source"] = f"{model!r} on {inputs or 'gaussian'} tokens" + (
-            f", noise {relative_noise:g}" if relative_noise else ""
-        )
-    if adam and number is not None:
-        settings["adam_heads"] = (adam_heads,) if adam_heads is not None else (number, 2 * number)
+        else:
+            model = load_linear_attention(file)
+        average, features = model.average, feature_count(model.dim)
+        number = 2 * features if examples is None else examples
+        require_memory(f"The labels of {number} examples", 8 * number * model.outputs)
+        tokens_of = _INPUTS[inputs or "gaussian"](k=10 if tokens is None else tokens, d=model.dim)
+        x = tokens_of.sample(number, rng=rng)
+        y = np.asarray(model(x))
+        if relative_noise:
+            y = y + relative_noise * np.sqrt(np.mean(y**2)) * rng.standard_normal(y.shape)
+        unseen = tokens_of.sample(_UNSEEN, rng=rng)
+        source = f"{model!r} on {inputs or 'gaussian'} tokens"
+        source += f", noise {relative_noise:g}" if relative_noise else ""
+        settings = {"unseen": (unseen, model(unseen)), "noise": relative_noise, "source": source}
+        settings["adam_heads"] = (model.heads, 2 * model.heads)
+    if adam_heads is not None:
+        settings["adam_heads"] = (adam_heads,)
     with progress_bar("linear attention", None, quiet=as_json) as tick:
-        learned = learn_linear(x, y, on_step=tick, **settings)
-    _show_learned(learned, out, as_json)
-
-
-def _show_learned(learned: LinearLearned, out: Path | None, as_json: bool) -> None:
-    told = learned.to_json()
+        learned = learn_linear(
+            x,
+            y,
+            average=average,
+            method=method,
+            least_norm=least_norm,
+            heads=find_heads,
+            number_of_heads=fit_heads,
+            tolerance=tolerance,
+            adam_steps=adam,
+            seed=seed,
+            on_step=tick,
+            **settings,
+        )
+    _show("learned", learned, out, as_json)
     if out is not None:
-        _write(out, "learned", told, learned.panels())
-        made = {"generator": "linear learn", "seed": learned.seed}
-        save_linear_attention(out / "model.safetensors", learned.model, made=made)
-    if as_json:
-        print_json(told)
-        return
-    say(str(learned))
-    if out is not None:
-        say(f"  {'written':<28} {out / 'learned.json'} and the figures beside it")
-        say(f"  {'model':<28} {out / 'model.safetensors'}, {plural(learned.model.heads, 'head')}")
+        file, model = out / "model.safetensors", learned.model
+        save_linear_attention(file, model, made={"generator": "linear learn", "seed": seed})
+        say(f"model: {file}, {plural(model.heads, 'head')}", quiet=as_json)
 
 
 @linear_app.command("certify")
@@ -259,9 +238,7 @@ def linear_certify_command(
         int | None,
         typer.Option(help="Tokens a sequence of the domain, if it is a population; by default as many."),
     ] = None,
-    average: Annotated[
-        bool, typer.Option("--average", help="G is the mean over the tokens instead of their sum.")
-    ] = False,
+    average: AverageOption = False,
     tolerance: Annotated[
         float, typer.Option(help="Eigenvalues below that share of the largest are taken for zero.")
     ] = 1e-10,
@@ -291,15 +268,7 @@ def linear_certify_command(
     with progress_bar("certificate", 1, quiet=as_json) as tick:
         certified = certify_linear(learned, cared, tolerance=tolerance, average=average)
         tick("done")
-    told = certified.to_json()
-    if out is not None:
-        _write(out, "certified", told, certified.panels())
-    if as_json:
-        print_json(told)
-        return
-    say(str(certified))
-    if out is not None:
-        say(f"{out / 'certified.json'} and the figure beside it")
+    _show("certified", certified, out, as_json)
 
 
 @linear_app.command("experiment")
@@ -333,56 +302,37 @@ def linear_experiment_command(
     measure_studies(chosen, scale=scale, out=out, jobs=jobs, seed=seed, fresh=fresh, as_json=as_json)
 
 
-def _write(out: Path, name: str, told: dict[str, Any], panels: dict[str, Panel]) -> None:
+def _show(name: str, result: Any, out: Path | None, as_json: bool) -> None:
+    """Write a result and its figures into a folder, and print it."""
+    told = result.to_json()
+    if as_json:
+        print_json(told)
+    else:
+        say(str(result))
+    if out is None:
+        return
+    panels: Mapping[str, Panel] = result.panels()
     for figure_name, panel in panels.items():
-        figure = line_figure([panel])
         for ending in ("svg", "pdf"):
-            save_figure(figure, out / f"{figure_name}.{ending}")
+            save_figure(line_figure([panel]), out / f"{figure_name}.{ending}")
     text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_whole(out / f"{name}.json", text.encode())
+    say(f"written: {out / name}.json and the figures beside it", quiet=as_json)
 
 
-def _require_room(options: str, numbers: int) -> None:
-    if 8 * numbers > MEMORY:
+def _read_examples(tokens: Path, labels: Path) -> tuple[np.ndarray, np.ndarray]:
+    x, y = (np.asarray(read_array(path), dtype=float) for path in (tokens, labels))
+    y = y[:, None] if y.ndim == 1 else y  # one output
+    if x.ndim != 3 or y.ndim != 2 or len(x) < 2 or len(x) != len(y):
         raise ValueError(
-            f"{options} ask for {memory_text(8 * numbers)} of numbers: {memory_text(MEMORY)} are allowed."
+            f"{tokens} has shape {x.shape} and {labels} {y.shape}: (N, n, d) and (N, p) are needed, with the same N, "
+            "at least two."
         )
+    return x, y
 
 
-def _check_sources(
-    file: Path | None, given: tuple[Path, Path] | None, *, made: dict[str, Any], drawn: dict[str, Any]
-) -> None:
+def _refuse(options: Mapping[str, Any], why: str) -> None:
     """Options that would not be used are told."""
-    if file is not None and given is not None:
-        raise ValueError(f"{file} and --examples-from are two things to learn from: leave one out.")
-    for option, value in made.items():
-        if value is not None and (file is not None or given is not None):
-            raise ValueError(f"{option} is for a random model: leave it out, or leave out what is given.")
-    for option, value in drawn.items():
-        if value is not None and given is not None:
-            raise ValueError(
-                f"{option} is for examples that are drawn: leave it out, given ones are as they are."
-            )
-
-
-def _model(
-    file: Path | None,
-    dim: int | None,
-    heads: int | None,
-    outputs: int | None,
-    average: bool,
-    rng: np.random.Generator,
-) -> LinearAttention:
-    if file is not None:
-        if average:
-            raise ValueError(f"--average is for a random model: {file} says itself whether G is a mean.")
-        return load_linear_attention(file)
-    dim, heads = (default if value is None else value for value, default in ((dim, 8), (heads, 4)))
-    return make_linear_attention(heads=heads, dim=dim, outputs=outputs, average=average, rng=rng)
-
-
-def _inputs(name: str | None, tokens: int, dim: int) -> Inputs:
-    if name is not None and name not in _INPUTS:
-        raise ValueError(f"--inputs is {name!r}: {', '.join(_INPUTS)} are there.")
-    kind: Any = _INPUTS[name or "gaussian"]
-    return kind(k=tokens, d=dim)
+    for option, value in options.items():
+        if value is not None:
+            raise ValueError(f"{option} {why}")
