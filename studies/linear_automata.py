@@ -31,28 +31,16 @@ _TAPES = ((2, 2, 4), (3, 2, 5), (3, 3, 6))
 def _cells(scale: Scale) -> Sequence[Parameters]:
     quick = scale is Scale.QUICK
     draws, strings, steps = (4, 10, 100) if quick else (20, 50, 1000)
+    parts = (
+        ("fixed", _FIXED, {"draws": draws, "strings": strings, "steps": steps}),
+        ("context", _CONTEXTS, {"draws": 1, "strings": 20 if quick else 50, "steps": 100}),
+        ("tape", _TAPES, {"draws": 1, "strings": 200, "steps": 1}),
+    )
     return [
-        *(_cell("fixed", s, a, seen, draws=draws, strings=strings, steps=steps) for s, a, seen in _FIXED),
-        *(
-            _cell("context", s, a, number, draws=1, strings=20 if quick else 50, steps=100)
-            for s, a, number in _CONTEXTS
-        ),
-        *(_cell("tape", s, a, p, draws=1, strings=200, steps=1) for s, a, p in _TAPES),
+        {"part": part, "states": s, "symbols": a, "size": size, **more}
+        for part, sizes, more in parts
+        for s, a, size in sizes
     ]
-
-
-def _cell(
-    part: str, states: int, symbols: int, size: int, draws: int, strings: int, steps: int
-) -> Parameters:
-    return {
-        "part": part,
-        "states": states,
-        "symbols": symbols,
-        "size": size,
-        "draws": draws,
-        "strings": strings,
-        "steps": steps,
-    }
 
 
 def _measure(
@@ -101,7 +89,7 @@ def _fixed(
         ranks.append(len(first_independent(x)))
         learned = regress(x, y, least_norm=True)
         start, words = rng.integers(states, size=strings), rng.integers(symbols, size=(strings, steps))
-        right = automaton.run(start, words, learned) == automaton.run(start, words)
+        right = automaton.answered(learned).run(start, words) == automaton.run(start, words)
         shares.append(float(right.mean()))
     return {"rank": max(ranks), "full_rank": states * symbols, "shares": shares}
 
@@ -116,9 +104,13 @@ def _in_context(
     learned = regress(x[kept], y[kept], least_norm=True)
     unseen = [Automaton.random(states=states, symbols=symbols, rng=rng) for _ in range(strings)]
     start, words = rng.integers(states, size=strings), rng.integers(symbols, size=(strings, steps))
-    wanted = [one.run(start[i : i + 1], words[i : i + 1])[0] for i, one in enumerate(unseen)]
     context = task.contexts(np.stack([one.transitions for one in unseen]), rng=rng)
-    share = float(np.mean(task.run(start, words, learned, context) == wanted))
+    found = map(Automaton, task.answered(learned, context))
+    wanted, reached = (
+        np.concatenate([one.run(start[[i]], words[[i]]) for i, one in enumerate(those)])
+        for those in (unseen, found)
+    )
+    share = float(np.mean(reached == wanted))
     return {"rank": len(kept), "full_rank": task.rank, "shares": [share]}
 
 

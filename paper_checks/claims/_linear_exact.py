@@ -8,11 +8,13 @@ import numpy as np
 __all__ = [
     "all_inputs",
     "cubic",
+    "distance",
     "gap",
     "gaussian_moment",
     "isserlis",
     "moment",
     "pairs",
+    "polynomial_table",
     "polynomials",
     "rank",
     "semidefinite",
@@ -114,6 +116,22 @@ def gap(found: object, wanted: object) -> int:
     """The largest difference of two arrays of whole numbers."""
     difference = np.abs(np.asarray(found) - np.asarray(wanted)).max()
     return int(difference) if difference == int(difference) else -1
+
+
+def distance(found: np.ndarray, wanted: np.ndarray) -> float:
+    """The relative distance |found - wanted| / |wanted|."""
+    return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+
+
+def polynomial_table(d: int, n: int = 2) -> np.ndarray:
+    """The coefficients of `polynomials`, a row each."""
+    rows = polynomials(d, n)
+    names = {name: i for i, name in enumerate({name for one in rows for name in one})}
+    table = np.zeros((len(rows), len(names)), dtype=int)
+    for i, row in enumerate(rows):
+        for name, times in row.items():
+            table[i, names[name]] = times
+    return table
 
 
 def polynomials(d: int, n: int = 2) -> list[dict[tuple[tuple[int, int], ...], int]]:

@@ -7,7 +7,7 @@ from numpy.random import Generator
 
 from attention.intervals import proportion_interval
 from paper_checks.check import Constants, Scale
-from paper_checks.claims._linear_exact import gap, rank
+from paper_checks.claims._linear_exact import distance, gap, rank
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, equal, may_be_at_least, surely_below
 from paper_checks.faults import given, returned
@@ -104,13 +104,13 @@ def heads_identified(claim: Constants, scale: Scale, rng: Generator) -> Iterator
         found = fit_heads(symmetric, heads=heads, rng=rng).model
         planted, back = (np.asarray(one.v).reshape(heads, -1).T for one in (model, found))
         left = back - planted @ np.linalg.lstsq(planted, back, rcond=None)[0]
-        distance = np.linalg.norm(found.tensor() - model.tensor()) / np.linalg.norm(model.tensor())
         yield at_most(
             f"outside of the planted span, d = {d}, H = {heads}",
             float(np.linalg.norm(left) / np.linalg.norm(back)),
             claim.rounding,
         )
-        yield at_most(f"distance of M, d = {d}, H = {heads}", float(distance), claim.rounding)
+        left_of_m = distance(found.tensor(), model.tensor())
+        yield at_most(f"distance of M, d = {d}, H = {heads}", left_of_m, claim.rounding)
 
 
 @checks(
@@ -170,5 +170,4 @@ def heads_under_noise(claim: Constants, scale: Scale, rng: Generator) -> Iterato
 def _tail(found: LinearAttention, wanted: LinearAttention) -> float:
     """The relative distance of what acts of two models."""
     tensors = [np.einsum("hab,hce->abce", np.asarray(one.v), np.asarray(one.q)) for one in (found, wanted)]
-    symmetric = [one + one.transpose(0, 2, 1, 3) for one in tensors]
-    return float(np.linalg.norm(symmetric[0] - symmetric[1]) / np.linalg.norm(symmetric[1]))
+    return distance(*(one + one.transpose(0, 2, 1, 3) for one in tensors))

@@ -8,7 +8,16 @@ from numpy.random import Generator
 from attention.intervals import mean_interval, slope_interval
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import ONE_WEIGHT
-from paper_checks.claims._linear_exact import all_inputs, cubic, gap, gaussian_moment, pairs, rank, weighted
+from paper_checks.claims._linear_exact import (
+    all_inputs,
+    cubic,
+    distance,
+    gap,
+    gaussian_moment,
+    pairs,
+    rank,
+    weighted,
+)
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, close, covers, equal, may_be_at_most
 from paper_checks.faults import given, returned
@@ -52,8 +61,7 @@ def threshold(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
             method: Method = "svd" if number <= features else "auto"
             learned = regress(x[:number], y[:number], method=method, least_norm=True)
             errors[number] = [
-                float(np.linalg.norm(outputs - wanted) / np.linalg.norm(wanted))
-                for outputs in (phi_fresh @ coefficients, learned(fresh))
+                distance(outputs, wanted) for outputs in (phi_fresh @ coefficients, learned(fresh))
             ]
         yield at_least(f"fewer than D, {of}", min(errors[features - claim.missing]), claim.left)
         yield at_most(f"N = D, {of}", max(errors[features]), claim.rounding)
@@ -106,7 +114,7 @@ def normal_equations(claim: Constants, scale: Scale, rng: Generator) -> Iterator
             (normal, np.linalg.solve(phi.T @ phi, phi.T @ y)),
             (singular, np.linalg.lstsq(phi, y, rcond=None)[0]),
         ):
-            errors.append(float(np.linalg.norm(phi_fresh @ found - wanted) / np.linalg.norm(wanted)))
+            errors.append(distance(phi_fresh @ found, wanted))
     logs = np.log(conditions)
     ratios = np.log10(np.array(normal) / np.array(singular))
     yield covers(
@@ -213,8 +221,7 @@ def adam(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]
         if best.error < claim.error / 10 or claim.fewer:
             break
     assert best is not None
-    error = np.linalg.norm(best.model(fresh) - model(fresh)) / np.linalg.norm(model(fresh))
-    yield at_most("error on fresh inputs", float(error), claim.error)
+    yield at_most("error on fresh inputs", distance(best.model(fresh), model(fresh)), claim.error)
 
 
 @checks("linear-certificate/deficit-zero", lambda right: lambda data, domain: right(domain, data))
@@ -239,14 +246,14 @@ def deficit_zero(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
     ratios = np.mean((phi_domain @ deltas) ** 2, axis=0) / np.mean((phi @ deltas) ** 2, axis=0)
     one = regress(x, rng.standard_normal((len(x), 2)), least_norm=True)
     two = another_minimiser(one, certificate, on_domain=False, rng=rng)
-    moved = np.linalg.norm(two.coefficients - one.coefficients) / np.linalg.norm(one.coefficients)
+    moved = distance(two.coefficients, one.coefficients)
     apart = np.abs(two(domain) - one(domain)).max() / np.abs(one(domain)).max()
     bound = claim.rounding
     yield equal("deficit", int(rank(cubic(np.rint(domain).astype(int)))) - rank(cubic(x.astype(int))), 0)
     yield close("the library's tau", certificate.factor, tau, relative=bound)
     yield at_most("largest quotient of 1000 pairs of models", float(ratios[:-1].max()), tau * (1 + bound))
     yield close("quotient of the worst direction", float(ratios[-1]), tau, relative=bound)
-    yield at_least("distance of two minimisers' coefficients, relative", float(moved), 0.1)
+    yield at_least("distance of two minimisers' coefficients, relative", moved, 0.1)
     yield at_most("distance of their outputs on the domain, relative", float(apart), bound)
 
 
@@ -308,7 +315,7 @@ def every_length(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Com
         coefficients = np.linalg.lstsq(phi, model(x), rcond=1e-10)[0]
         learned = regress(x, model(x), least_norm=True)
         errors[tokens] = [
-            float(np.linalg.norm(outputs - model(inputs)) / np.linalg.norm(model(inputs)))
+            distance(outputs, model(inputs))
             for inputs in fresh
             for outputs in (weighted(inputs) @ coefficients, learned(inputs))
         ]

@@ -11,9 +11,11 @@ from paper_checks.claims._faults import ONE_WEIGHT
 from paper_checks.claims._linear_exact import (
     all_inputs,
     cubic,
+    distance,
     gap,
     gaussian_moment,
     pairs,
+    polynomial_table,
     polynomials,
     rank,
     semidefinite,
@@ -33,8 +35,6 @@ from upper.linear_attention import (
     regress,
 )
 
-_SOURCE = "derived here, for the model of Yau et al., arXiv 2410.10101"
-
 
 @checks("linear-features/count", lambda right: lambda d: d**3)
 def count(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:
@@ -43,17 +43,7 @@ def count(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison
     distinct.
     """
     dims = range(1, 9 if scale is Scale.QUICK else 17)
-    found = [
-        len(
-            {
-                tuple(sorted(tuple(sorted([(t, b), (t, c), (0, e)])) for t in (0, 1)))
-                for b in range(d)
-                for c in range(d)
-                for e in range(d)
-            }
-        )
-        for d in dims
-    ]
+    found = [len({tuple(sorted(one.items())) for one in polynomials(d)}) for d in dims]
     formula = [d**2 * (d + claim.in_the_bracket) // 2 for d in dims]
     yield equal("different products, d = 1, 2, ...", found, formula)
     yield equal("the library's count", [feature_count(d) for d in dims], formula)
@@ -119,13 +109,9 @@ def least_norm(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compa
         found[:, b, c] = found[:, c, b] = block
     learned = regress(x, y, least_norm=True)
     size, bound = np.linalg.norm(wanted), claim.rounding
-    yield at_most("distance of the tensors, relative", float(np.linalg.norm(found - wanted) / size), bound)
+    yield at_most("distance of the tensors, relative", distance(found, wanted), bound)
     yield close("norm on the features", float(np.linalg.norm(coefficients) / size), 1.0, absolute=bound)
-    yield at_most(
-        "distance of the library's tensor, relative",
-        float(np.linalg.norm(learned.tensor - wanted) / size),
-        bound,
-    )
+    yield at_most("distance of the library's tensor, relative", distance(learned.tensor, wanted), bound)
 
 
 @checks("linear-features/same-function")
@@ -135,12 +121,7 @@ def same_function(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
     which is put in. Proof: the monomials x_b x_c z_e.
     """
     for d in (2, 3) if scale is Scale.QUICK else (2, 3, 4):
-        columns = polynomials(d)
-        names = {name: i for i, name in enumerate({name for one in columns for name in one})}
-        to_polynomial = np.zeros((len(names), d**3), dtype=int)
-        for i, column in enumerate(columns):
-            for name, times in column.items():
-                to_polynomial[names[name], i] = times
+        to_polynomial = polynomial_table(d).T
         unit = np.eye(d**3, dtype=int)
         swapped = unit.reshape(d, d, d, d**3).transpose(1, 0, 2, 3).reshape(d**3, d**3)
         condition = unit + claim.swap_sign * swapped  # M + M^(swap bc)
@@ -183,20 +164,14 @@ def length_transfer(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
     learned = regress(signs, model(signs), least_norm=True)
     coefficients = np.linalg.lstsq(weighted(signs), model(signs), rcond=1e-10)[0]
     repaired = regress(both, model(both), least_norm=True)
-
-    def error(predicted: np.ndarray, x: np.ndarray) -> float:
-        return float(np.linalg.norm(predicted - model(x)) / np.linalg.norm(model(x)))
-
     for n in (1, 2, 7, 30):
         longer = rng.choice([-1.0, 1.0], (300, n, 5))
-        largest = max(error(learned(longer), longer), error(weighted(longer) @ coefficients, longer))
+        both_ways = (learned(longer), weighted(longer) @ coefficients)
+        largest = max(distance(one, model(longer)) for one in both_ways)
         yield at_most(f"error at length {n}", largest, claim.rounding)
-    yield at_least("on Gaussian tokens", error(learned(gaussian), gaussian), claim.wrong_by)
+    yield at_least("on Gaussian tokens", distance(learned(gaussian), model(gaussian)), claim.wrong_by)
     yield equal("rank with Gaussian examples", int(np.linalg.matrix_rank(weighted(both))), claim.rank)
-    yield at_most("error with them", error(repaired(gaussian), gaussian), claim.repaired)
-
-
-_SOURCE = "derived here, for the model of Yau et al., arXiv 2410.10101"
+    yield at_most("error with them", distance(repaired(gaussian), model(gaussian)), claim.repaired)
 
 
 @checks("linear-features/gaussian-rank", lambda right: lambda tokens, d, n: right(tokens, d, max(n, 2)))
@@ -205,17 +180,7 @@ def gaussian_rank(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Co
     polynomial relations but identities. The library's formula and its exact moment are held to the same.
     """
     dims = (1, 2, 3, 4) if scale is Scale.QUICK else (1, 2, 3, 4, 5, 6)
-    several: list[int] = []
-    alone: list[int] = []
-    for d in dims:
-        for n, found in ((2, several), (1, alone)):
-            columns = polynomials(d, n)
-            names = {name: i for i, name in enumerate({name for one in columns for name in one})}
-            table = np.zeros((len(columns), len(names)), dtype=int)
-            for i, column in enumerate(columns):
-                for name, times in column.items():
-                    table[i, names[name]] = times
-            found.append(rank(table))
+    several, alone = ([rank(polynomial_table(d, n)) for d in dims] for n in (2, 1))
     shift = claim.forms_shift
     yield equal("n = 2", several, [d * d * (d + 1) // 2 for d in dims])
     yield equal("n = 1", alone, [math.comb(d + shift, 3) for d in dims])

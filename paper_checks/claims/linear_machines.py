@@ -6,7 +6,7 @@ import numpy as np
 from numpy.random import Generator
 
 from paper_checks.check import Constants, Scale
-from paper_checks.claims._linear_exact import all_inputs, cubic, gap, rank, weighted
+from paper_checks.claims._linear_exact import all_inputs, cubic, distance, gap, rank, weighted
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, close, equal
 from paper_checks.faults import returned
@@ -28,8 +28,7 @@ def key_value_ranks(claim: Constants, scale: Scale, rng: Generator) -> Iterator[
     number = 600 if scale is Scale.QUICK else 4000
     domain = weighted(KeyValueMemory("haar").examples(number, rng=rng)[0])
     for keys, wanted in claim.ranks.items():
-        phi = weighted(KeyValueMemory(keys).examples(number, rng=rng)[0])
-        alone, both = (int(np.linalg.matrix_rank(one)) for one in (phi, np.concatenate([phi, domain])))
+        alone, both = _ranks(KeyValueMemory(keys).examples(number, rng=rng)[0], domain)
         yield equal(f"{keys}: rank", alone, wanted)
         yield equal(f"{keys}: deficit", both - alone, claim.deficits[keys])
         yield equal(f"{keys}: the library's formula", KeyValueMemory(keys).rank, alone)
@@ -80,8 +79,7 @@ def zipf_keys(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
     for number in (150, 600) if scale is Scale.QUICK else (40, 150, 600, 1500, 4000):
         x, _ = KeyValueMemory("zipf").examples(number, rng=rng)
         counts = np.bincount(np.argmax(x[:, -1, :4], axis=1), minlength=4)
-        phi = weighted(x)
-        alone, both = (int(np.linalg.matrix_rank(one)) for one in (phi, np.concatenate([phi, domain])))
+        alone, both = _ranks(x, domain)
         wanted = int(np.minimum(counts, claim.of_a_key).sum())
         yield equal(f"rank of {number} examples", alone, wanted)
         yield equal(
@@ -211,7 +209,7 @@ def tape_reader(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
         some = order[: 3 * len(x) // 4]
         kept = some[first_independent(x[some])]
         coefficients = np.linalg.lstsq(cubic(x[kept]), y[kept], rcond=1e-10)[0]
-        error = float(np.linalg.norm(cubic(x) @ coefficients - y) / np.linalg.norm(y))
+        error = distance(cubic(x) @ coefficients, y)
         of = f"S = {states}, A = {symbols}, P = {cells}"
         yield equal(f"rank, {of}", rank(cubic(x.astype(int))), wanted)
         yield equal(f"largest difference of the constructed head, {of}", gap(layout.reader_model()(x), y), 0)
@@ -221,6 +219,12 @@ def tape_reader(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comp
     yield equal("d and rank at (2, 2, 4)", [small.dim, small.rank], [claim.dim, claim.rank])
 
 
+def _ranks(x: np.ndarray, domain: np.ndarray) -> list[int]:
+    """The numerical ranks of the features of tokens, alone and together with those of a domain."""
+    phi = weighted(x)
+    return [int(np.linalg.matrix_rank(one)) for one in (phi, np.concatenate([phi, domain]))]
+
+
 def _shares(states: int, symbols: int, seen: int, draws: int, steps: int, rng: Generator) -> list[float]:
     """Shares of right steps of automata learned from some of their pairs, 50 strings each."""
     found, wanted = [], []
@@ -228,8 +232,7 @@ def _shares(states: int, symbols: int, seen: int, draws: int, steps: int, rng: G
         automaton = Automaton.random(states=states, symbols=symbols, rng=rng)
         pairs = rng.permutation(states * symbols)[:seen]
         learned = regress(*automaton.examples(pairs), least_norm=True)
-        every, _ = automaton.examples(np.arange(states * symbols))
-        found.append(np.argmax(learned(every), axis=1).reshape(states, symbols))
+        found.append(automaton.answered(learned).transitions)
         wanted.append(automaton.transitions)
     return _agreement(np.stack(found), np.stack(wanted), 50, steps, rng)
 
@@ -252,10 +255,6 @@ def _agreement(
 def _context_share(model: LinearAttention | CubicRegression, states: int, rng: Generator) -> float:
     """The share of right steps on 20 fresh automata with two symbols, a string of 100 steps each."""
     tables = rng.integers(states, size=(20, states, 2))
-    context = AutomataInContext(states, 2).contexts(tables, rng=rng)
-    asked = states * 2
-    query = np.zeros((asked, 1, asked + states))
-    query[:, 0, :asked] = np.eye(asked)
-    x = np.concatenate([np.repeat(context, asked, axis=0), np.tile(query, (20, 1, 1))], axis=1)
-    found = np.argmax(model(x), axis=1).reshape(tables.shape)
+    task = AutomataInContext(states, 2)
+    found = task.answered(model, task.contexts(tables, rng=rng))
     return float(np.mean(_agreement(found, tables, 1, 100, rng)))

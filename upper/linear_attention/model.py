@@ -22,8 +22,6 @@ __all__ = [
     "load_linear_attention",
     "make_linear_attention",
     "save_linear_attention",
-    "zero_heads",
-    "zeros",
 ]
 
 _KIND = "linear-attention"
@@ -150,10 +148,10 @@ def make_linear_attention(
     >>> make_linear_attention(heads=2, dim=4, rng=0)
     LinearAttention(heads=2, outputs=4, dim=4)
     """
-    v, q = zero_heads(heads, outputs or dim, dim)
+    shapes = (heads, outputs or dim, dim), (heads, dim, dim)
+    require_memory("The model's matrices", 24 * sum(map(prod, shapes)), advice="take smaller sizes")
     generator = random_generator(rng)
-    v += generator.standard_normal(v.shape) / np.sqrt(dim)
-    q += generator.standard_normal(q.shape) / np.sqrt(dim)
+    v, q = (generator.standard_normal(shape) / np.sqrt(dim) for shape in shapes)
     return LinearAttention(v, q, average)
 
 
@@ -179,14 +177,3 @@ def load_linear_attention(path: FilePath) -> LinearAttention:
         return LinearAttention(**stored.tensors, average=stored.metadata.get("average", False))
     except ValueError as error:
         raise FileFormatError(f"{Path(path)}: {error}") from None
-
-
-def zero_heads(heads: int, outputs: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """The arrays V (H, p, d) and Q (H, d, d) of a model to be filled in; a ValueError where memory does not suffice."""
-    return zeros(heads, outputs, dim), zeros(heads, dim, dim)
-
-
-def zeros(*shape: int) -> np.ndarray:
-    """An array of zeros to be filled in; a ValueError where it, and what is made from it, do not fit into memory."""
-    require_memory(f"An array of shape {shape}", 24 * prod(shape), advice="take smaller sizes")
-    return np.zeros(shape)

@@ -91,4 +91,6 @@ def test_10_the_antisymmetric_pair_of_heads_outputs_exactly_zero():
     pair = LinearAttention(v, q)
     assert not features_from_tensor(pair.tensor()).any()
     assert not pair(np.random.default_rng(10).integers(-9, 10, (500, 6, 4)).astype(float)).any()
-    assert fit_heads(pair).heads == 0
+    found = fit_heads(pair)
+    assert (found.heads, found.lower_bound, found.tail, found.minimal) == (0, 0, 0, True)
+    assert "No head" in str(found)

@@ -125,59 +125,12 @@ def test_the_factor_bounds_the_distance_of_two_models_and_its_direction_attains_
     assert np.all(ratio(worst[:, None] + 0.05 * pairs) < certificate.factor)
 
 
-def test_the_factor_of_data_of_lower_rank_holds_for_models_with_unseen_parts():
-    data, domain = population_moment("boolean", 4, 3), population_moment("boolean", 4, 7)
-    certificate = certify(data, domain)
-    directions = np.random.default_rng(1).standard_normal((40, 500))
-    on_data, on_domain = (np.einsum("it,ij,jt->t", directions, m, directions) for m in (data, domain))
-    assert np.all(on_domain <= certificate.factor * on_data * (1 + 1e-10))
-    worst = certificate.worst_direction
-    assert worst @ domain @ worst == pytest.approx(certificate.factor * (worst @ data @ worst), rel=1e-9)
-
-
-def test_the_factor_on_the_data_themselves_is_one():
-    moment = population_moment("gaussian", 3, 4)
-    assert certify(moment, moment).factor == pytest.approx(1, rel=1e-9)
-    assert certify(
-        population_moment("boolean", 3, 3), population_moment("boolean", 3, 3)
-    ).factor == pytest.approx(1, rel=1e-9)
-
-
 def test_a_worst_direction_is_unseen_where_the_deficit_is_not_zero():
     data, domain = population_moment("boolean", 4, 3), population_moment("gaussian", 4, 3)
     certificate = certify(data, domain)
     worst = certificate.worst_direction
     assert certificate.factor == np.inf
     assert abs(worst @ data @ worst) < 1e-12 < worst @ domain @ worst
-
-
-def test_a_positive_form_on_the_range_of_the_domain_certifies_nothing():
-    """One example and another one with features that are not orthogonal: two minimisers differ there all the same."""
-    rng = np.random.default_rng(2)
-    x, other = rng.standard_normal((2, 1, 3, 2))
-    phi, phi_other = cubic_features(x), cubic_features(other)
-    unit = phi_other[0] / np.linalg.norm(phi_other)
-    assert unit @ phi.T @ phi @ unit > 0.1  # lambda_min(Lambda_D) on range(Lambda_X)
-    certificate = certify(x, other)
-    assert certificate.deficit == 1
-    one = regress(x, np.ones((1, 1)), least_norm=True)
-    two = another_minimiser(one, certificate, rng=0)
-    assert abs(two(x)[0, 0] - 1) < 1e-12
-    assert abs(two(other) - one(other))[0, 0] > 0.01
-
-
-def test_full_rank_determines_the_function_on_every_length():
-    rng = np.random.default_rng(3)
-    x = rng.standard_normal((feature_count(3) + 5, 2, 3))
-    target = make_linear_attention(heads=3, dim=3, rng=4)
-    certificate = certify(x, x[:, -1:])
-    assert certificate.identified_everywhere
-    assert certificate.smallest_eigenvalue == pytest.approx(
-        np.linalg.svd(cubic_features(x), compute_uv=False)[-1] ** 2 / len(x), rel=1e-6
-    )
-    learned = regress(x, target(x))
-    for n in (1, 5, 30):
-        assert _error(learned, target, rng.standard_normal((50, n, 3))) < 1e-9
 
 
 def test_the_moment_is_the_mean_of_the_products_of_features():
@@ -206,20 +159,6 @@ def test_an_eigenvalue_near_the_tolerance_is_told():
     assert near.borderline
     assert "borderline" in str(near)
     assert certify(data, np.eye(4), tolerance=1e-12).rank == 4
-
-
-def test_the_verdict_says_what_is_known_and_what_is_not():
-    moment = population_moment("boolean", 4, 3)
-    unseen = str(certify(moment, population_moment("gaussian", 4, 3)))
-    assert "The data span 28 of 40 directions, the domain 40, both together 40: deficit 12." in unseen
-    assert "differ on the domain" in unseen
-    assert "sufficient, and not necessary, when fewer than d^2 heads are assumed" in unseen
-    agreed = str(certify(moment, population_moment("boolean", 4, 5)))
-    assert "agrees on the domain" in agreed
-    assert "every length" not in agreed
-    assert "on all inputs of every length: the smallest eigenvalue of the data's moment is 4" in str(
-        certify(population_moment("gaussian", 4, 3), moment)
-    )
 
 
 def test_where_all_minimisers_agree_no_other_is_made():

@@ -104,19 +104,6 @@ def test_units_of_the_data_or_of_the_domain_alone_change_no_rank(case, units, of
         assert getattr(scaled, name) == getattr(plain, name)
 
 
-@pytest.mark.parametrize("data", ["few", "one token", "plane"])
-def test_minimisers_of_mixed_units_have_the_same_training_error(data):
-    rng = np.random.default_rng(13)
-    units = np.array([1e3, 1e-3, 1.0])
-    x, inputs = SETS[data](rng) * units, SETS["all"](rng) * units
-    target = make_linear_attention(heads=2, dim=3, rng=1)
-    certificate = certify(x, inputs)
-    phi, one = cubic_features(x), regress(x, target(x), least_norm=True)
-    for on_domain in (True, False):
-        two = another_minimiser(one, certificate, on_domain=on_domain, rng=1)
-        assert np.linalg.norm(phi @ (two.coefficients - one.coefficients)) < 1e-10 * np.linalg.norm(target(x))
-
-
 def test_certificates_take_the_matrices_that_are_said():
     rng = np.random.default_rng(14)
     features = feature_count(8)

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upper.linear_attention.features import features_from_tensor
 from upper.linear_attention.heads import (
     alternate,
     fewest_heads_bound,
@@ -29,26 +28,17 @@ def _tail(model, tensor):
     return np.linalg.norm(_symmetric(model.tensor()) - wanted) / np.linalg.norm(wanted)
 
 
-def _antisymmetric_pair():
-    v, q = np.zeros((2, 4, 4)), np.zeros((2, 4, 4))
-    v[0, 0, 1], q[0, 2, 3], v[1, 0, 2], q[1, 1, 3] = 1, 1, -1, 1
-    return LinearAttention(v, q)
-
-
-@pytest.mark.parametrize(
-    ("d", "heads"), [(3, 1), (3, 2), (3, 3), (4, 2), (4, 3), (4, 4), (5, 4), (5, 5), (6, 6), (8, 8)]
-)
+@pytest.mark.parametrize(("d", "heads"), [(3, 1), (3, 3), (4, 2), (5, 5), (8, 8)])
 def test_planted_heads_up_to_the_dimension_are_found_and_their_number_proved(d, heads):
-    for seed in range(2):
-        tensor = _planted(d, heads, seed)
-        found = fit_heads(tensor, rng=seed)
-        assert found.heads == found.lower_bound == heads
-        assert found.minimal
-        assert found.tail == pytest.approx(_tail(found.model, tensor), abs=1e-15)
-        assert found.tail < 1e-13
+    tensor = _planted(d, heads, 0)
+    found = fit_heads(tensor, rng=0)
+    assert found.heads == found.lower_bound == heads
+    assert found.minimal
+    assert found.tail == pytest.approx(_tail(found.model, tensor), abs=1e-15)
+    assert found.tail < 1e-13
 
 
-@pytest.mark.parametrize(("d", "heads"), [(4, 5), (4, 6), (5, 7)])
+@pytest.mark.parametrize(("d", "heads"), [(4, 5), (5, 7)])
 def test_planted_heads_beyond_the_dimension_are_found_though_unproved(d, heads):
     tensor = _planted(d, heads, 0)
     found = fit_heads(tensor, restarts=3)
@@ -60,7 +50,7 @@ def test_planted_heads_beyond_the_dimension_are_found_though_unproved(d, heads):
     assert dict(found.tried)[heads - 1] > 1e-4
 
 
-@pytest.mark.parametrize(("outputs", "d", "heads"), [(1, 6, 3), (2, 5, 4), (9, 4, 3), (7, 3, 2)])
+@pytest.mark.parametrize(("outputs", "d", "heads"), [(1, 6, 3), (2, 5, 4), (9, 4, 3)])
 def test_fewer_or_more_outputs_than_dimensions(outputs, d, heads):
     tensor = _planted(d, heads, 2, outputs)
     found = fit_heads(tensor)
@@ -69,32 +59,13 @@ def test_fewer_or_more_outputs_than_dimensions(outputs, d, heads):
     assert _tail(found.model, tensor) < 1e-13
 
 
-@pytest.mark.parametrize(("outputs", "d", "heads"), [(3, 3, 4), (4, 4, 7)])
-def test_a_generic_tensor_needs_as_many_heads_as_its_numbers_do(outputs, d, heads):
-    # H heads have H (p d + d^2) - H^2 degrees of freedom up to GL_H, a symmetric tensor has p d^2 (d + 1)/2
-    assert heads == min(
-        h for h in range(d * d) if h * d * (outputs + d) - h * h >= outputs * d * d * (d + 1) // 2
-    )
-    tensor = np.random.default_rng(3).standard_normal((outputs, d, d, d))
-    found = fit_heads(tensor, restarts=2)
-    assert found.exact
-    assert found.heads == heads
-    assert _tail(found.model, tensor) < 1e-13
-
-
-@pytest.mark.parametrize(("d", "heads"), [(3, 1), (4, 3), (5, 5), (6, 6), (8, 8)])
+@pytest.mark.parametrize(("d", "heads"), [(4, 3), (5, 5), (8, 8)])
 def test_alternating_alone_reaches_the_tolerance_where_the_specification_says_so(d, heads):
-    for seed in range(3):
-        tensor = _planted(d, heads, seed)
-        model, tail = alternate(tensor, heads, rng=seed)
-        assert model.heads == heads
-        assert tail <= 1e-7
-        assert tail == pytest.approx(_tail(model, tensor), rel=1e-6, abs=1e-14)
-
-
-def test_alternating_stalls_at_six_heads_in_dimension_four():
-    tails = [alternate(_planted(4, 6, seed), 6, rng=seed)[1] for seed in range(3)]
-    assert min(tails) > 1e-4
+    tensor = _planted(d, heads, 0)
+    model, tail = alternate(tensor, heads, rng=0)
+    assert model.heads == heads
+    assert tail <= 1e-7
+    assert tail == pytest.approx(_tail(model, tensor), rel=1e-6, abs=1e-14)
 
 
 def test_no_model_of_fewer_heads_than_the_bound_comes_within_the_tolerance():
@@ -127,7 +98,7 @@ def test_whatever_is_antisymmetric_in_b_and_c_changes_nothing(d, heads, seed):
     assert _tail(found.model, tensor) < 1e-12
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-100, 1e100, 1e300])
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
 def test_the_scale_of_the_tensor_goes_into_the_heads(scale):
     tensor = _planted(4, 3, 0)
     found = fit_heads(scale * tensor)
@@ -139,7 +110,7 @@ def test_the_scale_of_the_tensor_goes_into_the_heads(scale):
     assert np.allclose(heads_of_tensor(scale * tensor).tensor() / scale, tensor)
 
 
-@pytest.mark.parametrize(("d", "heads"), [(6, 4), (5, 5), (4, 5)])
+@pytest.mark.parametrize(("d", "heads"), [(6, 4), (4, 5)])
 def test_under_noise_the_tolerance_of_the_regression_gives_the_planted_number(d, heads):
     tensor = _planted(d, heads, 1)
     noise = _symmetric(np.random.default_rng(2).standard_normal(tensor.shape))
@@ -150,21 +121,6 @@ def test_under_noise_the_tolerance_of_the_regression_gives_the_planted_number(d,
     # the fit projects the noise on the heads' tangent space, so it is no further from the truth than the noise
     assert found.tail < 1e-3
     assert _tail(found.model, tensor) < 1.1e-3
-
-
-def test_an_antisymmetric_pair_of_heads_outputs_zero_and_needs_no_head():
-    pair = _antisymmetric_pair()
-    assert not np.any(features_from_tensor(pair.tensor()))
-    x = np.random.default_rng(0).integers(-9, 10, size=(50, 5, 4)).astype(float)
-    assert not np.any(pair(x))
-    found = fit_heads(pair)
-    assert found.heads == found.lower_bound == 0
-    assert found.tail == 0
-    assert found.minimal
-    assert not np.any(found.model(x))
-    assert "No head" in str(found)
-    mixed = fit_heads(pair.tensor() + _planted(4, 2, 0))
-    assert mixed.heads == 2
 
 
 def test_a_pair_of_heads_that_cancels_up_to_rounding_needs_no_head():
@@ -181,19 +137,6 @@ def test_the_zero_tensor_is_the_zero_model():
     assert symmetric_rank(zero) == fewest_heads_bound(zero) == 0
     assert alternate(zero, 2)[1] == 0
     assert not np.any(heads_of_tensor(zero).v)
-
-
-def test_one_dimension_is_one_head():
-    found = fit_heads(np.array([2.0, -3.0]).reshape(2, 1, 1, 1))
-    assert (found.heads, found.minimal) == (1, True)
-    assert np.allclose(found.model.tensor().ravel(), [2, -3])
-
-
-def test_the_svd_returns_the_tensor_as_it_stands():
-    tensor = np.random.default_rng(0).standard_normal((3, 4, 4, 4))
-    whole = heads_of_tensor(tensor)
-    assert whole.heads == 12
-    assert np.allclose(whole.tensor(), tensor)
 
 
 def test_heads_are_balanced_and_orthogonal():
@@ -218,15 +161,6 @@ def test_a_model_is_reduced_and_its_averaging_kept():
     assert not fit_heads(doubled.tensor()).model.average
 
 
-def test_more_heads_than_needed_fit_too():
-    tensor = _planted(4, 2, 0)
-    found = fit_heads(tensor, heads=4)
-    assert found.exact
-    assert not found.minimal
-    assert found.model.heads == 4
-    assert found.tail < 1e-7
-
-
 def test_with_too_few_heads_the_best_is_returned_and_said_so():
     tensor = _planted(4, 4, 0)
     found = fit_heads(tensor, heads=2, restarts=3)
@@ -237,29 +171,3 @@ def test_with_too_few_heads_the_best_is_returned_and_said_so():
     assert found.tail == pytest.approx(_tail(found.model, tensor))
     assert found.tail > 1e-3
     assert "no representation was found" in str(found)
-
-
-def test_what_is_proved_and_what_is_only_searched_is_told_apart():
-    assert "fewest possible (proved)" in str(fit_heads(_planted(3, 2, 0)))
-    text = str(fit_heads(_planted(4, 5, 0), restarts=2))
-    assert "5 heads" in text
-    assert "at least 4 needed (proved)" in text
-    assert "as far as searched" in text
-    given = str(fit_heads(_planted(4, 2, 0), heads=4))
-    assert "searched" not in given
-    assert given.endswith("at least 2 needed (proved); 3 were not tried.")
-
-
-def test_what_is_proved_is_proved_at_the_tolerance_that_is_named():
-    noise = np.random.default_rng(1).standard_normal((4, 4, 4, 4))
-    tensor = _planted(4, 2, 0) + 1e-3 * noise / np.linalg.norm(noise)
-    text = str(fit_heads(tensor, tolerance=0.12, restarts=2))
-    assert "within 1.2e-01 of the coefficients (proved)" in text
-    assert "within" not in str(fit_heads(_planted(3, 2, 0)))
-
-
-def test_the_same_seed_gives_the_same_heads():
-    tensor = _planted(4, 3, 0)
-    first, second = fit_heads(tensor, rng=5), fit_heads(tensor, rng=5)
-    assert np.array_equal(first.model.v, second.model.v)
-    assert first.tried == second.tried

@@ -22,7 +22,6 @@ from upper.linear_attention import learner as module
 from upper.linear_attention.features import softmax_feature_count, softmax_features
 from upper.linear_attention.learner import (
     LinearAttentionLearner,
-    LinearAttentionPredictor,
     _IndependentRows,
 )
 from upper.linear_attention.regression import regress_features
@@ -45,14 +44,6 @@ def test_keeps_the_contract_of_learners(kind, least_norm):
     assert fit.outcome is Outcome.BEST_OF_CLASS
 
 
-@pytest.mark.bad_input
-def test_keeps_the_contract_with_fewer_equations_than_features():
-    layer = make_nice_layer(heads=2, dim=4, rng=0)
-    fit = check_learner(LinearAttentionLearner("aug", 9, least_norm=True), layer, BooleanInputs(2, 4))
-    assert fit.outcome is Outcome.OVERFITTED
-    assert fit.predict.regression.examples < softmax_feature_count("aug", 4)
-
-
 @pytest.mark.parametrize(("d", "k", "heads"), [(2, 3, 1), (4, 6, 3), (6, 4, 9)])
 def test_linear_attention_is_learned_exactly_from_as_many_equations_as_features(d, k, heads):
     model, oracle = _oracle(heads, d, k)
@@ -64,37 +55,6 @@ def test_linear_attention_is_learned_exactly_from_as_many_equations_as_features(
     assert fit.trace[-1].measures["held_out_error"] < 1e-10
     x = GaussianInputs(3 * k, d).sample(100, rng=9)
     assert relative_error(fit.predict(x), model.at_queries(x, x)) < 1e-10  # of other lengths too
-
-
-@pytest.mark.parametrize("kind", ["plain", "aug"])
-def test_linear_attention_is_learned_to_rounding_with_a_few_more(kind):
-    model, oracle = _oracle(3, 5, 5)
-    fit = LinearAttentionLearner(kind).fit(oracle)
-    assert fit.outcome is Outcome.EXACT
-    assert fit.trace[-1].measures["held_out_error"] < 1e-12
-    tensor = model.tensor()
-    np.testing.assert_allclose(fit.predict.tensor, (tensor + tensor.swapaxes(1, 2)) / 2, atol=1e-11)
-    np.testing.assert_allclose(fit.predict.coefficients[feature_count(5) :], 0, atol=1e-11)
-
-
-def test_given_examples_serve_as_well():
-    model, oracle = _oracle(2, 3, 4)
-    x, _ = oracle.draw(60)
-    fit = LinearAttentionLearner().fit(ExampleOracle.from_arrays(x, model.at_queries(x, x)))
-    assert fit.outcome is Outcome.EXACT
-    assert fit.examples_used == 60  # all
-
-
-def test_noise_leaves_the_variance_of_a_regression():
-    model, oracle = _oracle(2, 3, 3, noise=0.1)
-    excess = []
-    for _ in range(20):
-        fit = LinearAttentionLearner(examples=316).fit(oracle)
-        # on fresh inputs the excess is about noise^2 rank/rows, on those of the examples exactly so
-        assert fit.outcome is Outcome.BEST_OF_CLASS
-        x = GaussianInputs(3, 3).sample(500, rng=3)
-        excess.append(np.mean((fit.predict(x) - model.at_queries(x, x)) ** 2))
-    assert 0.5 < np.mean(excess) / (0.01 * 18 / 900) < 3
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -136,9 +96,14 @@ def _softmax_head(d, seed=0):
 
 @pytest.mark.parametrize(
     ("k", "d", "kind", "examples", "least_norm"),
-    [(2, 3, "plain", 10, False), (2, 3, "aug", 12, False), (2, 3, "cent", 13, False)]
-    + [(2, 1, kind, n, True) for kind in KINDS for n in (2, 4)]
-    + [(3, 2, kind, n, True) for kind in KINDS for n in (2, 5)],
+    [
+        (2, 3, "plain", 10, False),
+        (2, 3, "aug", 12, False),
+        (2, 3, "cent", 13, False),
+        (2, 1, "cent", 4, True),
+        (3, 2, "plain", 2, True),
+        (3, 2, "aug", 5, True),
+    ],
 )
 def test_signs_that_repeat_themselves_prove_nothing(k, d, kind, examples, least_norm):
     # held-out examples were copies of fitted ones, and softmax attention was taken for linear attention
@@ -156,7 +121,7 @@ def test_signs_that_repeat_themselves_prove_nothing(k, d, kind, examples, least_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("d", "k"), [(1, 4), (2, 3), (4, 4), (6, 9)])
+@pytest.mark.parametrize(("d", "k"), [(1, 4), (4, 4), (6, 9)])
 def test_linear_attention_is_known_from_a_quarter_more_examples_than_are_needed(kind, d, k):
     model = make_linear_attention(heads=2, dim=d, rng=0)
 
@@ -209,15 +174,6 @@ def test_orders_and_signs_of_tokens_say_nothing_new(kind, n, k, d, signs, seed):
         assert before == n * np.linalg.matrix_rank(phi[:k], rtol=1e-8)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_whole_numbers_are_predicted_as_their_floats(kind):
-    _, oracle = _oracle(2, 3, 4)
-    predict = LinearAttentionLearner(kind).fit(oracle).predict
-    x = np.random.default_rng(0).integers(-3, 4, (5, 4, 3))
-    np.testing.assert_array_equal(predict(x), predict(x.astype(float)))
-    assert np.abs(predict(x)).max() > 0.01
-
-
 def test_on_softmax_attention_more_features_do_better_and_all_with_the_mean_beat_no_attention():
     layer, inputs = make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(3, 8)
     truth = GroundTruth.draw(layer, inputs, 1000, rng=2)
@@ -250,10 +206,6 @@ def test_what_does_not_fit_the_memory_is_refused_before_any_example_is_drawn():
     assert oracle.drawn == 0
     few = LinearAttentionLearner(examples=20, least_norm=True).fit(oracle)
     assert few.predict.regression.examples == 30
-
-
-def test_twenty_four_dimensions_fit():
-    module.require_feature_memory(softmax_feature_count("cent", 24))
 
 
 def test_many_examples_are_drawn_in_blocks_and_only_their_moments_kept(monkeypatch):
@@ -324,13 +276,6 @@ def test_the_predictor_takes_any_batch_and_torch():
     assert predict(x[:0]).shape == (0, 5, 4, 3)
     torch = pytest.importorskip("torch")
     np.testing.assert_allclose(predict(torch.from_numpy(x)).numpy(), whole, atol=1e-12)
-
-
-def test_it_says_what_it_is():
-    _, oracle = _oracle(2, 3, 4)
-    predict = LinearAttentionLearner().fit(oracle).predict
-    assert isinstance(predict, LinearAttentionPredictor)
-    assert repr(predict).startswith("<LinearAttentionPredictor: plain, 120 examples, rank 18 of 18 features")
 
 
 @pytest.mark.bad_input

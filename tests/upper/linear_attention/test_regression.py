@@ -104,18 +104,6 @@ def test_nearly_dependent_features_have_the_rank_of_the_singular_values(nearly):
     assert regress(x, y).rank == np.sum(values > 1e-10 * values[0])
 
 
-def test_a_complete_orthogonal_factorisation_takes_the_place_of_many_singular_values(monkeypatch):
-    from upper.linear_attention import least_squares
-
-    monkeypatch.setattr(least_squares, "_MOST_SINGULAR", 5)
-    monkeypatch.setattr(least_squares, "dtrcon", lambda triangle: (0.0, 0))
-    for boolean in (False, True):
-        _, x, y = examples(4, 60, boolean=boolean, tokens=5)
-        learned, least = regress(x, y, method="svd"), np.linalg.lstsq(cubic_features(x), y, rcond=1e-10)
-        assert learned.rank == least[2] == (28 if boolean else 40)
-        np.testing.assert_allclose(learned.coefficients, least[0], atol=1e-10)
-
-
 def test_whole_numbers_are_taken_as_they_are():
     model, x, _ = examples(3, 60)
     whole = np.rint(3 * x).astype(np.int64)
@@ -134,14 +122,6 @@ def test_moments_of_tokens_give_a_model_and_of_features_coefficients():
     assert error(regress_moments(moments), model) < 1e-9
     moments.add_features(cubic_features(x), y)
     assert not hasattr(regress_moments(moments), "tensor")
-
-
-def test_repeated_examples_below_the_number_of_features_go_to_the_singular_values():
-    _, x, y = examples(3, 6)
-    twice = regress(np.concatenate([x, x]), np.concatenate([y, y]), least_norm=True)
-    once = regress(x, y, least_norm=True)
-    assert (twice.method, twice.rank, once.rank) == ("svd", 6, 6)
-    np.testing.assert_allclose(twice.tensor, once.tensor, atol=1e-12)
 
 
 def test_zero_labels_and_zero_tokens_give_zero():
@@ -209,35 +189,6 @@ def test_sequences_with_a_label_at_every_position_are_a_row_each():
         regress_moments(moments).coefficients, features_from_tensor(model.tensor()), atol=1e-8
     )
     np.testing.assert_allclose(prefix_features(x) @ features_from_tensor(model.tensor()), y, atol=1e-11)
-
-
-def test_outputs_share_one_matrix():
-    """Learning outputs together is learning each alone."""
-    _, x, y = examples(3, 60, outputs=4)
-    together = regress(x, y)
-    for a in range(4):
-        alone = regress(x, y[:, [a]])
-        np.testing.assert_allclose(alone.tensor[0], together.tensor[a], atol=1e-12)
-
-
-def test_noise_leaves_the_variance_of_least_squares():
-    """The excess is s^2 D/N times that of inverse Wishart matrices, within five deviations."""
-    d, n, s = 3, 900, 0.1
-    _model, x, y = examples(d, n, outputs=1)
-    errors = []
-    for seed in range(20):
-        learned = regress(x, y + s * np.random.default_rng(seed).standard_normal(y.shape))
-        errors.append(np.mean((learned(x) - y) ** 2))
-    expected = s**2 * feature_count(d) / n
-    deviation = expected * np.sqrt(2 / feature_count(d) / len(errors))
-    assert abs(np.mean(errors) - expected) < 5 * deviation
-
-
-def test_prints_itself():
-    _, x, y = examples(2, 12)
-    assert str(regress(x, y)).startswith(
-        "12 examples, rank 6 of 6 features: the only best, relative residual "
-    )
 
 
 @pytest.mark.bad_input

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs
+from attention import AttentionLayer
 from upper.linear_attention.features import (
     cubic_features,
     softmax_feature_count,
@@ -36,16 +36,6 @@ def test_the_features_are_what_their_names_say():
     np.testing.assert_allclose(last["cent"], np.hstack([cubic, x[:, -1], mean]))
 
 
-def test_every_row_is_a_query_in_turn():
-    x = np.random.default_rng(2).standard_normal((4, 3, 2))
-    for row in range(3):
-        rolled = x[:, [*(other for other in range(3) if other != row), row]]
-        for kind in KINDS:
-            np.testing.assert_allclose(
-                softmax_features(rolled, kind, every_row=False), softmax_features(x, kind)[:, row], atol=1e-12
-            )
-
-
 def test_softmax_to_first_order_is_in_the_span_of_the_centred_features():
     """softmax(eps x_q^T Theta X^T) X = mean + eps x_q^T Theta (centred G)/k + O(eps^2)."""
     rng = np.random.default_rng(3)
@@ -59,28 +49,3 @@ def test_softmax_to_first_order_is_in_the_span_of_the_centred_features():
     plain = np.hstack([softmax_features(x, kind).reshape(200, -1) for kind in ("plain", "tokens")])
     y = AttentionLayer(1e-3 * theta, np.eye(3)[None])(x).reshape(200, 3)
     assert np.linalg.norm(y - plain @ np.linalg.lstsq(plain, y, rcond=None)[0]) > 50 * left_over[1]
-
-
-def test_torch_tensors_give_torch_features():
-    torch = pytest.importorskip("torch")
-    x = np.random.default_rng(4).standard_normal((3, 2, 4))
-    for kind in KINDS:
-        np.testing.assert_allclose(
-            softmax_features(torch.from_numpy(x), kind).numpy(), softmax_features(x, kind)
-        )
-
-
-@pytest.mark.parametrize("every_row", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_whole_numbers_are_taken_as_their_floats(kind, every_row):
-    x = np.random.default_rng(5).integers(-3, 4, (6, 5, 3))
-    found = softmax_features(x, kind, every_row=every_row)
-    np.testing.assert_array_equal(found, softmax_features(x.astype(float), kind, every_row=every_row))
-
-
-@pytest.mark.bad_input
-def test_bad_tokens_are_sentences():
-    with pytest.raises(ValueError, match="a token a row"):
-        softmax_features(np.ones(3), "plain")
-    with pytest.raises(ValueError, match="quartic"):
-        softmax_features(BooleanInputs(2, 3).sample(1, rng=0), "quartic")

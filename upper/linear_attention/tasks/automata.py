@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
-from upper.linear_attention.model import LinearAttention, zero_heads
+from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import Model
 from upper.linear_attention.tasks.machines import Size, one_hot, require_range
 
@@ -66,24 +66,19 @@ class Automaton:
         return int(self.transitions.shape[1])
 
     @checked
-    def run(
-        self,
-        states: Int[np.ndarray, " R"],
-        words: Int[np.ndarray, "R T"],
-        model: Model | None = None,
-    ) -> Int[np.ndarray, "R T"]:
-        """The states after each symbol of each word, by the table or by a `model`, rounded to the nearest state.
-
-        What a model answers depends on state and symbol alone, so that it is asked once for each pair. A ValueError if
-        a state or a symbol is none, or the model has another dimension. O(R T) beside that.
-        """
+    def run(self, states: Int[np.ndarray, " R"], words: Int[np.ndarray, "R T"]) -> Int[np.ndarray, "R T"]:
+        """The states after each symbol of each word; a ValueError if a state or a symbol is none."""
         require_range("states", states, self.states)
         require_range("words", words, self.symbols)
-        table = self.transitions
-        if model is not None:
-            every = self._tokens(*np.divmod(np.arange(table.size), self.symbols))
-            table = np.argmax(model(every), axis=1).reshape(table.shape)
-        return _followed(states, words, table[None])
+        found = np.empty(words.shape, dtype=np.int64)
+        for step in range(words.shape[1]):
+            states = found[:, step] = self.transitions[states, words[:, step]]
+        return found
+
+    def answered(self, model: Model) -> "Automaton":
+        """The automaton that a model makes of this one: its answer to every pair, rounded to the nearest state."""
+        every, _ = self.examples(np.arange(self.transitions.size))
+        return Automaton(np.argmax(model(every), axis=1).reshape(self.transitions.shape))
 
     @checked
     def examples(
@@ -91,8 +86,9 @@ class Automaton:
     ) -> tuple[Float[np.ndarray, "N 1 d"], Float[np.ndarray, "N S"]]:
         """The tokens of pairs, numbers s A + x below S A, labelled with the next state, one-hot."""
         require_range("pairs", pairs, self.transitions.size)
-        following = self.transitions.reshape(-1)[pairs]
-        return self._tokens(*np.divmod(pairs, self.symbols)), one_hot(following, self.states)
+        states, symbols = np.divmod(pairs, self.symbols)
+        parts = one_hot(states, self.states), one_hot(symbols, self.symbols), np.ones((len(pairs), 1))
+        return np.hstack(parts)[:, None], one_hot(self.transitions[states, symbols], self.states)
 
     def model(self) -> LinearAttention:
         """The automaton as linear attention with a head a symbol, in whole numbers.
@@ -100,16 +96,12 @@ class Automaton:
         Of one token, G_sx = 1 at its own state and symbol. Head x asks with the constant for row x of G, which is e_s
         when x is read and zero in the states otherwise, and its V_x is the map of states under x.
         """
-        s, a = self.states, self.symbols
-        v, q = zero_heads(a, s, s + a + 1)
+        s, a, d = self.states, self.symbols, self.states + self.symbols + 1
+        v, q = np.zeros((a, s, d)), np.zeros((a, d, d))
         for x in range(a):
             v[x, self.transitions[:, x], np.arange(s)] = 1
             q[x, s + x, -1] = 1
         return LinearAttention(v, q)
-
-    def _tokens(self, states: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-        parts = one_hot(states, self.states), one_hot(symbols, self.symbols), np.ones((len(states), 1))
-        return np.concatenate(parts, axis=-1)[:, None]
 
 
 @dataclass(frozen=True)
@@ -180,44 +172,20 @@ class AutomataInContext:
         The block of G between states and pairs is the table of the automaton, its column at the pair asked for is the
         next state, and the query adds nothing to it.
         """
-        v, q = zero_heads(1, self.states, self.pairs + self.states)
-        v[0, :, self.pairs :], q[0, : self.pairs, : self.pairs] = np.eye(self.states), np.eye(self.pairs)
-        return LinearAttention(v, q)
+        d = self.pairs + self.states
+        v, q = np.eye(self.states, d, self.pairs), np.diag(1.0 * (np.arange(d) < self.pairs))
+        return LinearAttention(v[None], q[None])
 
     @checked
-    def run(
-        self,
-        states: Int[np.ndarray, " R"],
-        words: Int[np.ndarray, "R T"],
-        model: Model,
-        context: Float[np.ndarray, "R pairs d"],
-    ) -> Int[np.ndarray, "R T"]:
-        """The states that a model passes through, a context a run, rounded to the nearest one at each step.
-
-        The context stays, and each query replaces the one before it, so that the model is asked once for each pair. A
-        ValueError if something is not of this size.
-        """
+    def answered(self, model: Model, context: Float[np.ndarray, "N pairs d"]) -> Int[np.ndarray, "N S A"]:
+        """The transitions that a model reads from the contexts of N automata, rounded to the nearest states."""
         if context.shape[1:] != (self.pairs, self.pairs + self.states):
             raise ValueError(
-                f"context has shape {context.shape}: (R, {self.pairs}, {self.pairs + self.states}) is needed."
+                f"context has shape {context.shape}: (N, {self.pairs}, {self.pairs + self.states}) is needed."
             )
-        require_range("states", states, self.states)
-        require_range("words", words, self.symbols)
-
-        every = _with_query(
-            np.repeat(context, self.pairs, axis=0), np.tile(np.arange(self.pairs), len(context))
-        )
-        table = np.argmax(model(every), axis=1).reshape(len(context), self.states, self.symbols)
-        return _followed(states, words, table)
-
-
-def _followed(states: np.ndarray, words: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """The states after each symbol, by one table (1, S, A) or one for each run (R, S, A)."""
-    found = np.empty(words.shape, dtype=np.int64)
-    runs = np.arange(len(words)) % len(table)
-    for step in range(words.shape[1]):
-        states = found[:, step] = table[runs, states, words[:, step]]
-    return found
+        asked = np.tile(np.arange(self.pairs), len(context))
+        every = _with_query(np.repeat(context, self.pairs, axis=0), asked)
+        return np.argmax(model(every), axis=1).reshape(-1, self.states, self.symbols)
 
 
 def _with_query(context: np.ndarray, asked: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import PositiveInt, Whole, checked, random_generator
-from upper.linear_attention.model import LinearAttention, zero_heads
+from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.tasks.machines import Size
 
 __all__ = ["KEYS", "KeyValueMemory", "Keys"]
@@ -92,9 +92,9 @@ class KeyValueMemory:
 
         V = [0 | I] and Q = diag(I, 0); the query's own token [q; 0] has no value to add.
         """
-        v, q = zero_heads(1, self.dv, self.dk + self.dv)
-        v[0, :, self.dk :], q[0, : self.dk, : self.dk] = np.eye(self.dv), np.eye(self.dk)
-        return LinearAttention(v, q)
+        d = self.dk + self.dv
+        v, q = np.eye(self.dv, d, self.dk), np.diag(1.0 * (np.arange(d) < self.dk))
+        return LinearAttention(v[None], q[None])
 
     @checked
     def examples(

@@ -27,7 +27,7 @@ from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
-from upper.linear_attention.model import LinearAttention, zero_heads, zeros
+from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import Model
 from upper.linear_attention.tasks.machines import Size, TuringMachine, one_hot, require_configurations
 
@@ -117,7 +117,7 @@ class TapeLayout:
         """The P cells of each tape and then the query, n = P + 1; a ValueError if they are not of this size."""
         self._require(at)
         symbols, positions, places = self.blocks
-        x = zeros(len(at), self.positions + 1, self.dim)
+        x = np.zeros((len(at), self.positions + 1, self.dim))
         x[:, :-1, symbols] = one_hot(at[:, :-2], self.symbols)
         x[:, :-1, positions] = np.eye(self.positions)
         x[:, -1, places] = self._places(at)
@@ -138,17 +138,16 @@ class TapeLayout:
         Q maps e_p⊗e_s to e_p whatever s is, G maps it to the symbol there, and V keeps the symbols. The query has
         neither symbol nor position and adds nothing.
         """
-        symbols, positions, places = self.blocks
-        v, q = zero_heads(1, self.symbols, self.dim)
-        v[0, :, symbols] = np.eye(self.symbols)
-        q[0, positions, places] = np.repeat(np.eye(self.positions), self.states, axis=1)
-        return LinearAttention(v, q)
+        _, positions, places = self.blocks
+        v, q = np.eye(self.symbols, self.dim), np.zeros((self.dim, self.dim))
+        q[positions, places] = np.repeat(np.eye(self.positions), self.states, axis=1)
+        return LinearAttention(v[None], q[None])
 
     def model(self, machine: TuringMachine) -> LinearAttention:
         """A machine as linear attention with a head for each position and state, in whole numbers. O(P S d^2)."""
         self.require_machine(machine)
         first = self.blocks[2].start
-        v, q = zero_heads(self.positions * self.states, self.dim, self.dim)
+        v, q = np.zeros((2, self.positions * self.states, self.dim, self.dim))
         for head in range(len(v)):
             p, s = divmod(head, self.states)
             q[head, self.symbols + p, first + head] = 1

@@ -28,7 +28,7 @@ from jaxtyping import Float, Int
 
 from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
-from upper.linear_attention.model import LinearAttention, zero_heads, zeros
+from upper.linear_attention.model import LinearAttention
 from upper.linear_attention.regression import Model
 from upper.linear_attention.tasks.machines import MOVES, Size, TuringMachine, one_hot
 from upper.linear_attention.tasks.turing import (
@@ -123,7 +123,7 @@ class UniversalLayout:
             np.stack([getattr(machine, name).reshape(rows) for machine in machines])
             for name in ("write", "move", "next_state")
         )
-        x = zeros(runs, rows + self.positions + 1, self.dim)
+        x = np.zeros((runs, rows + self.positions + 1, self.dim))
         tape, scratch, row, written, go = self.blocks
         x[:, :rows, row] = np.eye(rows)
         x[:, :rows, written] = one_hot(write, self.symbols)
@@ -139,7 +139,7 @@ class UniversalLayout:
         s_all, a_all, p_all, d = self.states, self.symbols, self.positions, self.dim
         place = self.tape.blocks[2].start
         scratch, row, written, go = (block.start for block in self.blocks[1:])
-        v, q = zero_heads(p_all * (s_all + a_all), d, d)
+        v, q = np.zeros((2, p_all * (s_all + a_all), d, d))
         head = 0
         for p in range(p_all):
             for s in range(s_all):  # read
