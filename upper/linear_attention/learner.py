@@ -1,7 +1,7 @@
 """The learner: cubic regression on the examples of an oracle, a linear attention of every row."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from attention import ExampleOracle, Fit, GroundTruth, Outcome, Recorder, check_budget, draw_examples
-from attention.evaluation import ENOUGH_IN_SPAN, EXACT_ERROR, HELD_OUT_SHARE, HeldOut, orbits
+from attention.evaluation import ENOUGH_IN_SPAN, HELD_OUT_SHARE, HeldOut, orbits
 from attention.inputs import Rng
 from attention.learning import Progress
 from attention.validation import NonNegativeInt, checked
@@ -24,23 +24,19 @@ from upper.linear_attention.features import (
 )
 from upper.linear_attention.least_squares import (
     Block,
-    FeatureMoments,
     FeatureRegression,
     require_feature_memory,
 )
-from upper.linear_attention.regression import regress_blocks, regress_features, regress_moments
+from upper.linear_attention.regression import regress_blocks, regress_features
 
 __all__ = ["LinearAttentionLearner", "LinearAttentionPredictor"]
 
 _Features = Literal["plain", "aug", "cent"]
 _EQUATIONS = 4  # an unknown of one output, by default
-_KEPT = 1 << 25  # numbers of examples that are kept to correct the solution with, 256 MiB
-_DRAWN_AT_ONCE = 1 << 21
 _MOST_HELD_OUT = 4096
 _LEAST_HELD_OUT = 16  # unless that is more than a quarter
 _EXTRA = 2  # examples' worth of queries beyond the rank, at which labels that fit are no accident
 _DEPENDENT = 1e-9  # singular values of an example's tokens below this share of the largest count as zero
-_NEARLY_EXACT = 1e-6  # what is left of the precision of moments alone, and of badly conditioned features
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +104,7 @@ class LinearAttentionLearner:
     -----
     O(n k F^2 + F^3) time and F^2 numbers, F about d^3/2; r < F rows take O(r^2 F). On linear attention it is exact as
     soon as the features of the examples have the rank that they have on the domain; min(k, d) rows of an example are
-    independent. On softmax attention it is the best predictor of its class. Beyond 2^25 numbers only moments are kept,
-    and the solution is not corrected with the residuals.
+    independent. On softmax attention it is the best predictor of its class.
 
     The outcome is EXACT where fitted and held-out labels are reproduced to 1e-10 (PRECISION_FLOOR: to 1e-6) and two
     examples' worth of rows, 2 min(k, d) and three at least, were not needed for it; copies of an example, in any order
@@ -167,19 +162,20 @@ class LinearAttentionLearner:
         x_held, y_held = draw_examples(oracle, held_out)
         extra = max(3, _EXTRA * min(k, d))
         seen = _IndependentRows(self.features, features + extra)
-        seen.add(x_held)
-        new = set(seen.orbits)
+        new = set(seen.add(x_held))
+        x, y = draw_examples(oracle, n - held_out)
+        new.difference_update(seen.add(x))
 
-        def add(x: np.ndarray) -> None:
-            new.difference_update(seen.add(x))
+        def stream() -> Iterator[Block]:
+            for part in blocks(len(x), k * features):
+                phi = softmax_features(x[part], self.features)
+                yield phi.reshape(-1, features), y[part].reshape(-1, d)
 
         if few:
-            x, y = draw_examples(oracle, n - held_out)
-            add(x)
-            phi = softmax_features(x, self.features).reshape(rows, features)
-            regression = regress_features(phi, y.reshape(rows, d), least_norm=True)
+            phi, labels = (np.concatenate(parts) for parts in zip(*stream(), strict=True))
+            regression = regress_features(phi, labels, least_norm=True)
         else:
-            regression = _by_moments(self.features, oracle, n - held_out, add)
+            regression = regress_blocks(stream, features, d)
         predict = LinearAttentionPredictor(self.features, regression)
         # of a linear class what counts is how many rows of all were not needed for the rank of the features
         spanned = regression.unique or len(new) >= ENOUGH_IN_SPAN
@@ -187,7 +183,6 @@ class LinearAttentionLearner:
             predict,
             fitted=regression.residual,
             otherwise=Outcome.BEST_OF_CLASS,
-            rounding=_NEARLY_EXACT if regression.method == "moments" else EXACT_ERROR,
             evidence=lambda: seen.count - regression.rank if spanned else 0,
             enough=extra,
         )
@@ -225,37 +220,3 @@ class _IndependentRows:
             self.count += int(np.linalg.matrix_rank(fresh, rtol=_DEPENDENT).sum())
             self.orbits.update(names.tolist())
         return names.tolist()
-
-
-def _by_moments(
-    kind: _Features, oracle: ExampleOracle, n: int, add: Callable[[np.ndarray], None]
-) -> FeatureRegression:
-    """By normal equations, gathered while examples are drawn."""
-    k, d = oracle.k, oracle.d
-    moments = FeatureMoments(softmax_feature_count(kind, d), d)
-    kept: list[Block] | None = [] if 2 * n * k * d <= _KEPT else None
-    at_once = max(1, _DRAWN_AT_ONCE // (k * d))
-    for first in range(0, n, at_once):
-        x, y = draw_examples(oracle, min(at_once, n - first))
-        add(x)
-        for block in _feature_blocks(kind, x, y):
-            moments.add_features(*block)
-        if kept is not None:
-            kept.append((x, y))
-    if kept is None:
-        return regress_moments(moments)
-
-    def stream() -> Iterator[Block]:
-        for x, y in kept:
-            yield from _feature_blocks(kind, x, y)
-
-    return regress_blocks(stream, moments)
-
-
-def _feature_blocks(
-    kind: _Features, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
-) -> Iterator[Block]:
-    _, k, d = x.shape
-    features = softmax_feature_count(kind, d)
-    for part in blocks(len(x), k * features):
-        yield softmax_features(x[part], kind).reshape(-1, features), y[part].reshape(-1, d)

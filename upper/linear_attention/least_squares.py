@@ -184,13 +184,16 @@ class FeatureRegression:
 
 
 def by_normal_equations(
-    stream: Stream, moments: FeatureMoments, *, dependent: bool = True
+    stream: Stream, features: int, outputs: int, *, dependent: bool = True
 ) -> FeatureRegression | None:
     """By the moments of a stream, corrected with its residuals; None where the rank is unclear.
 
     Cholesky factors serve independent features. Features that depend on one another give the solution of least norm,
     by eigenvectors, or None unless they are `dependent`.
     """
+    moments = FeatureMoments(features, outputs)
+    for block in stream():
+        moments.add_features(*block)
     gram, cross = moments.gram(), moments.cross
     factor, reciprocal = _cholesky(gram)
     if reciprocal >= _EXACT_ENOUGH:

@@ -175,9 +175,9 @@ def regress_features(
     return _solved(lambda part: phi[part], lambda: phi @ phi.T, y, method, small, np.ones(phi.shape[1]))
 
 
-def regress_blocks(stream: Stream, moments: FeatureMoments) -> FeatureRegression:
-    """Least squares of least norm on a stream of blocks (phi, y) with gathered moments; it is read up to five times."""
-    return by_normal_equations(stream, moments) or by_singular_values(stream, np.ones(moments.features))
+def regress_blocks(stream: Stream, features: int, outputs: int) -> FeatureRegression:
+    """Least squares of least norm on a stream of blocks (phi, y), which is read up to six times."""
+    return by_normal_equations(stream, features, outputs) or by_singular_values(stream, np.ones(features))
 
 
 @checked
@@ -218,11 +218,8 @@ def _solved(
         roomy = method == "auto" and 48 * len(y) * features < MEMORY
         found = by_kernel(stream, kernel(), y, features, dependent=not roomy)
     elif method == "cholesky" or (method == "auto" and len(y) >= _NEAR * features):
-        moments = FeatureMoments(features, y.shape[1])
-        for block in stream():
-            moments.add_features(*block)
         # the units of the features matter to the least norm alone: in one unit for all they do not
-        found = by_normal_equations(stream, moments, dependent=not np.ptp(units))
+        found = by_normal_equations(stream, features, y.shape[1], dependent=not np.ptp(units))
     if found is None and method == "cholesky":
         raise ValueError(
             f"The {features} features are so nearly dependent on these {len(y)} examples that normal equations do not "

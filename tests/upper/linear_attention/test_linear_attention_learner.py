@@ -18,7 +18,6 @@ from attention import (
 from attention.testing import check_learner
 from upper import LinearBaseline
 from upper.linear_attention import feature_count, make_linear_attention
-from upper.linear_attention import learner as module
 from upper.linear_attention.features import softmax_feature_count, softmax_features
 from upper.linear_attention.learner import (
     LinearAttentionLearner,
@@ -206,31 +205,6 @@ def test_what_does_not_fit_the_memory_is_refused_before_any_example_is_drawn():
     assert oracle.drawn == 0
     few = LinearAttentionLearner(examples=20, least_norm=True).fit(oracle)
     assert few.predict.regression.examples == 30
-
-
-def test_many_examples_are_drawn_in_blocks_and_only_their_moments_kept(monkeypatch):
-    model, _ = _oracle(2, 3, 3)
-    sizes = []
-
-    class Watched(ExampleOracle):
-        def draw(self, n):
-            sizes.append(n)
-            return super().draw(n)
-
-    def fit():
-        return LinearAttentionLearner(examples=200).fit(
-            Watched(lambda x: model.at_queries(x, x), GaussianInputs(3, 3), rng=1)
-        )
-
-    whole = fit()
-    monkeypatch.setattr(module, "_DRAWN_AT_ONCE", 9 * 50)
-    blocked = fit()
-    monkeypatch.setattr(module, "_KEPT", 0)
-    moments = fit()
-    assert sizes == [16, 184, *2 * [16, 50, 50, 50, 34]]
-    assert moments.predict.regression.method == "moments"
-    for other in (blocked, moments):
-        np.testing.assert_allclose(other.predict.coefficients, whole.predict.coefficients, atol=1e-11)
 
 
 @settings(max_examples=30, deadline=None)

@@ -163,11 +163,8 @@ def test_mean_over_the_tokens_is_learned_as_such():
 def test_blocks_moments_and_arrays_give_the_same():
     _model, x, y = examples(3, 90)
     whole = regress(x, y)
-    gathered = FeatureMoments(18, 3)
-    for i in range(0, 90, 7):
-        gathered.add_features(cubic_features(x[i : i + 7]), y[i : i + 7])
     blocked = regress_blocks(
-        lambda: ((cubic_features(x[i : i + 7]), y[i : i + 7]) for i in range(0, 90, 7)), gathered
+        lambda: ((cubic_features(x[i : i + 7]), y[i : i + 7]) for i in range(0, 90, 7)), 18, 3
     )
     moments = FeatureMoments(18, 3)
     moments.add(x[:50], y[:50])
