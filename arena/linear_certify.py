@@ -170,7 +170,7 @@ def token_source(name: str, *, dim: int | None, tokens: int | None) -> TokenSour
     if name in POPULATIONS:
         if dim is None:
             raise ValueError(f"{name} tokens have no dimension of their own: give --dim a number.")
-        dim = count("--dim", dim, least=token_dimension(name, 1))  # type: ignore[arg-type]
+        dim = count("--dim", dim, least=token_dimension(name, 1))
         return TokenSource(name, dim, _USUAL_TOKENS if tokens is None else tokens)
     path = Path(name)
     if path.suffix not in (".npy", ".safetensors"):
@@ -183,7 +183,7 @@ def token_source(name: str, *, dim: int | None, tokens: int | None) -> TokenSour
             f"A number of tokens is for populations: {path} says itself how many a sequence has."
         )
     arrays = read_arrays(path)
-    x = arrays.get("x", next(iter(arrays.values()))) if arrays else np.zeros(0)
+    x: Any = arrays.get("x", next(iter(arrays.values()))) if arrays else np.zeros(0)
     try:
         require_array("The array", x, ("N", "n", "d"))
     except ValueError as error:

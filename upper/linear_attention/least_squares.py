@@ -238,12 +238,12 @@ def by_singular_values(stream: Stream, units: Float[np.ndarray, " D"]) -> Featur
     waiting, features = 0, len(units)
     for phi, y in stream():
         if waiting > features:  # not block by block: each time costs D^3 at least
-            held, waiting = [np.linalg.qr(np.vstack(held), mode="r")], 0
+            held, waiting = [_triangle(np.vstack(held))], 0
         held.append(np.hstack([phi, y]))
         waiting += len(phi)
     stacked, reciprocal = np.vstack(held), 0.0
     if len(stacked) >= features:
-        stacked = np.linalg.qr(stacked, mode="r")[:features]
+        stacked = _triangle(stacked)[:features]
         reciprocal = dtrcon(stacked[:, :features])[0]
     triangle, rotated = stacked[:, :features], stacked[:, features:]
     if reciprocal > _RCOND:
@@ -303,6 +303,10 @@ def _cholesky(matrix: np.ndarray) -> tuple[Any, float]:
     except np.linalg.LinAlgError:
         return None, 0.0
     return factor, float(dpocon(factor[0], np.linalg.norm(matrix, 1), uplo="L")[0])
+
+
+def _triangle(matrix: np.ndarray) -> np.ndarray:
+    return np.asarray(np.linalg.qr(matrix, mode="r"))
 
 
 def _least_norm(matrix: np.ndarray, side: np.ndarray, share: float) -> tuple[np.ndarray, int, float]:

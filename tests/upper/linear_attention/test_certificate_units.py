@@ -83,27 +83,6 @@ def test_units_shared_by_data_and_domain_change_no_rank_and_not_the_factor(data,
     assert np.abs(few - null @ (null.T @ few)).max(initial=0) < 1e-12
 
 
-# dimensions of which no units change the deficit
-FREE = [(data, "all") for data in SETS] + [
-    ("all", "few"),
-    ("one token", "one token"),
-    ("plane", "one token"),
-    ("plane", "plane"),
-    ("all", "signs"),
-]
-
-
-@given(case=st.sampled_from(FREE), units=COORDINATES, of_data=st.booleans(), seed=st.integers(0, 9))
-@settings(max_examples=30, deadline=None)
-def test_units_of_the_data_or_of_the_domain_alone_change_no_rank(case, units, of_data, seed):
-    rng = np.random.default_rng(seed)
-    x, inputs = SETS[case[0]](rng), SETS[case[1]](rng)
-    plain = certify(x, inputs)
-    scaled = certify(x * units, inputs) if of_data else certify(x, inputs * units)
-    for name in ("rank", "domain_rank", "deficit"):
-        assert getattr(scaled, name) == getattr(plain, name)
-
-
 def test_certificates_take_the_matrices_that_are_said():
     rng = np.random.default_rng(14)
     features = feature_count(8)

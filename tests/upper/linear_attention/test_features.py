@@ -91,30 +91,22 @@ def test_torch_in_is_torch_out():
 
 
 @pytest.mark.bad_input
-class TestWrongInput:
-    def test_tokens_must_have_the_models_dimension(self):
-        model = make_linear_attention(heads=1, dim=3, rng=0)
-        with pytest.raises(ValueError, match=r"\(\.\.\., n, 3\) is needed"):
-            model(np.ones((2, 4, 5)))
-        with pytest.raises(ValueError, match="a token a row"):
-            cubic_features(np.ones(3))
-
-    def test_coefficients_of_another_dimension(self):
-        with pytest.raises(ValueError, match=r"\(6, p\) is needed"):
-            tensor_from_features(np.ones((7, 1)), 2)
-        with pytest.raises(ValueError, match="is needed"):
-            features_from_tensor(np.ones((1, 2, 2, 3)))
-        with pytest.raises(ValueError, match="where d is 2"):
-            cubic_kernel(np.ones((1, 2, 2)), np.ones((1, 2, 3)))
-
-    def test_products_that_overflow_are_refused(self):
-        model = make_linear_attention(heads=1, dim=2, rng=0)
-        for bad in (np.nan, np.inf, 1e300):
-            x = np.ones((2, 3, 2))
-            x[0, -1, 0] = bad
-            for call in (cubic_features, prefix_features, model):
-                with pytest.raises(ValueError, match=r"overflow|NaN"):
-                    call(x)
+def test_wrong_input_is_a_sentence():
+    model = make_linear_attention(heads=1, dim=3, rng=0)
+    for call, said in (
+        (lambda: model(np.ones((2, 4, 5))), r"\(\.\.\., n, 3\) is needed"),
+        (lambda: cubic_features(np.ones(3)), "a token a row"),
+        (lambda: tensor_from_features(np.ones((7, 1)), 2), r"\(6, p\) is needed"),
+        (lambda: features_from_tensor(np.ones((1, 2, 2, 3))), "is needed"),
+        (lambda: cubic_kernel(np.ones((1, 2, 2)), np.ones((1, 2, 3))), "where d is 2"),
+        *(
+            (lambda function=function, bad=bad: function(np.full((2, 3, 3), bad)), "overflow|NaN")
+            for function in (cubic_features, prefix_features, model)
+            for bad in (np.nan, np.inf, 1e300)
+        ),
+    ):
+        with pytest.raises(ValueError, match=said):
+            call()
 
 
 def test_a_kernel_of_whole_numbers_does_not_wrap_around():

@@ -34,7 +34,7 @@ def error(learned, model, *, tokens=6, seed=99):
 
 
 @pytest.mark.parametrize("method", ["auto", "svd", "cholesky"])
-@pytest.mark.parametrize(("d", "heads"), [(2, 1), (3, 9), (5, 4)])
+@pytest.mark.parametrize(("d", "heads"), [(3, 9), (5, 4)])
 def test_twice_as_many_examples_as_features_determine_the_tensor(method, d, heads):
     model, x, y = examples(d, 2 * feature_count(d), heads=heads)
     learned = regress(x, y, method=method)
@@ -115,15 +115,6 @@ def test_whole_numbers_are_taken_as_they_are():
     np.testing.assert_array_equal(cubic_kernel(whole, whole), cubic_kernel(*2 * [whole.astype(float)]))
 
 
-def test_moments_of_tokens_give_a_model_and_of_features_coefficients():
-    model, x, y = examples(3, 90)
-    moments = FeatureMoments(18, 3)
-    moments.add(x, y)
-    assert error(regress_moments(moments), model) < 1e-9
-    moments.add_features(cubic_features(x), y)
-    assert not hasattr(regress_moments(moments), "tensor")
-
-
 def test_zero_labels_and_zero_tokens_give_zero():
     x = np.random.default_rng(0).standard_normal((30, 4, 2))
     assert not regress(x, np.zeros((30, 1))).tensor.any()
@@ -132,7 +123,7 @@ def test_zero_labels_and_zero_tokens_give_zero():
     assert not nothing.tensor.any()
 
 
-@pytest.mark.parametrize("scale", [1e-90, 1e-60, 1e40, 1e90])
+@pytest.mark.parametrize("scale", [1e-90, 1e90])
 def test_units_of_the_tokens_do_not_matter(scale):
     _model, x, y = examples(3, 50)
     learned = regress(scale * x, y)
@@ -170,6 +161,7 @@ def test_blocks_moments_and_arrays_give_the_same():
     moments.add(x[:50], y[:50])
     moments.add_features(cubic_features(x[50:]), y[50:])
     np.testing.assert_allclose(moments.gram(), cubic_features(x).T @ cubic_features(x), rtol=1e-11)
+    assert not hasattr(regress_moments(moments), "tensor")  # not all of it is of tokens
     for other in (blocked, regress_moments(moments), regress_features(cubic_features(x), y)):
         np.testing.assert_allclose(other.coefficients, whole.coefficients, atol=1e-9)
         assert other.rank == 18
@@ -189,53 +181,28 @@ def test_sequences_with_a_label_at_every_position_are_a_row_each():
 
 
 @pytest.mark.bad_input
-class TestWrongInput:
-    def test_fewer_examples_than_features(self):
-        _, x, y = examples(3, 17)
-        with pytest.raises(ValueError, match=r"17 examples and 18 features.*least_norm=True"):
-            regress(x, y)
-        with pytest.raises(ValueError, match="Give at least 18"):
-            regress_features(cubic_features(x), y)
-
-    def test_memory_is_asked_before_any_work(self):
-        # 200000 examples would take minutes: the refusal looks at shapes alone
-        x = np.broadcast_to(1.0, (200_000, 2, 40))
-        with pytest.raises(ValueError, match=r"32800 features.*8\.\d+ GiB, and 2 GiB are allowed"):
-            regress(x, np.broadcast_to(1.0, (200_000, 1)))
-        with pytest.raises(ValueError, match="GiB are allowed"):
-            FeatureMoments(feature_count(40), 1)
-        require_feature_memory(feature_count(24))
-
-    def test_coefficients_beyond_the_numbers(self):
-        _, x, y = examples(2, 20)
-        for size in (1e-110, 1e-200):
-            with pytest.raises(ValueError, match="beyond the range of the numbers"):
-                regress(x * size, y)
-
-    def test_arrays_of_other_kinds(self):
-        _, x, y = examples(2, 20)
-        with pytest.raises(ValueError, match="x is an array of complex128"):
-            regress(x + 1j, y)
-        np.testing.assert_array_equal(regress(x.tolist(), y).tensor, regress(x, y).tensor)
-        moments = FeatureMoments(6, 2)
-        moments.add(x, y)
-        with pytest.raises(ValueError, match="mixed"):
-            moments.add(x, y, average=True)
-
-    def test_method_that_cannot(self):
-        _, x, y = examples(2, 100)
-        # the second coordinate is nearly the first: no choice of units helps
-        x[:, :, 1] = x[:, :, 0] + 1e-4 * x[:, :, 1]
-        with pytest.raises(ValueError, match='use the method "svd"'):
-            regress(x, y, method="cholesky")
-        with pytest.raises(ValueError, match="method is 'lu'"):
-            regress(x, y, method="lu")
-
-    def test_tokens_of_another_dimension(self):
-        _, x, y = examples(2, 20)
-        with pytest.raises(ValueError, match="2 dimensions, hence 6 features: 18"):
-            FeatureMoments(18, 2).add(x, y)
-        with pytest.raises(ValueError, match=r"\(\.\.\., n, 2\) is needed"):
-            regress(x, y)(np.ones((1, 3, 3)))
-        with pytest.raises(ValueError, match="No rows"):
-            regress_moments(FeatureMoments(6, 1))
+def test_wrong_input_is_a_sentence():
+    _, x, y = examples(2, 100)
+    nearly = x.copy()
+    nearly[:, :, 1] = x[:, :, 0] + 1e-4 * x[:, :, 1]  # no choice of units helps
+    # 200000 examples would take minutes: the refusal looks at shapes alone
+    large = np.broadcast_to(1.0, (200_000, 2, 40)), np.broadcast_to(1.0, (200_000, 1))
+    moments = FeatureMoments(6, 2)
+    moments.add(x, y)
+    for call, said in (
+        (lambda: regress(x[:5], y[:5]), r"5 examples and 6 features.*least_norm=True"),
+        (lambda: regress_features(cubic_features(x[:5]), y[:5]), "Give at least 6"),
+        (lambda: regress(*large), r"32800 features.*8\.\d+ GiB, and 2 GiB are allowed"),
+        (lambda: FeatureMoments(feature_count(40), 1), "GiB are allowed"),
+        (lambda: regress(x * 1e-110, y), "beyond the range of the numbers"),
+        (lambda: regress(x + 1j, y), "x is an array of complex128"),
+        (lambda: moments.add(x, y, average=True), "mixed"),
+        (lambda: regress(nearly, y, method="cholesky"), 'use the method "svd"'),
+        (lambda: regress(x, y, method="lu"), "method is 'lu'"),
+        (lambda: FeatureMoments(18, 2).add(x, y), "2 dimensions, hence 6 features: 18"),
+        (lambda: regress(x, y)(np.ones((1, 3, 3))), r"\(\.\.\., n, 2\) is needed"),
+        (lambda: regress_moments(FeatureMoments(6, 1)), "No rows"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            call()
+    require_feature_memory(feature_count(24))
