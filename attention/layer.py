@@ -10,7 +10,6 @@ from jaxtyping import Shaped
 
 from attention._arrays import as_floating, is_numpy, namespace, shown
 from attention.memory import require_memory
-from attention.projections import Biases, layer_parameters, torch_projections
 from attention.validation import checked, require_array
 
 
@@ -60,22 +59,6 @@ class AttentionLayer:
                 array = np.array(array, order="C")
                 array.flags.writeable = False
             object.__setattr__(self, name, array)
-
-    @classmethod
-    def from_torch(
-        cls, module: Any, *, biases: Biases | None = None, coordinates: int | None = None
-    ) -> "AttentionLayer":
-        """The layer of `attention.convert_torch_module`; `biases` is needed where one of the module's is not zero."""
-        projections = torch_projections(module)
-        if biases is None and projections.biased:
-            raise ValueError(
-                f"The module has biases that are not zero ({', '.join(projections.biased)}), and a layer has none: "
-                "biases='dropped' leaves them out, biases='absorbed' keeps them by a last coordinate that is 1."
-            )
-        theta, w, _ = layer_parameters(
-            projections, heads=module.num_heads, biases=biases or "dropped", coordinates=coordinates
-        )
-        return cls(theta=theta, w=w)
 
     @property
     def heads(self) -> int:

@@ -23,7 +23,7 @@ import upper.linear_attention as linear
 import upper.newton
 import upper.six_phase as phases
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder
-from attention.projections import Projections
+from attention.conversion import Projections
 from upper.linear_attention import tasks
 
 PACKAGES = [

@@ -31,8 +31,7 @@ import sq
 import upper
 import upper.linear_attention as linear
 from attention import AttentionLayer, BooleanInputs, GroundTruth
-from attention.conversion import convert_projections
-from attention.projections import Projections
+from attention.conversion import Projections, convert_projections
 from lower.walsh import walsh_hadamard
 from lwe import LWRParameters
 from sq.cliques import packing_bound
