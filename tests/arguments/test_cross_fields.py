@@ -68,6 +68,8 @@ ATTENTION = [
     (lambda: LAYER(np.ones((2, 2, 4))), "x"),
     (lambda: GroundTruth(layer=LAYER, x=np.ones((1, 2, 4))), "x"),
     (lambda: attention.make_affinely_dependent_layer(heads=6, dim=2), "heads"),
+    (lambda: attention.make_close_heads_layer(heads=4, dim=2, gap=0.1), "heads"),
+    (lambda: attention.make_repeated_singular_values_layer(heads=1, dim=4, multiplicity=5), "multiplicity"),
     (lambda: attention.make_block_diagonal_layer(heads=1, dim=3, block=4), "block"),
     (lambda: attention.make_low_rank_layer(heads=1, dim=3, rank=4), "rank"),
     (lambda: attention.make_low_rank_layer(heads=1, dim=3, rank=2, w_rank=4), "w_rank"),
