@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from attention.conversion import Biases, ImportedLayer, Projections, convert_projections
@@ -67,8 +68,9 @@ def read_checkpoint_layer(
     stem = f"{prefix}{naming.layers}.{layer}."
     projections = _read_projections(shown, naming, files, stem)
     p, d = projections.query.shape
-    config = _Config(shown.parent / "config.json")
-    m, notes = _heads(config, heads, p, d)
+    config_path = shown.parent / "config.json"
+    config = _read_config(config_path)
+    m, notes = _heads(config_path, config, heads, p, d)
     scale, beyond = _beyond(naming, config, layer, p // m)
     read = {f"{module}.{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
     own = {name.removeprefix(stem) for name in files if name.startswith(stem + naming.scope)}
@@ -225,84 +227,84 @@ def _read_projections(shown: Path, naming: _Naming, files: Mapping[str, Path], s
         if not naming.fused:
             return Projections(**maps)
         biases = [None] * 3 if maps["fused_bias"] is None else np.split(maps["fused_bias"], 3)
-        return Projections(*np.split(maps["fused"].T, 3), maps["output"].T, *biases, maps["output_bias"])
+        given: list[Any] = [*np.split(maps["fused"].T, 3), maps["output"].T, *biases, maps["output_bias"]]
+        return Projections(*given)
 
     first = f"{stem}{next(iter(naming.modules.values()))}.weight"
     shapes = "(d, 3 p) and (p, d)" if naming.fused else "(p, d) and (d, p)"
     return guarded(shown, f"{first!r:.200} and the tensors beside it have no shapes {shapes}", made)
 
 
-class _Config:
-    """The ``config.json`` beside a checkpoint, empty where there is none."""
+class _Config(msgspec.Struct):
+    """What is read of the ``config.json`` beside a checkpoint; what is None is not said there."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.there = path, path.exists()
-        self.values = read_json(path, "config") if self.there else {}
+    num_attention_heads: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    n_head: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    is_decoder: bool | None = None
+    scale_attn_weights: bool | None = None
+    scale_attn_by_inverse_layer_idx: bool | None = None
+    position_embedding_type: Any = None
+    model_type: Any = None
 
-    def flag(self, name: str, default: bool) -> bool:
-        value = self.values.get(name)
-        if value is not None and not isinstance(value, bool):
-            raise wrong(self.path, f"{name} is {value!r:.50} where true or false is needed")
-        return default if value is None else value
 
-    def heads(self) -> tuple[str, int] | None:
-        """What the number of heads is called there, and the number."""
-        for name in ("num_attention_heads", "n_head"):
-            value = self.values.get(name)
-            if value is not None:
-                if type(value) is not int or value < 1:
-                    raise wrong(self.path, f"{name} is {value!r:.50} where a positive whole number is needed")
-                return name, value
+def _read_config(path: Path) -> _Config | None:
+    """What a config says; None where there is no such file."""
+    if not path.exists():
         return None
+    values = read_json(path, "config")
+    return guarded(path, "the config is not as it should be", lambda: msgspec.convert(values, _Config))
 
 
-def _heads(config: _Config, heads: int | None, p: int, d: int) -> tuple[int, list[str]]:
+def _heads(path: Path, config: _Config | None, heads: int | None, p: int, d: int) -> tuple[int, list[str]]:
     """How many heads the layer has, and notes on that."""
-    named = config.heads()
+    name = "num_attention_heads" if config and config.num_attention_heads else "n_head"
+    named: int | None = getattr(config, name, None)
     if heads is not None:
         if p % heads:
             raise ValueError(f"heads is {heads}: a divisor of {p}, the rows of the query map, is needed.")
-        if named is None or named[1] * p == heads * d:
+        if named is None or named * p == heads * d:
             return heads, []
-        return heads, [f"{heads} heads were asked for, where config.json says {named[0]} = {named[1]}."]
+        return heads, [f"{heads} heads were asked for, where config.json says {name} = {named}."]
     if named is None:
-        told = "does not tell" if config.there else "would tell, and is not there,"
-        raise ValueError(f"{config.path} {told} how many heads the layer has: give heads (--heads).")
-    name, m = named
-    if d % m or p % (d // m):
+        told = "does not tell" if config else "would tell, and is not there,"
+        raise ValueError(f"{path} {told} how many heads the layer has: give heads (--heads).")
+    if d % named or p % (d // named):
         raise wrong(
-            config.path,
-            f"{name} is {m}, which does not divide a query map of {p} rows and {d} columns into heads",
+            path,
+            f"{name} is {named}, which does not divide a query map of {p} rows and {d} columns into heads",
         )
-    left = p * m // d
-    return left, [
-        f"Of the {m} heads in config.json {left} are there: the others were pruned."
-    ] if p != d else []
+    left = p * named // d
+    pruned = f"Of the {named} heads in config.json {left} are there: the others were pruned."
+    return left, [pruned] if p != d else []
 
 
-def _beyond(naming: _Naming, config: _Config, number: int, h: int) -> tuple[float, list[str]]:
+def _beyond(naming: _Naming, found: _Config | None, number: int, h: int) -> tuple[float, list[str]]:
     """The factor of the logits, and what the model does that the layer does not."""
+    config = found or _Config()
     scale = 1 / math.sqrt(h)
     side = "before" if naming.fused else "after"
     notes = [f"The residual connection around the layer and the layer norm {side} it are no part of it."]
-    if naming.fused or config.flag("is_decoder", False):
+    if naming.fused or config.is_decoder:
         notes.append(
             "The model's causal mask is left out: here every token attends to all tokens, not only to earlier ones."
         )
-    if naming.fused and not config.flag("scale_attn_weights", True):
+    if naming.fused and config.scale_attn_weights is False:
         scale = 1.0
         notes.append("The logits are not divided by sqrt(h), as config.json says.")
-    if naming.fused and config.flag("scale_attn_by_inverse_layer_idx", False):
+    if naming.fused and config.scale_attn_by_inverse_layer_idx:
         scale /= number + 1
         notes.append(
             f"The logits are divided by {number + 1}, the layer's number plus one, as config.json says."
         )
-    if (positions := config.values.get("position_embedding_type", "absolute")) != "absolute":
-        notes.append(f"The model's position terms in the logits ({positions!r:.40}) are left out.")
-    if (kind := config.values.get("model_type")) not in (None, *naming.models):
+    if config.position_embedding_type not in (None, "absolute"):
         notes.append(
-            f"The model is of type {kind!r:.40}: what it does otherwise than {naming.name} is not known here."
+            f"The model's position terms in the logits ({config.position_embedding_type!r:.40}) are left out."
         )
-    if not config.there:
+    if config.model_type not in (None, *naming.models):
+        notes.append(
+            f"The model is of type {config.model_type!r:.40}: what it does otherwise than {naming.name} is not known "
+            "here."
+        )
+    if found is None:
         notes.append("There is no config.json beside the file: what it might say is taken to be as usual.")
     return scale, notes

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import safetensors.numpy
 from numpy.typing import ArrayLike
@@ -265,7 +266,7 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     _require_file(path)
     if path.stat().st_size > _JSON_LIMIT:
         raise wrong(path, f"the {what} has more than {_JSON_LIMIT} bytes")
-    return _json_object(path, what, lambda: path.read_text(encoding="utf-8"))
+    return _json_object(path, what, path.read_bytes)
 
 
 def wrong(path: Path, what: str) -> FileFormatError:
@@ -354,18 +355,9 @@ def _finite(path: Path, name: str, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _json_object(path: Path, what: str, text: Callable[[], str]) -> dict[str, Any]:
-    """A JSON object without numbers that are not finite."""
-
-    def number(digits: str) -> float:
-        if not math.isfinite(float(digits)):
-            raise ValueError(f"{digits[:50]} is not finite")
-        return float(digits)
-
-    def read() -> Any:
-        return json.loads(text(), parse_float=number, parse_constant=number)
-
-    value = guarded(path, f"the {what} is not valid JSON", read)
+def _json_object(path: Path, what: str, text: Callable[[], str | bytes]) -> dict[str, Any]:
+    """A JSON object; the library reads no numbers that are not finite."""
+    value = guarded(path, f"the {what} is not valid JSON", lambda: msgspec.json.decode(text()))
     if not isinstance(value, dict):
         raise wrong(path, f"the {what} is not a JSON object")
     return value

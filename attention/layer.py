@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import as_floating, is_numpy, namespace, shown
+from attention._arrays import as_floating, namespace, shown
 from attention.memory import require_memory
 from attention.validation import checked, require_array
 
@@ -55,7 +55,7 @@ class AttentionLayer:
             array = as_floating(given, dtype, xp)
             if array is not given:  # large whole numbers may be infinite in the other's type
                 require_array(name, array)
-            if is_numpy(array):
+            if isinstance(array, np.ndarray):
                 array = np.array(array, order="C")
                 array.flags.writeable = False
             object.__setattr__(self, name, array)
@@ -110,7 +110,7 @@ class AttentionLayer:
             raise ValueError(
                 f"x has shape {tuple(x.shape)}: (..., k, {self.dim}) with k >= 1 tokens is needed."
             )
-        if is_numpy(x):
+        if isinstance(x, np.ndarray):
             *batch, k, d = x.shape
             # twice, of what is held and what it is made into; the entries of small integers become 8 bytes each
             require_memory(
@@ -206,7 +206,7 @@ def require_no_overflow(what: str, array: Any, xp: Any) -> None:
 
 def _writeable(array: Any) -> Any:
     # torch.from_numpy warns about read-only memory, and rightly so
-    return np.array(array) if is_numpy(array) else array
+    return np.array(array) if isinstance(array, np.ndarray) else array
 
 
 def _common_dtype(theta: Any, w: Any, xp: Any) -> Any:

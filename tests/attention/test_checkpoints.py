@@ -317,10 +317,11 @@ WRONG_CONFIGS = {
     "{": "not valid JSON",
     "[]": "not a JSON object",
     '{"n_head": NaN}': "not valid JSON",
-    '{"num_attention_heads": "4"}': "num_attention_heads is '4'",
-    '{"num_attention_heads": true}': "is True",
+    '{"num_attention_heads": "4"}': "got `str` - at `.*num_attention_heads`",
+    '{"num_attention_heads": true}': "got `bool` - at `.*num_attention_heads`",
+    '{"n_head": 0}': "n_head",
     '{"num_attention_heads": 3}': "does not divide",
-    '{"num_attention_heads": 2, "is_decoder": 3}': "is_decoder is 3",
+    '{"num_attention_heads": 2, "is_decoder": 3}': "is_decoder",
 }
 WRONG_INDICES = [
     "{}",
