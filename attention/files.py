@@ -40,7 +40,6 @@ FilePath = str | os.PathLike[str]
 _METADATA_KEY = "attention_bounds"
 _FORMAT = 1
 _JSON_LIMIT = 16 * 2**20
-_PATH_SHOWN = 400
 _DTYPES = {f"{kind.upper()}{8 * size}": np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
 _DTYPES |= {f"F{8 * size}": np.dtype(f"f{size}") for size in (2, 4, 8)}
 _ALLOWED = "float16 to float64 and 8- to 64-bit integers are allowed"
@@ -271,10 +270,7 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 def wrong(path: Path, what: str) -> FileFormatError:
     """The error that says what is wrong with a file, on one line."""
-    named = str(path)
-    if len(named) > _PATH_SHOWN:
-        named = f"{named[: _PATH_SHOWN // 2]} ... {named[-_PATH_SHOWN // 2 :]}"
-    return FileFormatError(f"{named}: {' '.join(what.split())}.")
+    return FileFormatError(f"{path}: {' '.join(what.split())}.")
 
 
 def guarded(path: Path, what: str, use: Callable[[], Any]) -> Any:
