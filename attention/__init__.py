@@ -1,8 +1,9 @@
 """The learning problem: attention layers, where examples come from, what a learner is and what it returns."""
 
 from attention._arrays import MixedArraysError
+from attention.checkpoints import read_checkpoint_layer
 from attention.conditions import check_conditions
-from attention.conversion import convert_torch_module, read_checkpoint_layer
+from attention.conversion import convert_torch_module
 from attention.evaluation import Outcome, parameter_errors, relative_error, unknown_part_error
 from attention.examples import ExampleOracle, ExamplesExhaustedError
 from attention.files import (

@@ -30,11 +30,6 @@ def namespace(*arrays: Any) -> Any:
         ) from None
 
 
-def is_numpy(array: Any) -> bool:
-    """Whether `array` is a NumPy array."""
-    return isinstance(array, np.ndarray)
-
-
 def to_numpy(array: Any) -> np.ndarray:
     """`array` as a NumPy array, for the routines that exist only there (assignment, files)."""
     if isinstance(array, np.ndarray):

@@ -211,6 +211,7 @@ def check_conditions(
 
 _APPLIES_TO: dict[str, Any] = {"theta": "Theta", "w": "W"}
 _OF_PAIRS = {"incoherence", "norms_comparable", "pairwise_distance", "affine_independence"}
+_ZERO = "infinite with a zero head beside others."
 # name, after "theta_" or "w_" that of a method of `HeadMeasures`: direction of good, default threshold (None where it
 # depends on the shape), why it matters
 _CONDITIONS: dict[str, tuple[Literal["small", "large"], float | None, str]] = {
@@ -221,33 +222,17 @@ _CONDITIONS: dict[str, tuple[Literal["small", "large"], float | None, str]] = {
     "theta_non_arithmetic": (
         "small",
         0.5,
-        "The logits do not lie near a lattice, as a local limit theorem needs; 1 is a lattice.",
+        "Logits do not lie near a lattice (1), as a local limit theorem needs.",
     ),
-    "theta_norms": (
-        "small",
-        None,
-        "Logits are at most polylogarithmic, so that patterns are seldom saturated.",
-    ),
-    "theta_norms_comparable": (
-        "small",
-        4.0,
-        "No head drowns the others; infinite with a zero head beside others.",
-    ),
+    "theta_norms": ("small", None, "Logits are at most polylogarithmic: patterns are seldom saturated."),
+    "theta_norms_comparable": ("small", 4.0, f"No head drowns the others; {_ZERO}"),
     "theta_pairwise_distance": ("large", 0.1, "No two heads attend in nearly the same way."),
-    "theta_distinct_singular_values": (
-        "large",
-        1e-6,
-        "Singular vectors are determined, repeated values leave them free.",
-    ),
+    "theta_distinct_singular_values": ("large", 1e-6, "Singular vectors are determined, not left free."),
     "theta_linear_independence": ("large", 0.1, "The span of the heads has the dimension m."),
     "theta_affine_independence": ("large", 0.1, "The affine hull of the heads has the dimension m-1."),
     "w_incoherence": ("small", 0.25, "The outputs of different heads can be told apart."),
     "w_stable_rank": ("large", None, "The output of a head keeps many directions of a token."),
-    "w_norms_comparable": (
-        "small",
-        4.0,
-        "No head's output drowns the others; infinite with a zero head beside others.",
-    ),
+    "w_norms_comparable": ("small", 4.0, f"No head's output drowns the others; {_ZERO}"),
     "heads_against_dimension": ("small", 0.25, "The number of heads is much smaller than the dimension."),
     "tokens_against_dimension": ("small", 0.25, "The number of tokens is much smaller than the dimension."),
 }

@@ -1,22 +1,20 @@
-"""Attention layers of other software, torch modules and safetensors checkpoints, as layers of the target class."""
+"""Attention layers of other software, as arrays or as torch modules, as layers of the target class."""
 
 import math
-import os
-import re
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
+from jaxtyping import Float
 
-from attention.files import guarded, read_json, read_safetensors, tensor_names, wrong
 from attention.layer import AttentionLayer
-from attention.projections import Biases, Projections, layer_parameters, torch_projections
-from attention.validation import NonNegativeInt, PositiveInt, as_path, checked
+from attention.validation import PositiveInt, checked
 
-__all__ = ["ImportedLayer", "convert_projections", "convert_torch_module", "read_checkpoint_layer"]
+__all__ = ["Biases", "ImportedLayer", "Projections", "convert_projections", "convert_torch_module"]
+
+Biases = Literal["dropped", "absorbed"]
+_MAPS = ("query", "key", "value", "output")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +35,41 @@ class ImportedLayer:
     number: int | None = None  #: the number of the layer in its model, from 0
 
 
+@dataclass(frozen=True, eq=False)
+@checked
+class Projections:
+    """The four linear maps of an attention layer, each y = x A^T + b on rows x; biases that are None are zero.
+
+    Parameters
+    ----------
+    query, key, value : array (p, d)
+        Head i owns rows i h to (i + 1) h, where p = m h.
+    output : array (d, p)
+        Takes the outputs of all heads, side by side, back to d coordinates.
+    query_bias, key_bias, value_bias : array (p,), optional
+    output_bias : array (d,), optional
+    """
+
+    query: Float[np.ndarray, "p d"]
+    key: Float[np.ndarray, "p d"]
+    value: Float[np.ndarray, "p d"]
+    output: Float[np.ndarray, "d p"]
+    query_bias: Float[np.ndarray, " p"] | None = None
+    key_bias: Float[np.ndarray, " p"] | None = None
+    value_bias: Float[np.ndarray, " p"] | None = None
+    output_bias: Float[np.ndarray, " d"] | None = None
+
+    def __post_init__(self) -> None:
+        for name in _MAPS:
+            if getattr(self, f"{name}_bias") is None:
+                object.__setattr__(self, f"{name}_bias", np.zeros(len(getattr(self, name))))
+
+    @property
+    def biased(self) -> tuple[str, ...]:
+        """Which of query, key, value and output have a bias that is not zero."""
+        return tuple(name for name in _MAPS if np.any(getattr(self, f"{name}_bias")))
+
+
 @checked
 def convert_projections(
     projections: Projections,
@@ -44,17 +77,34 @@ def convert_projections(
     heads: PositiveInt,
     scale: float | None = None,
     biases: Biases = "dropped",
-    coordinates: int | None = None,
-    notes: tuple[str, ...] = (),
+    coordinates: PositiveInt | None = None,
 ) -> ImportedLayer:
-    """The layer F(X) = sum_i softmax(X Theta_i X^T) X W_i that four linear maps make.
+    """The layer F(X) = sum_i softmax(X Theta_i X^T) X W_i that four linear maps make, and notes on what was dropped.
 
     Parameters
     ----------
-    projections, heads, scale, biases, coordinates
-        As for `attention.projections.layer_parameters`.
-    notes : tuple of str
-        Sentences to put before those of the conversion.
+    projections : Projections
+    heads : int
+        The number m of heads; it divides p.
+    scale : float, optional
+        The factor of the logits; 1 / sqrt(h) if None.
+    biases : "dropped" or "absorbed"
+        "absorbed" adds a last coordinate to the tokens, to be 1 in every one: the layer's first d output
+        coordinates are then those of the maps with their biases, and the last is 0.
+    coordinates : int, optional
+        Keep the first so many of the d coordinates, of tokens and of outputs. The logits of every head are
+        rescaled to keep their spread on Boolean tokens; the constant coordinate stays.
+
+    Notes
+    -----
+    With Q_i, K_i, V_i the rows of head i and O_i its columns of the output map, Theta_i = scale Q_i^T K_i and
+    W_i = V_i^T O_i^T. Absorbed, Q_i, K_i and V_i get their bias as a last column, and a share 1/m of the output
+    bias is added to the last row of each W_i. A key bias moves all logits of a row alike, so that F does not
+    depend on it; it is kept so that the logits agree too.
+
+    The spread of a head's logits is the norm of Theta_i without the constant's column: the standard deviation of
+    the logit of a token on another, both Boolean. A ValueError if the kept block of a head is zero. O(m h d'^2) with d'
+    the coordinates kept. The maps are those of Vaswani et al., arXiv 1706.03762, Section 3.2.2.
 
     Examples
     --------
@@ -63,12 +113,23 @@ def convert_projections(
     >>> one.layer.w[0].tolist()
     [[2.0, 2.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    theta, w, about = layer_parameters(
-        projections, heads=heads, scale=scale, biases=biases, coordinates=coordinates
-    )
     p, d = projections.query.shape
+    if p % heads:
+        raise ValueError(f"heads is {heads}: a divisor of {p}, the rows of the query map, is needed.")
+    kept = d if coordinates is None else coordinates
+    if kept > d:
+        raise ValueError(f"coordinates is {kept}: at most {d} is possible, as many as a token has.")
+    scale = 1 / math.sqrt(p // heads) if scale is None else scale
+    with np.errstate(over="ignore", invalid="ignore"):  # the layer refuses what overflowed
+        theta, w, factors = _parameters(projections, heads, scale, biases == "absorbed", kept)
+        notes = _about_biases(projections, biases == "absorbed")
+    if kept < d:
+        notes.append(
+            f"The first {kept} of {d} coordinates were kept; the logits of each head were rescaled, by "
+            f"{factors.min():.3g} to {factors.max():.3g}, to keep their spread on Boolean tokens."
+        )
     layer = AttentionLayer(theta=theta, w=w)
-    return ImportedLayer(layer, p // heads, d, biases, coordinates, (*notes, *about))
+    return ImportedLayer(layer, p // heads, d, biases, coordinates, tuple(notes))
 
 
 def convert_torch_module(
@@ -82,318 +143,101 @@ def convert_torch_module(
         Parameters of any floating type; ``batch_first`` makes no difference. The layer is the module's
         self-attention without mask, in evaluation mode.
     biases, coordinates
-        As for `attention.projections.layer_parameters`.
-    """
-    projections = torch_projections(module)
-    dropout = f"Dropout of attention patterns ({module.dropout:g}), which acts in training only, is left out."
-    converted = convert_projections(
-        projections,
-        heads=module.num_heads,
-        biases=biases,
-        coordinates=coordinates,
-        notes=(dropout,) if module.dropout else (),
-    )
-    return replace(converted, source=f"a torch.nn.{type(module).__name__}")
-
-
-@checked
-def read_checkpoint_layer(
-    path: str | os.PathLike[str],
-    *,
-    layer: NonNegativeInt,
-    heads: PositiveInt | None = None,
-    prefix: str | None = None,
-    biases: Biases = "dropped",
-    coordinates: int | None = None,
-) -> ImportedLayer:
-    """Read one attention layer of a model from a safetensors checkpoint.
-
-    Parameters
-    ----------
-    path : path
-        The file, its index (``model.safetensors.index.json``) where it is in several parts, or the folder of either.
-    layer : int
-        The number of the layer, from 0.
-    heads : int, optional
-        The number m of heads; that of the ``config.json`` beside the file if None. Where both are there and differ,
-        this one is used, and a note says so.
-    prefix : str, optional
-        What stands before the layers' names, or how it begins; needed where the file holds several models.
-    biases, coordinates
-        As for `attention.projections.layer_parameters`.
+        As for `convert_projections`.
 
     Notes
     -----
-    Two namings are known. BERT's: ``layer.N.attention.self.query``, ``.key`` and ``.value``, and
-    ``layer.N.attention.output.dense``, with weights A applied as x A^T + b. GPT-2's: ``h.N.attn.c_attn`` of shape
-    (d, 3 p) and ``h.N.attn.c_proj`` of shape (p, d), applied as x A + b. Biases may be absent. Entries are float16,
-    bfloat16, float32 or float64, and become float64.
-
-    Logits are divided by sqrt(h), h the dimension of a head; for GPT-2, ``scale_attn_weights`` and
-    ``scale_attn_by_inverse_layer_idx`` of the config are honoured. The config's number of heads tells h, so that
-    layers some of whose heads were pruned are read too. What the model does around the layer (masks, position
-    terms, layer norm) is no part of it, and the notes name it.
-
-    Only headers and the tensors of the one layer are read. The layer takes 16 m d^2 bytes.
-
-    References
-    ----------
-    The names, layouts and options are those of the Hugging Face implementations of BERT and GPT-2.
+    A ValueError if `module` is something else, or uses ``kdim``, ``vdim``, ``add_bias_kv`` or ``add_zero_attn``.
     """
-    shown, files = _locate(as_path(path))
-    naming, prefix = _choose(shown, files, prefix, layer)
-    stem = f"{prefix}{naming.layers}.{layer}."
-    tensors = {f"{role}_{kind}": f"{stem}{module}.{kind}" for kind, role, module in naming.parts()}
-    for name in tensors.values():
-        if name not in files and name.endswith(".weight"):
-            raise wrong(shown, f"the tensor {name!r:.200} is missing")
-    projections = _read_projections(shown, naming, files, tensors)
-    p, d = projections.query.shape
-    config = _Config(shown.parent / "config.json")
-    m, notes = _heads(config, heads, p, d)
-    scale, beyond = _beyond(naming, config, layer, p // m)
-    read = {name.removeprefix(stem) for name in tensors.values()}
-    own = {name.removeprefix(stem) for name in files if name.startswith(stem + naming.scope)}
-    if unread := sorted(own - read - naming.known):
-        beyond.append(f"Of the layer's tensors these were not used: {', '.join(unread):.200}.")
-    imported = convert_projections(
-        projections,
-        heads=m,
-        scale=scale,
-        biases=biases,
-        coordinates=coordinates,
-        notes=(*notes, *beyond),
+    torch = sys.modules.get("torch")  # whoever has such a module has imported it
+    if torch is None or not isinstance(module, torch.nn.MultiheadAttention):
+        raise ValueError(f"module is a {type(module).__name__}: a torch.nn.MultiheadAttention is needed.")
+    beyond = {
+        "kdim or vdim other than embed_dim": not module._qkv_same_embed_dim,
+        "add_bias_kv": module.bias_k is not None or module.bias_v is not None,
+        "add_zero_attn": module.add_zero_attn,
+    }
+    if used := [name for name, one in beyond.items() if one]:
+        raise ValueError(f"The module uses {used[0]}, which no layer of this class can express.")
+    parameters = (module.in_proj_weight, module.in_proj_bias, module.out_proj.weight, module.out_proj.bias)
+    if not all(one is None or (torch.is_tensor(one) and not one.is_meta) for one in parameters):
+        raise ValueError("The module's parameters are quantised or on the meta device: load them first.")
+    # float64 on the CPU holds every other floating type exactly
+    inward, inward_bias, outward, outward_bias = [
+        None if one is None else one.detach().cpu().double().numpy() for one in parameters
+    ]
+    inward_biases: list[Any] = [None] * 3 if inward_bias is None else [*np.split(inward_bias, 3)]
+    given: list[Any] = [*np.split(cast(np.ndarray, inward), 3), outward, *inward_biases, outward_bias]
+    converted = convert_projections(
+        Projections(*given), heads=module.num_heads, biases=biases, coordinates=coordinates
     )
-    return replace(imported, source=shown.name, naming=naming.name, prefix=prefix, number=layer)
+    dropout = f"Dropout of attention patterns ({module.dropout:g}), which acts in training only, is left out."
+    notes = (dropout, *converted.notes) if module.dropout else converted.notes
+    return replace(converted, source=f"a torch.nn.{type(module).__name__}", notes=notes)
 
 
-@dataclass(frozen=True, eq=False)
-class _Naming:
-    """How a family of models names the tensors of a layer, and how it lays them out.
+def _parameters(
+    projections: Projections, m: int, scale: float, absorbed: bool, kept: int
+) -> tuple[Float[np.ndarray, "m e e"], Float[np.ndarray, "m e e"], Float[np.ndarray, " m"]]:
+    """Theta, W and the factors by which the logits were rescaled."""
+    d = projections.query.shape[1]
 
-    `models` are the types whose attention is known to be that of the family. `modules` maps a role to what follows
-    ``layers.N.``; all tensors of attention begin with `scope`, and `known` ones among them may go unread without a
-    note. Fused: query, key and value are one weight, and weights are transposed.
-    """
+    def by_head(name: str) -> np.ndarray:
+        weight, bias = getattr(projections, name), getattr(projections, f"{name}_bias")
+        stacked = np.column_stack([weight, bias]) if absorbed else weight
+        return stacked.reshape(m, -1, stacked.shape[1])
 
-    name: str
-    models: Collection[str]
-    layers: str
-    modules: Mapping[str, str]
-    scope: str
-    known: set[str]
-    fused: bool
+    query, key, value = by_head("query"), by_head("key"), by_head("value")
+    output = projections.output[:kept].reshape(kept, m, -1).transpose(1, 2, 0)
 
-    def parts(self) -> list[tuple[str, str, str]]:
-        """Kind of the tensor, role and module."""
-        return [(kind, *one) for kind in ("weight", "bias") for one in self.modules.items()]
-
-
-_NORM = "attention.output.LayerNorm"
-_NAMINGS = (
-    _Naming(
-        name="BERT",
-        models=("bert", "roberta", "xlm-roberta", "camembert", "electra"),
-        layers="layer",
-        modules={role: f"attention.self.{role}" for role in ("query", "key", "value")}
-        | {"output": "attention.output.dense"},
-        scope="attention.",
-        known={f"{_NORM}.{one}" for one in ("weight", "bias", "gamma", "beta")},
-        fused=False,
-    ),
-    _Naming(
-        name="GPT-2",
-        models=("gpt2",),
-        layers="h",
-        modules={"fused": "attn.c_attn", "output": "attn.c_proj"},
-        scope="attn.",
-        known={"attn.bias", "attn.masked_bias"},  # the causal mask, which the notes name
-        fused=True,
-    ),
-)
-
-_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_EXPORT = "export it with safetensors.torch.save_file, or in transformers with save_pretrained(safe_serialization=True)"
-
-
-def _locate(path: Path) -> tuple[Path, dict[str, Path]]:
-    """The file or index that is read, and the file of every tensor."""
-    if os.path.isdir(path):
-        path = _in_folder(path)
-    if path.name.lower().endswith(_PICKLES) and os.path.exists(path):
-        raise wrong(path, f"a PyTorch pickle is never opened, as it may run code; {_EXPORT}")
-    if not path.name.endswith(".index.json"):
-        return path, dict.fromkeys(tensor_names(path), path)
-    weight_map = read_json(path, "index").get("weight_map")
-    if not isinstance(weight_map, dict) or not all(
-        isinstance(part, str) and os.path.basename(part) == part not in ("", ".", "..")
-        for part in weight_map.values()
-    ):
-        raise wrong(path, "the index has no weight_map from names of tensors to names of files beside it")
-    return path, {name: path.parent / part for name, part in weight_map.items()}
-
-
-def _in_folder(folder: Path) -> Path:
-    for name in (_SINGLE, _INDEX):
-        if (folder / name).exists():
-            return folder / name
-    files = sorted(one.name for one in folder.iterdir())
-    tensors = [name for name in files if name.endswith(".safetensors")]
-    if len(tensors) == 1:
-        return folder / tensors[0]
-    if tensors:
-        raise wrong(folder, f"the folder holds {', '.join(tensors):.300}; give one of them")
-    pickles = any(name.lower().endswith(_PICKLES) for name in files)
-    never = f", and a pickle is never opened; {_EXPORT}" if pickles else ""
-    raise wrong(folder, f"the folder holds no {_SINGLE}{never}")
-
-
-def _choose(shown: Path, files: Collection[str], prefix: str | None, number: int) -> tuple[_Naming, str]:
-    """The naming and the whole prefix of the one model that has the layer."""
-    found: dict[tuple[_Naming, str], set[int]] = defaultdict(set)
-    for naming in _NAMINGS:
-        modules = "|".join(re.escape(module) for module in naming.modules.values())
-        pattern = re.compile(rf"((?:.*\.)?){naming.layers}\.(0|[1-9]\d{{0,5}})\.(?:{modules})\.weight")
-        for name in files:
-            if match := pattern.fullmatch(name):
-                found[naming, match[1]].add(int(match[2]))
-    if not found:
-        some = ", ".join(repr(name) for name in sorted(files)[:3]) or "none"
-        raise wrong(
-            shown,
-            f"there is no attention layer named as in BERT or GPT-2; names of tensors there: {some:.300}",
-        )
-    fitting = list(found)
-    if prefix is not None:
-        exact = [one for one in found if one[1] in (prefix, f"{prefix}.")]
-        fitting = exact or [one for one in found if one[1].startswith(prefix)]
-    if len(fitting) != 1:
-        listed = "; ".join(
-            f"{one[1]!r} ({one[0].name} naming, {_ranges(found[one])})" for one in fitting or list(found)
-        )
-        why = "several models fit" if fitting else f"no layers have the prefix {prefix!r}"
-        raise ValueError(f"{shown}: {why}: give as prefix one of {listed}.")
-    naming, whole = fitting[0]
-    if number not in found[naming, whole]:
+    columns = [*range(kept), d] if absorbed else list(range(kept))
+    product = query[:, :, columns].transpose(0, 2, 1) @ key[:, :, columns]
+    factors = np.ones(m)
+    if kept < d:
+        before = _product_norms(query, key[:, :, :d])
+        after = np.linalg.norm(product[:, :, :kept], axis=(1, 2))
+        # what is left of a larger whole is rounding, and to blow that up would be to make up a head
+        if (empty := after <= 1e-14 * before).any():
+            raise ValueError(
+                f"The first {kept} coordinates of Theta of head {np.argmax(empty)} are zero: keep more coordinates."
+            )
+        factors = before / after
+    theta = (scale * factors)[:, None, None] * product
+    w = np.zeros_like(theta)
+    w[:, :, :kept] = value[:, :, columns].transpose(0, 2, 1) @ output
+    if absorbed:
+        w[:, -1, :kept] += cast(np.ndarray, projections.output_bias)[:kept] / m
+    if kept < d and not (zero := np.any(w, axis=(1, 2))).all():
         raise ValueError(
-            f"{shown} has no layer {number} of attention: with the prefix {whole!r} there are "
-            f"{_ranges(found[naming, whole])}."
+            f"The first {kept} coordinates of W of head {np.argmin(zero)} are zero: keep more coordinates."
         )
-    return naming, whole
+    return theta, w, factors
 
 
-def _ranges(numbers: set[int]) -> str:
-    ordered = sorted(numbers)
-    if len(ordered) > 1 and ordered == list(range(ordered[0], ordered[-1] + 1)):
-        return f"layers {ordered[0]} to {ordered[-1]}"
-    return f"layers {', '.join(map(str, ordered)):.200}"
+def _product_norms(
+    left: Float[np.ndarray, "m h a"], right: Float[np.ndarray, "m h b"]
+) -> Float[np.ndarray, " m"]:
+    """The Frobenius norms of left_i^T right_i, from two Gram matrices of the small side."""
+    grams = (left @ left.transpose(0, 2, 1)) * (right @ right.transpose(0, 2, 1))
+    return np.sqrt(np.maximum(grams.sum(axis=(1, 2)), 0))
 
 
-def _read_projections(
-    shown: Path, naming: _Naming, files: Mapping[str, Path], tensors: Mapping[str, str]
-) -> Projections:
-    """The four maps from the tensors of each role; biases are read where there are any."""
-    by_role: dict[str, Any] = {}
-    for path in {files[name] for name in tensors.values() if name in files}:
-        here = {role: name for role, name in tensors.items() if files.get(name) == path}
-        arrays, _ = read_safetensors(path, here.values(), bfloat16=True)
-        for role, name in here.items():
-            if arrays[name].dtype.kind != "f":
-                raise wrong(path, f"tensor {name!r:.200} has dtype {arrays[name].dtype}; floats are needed")
-            by_role[role.removesuffix("_weight")] = arrays[name]
-
-    def made() -> Projections:
-        if not naming.fused:
-            return Projections(**by_role)
-        maps = {"output": by_role["output"].T, "output_bias": by_role.get("output_bias")}
-        for part, biases in (("fused", ""), ("fused_bias", "_bias")):
-            if part in by_role:
-                pieces = np.split(by_role[part].T, 3)
-                maps |= {
-                    f"{name}{biases}": one
-                    for name, one in zip(("query", "key", "value"), pieces, strict=True)
-                }
-        return Projections(**maps)
-
-    first, shapes = (
-        next(iter(tensors.values())),
-        "(d, 3 p) and (p, d)" if naming.fused else "(p, d) and (d, p)",
-    )
-    return guarded(shown, f"{first!r:.200} and the tensors beside it have no shapes {shapes}", made)
-
-
-class _Config:
-    """The ``config.json`` beside a checkpoint, empty where there is none."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.there = path, path.exists()
-        self.values = read_json(path, "config") if self.there else {}
-
-    def flag(self, name: str, default: bool) -> bool:
-        value = self.values.get(name)
-        if value is not None and not isinstance(value, bool):
-            raise wrong(self.path, f"{name} is {value!r:.50} where true or false is needed")
-        return default if value is None else value
-
-    def heads(self) -> tuple[str, int] | None:
-        """What the number of heads is called there, and the number."""
-        for name in ("num_attention_heads", "n_head"):
-            value = self.values.get(name)
-            if value is not None:
-                if type(value) is not int or value < 1:
-                    raise wrong(self.path, f"{name} is {value!r:.50} where a positive whole number is needed")
-                return name, value
-        return None
-
-
-def _heads(config: _Config, heads: int | None, p: int, d: int) -> tuple[int, list[str]]:
-    """How many heads the layer has, and notes on that."""
-    named = config.heads()
-    if heads is not None:
-        if p % heads:
-            raise ValueError(f"heads is {heads}: a divisor of {p}, the rows of the query map, is needed.")
-        if named is None or named[1] * p == heads * d:
-            return heads, []
-        return heads, [f"{heads} heads were asked for, where config.json says {named[0]} = {named[1]}."]
-    if named is None:
-        told = "does not tell" if config.there else "would tell, and is not there,"
-        raise ValueError(f"{config.path} {told} how many heads the layer has: give heads (--heads).")
-    name, m = named
-    if d % m or p % (d // m):
-        raise wrong(
-            config.path,
-            f"{name} is {m}, which does not divide a query map of {p} rows and {d} columns into heads",
-        )
-    left = p * m // d
-    return left, [
-        f"Of the {m} heads in config.json {left} are there: the others were pruned."
-    ] if p != d else []
-
-
-def _beyond(naming: _Naming, config: _Config, number: int, h: int) -> tuple[float, list[str]]:
-    """The factor of the logits, and what the model does that the layer does not."""
-    scale = 1 / math.sqrt(h)
-    side = "before" if naming.fused else "after"
-    notes = [f"The residual connection around the layer and the layer norm {side} it are no part of it."]
-    if naming.fused or config.flag("is_decoder", False):
-        notes.append(
-            "The model's causal mask is left out: here every token attends to all tokens, not only to earlier ones."
-        )
-    if naming.fused and not config.flag("scale_attn_weights", True):
-        scale = 1.0
-        notes.append("The logits are not divided by sqrt(h), as config.json says.")
-    if naming.fused and config.flag("scale_attn_by_inverse_layer_idx", False):
-        scale /= number + 1
-        notes.append(
-            f"The logits are divided by {number + 1}, the layer's number plus one, as config.json says."
-        )
-    if (positions := config.values.get("position_embedding_type", "absolute")) != "absolute":
-        notes.append(f"The model's position terms in the logits ({positions!r:.40}) are left out.")
-    if (kind := config.values.get("model_type")) not in (None, *naming.models):
-        notes.append(
-            f"The model is of type {kind!r:.40}: what it does otherwise than {naming.name} is not known here."
-        )
-    if not config.there:
-        notes.append("There is no config.json beside the file: what it might say is taken to be as usual.")
-    return scale, notes
+def _about_biases(projections: Projections, absorbed: bool) -> list[str]:
+    if absorbed:
+        return [
+            "The biases were absorbed: every token has a last coordinate that is 1, and the last output is 0. The "
+            "last column of each Theta and the split of the last row of W over heads do not show in the outputs."
+        ]
+    one_token = _product_norms(projections.value[None], projections.output.T[None])[0]
+    nouns = {"query": "queries", "key": "keys", "value": "values", "output": "output for one token alone"}
+    notes = []
+    for name in projections.biased:
+        size = float(one_token if name == "output" else np.linalg.norm(getattr(projections, name)))
+        norm = float(np.linalg.norm(getattr(projections, f"{name}_bias")))
+        what = f"the size of the {nouns[name]}"
+        share = f"{norm / size:.3g} of {what}" if size > 0 else f"{what} is zero"
+        harmless = ", and without influence on the outputs" if name == "key" else ""
+        notes.append(f"The {name} bias was dropped: {share}{harmless}.")
+    if notes:
+        notes.append("Sizes are root mean squares on tokens of independent coordinates of variance 1.")
+    return notes

@@ -158,9 +158,6 @@ def unknown_part_error(
         if not xp.isdtype(array.dtype, ("real floating", "integral")):
             raise ValueError(f"{name} is an array of {array.dtype}: real numbers are needed.")
     parts = {name: np.asarray(to_numpy(array), dtype=np.float64) for name, array in given.items()}
-    edge = np.finfo(np.float64).max / 2
-    if any(np.any((np.abs(array) > edge) & np.isfinite(array)) for array in parts.values()):
-        parts = {name: array / 2 for name, array in parts.items()}  # a difference would overflow
     for name in given.keys() - {"predicted"}:
         require_array(name, parts[name])
     missed, unknown = parts["predicted"] - parts["target"], parts["target"] - parts.get("known", 0.0)
@@ -401,20 +398,11 @@ def _pairwise_relative(fitted: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """The relative errors of all fitted heads (columns) on all true ones (rows)."""
     fitted, truth = (np.asarray(array, dtype=np.float64) for array in (fitted, truth))
     relative = np.empty((len(truth), len(fitted)))
-    # each true head in units of its own largest entry: next to a head that is 1e200 times as large it is no zero
     with np.errstate(over="ignore", invalid="ignore"):
         for row, head in zip(relative, truth, strict=True):
+            # in units of its own largest entry: next to a head that is 1e200 times as large it is no zero
             unit = float(np.abs(head).max()) or 1.0
-            own = head / unit
             # differences, not expanded squares: those lose half the digits when heads agree
-            gaps = fitted / unit - own
-            row[:] = _frobenius(gaps) / (_frobenius(own[None])[0] or 1.0)
+            gaps = np.linalg.norm(fitted / unit - head / unit, axis=(1, 2))
+            row[:] = gaps / (np.linalg.norm(head / unit) or 1.0)
     return np.minimum(relative, np.finfo(float).max / 4)  # the matching adds two of them
-
-
-def _frobenius(matrices: np.ndarray) -> np.ndarray:
-    """Frobenius norms whose squares neither over- nor underflow."""
-    largest = np.abs(matrices).max(axis=(1, 2))
-    usable = (largest > 0) & np.isfinite(largest)
-    unit = np.where(usable, largest, 1.0)
-    return np.where(usable, unit * np.linalg.norm(matrices / unit[:, None, None], axis=(1, 2)), largest)

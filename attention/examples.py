@@ -73,12 +73,8 @@ class ExampleOracle:
             Token matrices and their labels.
         """
         oracle = cls.__new__(cls)
-        oracle._left, oracle._shape, oracle._drawn, oracle._streams = (
-            (np.array(x), np.array(y)),
-            x.shape[1:],
-            0,
-            [],
-        )
+        oracle._left, oracle._shape = (np.array(x), np.array(y)), x.shape[1:]
+        oracle._drawn, oracle._streams = 0, []
         return oracle
 
     @classmethod

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import safetensors.numpy
 from numpy.typing import ArrayLike
@@ -39,7 +40,6 @@ FilePath = str | os.PathLike[str]
 _METADATA_KEY = "attention_bounds"
 _FORMAT = 1
 _JSON_LIMIT = 16 * 2**20
-_PATH_SHOWN = 400
 _DTYPES = {f"{kind.upper()}{8 * size}": np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
 _DTYPES |= {f"F{8 * size}": np.dtype(f"f{size}") for size in (2, 4, 8)}
 _ALLOWED = "float16 to float64 and 8- to 64-bit integers are allowed"
@@ -265,15 +265,12 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     _require_file(path)
     if path.stat().st_size > _JSON_LIMIT:
         raise wrong(path, f"the {what} has more than {_JSON_LIMIT} bytes")
-    return _json_object(path, what, lambda: path.read_text(encoding="utf-8"))
+    return _json_object(path, what, path.read_bytes)
 
 
 def wrong(path: Path, what: str) -> FileFormatError:
     """The error that says what is wrong with a file, on one line."""
-    named = str(path)
-    if len(named) > _PATH_SHOWN:
-        named = f"{named[: _PATH_SHOWN // 2]} ... {named[-_PATH_SHOWN // 2 :]}"
-    return FileFormatError(f"{named}: {' '.join(what.split())}.")
+    return FileFormatError(f"{path}: {' '.join(what.split())}.")
 
 
 def guarded(path: Path, what: str, use: Callable[[], Any]) -> Any:
@@ -354,18 +351,9 @@ def _finite(path: Path, name: str, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _json_object(path: Path, what: str, text: Callable[[], str]) -> dict[str, Any]:
-    """A JSON object without numbers that are not finite."""
-
-    def number(digits: str) -> float:
-        if not math.isfinite(float(digits)):
-            raise ValueError(f"{digits[:50]} is not finite")
-        return float(digits)
-
-    def read() -> Any:
-        return json.loads(text(), parse_float=number, parse_constant=number)
-
-    value = guarded(path, f"the {what} is not valid JSON", read)
+def _json_object(path: Path, what: str, text: Callable[[], str | bytes]) -> dict[str, Any]:
+    """A JSON object; the library reads no numbers that are not finite."""
+    value = guarded(path, f"the {what} is not valid JSON", lambda: msgspec.json.decode(text()))
     if not isinstance(value, dict):
         raise wrong(path, f"the {what} is not a JSON object")
     return value

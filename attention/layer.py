@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from attention._arrays import as_floating, is_numpy, namespace, shown
+from attention._arrays import as_floating, namespace, shown
 from attention.memory import require_memory
-from attention.projections import Biases, layer_parameters, torch_projections
 from attention.validation import checked, require_array
 
 
@@ -56,26 +55,10 @@ class AttentionLayer:
             array = as_floating(given, dtype, xp)
             if array is not given:  # large whole numbers may be infinite in the other's type
                 require_array(name, array)
-            if is_numpy(array):
+            if isinstance(array, np.ndarray):
                 array = np.array(array, order="C")
                 array.flags.writeable = False
             object.__setattr__(self, name, array)
-
-    @classmethod
-    def from_torch(
-        cls, module: Any, *, biases: Biases | None = None, coordinates: int | None = None
-    ) -> "AttentionLayer":
-        """The layer of `attention.convert_torch_module`; `biases` is needed where one of the module's is not zero."""
-        projections = torch_projections(module)
-        if biases is None and projections.biased:
-            raise ValueError(
-                f"The module has biases that are not zero ({', '.join(projections.biased)}), and a layer has none: "
-                "biases='dropped' leaves them out, biases='absorbed' keeps them by a last coordinate that is 1."
-            )
-        theta, w, _ = layer_parameters(
-            projections, heads=module.num_heads, biases=biases or "dropped", coordinates=coordinates
-        )
-        return cls(theta=theta, w=w)
 
     @property
     def heads(self) -> int:
@@ -127,7 +110,7 @@ class AttentionLayer:
             raise ValueError(
                 f"x has shape {tuple(x.shape)}: (..., k, {self.dim}) with k >= 1 tokens is needed."
             )
-        if is_numpy(x):
+        if isinstance(x, np.ndarray):
             *batch, k, d = x.shape
             # twice, of what is held and what it is made into; the entries of small integers become 8 bytes each
             require_memory(
@@ -223,7 +206,7 @@ def require_no_overflow(what: str, array: Any, xp: Any) -> None:
 
 def _writeable(array: Any) -> Any:
     # torch.from_numpy warns about read-only memory, and rightly so
-    return np.array(array) if is_numpy(array) else array
+    return np.array(array) if isinstance(array, np.ndarray) else array
 
 
 def _common_dtype(theta: Any, w: Any, xp: Any) -> Any:

@@ -130,8 +130,6 @@ class GroundTruth:
             raise ValueError(
                 f"x has {self.x.shape[2]} coordinates: {self.layer.dim}, those of the layer, are needed."
             )
-        if isinstance(self.x, np.ndarray):  # its bytes may be in the order of another machine
-            object.__setattr__(self, "x", self.x.astype(self.x.dtype.newbyteorder("="), copy=False))
 
     @classmethod
     @checked

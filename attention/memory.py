@@ -47,19 +47,13 @@ def require_memory(what: str, needed: int | float, *, advice: str = "ask for les
 
 
 def available_memory() -> int:
-    """The bytes this process can still take: what the system, control groups and its address space leave."""
+    """The bytes this process can still take: what the system and the control groups of the process leave."""
     limit = _LIMIT.get()
     if limit is not None:
         return limit
     import psutil  # here, as most processes never ask
 
-    free = [psutil.virtual_memory().available, *_free_in_groups()]
-    process = psutil.Process()
-    if hasattr(process, "rlimit"):  # on Linux
-        most, _ = process.rlimit(psutil.RLIMIT_AS)
-        if most != psutil.RLIM_INFINITY:
-            free.append(most - process.memory_info().vms)
-    return max(0, min(free))
+    return max(0, min([psutil.virtual_memory().available, *_free_in_groups()]))
 
 
 @contextlib.contextmanager

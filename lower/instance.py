@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Int
 
 from attention import AttentionLayer, FileFormatError, Inputs
-from attention._arrays import is_numpy
 from attention.files import guarded, read_tensors, tensor_names, write_tensors
 from attention.inputs import inputs_from_json, inputs_to_json
 from attention.validation import NonNegativeFloat, checked
@@ -53,7 +52,7 @@ class HardInstance:
                 f"The certificate is of the family {self.certificate.family!r} and the instance of "
                 f"{self.family!r}: they must agree."
             )
-        if not is_numpy(self.layer.theta):
+        if not isinstance(self.layer.theta, np.ndarray):
             raise ValueError("The layer's parameters are not NumPy arrays: convert it with layer.map first.")
         sizes = {"layer": self.layer.dim, "inputs": self.inputs.d, "known part": self.known.d}
         if len(set(sizes.values())) != 1:

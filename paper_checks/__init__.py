@@ -2,7 +2,6 @@
 
 from attention.intervals import (
     Interval,
-    bounded_mean_interval,
     mean_interval,
     median_interval,
     proportion_interval,
@@ -42,7 +41,6 @@ __all__ = [
     "all_checks",
     "at_least",
     "at_most",
-    "bounded_mean_interval",
     "check",
     "close",
     "covers",

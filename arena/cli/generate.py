@@ -10,7 +10,7 @@ from arena.cli.generate_families import FamilyCommands
 from arena.cli.written import OutOption, write_target
 from arena.made_targets import nice_target
 from arena.targets import checkpoint_target
-from attention.projections import Biases
+from attention.conversion import Biases
 
 __all__ = [
     "BiasesOption",

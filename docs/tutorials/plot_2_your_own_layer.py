@@ -116,8 +116,7 @@ else:
     print("PyTorch is not installed: the rest of this page was left out.")
 
 # %%
-# Converting it is one call, ``AttentionLayer.from_torch(module, biases="dropped")``;
-# `attention.convert_torch_module` also says what was dropped. A checkpoint on disk is read by
+# `attention.convert_torch_module` converts it and says what was dropped. A checkpoint on disk is read by
 # `attention.read_checkpoint_layer`, or made a target at once by `arena.checkpoint_target`.
 
 if has_torch:

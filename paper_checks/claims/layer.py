@@ -19,8 +19,7 @@ from attention import (
     convert_torch_module,
     make_nice_layer,
 )
-from attention.conversion import convert_projections
-from attention.projections import Projections
+from attention.conversion import Projections, convert_projections
 from paper_checks.check import Constants, Scale
 from paper_checks.claims._faults import HALF_LOGITS, NEGATED_LOGITS
 from paper_checks.claims.tables import checks

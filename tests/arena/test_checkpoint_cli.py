@@ -11,7 +11,7 @@ from arena.comparison import compare
 from arena.inspection import inspect
 from arena.results import Results
 from arena.targets import checkpoint_target, layer_target, load_target, save_target
-from attention import AttentionLayer, BooleanInputs, ConstantCoordinateInputs, read_checkpoint_layer
+from attention import BooleanInputs, ConstantCoordinateInputs, convert_torch_module, read_checkpoint_layer
 from attention.files import load_layer
 from upper import Newton
 
@@ -135,7 +135,7 @@ def test_newton_learns_a_layer_of_torch_exactly(tmp_path, cli, seed):
     torch = pytest.importorskip("torch", reason="the layer is PyTorch's")
     torch.manual_seed(seed)
     module = torch.nn.MultiheadAttention(DIM, HEADS)
-    target = layer_target(AttentionLayer.from_torch(module), tokens=TOKENS)
+    target = layer_target(convert_torch_module(module).layer, tokens=TOKENS)
     learned_exactly(target, seed)
     path = tmp_path / "torch.safetensors"
     save_target(path, target)

@@ -13,7 +13,7 @@ from subjects import CALLS, ELSEWHERE, PACKAGES, RECORDS
 
 from attention import validation
 from attention.memory import NotEnoughMemoryError, memory_limited_to
-from attention.validation import bad_values
+from attention.validation import Unfit, constraints
 from upper.six_phase import PhaseFailedError
 
 pytestmark = pytest.mark.bad_input
@@ -22,6 +22,19 @@ pytestmark = pytest.mark.bad_input
 NEVER = (math.nan, 1j, object())
 # an argument may take these, and if it does not it says so
 PERHAPS = (None, 0, -1, 0.5, math.inf, True, "no such", [], [1], {1: 2}, np.ones((1,) * 5), 10**12)
+# some of these break what is declared of an argument: those are refused
+WRONG = ("1", 2, 10**400, [1.0], [None], [-1], [0.5], ["no such"])
+WRONG += tuple(
+    kind
+    for shape in ((2,), (2, 2), (2, 2, 2))
+    for kind in (
+        np.ones(shape),
+        np.ones(shape) * math.nan,
+        np.ones(shape) * 1j,
+        np.ones(shape).astype(str),
+        np.ones(shape)[..., :0],
+    )
+)
 # what an argument of a name never takes, whatever is declared: sizes; shares, lengths and tolerances; seeds
 SIZES = """
     m k d dim heads heads_count tokens bits block rank modulus levels secret_dim samples batch steps
@@ -69,13 +82,21 @@ def limits(seconds=10):
 
 
 def declared(function):
-    """The values that break what is declared of each argument, if it is held."""
+    """The constraint of each argument, if what is declared is held."""
     function = getattr(function, "__func__", function)
     if isinstance(function, type):
         own = inspect.unwrap(function.__init__)
-        return bad_values(function if own is function.__init__ else own)
+        return constraints(function if own is function.__init__ else own)
     held = inspect.unwrap(function, stop=lambda one: one.__code__.co_filename == validation.__file__)
-    return bad_values(function) if held.__code__.co_name == "entry" else {}
+    return constraints(function) if held.__code__.co_name == "entry" else {}
+
+
+def breaks(value, constraint):
+    try:
+        constraint.convert(value, {})
+    except Unfit:
+        return True
+    return False
 
 
 def complaint(call, name, value, forbidden):
@@ -99,13 +120,21 @@ def complaint(call, name, value, forbidden):
 )
 def test_every_argument_takes_what_it_can_use_and_refuses_the_rest_by_name(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    wrong, bad = [], declared(call.func)
+    wrong, held = [], declared(call.func)
     for name, parameter in inspect.signature(call.func).parameters.items():
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
         taken = (call.func.__qualname__, name) in TAKEN
-        cases = [(value, not taken) for value in (*NEVER, *FORBIDDEN.get(name, ()), *bad.get(name, ()))]
-        cases += [(value, False) for value in PERHAPS if not (name in WORK and value == 10**12)]
+        bad = [name in held and breaks(value, held[name]) for value in (*PERHAPS, *WRONG)]
+        cases = [(value, not taken) for value in (*NEVER, *FORBIDDEN.get(name, ()))]
+        cases += [
+            (value, broken and not taken)
+            for value, broken in zip(PERHAPS, bad, strict=False)
+            if not (name in WORK and value == 10**12)
+        ]
+        cases += [
+            (value, not taken) for value, broken in zip(WRONG, bad[len(PERHAPS) :], strict=True) if broken
+        ]
         found = [(value, complaint(call, name, value, forbidden)) for value, forbidden in cases]
         wrong += [f"{name}={str(value)[:40]}: {why[:200]}" for value, why in found if why]
     assert not wrong, "\n".join(wrong)

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from subjects import (
     FORM,
-    INPUTS,
     INSTANCE,
     LAYER,
     LWR,
     LWR_X,
     LWR_Y,
-    MAPS,
     PARITY,
     SAMPLES,
     SECRETS,
@@ -30,9 +28,7 @@ import lwe
 import sq
 import upper
 import upper.linear_attention as linear
-from attention import AttentionLayer, BooleanInputs, GroundTruth
-from attention.conversion import convert_projections
-from attention.projections import Projections
+from attention import BooleanInputs, GroundTruth
 from lower.walsh import walsh_hadamard
 from lwe import LWRParameters
 from sq.cliques import packing_bound
@@ -48,6 +44,7 @@ CSQ, STAT = sq.CSQ(0.3), sq.STAT(0.3)
 TOKENS = sq.TokenParityFamily(dim=6, tokens=3, bits=2)
 SIGNS = np.ones((2, 2, SMALL.dim))
 SIZES = {"secret_dim": 4, "modulus": 8, "levels": 2}
+SMALL_SHAPE = {"heads": 1, "dim": 4, "rank": 2}
 UNIFORM = LWRParameters(**SIZES, matrix="uniform")
 ATTACK = sq.ParityElimination.for_instance(INSTANCE)
 
@@ -65,32 +62,16 @@ def samples(public=SAMPLES.public, labels=SAMPLES.labels):
 
 
 ATTENTION = [
-    (lambda: AttentionLayer(theta=np.ones((1, 2, 2)), w=np.ones((2, 2, 2))), "w"),
-    (lambda: LAYER(np.ones((2, 2, 4))), "x"),
     (lambda: GroundTruth(layer=LAYER, x=np.ones((1, 2, 4))), "x"),
     (lambda: attention.make_affinely_dependent_layer(heads=6, dim=2), "heads"),
+    (lambda: attention.make_close_heads_layer(heads=4, dim=2, gap=0.1), "heads"),
+    (lambda: attention.make_repeated_singular_values_layer(heads=1, dim=4, multiplicity=5), "multiplicity"),
     (lambda: attention.make_block_diagonal_layer(heads=1, dim=3, block=4), "block"),
     (lambda: attention.make_low_rank_layer(heads=1, dim=3, rank=4), "rank"),
     (lambda: attention.make_low_rank_layer(heads=1, dim=3, rank=2, w_rank=4), "w_rank"),
-    (
-        lambda: attention.make_transformer_shaped_layer(heads=1, dim=4, rank=2, strengths=(8.0, 2.0)),
-        "strengths",
-    ),
+    (lambda: attention.make_transformer_shaped_layer(**SMALL_SHAPE, strengths=(8.0, 2.0)), "strengths"),
     (lambda: attention.make_transformer_shaped_layer(heads=1, dim=4, rank=5), "rank"),
-    (lambda: attention.PositionedInputs(INPUTS, np.ones((3, 3))), "positions"),
-    (lambda: attention.SliceInputs(blocks=[2], weights=[[3]]), "weights"),
-    (lambda: attention.SliceInputs(blocks=[], weights=[]), "blocks"),
-    (lambda: attention.parameter_errors(layer(1, 3), layer(1, 4)), "dim"),
-    (lambda: attention.relative_error(X, Y[:3]), "target|predicted"),
-    (lambda: attention.relative_error(X, 0 * Y), "no unknown part"),
-    (lambda: attention.unknown_part_error(X, Y, Y), "no unknown part"),
-    (lambda: attention.check_conditions(LAYER, thresholds={"no": 1.0}), "no"),
     (lambda: attention.check_budget(upper.Newton(m=1, examples=2), oracle()), "examples"),
-    (lambda: convert_projections(Projections(**MAPS), heads=2), "heads"),
-    (lambda: convert_projections(Projections(**MAPS), heads=1, coordinates=4), "coordinates"),
-    (lambda: attention.write_examples("none.safetensors", X, Y[:3]), "y"),
-    (lambda: attention.ExampleOracle.from_arrays(X, Y[:, :1]), "y"),
-    (lambda: attention.ExampleOracle.from_arrays(X, Y).draw(len(X) + 1), "examples"),
     (lambda: attention.ExampleOracle(LAYER, BooleanInputs(2, 4)).draw(2), "x|dim"),
 ]
 UPPER = [

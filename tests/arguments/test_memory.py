@@ -1,12 +1,10 @@
-"""What does not fit into memory is refused with the numbers, before any work and before an example is drawn."""
+"""A learner that needs more memory than there is refuses with the numbers, before it draws an example."""
 
-import numpy as np
 import pytest
-from subjects import LAYER, oracle
+from subjects import oracle
 
 import upper
-from attention import NotEnoughMemoryError
-from attention.memory import available_memory, memory_limited_to, require_memory
+from attention.memory import memory_limited_to
 
 MUCH = 10**7
 LEARNERS = [
@@ -26,24 +24,3 @@ def test_a_learner_that_needs_too_much_draws_nothing(learner):
     with memory_limited_to(1 << 16), pytest.raises(ValueError, match=r"\d (K|M|G|T|P)iB"):
         learner.fit(source, rng=0)
     assert source.drawn == 0
-
-
-def test_layers_and_oracles_refuse_what_does_not_fit():
-    source = oracle()
-    with memory_limited_to(1 << 20):
-        for call in (lambda: LAYER(np.ones((10**5, 2, 3))), lambda: source.draw(10**6)):
-            with pytest.raises(NotEnoughMemoryError):
-                call()
-        assert len(source.draw(100)[0]) == 100
-
-
-@pytest.mark.parametrize(("needed", "fits"), [(90, True), (91, False), (10**400, False)])
-def test_nine_tenths_of_what_is_free_may_be_taken(needed, fits):
-    with memory_limited_to(100):
-        assert available_memory() == 100
-        if fits:
-            require_memory("It", needed)
-        else:
-            with pytest.raises(NotEnoughMemoryError, match=r"It needs .* of memory"):
-                require_memory("It", needed)
-    assert available_memory() != 100

@@ -23,22 +23,11 @@ from attention import (
 from attention.conditions import largest_characteristic_value
 
 NAMES = {
-    "theta_incoherence",
-    "theta_stable_rank",
-    "theta_trace",
-    "theta_heavy_column",
-    "theta_non_arithmetic",
-    "theta_norms",
-    "theta_norms_comparable",
-    "theta_pairwise_distance",
-    "theta_distinct_singular_values",
-    "theta_linear_independence",
-    "theta_affine_independence",
-    "w_incoherence",
-    "w_stable_rank",
-    "w_norms_comparable",
-    "heads_against_dimension",
-    "tokens_against_dimension",
+    *(f"theta_{one}" for one in ("incoherence", "stable_rank", "norms_comparable", "trace", "heavy_column")),
+    *(f"theta_{one}" for one in ("non_arithmetic", "norms", "pairwise_distance", "distinct_singular_values")),
+    *("theta_linear_independence", "theta_affine_independence"),
+    *(f"w_{one}" for one in ("incoherence", "stable_rank", "norms_comparable")),
+    *("heads_against_dimension", "tokens_against_dimension"),
 }
 layers = st.builds(
     lambda heads, dim, seed, sigma: make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=seed),
@@ -103,7 +92,7 @@ def brute_force(layer, tokens):
 
 class TestMeasured:
     @given(layer=layers, tokens=st.integers(1, 9))
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=30, deadline=None)
     def test_values_are_those_of_brute_force(self, layer, tokens):
         report = check_conditions(layer, tokens=tokens)
         assert {one.name for one in report.conditions} == NAMES
@@ -111,9 +100,13 @@ class TestMeasured:
         for name, value in expected.items():
             # the brute force of the independence goes by Gram matrices, and loses half the digits
             assert report[name].measured == pytest.approx(value, rel=1e-9, abs=2e-7), name
+        for one in report.conditions:
+            if one.per_head is not None:
+                assert len(one.per_head) == layer.heads
+                assert one.measured == (max if one.better == "small" else min)(one.per_head)
 
     @given(layer=layers)
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=15, deadline=None)
     def test_non_arithmetic_is_the_maximum_over_a_much_finer_grid(self, layer):
         report = check_conditions(layer)
         finest = max(
@@ -123,7 +116,7 @@ class TestMeasured:
         assert 0.97 * finest <= measured <= finest * (1 + 1e-4)
 
     @given(layer=layers, scale=st.sampled_from([1e-200, 1e-3, 7.0, 1e150]), seed=st.integers(0, 99))
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=25, deadline=None)
     def test_scale_and_order_of_the_heads_change_nothing_but_the_norms(self, layer, scale, seed):
         order = np.random.default_rng(seed).permutation(layer.heads)
         other = AttentionLayer(theta=scale * layer.theta[order], w=scale * layer.w[order])
@@ -138,14 +131,6 @@ class TestMeasured:
                     two.per_head, factor * np.array(one.per_head)[order], rtol=1e-6, atol=1e-12
                 )
 
-    @given(layer=layers)
-    @settings(max_examples=30, deadline=None)
-    def test_the_worst_head_counts(self, layer):
-        for one in check_conditions(layer, tokens=2).conditions:
-            if one.per_head is not None:
-                assert len(one.per_head) == layer.heads
-                assert one.measured == (max if one.better == "small" else min)(one.per_head)
-
     def test_other_libraries_and_float32_give_the_same_values(self):
         layer = make_nice_layer(heads=3, dim=8, rng=0)
         expected = check_conditions(layer, tokens=2)
@@ -159,19 +144,13 @@ class TestMeasured:
 
 
 class TestLargestCharacteristicValue:
-    def test_a_column_of_equal_sizes_is_a_lattice(self):
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(64, 3))
-        np.testing.assert_allclose(largest_characteristic_value(signs), 1, atol=0.01)
-
-    def test_multiples_of_a_quarter_of_the_root_mean_square_are_a_lattice(self):
-        column = np.random.default_rng(0).integers(-6, 7, size=(64, 1)).astype(float)
-        assert np.sqrt(np.mean(column**2)) < 4
-        np.testing.assert_allclose(largest_characteristic_value(column), 1, atol=0.01)
-
-    def test_one_entry_and_no_entry(self):
-        columns = np.zeros((16, 2))
-        columns[5, 0] = 0.3
-        np.testing.assert_allclose(largest_characteristic_value(columns), [1, 1], atol=0.01)
+    def test_it_is_one_on_a_lattice(self):
+        rng = np.random.default_rng(0)
+        columns = np.zeros((64, 4))
+        columns[:, 0] = rng.choice([-1.0, 1.0], size=64)
+        columns[:, 1] = rng.integers(-6, 7, size=64)  # multiples of a quarter of the root mean square
+        columns[5, 2] = 0.3  # one entry alone; the last column has none
+        np.testing.assert_allclose(largest_characteristic_value(columns), 1, atol=0.01)
 
     def test_gaussian_columns_have_their_value_at_the_start(self):
         columns = np.random.default_rng(0).standard_normal((256, 4))
@@ -180,7 +159,7 @@ class TestLargestCharacteristicValue:
         assert np.all(np.abs(np.log(start) + 8) < 1)
 
     @given(seed=st.integers(0, 2**32), d=st.integers(1, 40))
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=25, deadline=None)
     def test_dropping_hopeless_points_changes_nothing(self, seed, d):
         columns = np.random.default_rng(seed).standard_normal((d, 3))
         units = columns / np.linalg.norm(columns, axis=0)
@@ -191,11 +170,11 @@ class TestLargestCharacteristicValue:
 
 
 class TestNiceLayers:
-    @pytest.mark.parametrize("seed", range(5))
-    def test_gaussian_heads_meet_all_conditions_at_64(self, seed):
-        report = check_conditions(make_nice_layer(heads=4, dim=64, rng=seed), tokens=4)
-        assert report.satisfied
-        assert report.violated == ()
+    def test_gaussian_heads_meet_all_conditions_at_64(self):
+        for seed in range(5):
+            report = check_conditions(make_nice_layer(heads=4, dim=64, rng=seed), tokens=4)
+            assert report.satisfied
+            assert report.violated == ()
 
     def test_gaussian_heads_meet_them_better_as_the_dimension_grows(self):
         reports = {
@@ -205,98 +184,56 @@ class TestNiceLayers:
             for dim in (16, 48, 144)
         }
         for name in NAMES - {"theta_non_arithmetic", "theta_norms", "theta_distinct_singular_values"}:
-            small, middle, large = (
-                np.median([report[name].measured for report in reports[dim]]) for dim in (16, 48, 144)
-            )
-            better = reports[16][0][name].better
-            assert (small > middle > large) if better == "small" else (small < middle < large), name
+            medians = [np.median([report[name].measured for report in of_one]) for of_one in reports.values()]
+            falls = reports[16][0][name].better == "small"
+            assert medians == sorted(medians, reverse=falls), name
+            assert len(set(medians)) == 3
         # stable rank of a square Gaussian matrix: d / 4
         ranks = [report["theta_stable_rank"].measured for report in reports[144]]
         assert np.median(ranks) == pytest.approx(36, rel=0.1)
 
 
-IMPLIED = {"theta_incoherence", "theta_linear_independence"}
-STRUCTURES = {
-    # what is built to be violated, what that implies or makes likely, and the layer
-    "diagonal": (
-        {"theta_non_arithmetic"},
-        {"theta_trace"},
-        lambda seed: make_diagonal_layer(heads=4, dim=64, rng=seed),
-    ),
-    "blocks of 4": (
-        {"theta_non_arithmetic"},
-        {"theta_trace"},
-        lambda seed: make_block_diagonal_layer(heads=4, dim=64, block=4, rng=seed),
-    ),
-    "rank 1": (
-        {"theta_stable_rank"},
-        set(),
-        lambda seed: make_low_rank_layer(heads=4, dim=64, rank=1, rng=seed),
-    ),
-    "rank 3": (
-        {"theta_stable_rank"},
-        set(),
-        lambda seed: make_low_rank_layer(heads=4, dim=64, rank=3, rng=seed),
-    ),
-    "rank 3 of both": (
-        {"theta_stable_rank", "w_stable_rank"},
-        set(),
-        lambda seed: make_low_rank_layer(heads=4, dim=64, rank=3, w_rank=3, rng=seed),
-    ),
-    "close heads": (
-        {"theta_pairwise_distance"} | IMPLIED,
-        set(),
-        lambda seed: make_close_heads_layer(heads=4, dim=64, gap=0.03, rng=seed),
-    ),
-    "repeated singular values": (
-        {"theta_distinct_singular_values"},
-        set(),
-        lambda seed: make_repeated_singular_values_layer(heads=4, dim=64, rng=seed),
-    ),
-    "orthogonal": (
-        {"theta_distinct_singular_values"},
-        set(),
-        lambda seed: make_repeated_singular_values_layer(heads=4, dim=64, multiplicity=64, rng=seed),
-    ),
-    "three affinely dependent heads": (
-        {"theta_affine_independence"} | IMPLIED,
-        set(),
-        lambda seed: make_affinely_dependent_layer(heads=3, dim=64, rng=seed),
-    ),
-    "eight affinely dependent heads": (
-        {"theta_affine_independence", "theta_linear_independence"},
-        set(),
-        lambda seed: make_affinely_dependent_layer(heads=8, dim=64, rng=seed),
-    ),
-}
+# what each is built to violate, with what that implies; and what that makes likely
+STRUCTURES = [
+    (make_diagonal_layer, {}, "non_arithmetic", "trace"),
+    (make_block_diagonal_layer, {"block": 4}, "non_arithmetic", "trace"),
+    (make_low_rank_layer, {"rank": 1}, "stable_rank", ""),
+    (make_low_rank_layer, {"rank": 3}, "stable_rank", ""),
+    (make_low_rank_layer, {"rank": 3, "w_rank": 3}, "stable_rank w_stable_rank", ""),
+    (make_close_heads_layer, {"gap": 0.03}, "pairwise_distance incoherence linear_independence", ""),
+    (make_repeated_singular_values_layer, {}, "distinct_singular_values", ""),
+    (make_repeated_singular_values_layer, {"multiplicity": 64}, "distinct_singular_values", ""),
+    (make_affinely_dependent_layer, {"heads": 3}, "affine_independence incoherence linear_independence", ""),
+    (make_affinely_dependent_layer, {"heads": 8}, "affine_independence linear_independence", ""),
+]
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("built", "likely", "make"), STRUCTURES.values(), ids=STRUCTURES.keys())
-def test_each_structure_violates_what_it_was_built_to_violate_and_nothing_else(built, likely, make, seed):
-    violated = set(check_conditions(make(seed), tokens=4).violated)
-    assert built <= violated <= built | likely
+def named(text):
+    """The names of conditions, on Theta where nothing else is said."""
+    return {one if one in NAMES else f"theta_{one}" for one in text.split()}
 
 
-def nice_but(theta=None, w=None):
+@pytest.mark.parametrize(("make", "options", "built", "likely"), STRUCTURES)
+def test_each_structure_violates_what_it_was_built_to_violate_and_nothing_else(make, options, built, likely):
+    for seed in range(3):
+        layer = make(**{"heads": 4, "dim": 64, "rng": seed} | options)
+        violated = set(check_conditions(layer, tokens=4).violated)
+        assert named(built) <= violated <= named(built) | named(likely)
+
+
+def changed(name, change):
+    """A nice layer whose Theta or W is changed in place."""
     layer = make_nice_layer(heads=4, dim=64, rng=0)
-    new = {"theta": np.array(layer.theta), "w": np.array(layer.w)}
-    for name, change in (("theta", theta), ("w", w)):
-        if change is not None:
-            change(new[name])
-    return AttentionLayer(**new)
+    arrays = {"theta": np.array(layer.theta), "w": np.array(layer.w)}
+    change(arrays[name])
+    return AttentionLayer(**arrays)
 
 
-def heavy(a):
-    a[0, :, 3] *= 8
+def times(factor, *place):
+    def change(a):
+        a[place] *= factor
 
-
-def louder(a):
-    a[1] *= 5
-
-
-def large(a):
-    a *= 100
+    return change
 
 
 def alike(a):
@@ -310,22 +247,19 @@ def identity(a):
 @pytest.mark.parametrize(
     ("layer", "violated"),
     [
-        (nice_but(theta=heavy), {"theta_heavy_column", "theta_stable_rank"}),
-        (nice_but(theta=louder), {"theta_norms_comparable"}),
-        (nice_but(theta=large), {"theta_norms"}),
-        (nice_but(theta=identity), {"theta_trace"}),
-        (nice_but(theta=alike), {"theta_incoherence"}),
-        (nice_but(w=louder), {"w_norms_comparable"}),
-        (nice_but(w=alike), {"w_incoherence"}),
-        (nice_but(theta=lambda a: np.sign(a, out=a)), {"theta_non_arithmetic", "theta_norms"}),
-        (
-            make_nice_layer(heads=17, dim=64, rng=0),
-            {"heads_against_dimension", "theta_stable_rank", "w_stable_rank"},
-        ),
+        (changed("theta", times(8, 0, slice(None), 3)), "heavy_column stable_rank"),
+        (changed("theta", times(5, 1)), "norms_comparable"),
+        (changed("theta", times(100)), "norms"),
+        (changed("theta", identity), "trace"),
+        (changed("theta", alike), "incoherence"),
+        (changed("w", times(5, 1)), "w_norms_comparable"),
+        (changed("w", alike), "w_incoherence"),
+        (changed("theta", lambda a: np.sign(a, out=a)), "non_arithmetic norms"),
+        (make_nice_layer(heads=17, dim=64, rng=0), "heads_against_dimension stable_rank w_stable_rank"),
     ],
 )
 def test_the_other_conditions_can_be_violated_too(layer, violated):
-    assert set(check_conditions(layer, tokens=4).violated) == violated
+    assert set(check_conditions(layer, tokens=4).violated) == named(violated)
 
 
 class TestDegenerate:
@@ -348,14 +282,8 @@ class TestDegenerate:
     def test_conditions_about_pairs_are_vacuous_for_one_head(self):
         report = check_conditions(make_nice_layer(heads=1, dim=64, rng=0), tokens=2)
         vacuous = {one.name for one in report.conditions if one.measured is None}
-        assert vacuous == {
-            "theta_incoherence",
-            "theta_norms_comparable",
-            "theta_pairwise_distance",
-            "theta_affine_independence",
-            "w_incoherence",
-            "w_norms_comparable",
-        }
+        pairs = "incoherence norms_comparable pairwise_distance affine_independence"
+        assert vacuous == named(f"{pairs} w_incoherence w_norms_comparable")
         for name in vacuous:
             assert report[name].verdict
             assert "one head makes no pair" in report[name].explanation
@@ -363,41 +291,40 @@ class TestDegenerate:
         assert report.satisfied
         assert "nothing to measure" in str(report)
 
-    def test_more_heads_than_the_space_holds_are_dependent(self):
-        report = check_conditions(make_nice_layer(heads=6, dim=2, rng=0))
+    def test_dependent_and_equal_heads(self):
+        report = check_conditions(make_nice_layer(heads=6, dim=2, rng=0))  # more than the space holds
         assert report["theta_linear_independence"].measured == 0
         assert report["theta_affine_independence"].measured == 0
-
-    def test_equal_heads(self):
-        layer = make_close_heads_layer(heads=3, dim=16, gap=0.0, rng=0)
-        report = check_conditions(layer)
+        report = check_conditions(make_close_heads_layer(heads=3, dim=16, gap=0.0, rng=0))
         assert report["theta_pairwise_distance"].measured == 0
         assert report["theta_affine_independence"].measured == 0
         assert report["theta_linear_independence"].measured < 1e-12
 
-    def test_one_dimension(self):
-        report = check_conditions(AttentionLayer(theta=np.ones((1, 1, 1)), w=np.ones((1, 1, 1))))
-        assert report["theta_distinct_singular_values"].measured == 1
-
-    def test_low_rank_has_distinct_singular_values(self):
-        report = check_conditions(make_low_rank_layer(heads=2, dim=16, rank=3, rng=0))
-        values = np.linalg.svd(make_low_rank_layer(heads=2, dim=16, rank=3, rng=0).theta, compute_uv=False)
+    def test_singular_values_of_zero_count_once(self):
+        layer = make_low_rank_layer(heads=2, dim=16, rank=3, rng=0)
+        values = np.linalg.svd(layer.theta, compute_uv=False)
         expected = min(np.diff(-np.append(s[:3], 0)).min() / s[0] for s in values)
-        assert report["theta_distinct_singular_values"].measured == pytest.approx(expected)
+        measured = check_conditions(layer)["theta_distinct_singular_values"].measured
+        assert measured == pytest.approx(expected)
+        one = AttentionLayer(theta=np.ones((1, 1, 1)), w=np.ones((1, 1, 1)))
+        assert check_conditions(one)["theta_distinct_singular_values"].measured == 1
 
 
 class TestReport:
-    def test_table_has_a_row_for_every_condition(self):
+    def test_table_and_json_have_every_condition(self):
         report = check_conditions(make_diagonal_layer(heads=2, dim=32, rng=0), tokens=3)
         lines = str(report).splitlines()
         assert "m=2 heads in d=32 coordinates, k=3 tokens" in lines[0]
         rows = {line.split()[0]: line for line in lines[3:-1]}
-        assert set(rows) == NAMES
+        data = json.loads(json.dumps(report.to_json(), allow_nan=False))
+        by_name = {one["name"]: one for one in data["conditions"]}
+        assert set(rows) == set(by_name) == NAMES
+        assert (data["satisfied"], data["violated"], data["tokens"]) == (False, list(report.violated), 3)
         for one in report.conditions:
             assert rows[one.name].endswith("holds" if one.verdict else "VIOLATED")
-        assert "toolkit's own" in lines[-1]
-        assert "not known to us" in lines[-1]
-        assert all(line == line.rstrip() for line in lines)
+            assert by_name[one.name]["measured"] == one.measured
+            assert by_name[one.name]["threshold"] == one.threshold
+            assert by_name[one.name]["applies_to"] in ("Theta", "W", "shape")
 
     @pytest.mark.parametrize("by", [1e-4, 1e-6, 1e-14])
     def test_a_verdict_by_little_is_printed_with_digits_that_show_it(self, by):
@@ -410,23 +337,6 @@ class TestReport:
             _, _, shown, bound, wanted, verdict = row
             assert (bound, verdict) == ("<=", word)
             assert (float(shown) > float(wanted)) == (word == "VIOLATED")
-        equal = str(check_conditions(layer, thresholds={name: measured}))
-        row = next(line for line in equal.splitlines() if line.startswith(name)).split()
-        assert row[2] == row[4] == f"{measured:.3g}"
-
-    def test_json_is_json_and_says_the_same(self):
-        report = check_conditions(make_nice_layer(heads=2, dim=32, rng=0))
-        data = json.loads(json.dumps(report.to_json(), allow_nan=False))
-        assert data["satisfied"] == report.satisfied
-        assert data["violated"] == list(report.violated)
-        assert data["tokens"] is None
-        by_name = {one["name"]: one for one in data["conditions"]}
-        assert set(by_name) == NAMES
-        for one in report.conditions:
-            assert by_name[one.name]["measured"] == one.measured
-            assert by_name[one.name]["threshold"] == one.threshold
-            assert by_name[one.name]["applies_to"] in ("Theta", "W", "shape")
-            assert len(one.explanation) > 20
 
     def test_tokens_not_given_are_not_judged(self):
         report = check_conditions(make_nice_layer(heads=2, dim=64, rng=0))
@@ -442,14 +352,14 @@ class TestReport:
 
         assert (threshold(2, 2), threshold(8, 2), threshold(2, 9)) == (math.log(64), 8, 9)
 
-    @pytest.mark.parametrize("name", sorted(NAMES))
-    def test_a_threshold_decides_the_verdict(self, name):
+    def test_a_threshold_decides_the_verdict(self):
         layer = make_nice_layer(heads=2, dim=16, rng=0)
-        measured = check_conditions(layer, tokens=2)[name].measured
-        for bound in (measured, 0.9 * measured, 1.1 * measured):
-            one = check_conditions(layer, tokens=2, thresholds={name: bound})[name]
-            assert one.threshold == bound
-            assert one.verdict == (measured <= bound if one.better == "small" else measured >= bound)
+        for one in check_conditions(layer, tokens=2).conditions:
+            for bound in (one.measured, 0.9 * one.measured, 1.1 * one.measured):
+                again = check_conditions(layer, tokens=2, thresholds={one.name: bound})[one.name]
+                assert again.threshold == bound
+                holds = one.measured <= bound if one.better == "small" else one.measured >= bound
+                assert again.verdict == holds
 
     @pytest.mark.bad_input
     def test_wrong_arguments(self):

@@ -1,8 +1,10 @@
 """Files come back bit for bit, and whatever is wrong with one ends in one error with one sentence."""
 
+import itertools
 import json
 import os
 import stat
+from importlib.util import find_spec
 
 import hypothesis.extra.numpy as arrays
 import numpy as np
@@ -12,14 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attention import (
-    AttentionLayer,
     BooleanInputs,
-    ExampleOracle,
     FileFormatError,
     GaussianInputs,
     PositionedInputs,
-    SliceInputs,
-    SphereInputs,
     load_layer,
     make_nice_layer,
     save_layer,
@@ -29,6 +27,7 @@ from attention import (
 from attention.files import read_arrays, read_tensors, write_tensors
 
 READERS = (read_tensors, load_layer, read_arrays)
+BOOLEAN = {"name": "boolean", "k": 2, "d": 3}
 DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 
 
@@ -56,64 +55,39 @@ def layer_file(tmp_path):
     return path
 
 
+finite = {"allow_nan": False, "allow_infinity": False}
+shapes = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)
+an_array = st.sampled_from(DTYPES).flatmap(
+    lambda dtype: arrays.arrays(np.dtype(dtype), shapes, elements=finite if dtype[0] == "f" else None)
+)
+json_values = st.recursive(
+    st.none() | st.integers() | st.floats(**finite) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
 class TestRoundTrip:
     @given(
-        tensors=st.dictionaries(
-            st.text("abcxyz.é_/", min_size=1, max_size=5),
-            st.sampled_from(DTYPES).flatmap(
-                lambda dtype: arrays.arrays(
-                    np.dtype(dtype),
-                    arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3),
-                    elements={"allow_nan": False, "allow_infinity": False} if dtype[0] == "f" else None,
-                )
-            ),
-            max_size=4,
-        ),
-        metadata=st.dictionaries(
-            st.text(max_size=4).filter(lambda name: name not in ("format", "kind")),
-            st.recursive(
-                st.none()
-                | st.booleans()
-                | st.integers()
-                | st.floats(allow_nan=False, allow_infinity=False)
-                | st.text(),
-                lambda inner: (
-                    st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
-                ),
-                max_leaves=5,
-            ),
-            max_size=3,
-        ),
+        tensors=st.dictionaries(st.text("abcxyz.é_/", min_size=1, max_size=5), an_array, max_size=4),
+        metadata=st.dictionaries(st.text("abc\0é", max_size=4), json_values, max_size=3),
     )
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
     def test_tensors_and_metadata_bit_for_bit(self, tmp_path, tensors, metadata):
         path = tmp_path / "some.safetensors"
         write_tensors(path, "some", tensors, metadata)
         stored = read_tensors(path, kind="some")
-        assert stored.kind == "some"
-        assert stored.metadata == metadata
-        assert list(stored.tensors) == sorted(tensors)
+        assert (stored.kind, stored.metadata, list(stored.tensors)) == ("some", metadata, sorted(tensors))
         for name, array in tensors.items():
             back = stored.tensors[name]
-            assert back.dtype == array.dtype
-            assert back.shape == array.shape
+            assert (back.dtype, back.shape) == (array.dtype, array.shape)
             assert back.tobytes() == array.tobytes()  # minus zero and subnormals included
 
     def test_same_content_same_bytes(self, tmp_path):
-        a, b, c = (
-            np.arange(6.0).reshape(2, 3),
-            np.arange(3, dtype=np.int8),
-            np.float32(2) * np.ones(2, np.float32),
-        )
-        write_tensors(
-            tmp_path / "1", "some", {"a": a, "b": b, "c": c}, {"x": 1, "y": [2.5], "z": {"u": 1, "v": 2}}
-        )
-        write_tensors(
-            tmp_path / "2",
-            "some",
-            {"c": c, "b": b, "a": np.asfortranarray(a)},
-            {"z": {"v": 2, "u": 1}, "y": (2.5,), "x": 1},
-        )
+        a, b = np.arange(6.0).reshape(2, 3), np.arange(3, dtype=np.int8)
+        write_tensors(tmp_path / "1", "some", {"a": a, "b": b}, {"x": 1, "y": [2.5], "z": {"u": 1, "v": 2}})
+        b_first = {"b": b, "a": np.asfortranarray(a)}
+        write_tensors(tmp_path / "2", "some", b_first, {"z": {"v": 2, "u": 1}, "y": (2.5,), "x": 1})
         assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
     def test_arrays_in_other_byte_order_or_strides_keep_their_values(self, tmp_path):
@@ -124,35 +98,20 @@ class TestRoundTrip:
         np.testing.assert_array_equal(stored["strided"], a[::2, ::-1].T)
         assert stored["big"].dtype == np.float64
 
-    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    @pytest.mark.parametrize(
-        "inputs",
-        [
-            None,
-            BooleanInputs(4, 3),
-            GaussianInputs(1, 3),
-            SphereInputs(2, 3),
-            SliceInputs((1, 2), ((0, 2), (1, 1))),
-            PositionedInputs(GaussianInputs(5, 3), sinusoidal_positions(5, 3)),
-        ],
-    )
-    def test_layer(self, tmp_path, inputs, dtype):
+    def test_layer(self, tmp_path):
         nice = make_nice_layer(heads=2, dim=3, rng=1)
-        layer = AttentionLayer(theta=nice.theta.astype(dtype), w=nice.w.astype(dtype))
         made = {"generator": "make_nice_layer", "seed": 1, "sigma": 0.1}
-        save_layer(tmp_path / "layer", layer, inputs=inputs, made=made)
-        back = load_layer(tmp_path / "layer")
-        assert back.layer.theta.dtype == back.layer.w.dtype == dtype
-        assert back.layer.theta.tobytes() == layer.theta.tobytes()
-        assert back.layer.w.tobytes() == layer.w.tobytes()
-        assert (back.inputs, back.made) == (inputs, made)
-        assert read_tensors(tmp_path / "layer").kind == "layer"
-
-    def test_torch_layer(self, tmp_path):
-        torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-        layer = make_nice_layer(heads=2, dim=3, rng=1)
-        save_layer(tmp_path / "layer", layer.map(torch.from_numpy))
-        np.testing.assert_array_equal(load_layer(tmp_path / "layer").layer.theta, layer.theta)
+        positioned = PositionedInputs(GaussianInputs(5, 3), sinusoidal_positions(5, 3))
+        layers = [nice, nice.map(lambda array: array.astype(np.float32))]
+        if find_spec("torch"):
+            layers.append(nice.map(__import__("torch").from_numpy))
+        for layer, inputs in itertools.product(layers, (None, BooleanInputs(4, 3), positioned)):
+            save_layer(tmp_path / "layer", layer, inputs=inputs, made=made)
+            back = load_layer(tmp_path / "layer")
+            assert (back.kind, back.inputs, back.made) == ("layer", inputs, made)
+            for name in ("theta", "w"):
+                wanted, found = np.asarray(getattr(layer, name)), getattr(back.layer, name)
+                assert (found.dtype, found.tobytes()) == (wanted.dtype, wanted.tobytes())
 
     def test_layer_of_an_instance_and_of_a_foreign_file(self, tmp_path):
         layer = make_nice_layer(heads=2, dim=3, rng=1)
@@ -164,29 +123,13 @@ class TestRoundTrip:
             assert back.layer.theta.tobytes() == layer.theta.tobytes()
             assert (back.inputs, back.made) == (None, {})
 
-    def test_examples_of_both_forms(self, tmp_path):
-        x = BooleanInputs(2, 3).sample(5, rng=0)
-        y = make_nice_layer(heads=1, dim=3, rng=1)(x)
-        write_examples(tmp_path / "pair.safetensors", x, y)
-        np.save(tmp_path / "x.npy", x)
-        np.save(tmp_path / "y.npy", y)
-        assert read_tensors(tmp_path / "pair.safetensors", kind="examples").metadata == {}
-        for oracle in (
-            ExampleOracle.from_files(tmp_path / "pair.safetensors"),
-            ExampleOracle.from_files(tmp_path / "x.npy", tmp_path / "y.npy"),
-        ):
-            given_x, given_y = oracle.draw(5)
-            assert given_x.tobytes() == x.tobytes()
-            assert given_y.tobytes() == y.tobytes()
-
-    @pytest.mark.parametrize("dtype", [*DTYPES, ">f8", ">i4"])
-    @pytest.mark.parametrize("order", ["C", "F"])
-    def test_npy(self, tmp_path, dtype, order):
-        array = np.arange(6).reshape(2, 3).astype(dtype, order=order)
-        np.save(tmp_path / "a.npy", array)
-        back = read_arrays(tmp_path / "a.npy")["array"]
-        np.testing.assert_array_equal(back, array)
-        assert back.dtype == array.dtype.newbyteorder("=")
+    def test_npy(self, tmp_path):
+        for dtype, order in itertools.product([*DTYPES, ">f8", ">i4"], "CF"):
+            array = np.arange(6).reshape(2, 3).astype(dtype, order=order)
+            np.save(tmp_path / "a.npy", array)
+            back = read_arrays(tmp_path / "a.npy")["array"]
+            np.testing.assert_array_equal(back, array)
+            assert back.dtype == array.dtype.newbyteorder("=")
 
     def test_names_choose_the_arrays(self, layer_file):
         assert list(read_arrays(layer_file, names=["w"])) == ["w"]
@@ -218,22 +161,10 @@ class TestWriting:
             write_tensors(tmp_path / "f", kind, tensors, metadata)
         assert list(tmp_path.iterdir()) == []
 
-    def test_refuses_metadata_without_end(self, tmp_path):
-        endless: list = []
-        endless.append(endless)
-        deep: list = []
-        for _ in range(100_000):
-            deep = [deep]
-        for value in (endless, deep):
-            with pytest.raises(ValueError, match="no JSON form"):
-                write_tensors(tmp_path / "f", "some", {}, {"a": value})
-        while deep:  # taken apart by hand: the interpreter frees so deep a list by recursion
-            deep = deep.pop()
-
-    @pytest.mark.parametrize("shapes", [((2, 3), (2, 3)), ((0, 2, 3), (0, 2, 3)), ((1, 2, 3), (2, 2, 3))])
-    def test_refuses_what_are_no_examples(self, tmp_path, shapes):
-        with pytest.raises(ValueError, match=r"must be \(n, k, d\)"):
-            write_examples(tmp_path / "f", np.zeros(shapes[0]), np.zeros(shapes[1]))
+    def test_refuses_what_are_no_examples(self, tmp_path):
+        for x, y in [((2, 3), (2, 3)), ((0, 2, 3), (0, 2, 3)), ((1, 2, 3), (2, 2, 3))]:
+            with pytest.raises(ValueError, match=r"must be \(n, k, d\)"):
+                write_examples(tmp_path / "f", np.zeros(x), np.zeros(y))
 
     def test_replaces_at_once_or_not_at_all(self, tmp_path, layer_file, monkeypatch):
         before = layer_file.read_bytes()
@@ -268,120 +199,82 @@ class TestWriting:
 
 F64 = {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}
 EIGHT = bytes(8)
-OWN = {"format": 1, "kind": "some"}
+PICKLE = b"\x80\x04\x95\x1c\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins\x94\x8c\x04eval\x94\x93\x94."
 
 
 def own(text: str) -> dict:
     return {"__metadata__": {"attention_bounds": text}, "a": F64}
 
 
+# bytes, or what is changed in the header of a file of one number
 DAMAGED = {
     "empty": b"",
-    "seven bytes": b"\x10" + bytes(6),
-    "length only": (2).to_bytes(8, "little"),
     "zero length": bytes(8) + b"{}",
     "huge length": assemble({"a": F64}, EIGHT, length=2**64 - 1),
     "length beyond the file": assemble({"a": F64}, EIGHT, length=1000),
     "header not text": assemble(b'{"\xff\xfe": 1}'),
     "header a list": assemble("[1, 2]"),
-    "header a number": assemble("12"),
-    "header cut": assemble('{"a": {"dtype": "F64"'),
     "deep lists": assemble("[" * 1_000_000),
-    "deep objects": assemble('{"a":' * 200_000),
-    "deep and closed": assemble('{"a":' + "[" * 100_000 + "]" * 100_000 + "}"),
-    "repeated field": assemble('{"a":{"dtype":"F64","dtype":"F64","shape":[1],"data_offsets":[0,8]}}', EIGHT),
-    "endless integer": assemble(
-        '{"a":{"dtype":"F64","shape":[%s],"data_offsets":[0,8]}}' % ("9" * 5000), EIGHT
-    ),
     "entry a list": assemble({"a": [1]}),
-    "field missing": assemble({"a": {"dtype": "F64", "shape": [1]}}, EIGHT),
-    "bfloat16": assemble({"a": F64 | {"dtype": "BF16", "shape": [4]}}, EIGHT),
-    "bool": assemble({"a": F64 | {"dtype": "BOOL", "shape": [8]}}, EIGHT),
-    "complex": assemble({"a": F64 | {"dtype": "C64"}}, EIGHT),
-    "unknown dtype": assemble({"a": F64 | {"dtype": "F65"}}, EIGHT),
-    "dtype no text": assemble({"a": F64 | {"dtype": ["F64"]}}, EIGHT),
-    "shape negative": assemble({"a": F64 | {"shape": [-1, -1]}}, EIGHT),
-    "shape true": assemble({"a": F64 | {"shape": [True]}}, EIGHT),
-    "shape of floats": assemble({"a": F64 | {"shape": [1.0]}}, EIGHT),
-    "shape of texts": assemble({"a": F64 | {"shape": ["1"]}}, EIGHT),
-    "shape no list": assemble({"a": F64 | {"shape": 1}}, EIGHT),
-    "shape beyond its bytes": assemble({"a": F64 | {"shape": [2]}}, EIGHT),
-    "shape beyond all bounds": assemble({"a": F64 | {"shape": [2**62, 4]}}, EIGHT),
-    "shape beyond all bounds, yet empty": assemble(
-        {"a": {**F64, "shape": [2**62, 2**62, 0], "data_offsets": [0, 0]}}
-    ),
-    "shape of 10000 axes": assemble({"a": F64 | {"shape": [1] * 10_000}}, EIGHT),
-    "offsets three": assemble({"a": F64 | {"data_offsets": [0, 8, 8]}}, EIGHT),
-    "offsets backwards": assemble({"a": F64 | {"data_offsets": [8, 0]}}, EIGHT),
-    "offsets beyond": assemble({"a": F64 | {"data_offsets": [8, 16]}}, EIGHT),
-    "offsets overlap": assemble({"a": F64, "b": F64}, EIGHT),
-    "offsets with a gap": assemble({"a": F64, "b": F64 | {"data_offsets": [16, 24]}}, EIGHT * 3),
     "bytes too many": assemble({"a": F64}, EIGHT + b"\0"),
-    "bytes too few": assemble({"a": F64}, EIGHT[:-1]),
+    "offsets overlap": assemble({"a": F64, "b": F64}, EIGHT),
+    "offsets beyond": {"data_offsets": [8, 16]},
+    "bfloat16": {"dtype": "BF16", "shape": [4]},
+    "bool": {"dtype": "BOOL", "shape": [8]},
+    "complex": {"dtype": "C64"},
+    "unknown dtype": {"dtype": "F65"},
+    "shape negative": {"shape": [-1, -1]},
+    "shape beyond its bytes": {"shape": [2]},
+    "shape beyond all bounds, yet empty": {"shape": [2**62, 2**62, 0], "data_offsets": [0, 0]},
+    "shape of 10000 axes": {"shape": [1] * 10_000},
     "nan": assemble({"a": F64}, np.array([np.nan]).tobytes()),
-    "infinity": assemble({"a": F64}, np.array([-np.inf]).tobytes()),
-    "float32 nan": assemble(
-        {"a": F64 | {"dtype": "F32", "shape": [2]}}, np.array([0, np.nan], np.float32).tobytes()
-    ),
     "float16 infinity": assemble({"a": F64 | {"dtype": "F16", "shape": [4]}}, b"\0\x7c" + bytes(6)),
     "lone surrogate": assemble('{"\\ud800":' + json.dumps(F64) + "}", EIGHT),
     "metadata no object": assemble({"__metadata__": [], "a": F64}, EIGHT),
-    "metadata of numbers": assemble({"__metadata__": {"attention_bounds": 1}, "a": F64}, EIGHT),
-    "pickle": b"\x80\x04\x95\x1c\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins\x94\x8c\x04eval\x94\x93\x94.",
+    "pickle": PICKLE,
 }
 OWN_DAMAGED = {
-    "no JSON": own("hello"),
-    "a list": own("[]"),
-    "no format": own('{"kind": "some"}'),
-    "format 2": own('{"format": 2, "kind": "some"}'),
-    "no kind": own('{"format": 1}'),
-    "kind empty": own('{"format": 1, "kind": ""}'),
-    "kind a number": own('{"format": 1, "kind": 3}'),
-    "NaN": own('{"format": 1, "kind": "some", "a": NaN}'),
-    "1e999": own('{"format": 1, "kind": "some", "a": 1e999}'),
-    "deep": own('{"format": 1, "kind": "some", "a": ' + "[" * 100_000 + "]" * 100_000 + "}"),
-    "lone surrogate": own("\ud800"),
+    "no JSON": "hello",
+    "no format": '{"kind": "some"}',
+    "format 2": '{"format": 2, "kind": "some"}',
+    "no kind": '{"format": 1}',
+    "NaN": '{"format": 1, "kind": "some", "a": NaN}',
+    "deep": '{"format": 1, "kind": "some", "a": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "lone surrogate": "\ud800",
 }
 
 
 class TestDamaged:
-    @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED.keys())
-    @pytest.mark.parametrize("read", READERS)
-    def test_container(self, tmp_path, content, read):
+    @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+    def test_container(self, tmp_path, content):
         path = tmp_path / "damaged.safetensors"
-        path.write_bytes(content)
-        with pytest.raises(FileFormatError) as error:
-            read(path)
-        assert one_sentence(error, path)
+        path.write_bytes(assemble({"a": F64 | content}, EIGHT) if isinstance(content, dict) else content)
+        for read in READERS:
+            with pytest.raises(FileFormatError) as error:
+                read(path)
+            assert one_sentence(error, path)
 
-    @pytest.mark.parametrize("header", OWN_DAMAGED.values(), ids=OWN_DAMAGED.keys())
-    def test_own_metadata(self, tmp_path, header):
+    @pytest.mark.parametrize("text", OWN_DAMAGED.values(), ids=OWN_DAMAGED)
+    def test_own_metadata(self, tmp_path, text):
         path = tmp_path / "damaged.safetensors"
-        path.write_bytes(assemble(header, EIGHT))
+        path.write_bytes(assemble(own(text), EIGHT))
         with pytest.raises(FileFormatError) as error:
             read_tensors(path)
         assert one_sentence(error, path)
 
     def test_what_the_damaged_ones_were_made_from_is_fine(self, tmp_path):
         path = tmp_path / "fine.safetensors"
-        path.write_bytes(assemble({"a": F64}, EIGHT))
+        path.write_bytes(assemble(own('{"format": 1, "kind": "some"}'), EIGHT))
         assert read_arrays(path)["a"] == [0.0]
-        path.write_bytes(assemble(own(json.dumps(OWN)), EIGHT))
         assert read_tensors(path).kind == "some"
 
-    @pytest.mark.parametrize("read", READERS)
-    def test_no_file(self, tmp_path, read):
+    def test_no_file(self, tmp_path):
         os.mkfifo(tmp_path / "pipe")
-        for path in (
-            tmp_path / "none",
-            tmp_path,
-            tmp_path / "pipe",
-            tmp_path / ("n" * 300),
-            tmp_path / "a\0b",
-        ):
-            with pytest.raises(FileFormatError) as error:
-                read(path)
-            assert one_sentence(error, path)
+        for name in ("none", ".", "pipe", "n" * 300, "a\0b"):
+            for read in READERS:
+                with pytest.raises(FileFormatError) as error:
+                    read(tmp_path / name)
+                assert one_sentence(error, tmp_path / name)
 
     def test_no_right_to_read(self, layer_file, monkeypatch):
         def refused(*_, **__):
@@ -398,130 +291,71 @@ class TestDamaged:
         with pytest.raises(FileFormatError, match="no valid safetensors file"):
             read_arrays(path)
 
-    def test_kind(self, layer_file):
+    def test_kind(self, tmp_path, layer_file):
         assert read_tensors(layer_file, kind="layer").kind == "layer"
         with pytest.raises(FileFormatError, match="of kind 'layer' where 'instance' is needed"):
             read_tensors(layer_file, kind="instance")
-
-    def test_foreign_file_has_no_kind(self, tmp_path):
         (tmp_path / "f").write_bytes(safetensors.numpy.save({"a": np.zeros(1)}, metadata={"format": "np"}))
         with pytest.raises(FileFormatError, match="no metadata of this toolkit"):
             read_tensors(tmp_path / "f")
 
     @pytest.mark.bad_input
     @pytest.mark.parametrize(
-        ("tensors", "match"),
+        ("theta", "w", "metadata", "match"),
         [
-            ({"theta": np.zeros((1, 2, 2))}, "holds no w"),
-            ({}, "holds no theta and no w"),
-            ({"theta": np.zeros((1, 2, 2)), "w": np.zeros((2, 2, 2))}, "make no layer .*where m is 1"),
-            ({"theta": np.zeros((2, 2)), "w": np.zeros((2, 2))}, r"make no layer .*\(m, d, d\)"),
-            ({"theta": np.zeros((1, 2, 3)), "w": np.zeros((1, 2, 3))}, r"make no layer .*\(m, d, d\)"),
-            ({"theta": np.zeros((0, 2, 2)), "w": np.zeros((0, 2, 2))}, r"make no layer .*\(m, d, d\)"),
-            ({"theta": np.zeros((1, 0, 0)), "w": np.zeros((1, 0, 0))}, r"make no layer .*\(m, d, d\)"),
+            ((1, 2, 2), None, {}, "holds no w"),
+            ((1, 2, 2), (2, 2, 2), {}, "make no layer .*where m is 1"),
+            ((0, 2, 2), (0, 2, 2), {}, r"make no layer .*\(m, d, d\)"),
+            ((1, 2, 2), (1, 2, 2), {"inputs": 3}, "inputs are not described rightly"),
+            ((1, 2, 2), (1, 2, 2), {"inputs": BOOLEAN | {"k": -1}}, "inputs are not described rightly"),
+            ((1, 2, 2), (1, 2, 2), {"inputs": BOOLEAN}, "3 coordinates and the layer 2"),
+            ((1, 2, 2), (1, 2, 2), {"made": [1]}, "not as a JSON object"),
         ],
     )
-    def test_no_layer(self, tmp_path, tensors, match):
-        write_tensors(tmp_path / "f", "layer", tensors, {})
-        with pytest.raises(FileFormatError, match=match):
-            load_layer(tmp_path / "f")
-
-    @pytest.mark.parametrize(
-        ("metadata", "match"),
-        [
-            ({"inputs": 3}, "inputs are not described rightly"),
-            ({"inputs": {"name": "boolean", "k": 2}}, "inputs are not described rightly"),
-            ({"inputs": {"name": "boolean", "k": 2, "d": 3}}, "3 coordinates and the layer 2"),
-            ({"inputs": {"name": "boolean", "k": -2, "d": 2}}, "inputs are not described rightly"),
-            (
-                {
-                    "inputs": {
-                        "name": "positioned",
-                        "inputs": {"name": "boolean", "k": 1, "d": 1},
-                        "positions": [[10**400]],
-                    }
-                },
-                "inputs are not described rightly",
-            ),
-            ({"made": [1]}, "not as a JSON object"),
-        ],
-    )
-    def test_layer_with_wrong_metadata(self, tmp_path, metadata, match):
-        zeros = np.zeros((1, 2, 2))
-        write_tensors(tmp_path / "f", "layer", {"theta": zeros, "w": zeros}, metadata)
+    def test_no_layer(self, tmp_path, theta, w, metadata, match):
+        shapes = {"theta": theta} | ({} if w is None else {"w": w})
+        write_tensors(
+            tmp_path / "f", "layer", {name: np.zeros(one) for name, one in shapes.items()}, metadata
+        )
         with pytest.raises(FileFormatError, match=match):
             load_layer(tmp_path / "f")
 
 
-def npy(header: bytes, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
-    return (
-        b"\x93NUMPY" + version + len(header).to_bytes(2 if version[0] == 1 else 4, "little") + header + data
-    )
+def npy(descr="<f8", shape="(1,)", data=EIGHT, version=b"\x01\x00"):
+    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    return b"\x93NUMPY" + version + len(header).to_bytes(2, "little") + header + data
 
 
-class TestDamagedNpy:
-    @pytest.mark.parametrize(
-        "content",
-        [
-            b"",
-            b"\x93NUM",
-            b"hello, world",
-            npy(b""),
-            npy(b"{"),
-            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }"),
-            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000,), }", EIGHT),
-            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -1), }", EIGHT),
-            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (True,), }", EIGHT),
-            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", np.array([np.inf]).tobytes()),
-            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", np.array([np.nan]).tobytes()),
-            npy(
-                b"{'descr': '<f8', 'fortran_order': False, 'shape': %s, }" % (b"(" * 300 + b")" * 300), EIGHT
-            ),
-            npy(b"{'descr': '<c16', 'fortran_order': False, 'shape': (1,), }", bytes(16)),
-            npy(b"{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }", b"\1"),
-            npy(b"{'descr': '<M8[s]', 'fortran_order': False, 'shape': (1,), }", EIGHT),
-            npy(b"{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (1,), }", EIGHT),
-            npy(b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", EIGHT),
-            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", EIGHT, version=b"\x09\x00"),
-            npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1is 1,), }", EIGHT),
-            npy(b"{'descr': '" + b"\\d" * 9 + b"'", EIGHT),
-            b"\x93NUMPY\x02\x00" + b"\xff" * 4 + b"{}",
-        ],
-    )
-    def test_container(self, tmp_path, content):
-        path = tmp_path / "damaged.npy"
-        path.write_bytes(content)
-        with pytest.raises(FileFormatError) as error:
-            read_arrays(path)
-        assert one_sentence(error, path)
-
-    def test_objects_and_archives(self, tmp_path):
-        np.save(tmp_path / "object.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-        np.savez(tmp_path / "archive.npz", a=np.zeros(1))
-        (tmp_path / "archive.npz").rename(tmp_path / "archive.npy")
-        (tmp_path / "pickle.npy").write_bytes(DAMAGED["pickle"])
-        for name in ("object.npy", "archive.npy", "pickle.npy"):
-            with pytest.raises(FileFormatError):
-                read_arrays(tmp_path / name)
-
-    def test_examples(self, tmp_path, layer_file):
-        np.save(tmp_path / "x.npy", np.zeros((2, 2, 3)))
-        np.save(tmp_path / "y.npy", np.zeros((2, 3)))
-        for paths in (
-            [layer_file],
-            [tmp_path / "x.npy", tmp_path / "y.npy"],
-            [tmp_path / "x.npy", tmp_path / "none"],
-        ):
-            with pytest.raises(FileFormatError):
-                ExampleOracle.from_files(*paths)
-
-
-# fmt: off
-NASTY = [
-    -1, 0, 1, 3, 2**31, 2**63, 2**64, 10**30, 1.5, -0.0, True, None, "", "F64", "BF16", "F16", "I64", "\ud800", [], {},
-    [0, 8], [2**62, 2**62, 0], [[[]]], {"dtype": "F64"}, "x" * 3000, [1] * 100, '{"format":1,"kind":"layer"}',
-]
-# fmt: on
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x93NUM",
+        b"hello, world",
+        b"\x93NUMPY\x01\x00\x00\x00",
+        b"\x93NUMPY\x02\x00" + b"\xff" * 4 + b"{}",
+        PICKLE,
+        npy(data=b""),
+        npy(version=b"\x09\x00"),
+        npy(data=np.array([np.inf]).tobytes()),
+        npy(shape="(10000000000000,)"),
+        npy(shape="(-1, -1)"),
+        npy(shape="(" * 300 + ")" * 300),
+        npy("<c16", data=bytes(16)),
+        npy("|b1", data=b"\1"),
+        npy("<M8[s]"),
+        npy([("a", "<f8")]),
+        npy("|O"),
+    ],
+)
+def test_damaged_npy(tmp_path, content):
+    path = tmp_path / "damaged.npy"
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError) as error:
+        read_arrays(path)
+    assert one_sentence(error, path)
+    path.write_bytes(npy())
+    assert read_arrays(path)["array"] == [0.0]
 
 
 def flip_bytes(content, rng):
@@ -538,71 +372,39 @@ def truncate(content, rng):
 
 
 def splice(content, rng):
-    first, last = np.sort(rng.integers(0, len(content), size=2))
-    place = rng.integers(0, len(content))
-    return (
-        content[:place] + content[first:last] + content[place + (0 if rng.random() < 0.5 else last - first) :]
-    )
-
-
-def edit_length(content, rng):
-    length = int.from_bytes(content[:8], "little")
-    choices = [
-        0,
-        1,
-        2,
-        length - 1,
-        length + 1,
-        len(content) - 8,
-        len(content),
-        2**24,
-        2**32,
-        2**63,
-        2**64 - 1,
-    ]
-    return int(rng.choice(np.array(choices, dtype=object))).to_bytes(8, "little") + content[8:]
+    first, last, place = *np.sort(rng.integers(0, len(content), size=2)), rng.integers(0, len(content))
+    kept = content[place + (0 if rng.random() < 0.5 else last - first) :]
+    return content[:place] + content[first:last] + kept
 
 
 def edit_header(content, rng):
+    """Replace, drop or rename a field of the header, or of an entry of it."""
     header, data = take_apart(content)
-    name = str(rng.choice(sorted(header)))
-    nasty = NASTY[rng.integers(len(NASTY))]
-    action = rng.integers(5)
+    record = header[str(rng.choice(sorted(header)))] if rng.random() < 0.7 else header
+    name, nasty = str(rng.choice(sorted(record))), NASTY[rng.integers(len(NASTY))]
+    value = record.pop(name)
+    action = rng.integers(4)
     if action == 0:
-        header[name] = nasty
-    elif action == 1:
-        field = str(rng.choice(sorted(header[name])))
-        header[name][field] = nasty
-    elif action == 2:
-        header[str(nasty)[:50]] = header.pop(name)
-    elif action == 3:
-        header[name].pop(str(rng.choice(sorted(header[name]))))
-    else:
-        numbers = header[name].get("data_offsets") or [0]
-        numbers[rng.integers(len(numbers))] += int(rng.integers(-16, 17))
+        record[str(nasty)[:50]] = value
+    elif action > 1:
+        record[name] = nasty
     return assemble(header, data)
 
 
-def edit_own_metadata(content, rng):
-    header, data = take_apart(content)
-    text = header["__metadata__"]["attention_bounds"]
-    if rng.random() < 0.5:
-        about = json.loads(text)
-        holder = about if rng.random() < 0.5 or not about.get("inputs") else about["inputs"]
-        holder[str(rng.choice(sorted(holder)))] = NASTY[rng.integers(len(NASTY))]
-        text = json.dumps(about)
-    else:
-        place = int(rng.integers(len(text)))
-        text = (
-            text[:place]
-            + str(rng.choice(["", "[", "{", '"', "\\", "1e999", "NaN", "[" * 5000]))
-            + text[place + 1 :]
-        )
-    header["__metadata__"]["attention_bounds"] = text
-    return assemble(header, data)
-
-
-MUTATIONS = [flip_bytes, truncate, splice, edit_length, edit_header, edit_own_metadata]
+NASTY = [
+    -1,
+    2**63,
+    1.5,
+    None,
+    "BF16",
+    "\ud800",
+    [],
+    {},
+    [0, 8],
+    [2**62, 2**62, 0],
+    '{"format":1,"kind":"layer"}',
+]
+MUTATIONS = [flip_bytes, truncate, splice, edit_header]
 
 
 def loads(read, path) -> bool:
@@ -619,21 +421,20 @@ def loads(read, path) -> bool:
 
 @pytest.mark.parametrize("mutate", MUTATIONS)
 def test_mutated_files_load_or_raise_the_one_error(tmp_path, mutate):
-    """200 files a mutation, 1200 in all, each through every reader: none raises anything else, none warns."""
+    """60 files a mutation, each through every reader: none raises anything else, none warns."""
     rng = np.random.default_rng(MUTATIONS.index(mutate))
     positioned = PositionedInputs(GaussianInputs(2, 3), sinusoidal_positions(2, 3))
     layer = make_nice_layer(heads=2, dim=3, rng=0)
     save_layer(tmp_path / "1", layer, inputs=BooleanInputs(2, 3), made={"seed": 0})
-    save_layer(tmp_path / "2", AttentionLayer(theta=layer.theta[:1], w=layer.w[:1]), inputs=positioned)
+    save_layer(tmp_path / "2", layer, inputs=positioned)
     write_examples(tmp_path / "3", np.ones((2, 2, 3)), np.zeros((2, 2, 3)))
     originals = [(tmp_path / name).read_bytes() for name in "123"]
     path = tmp_path / "mutated.safetensors"
     refused = []
-    for turn in range(200):
+    for turn in range(60):
         path.write_bytes(mutate(originals[turn % 3], rng))
         refused += [not loads(read, path) for read in READERS]
-    assert len(refused) == 600
-    assert sum(refused) > 200
+    assert sum(refused) > 50
 
 
 @pytest.mark.parametrize("mutate", [flip_bytes, truncate, splice])
@@ -641,10 +442,8 @@ def test_mutated_npy_files_load_or_raise_the_one_error(tmp_path, mutate):
     rng = np.random.default_rng(7)
     np.save(tmp_path / "a.npy", np.arange(6.0).reshape(2, 3))
     content = (tmp_path / "a.npy").read_bytes()
-    path = tmp_path / "mutated.npy"
     refused = []
-    for _ in range(200):
-        path.write_bytes(mutate(content, rng))
-        refused.append(not loads(read_arrays, path))
-    assert len(refused) == 200
-    assert sum(refused) > 50
+    for _ in range(60):
+        (tmp_path / "mutated.npy").write_bytes(mutate(content, rng))
+        refused.append(not loads(read_arrays, tmp_path / "mutated.npy"))
+    assert sum(refused) > 15

@@ -6,7 +6,7 @@ import warnings
 import array_api_strict
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attention import (
@@ -17,6 +17,7 @@ from attention import (
     attention_pattern,
     make_nice_layer,
 )
+from attention.layer import read_tokens
 
 sizes = {
     "m": st.integers(1, 4),
@@ -58,13 +59,11 @@ def by_loops(layer, x):
 
 class TestDefinition:
     @given(**sizes)
-    @settings(max_examples=50, deadline=None)
     def test_output_is_the_triple_sum(self, m, k, d, seed):
         layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(2, rng=seed)
         np.testing.assert_allclose(layer(x), [by_loops(layer, one) for one in x], rtol=1e-12, atol=1e-13)
 
     @given(**sizes)
-    @settings(max_examples=50, deadline=None)
     def test_logits_and_patterns_are_those_of_the_output(self, m, k, d, seed):
         layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(3, rng=seed)
         logits, patterns = layer.logits(x), layer.patterns(x)
@@ -74,6 +73,9 @@ class TestDefinition:
             patterns, np.exp(logits) / np.exp(logits).sum(-1, keepdims=True), rtol=1e-12
         )
         np.testing.assert_allclose(np.einsum("nmab,nbi,mij->naj", patterns, x, layer.w), layer(x), atol=1e-12)
+        pattern, read = read_tokens(x, layer.theta)
+        np.testing.assert_allclose(np.moveaxis(pattern, 2, 1), patterns, atol=1e-12)
+        np.testing.assert_allclose((read @ layer.w.reshape(m * d, d)).reshape(x.shape), layer(x), atol=1e-12)
 
     def test_one_token_attends_to_itself(self):
         layer, x = make_nice_layer(heads=3, dim=4, rng=0), BooleanInputs(1, 4).sample(5, rng=0)
@@ -89,30 +91,20 @@ class TestDefinition:
         with pytest.raises(AttributeError):
             layer.w = theta
 
-    def test_repr_and_sizes(self):
-        layer = make_nice_layer(heads=2, dim=3, rng=0)
-        assert repr(layer) == "AttentionLayer(heads=2, dim=3, dtype=float64)"
-        assert (layer.heads, layer.dim) == (2, 3)
-
 
 class TestSymmetries:
     @given(**sizes)
-    @settings(max_examples=50, deadline=None)
-    def test_permuting_tokens_permutes_outputs(self, m, k, d, seed):
+    def test_tokens_in_another_order_heads_in_another_order_and_a_head_in_two(self, m, k, d, seed):
         layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(2, rng=seed)
-        order = np.random.default_rng(seed).permutation(k)
-        np.testing.assert_allclose(layer(x[:, order]), layer(x)[:, order], rtol=0, atol=1e-12)
-
-    @given(**sizes)
-    @settings(max_examples=50, deadline=None)
-    def test_permuting_heads_changes_nothing(self, m, k, d, seed):
-        layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(2, rng=seed)
-        order = np.random.default_rng(seed).permutation(m)
-        permuted = AttentionLayer(theta=layer.theta[order], w=layer.w[order])
-        assert np.linalg.norm(permuted(x) - layer(x)) <= 1e-12 * np.linalg.norm(layer(x))
+        tokens, heads = (np.random.default_rng(seed).permutation(n) for n in (k, m))
+        np.testing.assert_allclose(layer(x[:, tokens]), layer(x)[:, tokens], rtol=0, atol=1e-12)
+        permuted = AttentionLayer(theta=layer.theta[heads], w=layer.w[heads])
+        halves = np.concatenate([0.25 * layer.w, 0.75 * layer.w])
+        twice = AttentionLayer(theta=np.concatenate([layer.theta] * 2), w=halves)
+        for same in (permuted, twice):
+            np.testing.assert_allclose(same(x), layer(x), rtol=0, atol=1e-12)
 
     @given(**sizes, shift=st.floats(-1e3, 1e3))
-    @settings(max_examples=50, deadline=None)
     def test_adding_one_number_to_every_logit_of_a_row_changes_nothing(self, m, k, d, seed, shift):
         layer, x = make_nice_layer(heads=m, dim=d, rng=seed), GaussianInputs(k, d).sample(2, rng=seed)
         logits = layer.logits(x)
@@ -128,7 +120,6 @@ class TestSymmetries:
         np.testing.assert_allclose(shifted, plain, rtol=0, atol=1e-13 * (10 + abs(shift)))
 
     @given(**sizes, batch=st.lists(st.integers(0, 3), max_size=3))
-    @settings(max_examples=50, deadline=None)
     def test_batch_equals_loop(self, m, k, d, seed, batch):
         layer, rng = make_nice_layer(heads=m, dim=d, rng=seed), np.random.default_rng(seed)
         x = rng.standard_normal((*batch, k, d))
@@ -138,35 +129,19 @@ class TestSymmetries:
             for index in np.ndindex(*batch):
                 np.testing.assert_allclose(whole[index], method(x[index]), rtol=1e-12, atol=1e-13)
 
-    @given(**sizes)
-    @settings(max_examples=50, deadline=None)
-    def test_float32_agrees_with_float64(self, m, k, d, seed):
-        layer, x = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d).sample(3, rng=seed)
-        narrow = layer.map(lambda array: array.astype(np.float32))
-        out = narrow(x.astype(np.float32))
-        assert out.dtype == np.float32
-        np.testing.assert_allclose(out, layer(x), rtol=0, atol=1e-4 * max(1, np.abs(layer(x)).max()))
-
-    @given(**sizes)
-    @settings(max_examples=30, deadline=None)
-    def test_a_head_split_in_two_halves_changes_nothing(self, m, k, d, seed):
-        layer, x = make_nice_layer(heads=m, dim=d, rng=seed), BooleanInputs(k, d).sample(2, rng=seed)
-        twice = AttentionLayer(
-            theta=np.concatenate([layer.theta] * 2), w=np.concatenate([0.25 * layer.w, 0.75 * layer.w])
-        )
-        np.testing.assert_allclose(twice(x), layer(x), rtol=0, atol=1e-12)
-
 
 class TestLibraries:
     def test_array_type_in_equals_array_type_out(self, library):
         name, convert = library
         plain, x = make_nice_layer(heads=2, dim=3, rng=0), BooleanInputs(4, 3).sample(5, rng=0)
         layer = plain.map(convert)
+        theta = np.array(plain.theta)
         for result, expected in (
             (layer(convert(x)), plain(x)),
             (layer.logits(convert(x)), plain.logits(x)),
             (layer.patterns(convert(x)), plain.patterns(x)),
             (attention_pattern(convert(x)), attention_pattern(x)),
+            *zip(read_tokens(convert(x), convert(theta)), read_tokens(x, theta), strict=True),
         ):
             assert module(result) == name
             np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-12, atol=1e-14)
@@ -185,10 +160,9 @@ class TestLibraries:
 
     def test_parameters_of_two_widths_take_the_wider(self):
         zeros = np.zeros((1, 2, 2))
-        layer = AttentionLayer(theta=zeros.astype(np.float32), w=zeros)
-        assert layer.theta.dtype == layer.w.dtype == np.float64
-        layer = AttentionLayer(theta=zeros.astype(np.float32), w=zeros.astype(int))
-        assert layer.theta.dtype == layer.w.dtype == np.float32
+        for w, wider in ((zeros, np.float64), (zeros.astype(int), np.float32)):
+            layer = AttentionLayer(theta=zeros.astype(np.float32), w=w)
+            assert layer.theta.dtype == layer.w.dtype == wider
 
     def test_whole_numbers_are_taken_as_floats(self, library):
         _, convert = library
@@ -216,29 +190,6 @@ class TestLibraries:
             AttentionLayer(theta=zeros, w=strict)
         with pytest.raises(MixedArraysError, match="one library"):
             AttentionLayer(theta=zeros, w=zeros)(strict)
-        torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-        with pytest.raises(MixedArraysError, match="numpy and torch"):
-            AttentionLayer(theta=zeros, w=torch.zeros((1, 2, 2)))
-        with pytest.raises(MixedArraysError, match="numpy and torch"):
-            AttentionLayer(theta=zeros, w=zeros)(torch.zeros((1, 2, 2)))
-
-    def test_gradients_flow(self):
-        torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-        plain = make_nice_layer(heads=2, dim=3, rng=0)
-        x, weights = (torch.from_numpy(GaussianInputs(4, 3).sample(2, rng=seed)) for seed in (0, 1))
-        theta, w = (torch.from_numpy(np.array(one)).requires_grad_() for one in (plain.theta, plain.w))
-        (AttentionLayer(theta=theta, w=w)(x) * weights).sum().backward()
-
-        def value(**changed):
-            layer = AttentionLayer(**{"theta": plain.theta, "w": plain.w, **changed})
-            return float((layer(x.numpy()) * weights.numpy()).sum())
-
-        for name, gradient in (("theta", theta.grad), ("w", w.grad)):
-            for index in ((0, 1, 2), (1, 0, 0)):
-                step = np.zeros((2, 3, 3))
-                step[index] = 1e-6
-                there, back = (value(**{name: getattr(plain, name) + sign * step}) for sign in (1, -1))
-                assert gradient[index].item() == pytest.approx((there - back) / 2e-6, rel=1e-6, abs=1e-8)
 
     def test_gradients_check(self):
         torch = pytest.importorskip("torch", reason="PyTorch is an extra")
@@ -267,19 +218,11 @@ class TestHardMax:
         np.testing.assert_array_equal(np.asarray(out), w[0][favourite])
         np.testing.assert_array_equal(np.asarray(pattern)[0], np.eye(3)[favourite])
 
-    @pytest.mark.parametrize("dtype", ["float32", "float64"])
-    @pytest.mark.parametrize("size", [1e6, -1e6])
-    def test_ties_split_evenly(self, library, dtype, size):
+    def test_ties_split_evenly(self, library):
         _, convert = library
-        logits = size * np.array([[1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]], dtype)
-        expected = {
-            1e6: [[0.5, 0.5, 0, 0], [1, 0, 0, 0], [0.25] * 4],
-            -1e6: [[0, 0, 0.5, 0.5], [0, 1 / 3, 1 / 3, 1 / 3], [0.25] * 4],
-        }[size]
-        result = attention_pattern(convert(logits))
-        np.testing.assert_array_equal(np.asarray(result), np.array(expected, dtype))
-
-    def test_the_largest_logits_there_are(self):
+        logits = 1e6 * np.array([[1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1], [0, -1, 0, 0]])
+        expected = [[0.5, 0.5, 0, 0], [1, 0, 0, 0], [0.25] * 4, [1 / 3, 0, 1 / 3, 1 / 3]]
+        np.testing.assert_array_equal(np.asarray(attention_pattern(convert(logits))), expected)
         np.testing.assert_array_equal(attention_pattern(np.array([1e308, 1e307])), [1, 0])
 
     @pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
@@ -316,14 +259,3 @@ class TestWrongInput:
     def test_shape_checks_of_the_tests_are_on(self):
         with pytest.raises(Exception, match="Type-check"):
             AttentionLayer(theta=np.zeros((2, 3, 3)), w=np.zeros((1, 3, 3)))
-
-
-class TestNiceLayer:
-    def test_entries_have_the_stated_deviation(self):
-        layer = make_nice_layer(heads=4, dim=50, sigma=3.0, rng=0)
-        assert np.std(layer.theta) == pytest.approx(3 / 50, rel=0.03)
-        assert np.std(layer.w) == pytest.approx(1 / np.sqrt(50), rel=0.03)
-
-    def test_same_seed_same_bits(self):
-        one, other = make_nice_layer(heads=2, dim=3, rng=4), make_nice_layer(heads=2, dim=3, rng=4)
-        assert one.theta.tobytes() + one.w.tobytes() == other.theta.tobytes() + other.w.tobytes()

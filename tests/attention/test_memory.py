@@ -3,9 +3,11 @@
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from attention import BooleanInputs, NotEnoughMemoryError, make_nice_layer, memory
+from attention import BooleanInputs, ExampleOracle, NotEnoughMemoryError, make_nice_layer, memory
+from attention.memory import memory_limited_to, require_memory
 
 FILES = {
     "a group of version 2": (
@@ -38,11 +40,16 @@ def test_free_memory_is_what_the_tightest_limit_leaves(files, free, tmp_path, mo
     assert memory.available_memory() == free
 
 
-def test_without_a_limit_the_memory_there_is_decides(monkeypatch):
+def test_nine_tenths_of_what_is_free_may_be_taken(monkeypatch):
+    with memory_limited_to(100):
+        require_memory("It", 90)
+        for needed in (91, 10**400):
+            with pytest.raises(NotEnoughMemoryError, match=r"It needs .* of memory, and 100 bytes are free"):
+                require_memory("It", needed)
     monkeypatch.setattr(memory, "available_memory", lambda: 2**30)
-    memory.require_memory("The table", 2**29, advice="take fewer rows")
-    with pytest.raises(NotEnoughMemoryError, match="The table needs 2 GiB of memory, and 1 GiB are free"):
-        memory.require_memory("The table", 2**31, advice="take fewer rows")
+    require_memory("The table", 2**29, advice="take fewer rows")
+    with pytest.raises(NotEnoughMemoryError, match="2 GiB of memory, and 1 GiB are free: take fewer rows"):
+        require_memory("The table", 2**31, advice="take fewer rows")
 
 
 def test_a_layer_asks_for_the_memory_that_it_takes(monkeypatch):
@@ -55,3 +62,14 @@ def test_a_layer_asks_for_the_memory_that_it_takes(monkeypatch):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak <= asked[-1] <= 4 * peak
+
+
+def test_layers_and_oracles_refuse_what_does_not_fit():
+    layer = make_nice_layer(heads=2, dim=3, rng=0)
+    source = ExampleOracle(layer, BooleanInputs(2, 3), rng=0)
+    with memory_limited_to(1 << 20):
+        for call in (lambda: layer(np.ones((10**5, 2, 3))), lambda: source.draw(10**6)):
+            with pytest.raises(NotEnoughMemoryError):
+                call()
+        assert len(source.draw(100)[0]) == 100
+    assert source.drawn == 100

@@ -20,7 +20,6 @@ from attention.validation import (
     PositiveInt,
     Real,
     Whole,
-    bad_values,
     check,
     checked,
 )
@@ -102,9 +101,6 @@ def test_every_kind_converts_what_fits_and_refuses_the_rest(annotation, right, w
         assert type(found) is type(made)
     for value, words in wrong:
         with pytest.raises(ValueError, match=words):
-            use(value)
-    for value in bad_values(plain).get("x", []):
-        with pytest.raises(ValueError, match=r"^x is .* needed\.$"):
             use(value)
 
 

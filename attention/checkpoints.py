@@ -1,0 +1,310 @@
+"""Single attention layers out of safetensors checkpoints of trained models, of BERT's and GPT-2's kinds."""
+
+import math
+import os
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+
+from attention.conversion import Biases, ImportedLayer, Projections, convert_projections
+from attention.files import guarded, read_json, read_safetensors, tensor_names, wrong
+from attention.validation import NonNegativeInt, PositiveInt, as_path, checked
+
+__all__ = ["read_checkpoint_layer"]
+
+
+@checked
+def read_checkpoint_layer(
+    path: str | os.PathLike[str],
+    *,
+    layer: NonNegativeInt,
+    heads: PositiveInt | None = None,
+    prefix: str | None = None,
+    biases: Biases = "dropped",
+    coordinates: int | None = None,
+) -> ImportedLayer:
+    """Read one attention layer of a model from a safetensors checkpoint.
+
+    Parameters
+    ----------
+    path : path
+        The file, its index (``model.safetensors.index.json``) where it is in several parts, or the folder of either.
+    layer : int
+        The number of the layer, from 0.
+    heads : int, optional
+        The number m of heads; that of the ``config.json`` beside the file if None. Where both are there and differ,
+        this one is used, and a note says so.
+    prefix : str, optional
+        What stands before the layers' names, or how it begins; needed where the file holds several models.
+    biases, coordinates
+        As for `attention.convert_projections`.
+
+    Notes
+    -----
+    Two namings are known. BERT's: ``layer.N.attention.self.query``, ``.key`` and ``.value``, and
+    ``layer.N.attention.output.dense``, with weights A applied as x A^T + b. GPT-2's: ``h.N.attn.c_attn`` of shape
+    (d, 3 p) and ``h.N.attn.c_proj`` of shape (p, d), applied as x A + b. Biases may be absent. Entries are float16,
+    bfloat16, float32 or float64, and become float64.
+
+    Logits are divided by sqrt(h), h the dimension of a head; for GPT-2, ``scale_attn_weights`` and
+    ``scale_attn_by_inverse_layer_idx`` of the config are honoured. The config's number of heads tells h, so that
+    layers some of whose heads were pruned are read too. What the model does around the layer (masks, position
+    terms, layer norm) is no part of it, and the notes name it.
+
+    Only headers and the tensors of the one layer are read. The layer takes 16 m d^2 bytes.
+
+    References
+    ----------
+    The names, layouts and options are those of the Hugging Face implementations of BERT and GPT-2.
+    """
+    shown, files = _locate(as_path(path))
+    naming, prefix = _choose(shown, files, prefix, layer)
+    stem = f"{prefix}{naming.layers}.{layer}."
+    projections = _read_projections(shown, naming, files, stem)
+    p, d = projections.query.shape
+    config_path = shown.parent / "config.json"
+    config = _read_config(config_path)
+    m, notes = _heads(config_path, config, heads, p, d)
+    scale, beyond = _beyond(naming, config, layer, p // m)
+    read = {f"{module}.{kind}" for module in naming.modules.values() for kind in ("weight", "bias")}
+    own = {name.removeprefix(stem) for name in files if name.startswith(stem + naming.scope)}
+    if unread := sorted(own - read - naming.known):
+        beyond.append(f"Of the layer's tensors these were not used: {', '.join(unread):.200}.")
+    imported = convert_projections(projections, heads=m, scale=scale, biases=biases, coordinates=coordinates)
+    return replace(
+        imported,
+        notes=(*notes, *beyond, *imported.notes),
+        source=shown.name,
+        naming=naming.name,
+        prefix=prefix,
+        number=layer,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Naming:
+    """How a family of models names the tensors of a layer, and how it lays them out.
+
+    `models` are the types whose attention is known to be that of the family. `modules` maps a role to what follows
+    ``layers.N.``; all tensors of attention begin with `scope`, and `known` ones among them may go unread without a
+    note. Fused: query, key and value are one weight, and weights are transposed.
+    """
+
+    name: str
+    models: Collection[str]
+    layers: str
+    modules: Mapping[str, str]
+    scope: str
+    known: set[str]
+    fused: bool
+
+
+_NORM = "attention.output.LayerNorm"
+_NAMINGS = (
+    _Naming(
+        name="BERT",
+        models=("bert", "roberta", "xlm-roberta", "camembert", "electra"),
+        layers="layer",
+        modules={role: f"attention.self.{role}" for role in ("query", "key", "value")}
+        | {"output": "attention.output.dense"},
+        scope="attention.",
+        known={f"{_NORM}.{one}" for one in ("weight", "bias", "gamma", "beta")},
+        fused=False,
+    ),
+    _Naming(
+        name="GPT-2",
+        models=("gpt2",),
+        layers="h",
+        modules={"fused": "attn.c_attn", "output": "attn.c_proj"},
+        scope="attn.",
+        known={"attn.bias", "attn.masked_bias"},  # the causal mask, which the notes name
+        fused=True,
+    ),
+)
+
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_EXPORT = "export it with safetensors.torch.save_file, or in transformers with save_pretrained(safe_serialization=True)"
+
+
+def _locate(path: Path) -> tuple[Path, dict[str, Path]]:
+    """The file or index that is read, and the file of every tensor."""
+    if os.path.isdir(path):
+        path = _in_folder(path)
+    if path.name.lower().endswith(_PICKLES) and os.path.exists(path):
+        raise wrong(path, f"a PyTorch pickle is never opened, as it may run code; {_EXPORT}")
+    if not path.name.endswith(".index.json"):
+        return path, dict.fromkeys(tensor_names(path), path)
+    weight_map = read_json(path, "index").get("weight_map")
+    if not isinstance(weight_map, dict) or not all(
+        isinstance(part, str) and os.path.basename(part) == part not in ("", ".", "..")
+        for part in weight_map.values()
+    ):
+        raise wrong(path, "the index has no weight_map from names of tensors to names of files beside it")
+    return path, {name: path.parent / part for name, part in weight_map.items()}
+
+
+def _in_folder(folder: Path) -> Path:
+    for name in (_SINGLE, _INDEX):
+        if (folder / name).exists():
+            return folder / name
+    files = sorted(one.name for one in folder.iterdir())
+    tensors = [name for name in files if name.endswith(".safetensors")]
+    if len(tensors) == 1:
+        return folder / tensors[0]
+    if tensors:
+        raise wrong(folder, f"the folder holds {', '.join(tensors):.300}; give one of them")
+    pickles = any(name.lower().endswith(_PICKLES) for name in files)
+    never = f", and a pickle is never opened; {_EXPORT}" if pickles else ""
+    raise wrong(folder, f"the folder holds no {_SINGLE}{never}")
+
+
+def _choose(shown: Path, files: Collection[str], prefix: str | None, number: int) -> tuple[_Naming, str]:
+    """The naming and the whole prefix of the one model that has the layer."""
+    found: dict[tuple[_Naming, str], set[int]] = defaultdict(set)
+    for naming in _NAMINGS:
+        modules = "|".join(re.escape(module) for module in naming.modules.values())
+        pattern = re.compile(rf"((?:.*\.)?){naming.layers}\.(0|[1-9]\d{{0,5}})\.(?:{modules})\.weight")
+        for name in files:
+            if match := pattern.fullmatch(name):
+                found[naming, match[1]].add(int(match[2]))
+    if not found:
+        some = ", ".join(repr(name) for name in sorted(files)[:3]) or "none"
+        raise wrong(
+            shown,
+            f"there is no attention layer named as in BERT or GPT-2; names of tensors there: {some:.300}",
+        )
+    fitting = list(found)
+    if prefix is not None:
+        exact = [one for one in found if one[1] in (prefix, f"{prefix}.")]
+        fitting = exact or [one for one in found if one[1].startswith(prefix)]
+    if len(fitting) != 1:
+        listed = "; ".join(
+            f"{one[1]!r} ({one[0].name} naming, {_ranges(found[one])})" for one in fitting or list(found)
+        )
+        why = "several models fit" if fitting else f"no layers have the prefix {prefix!r}"
+        raise ValueError(f"{shown}: {why}: give as prefix one of {listed}.")
+    naming, whole = fitting[0]
+    if number not in found[naming, whole]:
+        raise ValueError(
+            f"{shown} has no layer {number} of attention: with the prefix {whole!r} there are "
+            f"{_ranges(found[naming, whole])}."
+        )
+    return naming, whole
+
+
+def _ranges(numbers: set[int]) -> str:
+    ordered = sorted(numbers)
+    if len(ordered) > 1 and ordered == list(range(ordered[0], ordered[-1] + 1)):
+        return f"layers {ordered[0]} to {ordered[-1]}"
+    return f"layers {', '.join(map(str, ordered)):.200}"
+
+
+def _read_projections(shown: Path, naming: _Naming, files: Mapping[str, Path], stem: str) -> Projections:
+    """The four maps from the tensors of each module; biases are read where there are any."""
+
+    def read(module: str, kind: str) -> np.ndarray | None:
+        name = f"{stem}{module}.{kind}"
+        if name not in files:
+            if kind == "weight":
+                raise wrong(shown, f"the tensor {name!r:.200} is missing")
+            return None
+        array = read_safetensors(files[name], [name], bfloat16=True)[0][name]
+        if array.dtype.kind != "f":
+            raise wrong(files[name], f"tensor {name!r:.200} has dtype {array.dtype}; floats are needed")
+        return array
+
+    maps: dict[str, Any] = {role: read(module, "weight") for role, module in naming.modules.items()}
+    maps |= {f"{role}_bias": read(module, "bias") for role, module in naming.modules.items()}
+
+    def made() -> Projections:
+        if not naming.fused:
+            return Projections(**maps)
+        biases = [None] * 3 if maps["fused_bias"] is None else np.split(maps["fused_bias"], 3)
+        given: list[Any] = [*np.split(maps["fused"].T, 3), maps["output"].T, *biases, maps["output_bias"]]
+        return Projections(*given)
+
+    first = f"{stem}{next(iter(naming.modules.values()))}.weight"
+    shapes = "(d, 3 p) and (p, d)" if naming.fused else "(p, d) and (d, p)"
+    return guarded(shown, f"{first!r:.200} and the tensors beside it have no shapes {shapes}", made)
+
+
+class _Config(msgspec.Struct):
+    """What is read of the ``config.json`` beside a checkpoint; what is None is not said there."""
+
+    num_attention_heads: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    n_head: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    is_decoder: bool | None = None
+    scale_attn_weights: bool | None = None
+    scale_attn_by_inverse_layer_idx: bool | None = None
+    position_embedding_type: Any = None
+    model_type: Any = None
+
+
+def _read_config(path: Path) -> _Config | None:
+    """What a config says; None where there is no such file."""
+    if not path.exists():
+        return None
+    values = read_json(path, "config")
+    return guarded(path, "the config is not as it should be", lambda: msgspec.convert(values, _Config))
+
+
+def _heads(path: Path, config: _Config | None, heads: int | None, p: int, d: int) -> tuple[int, list[str]]:
+    """How many heads the layer has, and notes on that."""
+    name = "num_attention_heads" if config and config.num_attention_heads else "n_head"
+    named: int | None = getattr(config, name, None)
+    if heads is not None:
+        if p % heads:
+            raise ValueError(f"heads is {heads}: a divisor of {p}, the rows of the query map, is needed.")
+        if named is None or named * p == heads * d:
+            return heads, []
+        return heads, [f"{heads} heads were asked for, where config.json says {name} = {named}."]
+    if named is None:
+        told = "does not tell" if config else "would tell, and is not there,"
+        raise ValueError(f"{path} {told} how many heads the layer has: give heads (--heads).")
+    if d % named or p % (d // named):
+        raise wrong(
+            path,
+            f"{name} is {named}, which does not divide a query map of {p} rows and {d} columns into heads",
+        )
+    left = p * named // d
+    pruned = f"Of the {named} heads in config.json {left} are there: the others were pruned."
+    return left, [pruned] if p != d else []
+
+
+def _beyond(naming: _Naming, found: _Config | None, number: int, h: int) -> tuple[float, list[str]]:
+    """The factor of the logits, and what the model does that the layer does not."""
+    config = found or _Config()
+    scale = 1 / math.sqrt(h)
+    side = "before" if naming.fused else "after"
+    notes = [f"The residual connection around the layer and the layer norm {side} it are no part of it."]
+    if naming.fused or config.is_decoder:
+        notes.append(
+            "The model's causal mask is left out: here every token attends to all tokens, not only to earlier ones."
+        )
+    if naming.fused and config.scale_attn_weights is False:
+        scale = 1.0
+        notes.append("The logits are not divided by sqrt(h), as config.json says.")
+    if naming.fused and config.scale_attn_by_inverse_layer_idx:
+        scale /= number + 1
+        notes.append(
+            f"The logits are divided by {number + 1}, the layer's number plus one, as config.json says."
+        )
+    if config.position_embedding_type not in (None, "absolute"):
+        notes.append(
+            f"The model's position terms in the logits ({config.position_embedding_type!r:.40}) are left out."
+        )
+    if config.model_type not in (None, *naming.models):
+        notes.append(
+            f"The model is of type {config.model_type!r:.40}: what it does otherwise than {naming.name} is not known "
+            "here."
+        )
+    if found is None:
+        notes.append("There is no config.json beside the file: what it might say is taken to be as usual.")
+    return scale, notes

@@ -1,0 +1,387 @@
+"""Layers of safetensors checkpoints compute what torch makes of the same tensors; wrong files are one sentence."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from attention import FileFormatError, read_checkpoint_layer
+
+ROLES = ("query", "key", "value", "output")
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch", reason="PyTorch's forward pass is what the conversion is held to")
+
+
+def random_maps(rng, d, p):
+    """Weights as linear layers hold them (rows are outputs), and biases, of the four maps."""
+    shapes = dict(zip(ROLES, [(p, d)] * 3 + [(d, p)], strict=True))
+    return {
+        role: (rng.normal(size=shape, scale=d**-0.5), rng.normal(size=shape[0], scale=0.5))
+        for role, shape in shapes.items()
+    }
+
+
+def four_by_four(seed=0):
+    return random_maps(np.random.default_rng(seed), 4, 4)
+
+
+def torch_forward(torch, maps, heads, x, *, biased, causal=False, scale=None):
+    """What torch itself makes of the four maps, head by head through its own attention."""
+    functional = torch.nn.functional
+
+    def apply(role, tokens):
+        weight, bias = (torch.from_numpy(one) for one in maps[role])
+        return functional.linear(tokens, weight, bias if biased else None)
+
+    def by_head(tokens):
+        return tokens.reshape(*tokens.shape[:-1], heads, -1).transpose(-2, -3)
+
+    query, key, value = (by_head(apply(role, torch.from_numpy(x))) for role in ROLES[:3])
+    mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=causal, scale=scale)
+    return apply("output", mixed.transpose(-2, -3).flatten(-2)).numpy()
+
+
+def bert_tensors(layers, prefix=""):
+    tensors = {}
+    for number, maps in enumerate(layers):
+        stem = f"{prefix}layer.{number}.attention"
+        for role, (weight, bias) in maps.items():
+            module = f"{stem}.output.dense" if role == "output" else f"{stem}.self.{role}"
+            tensors |= {f"{module}.weight": weight, f"{module}.bias": bias}
+        tensors[f"{stem}.output.LayerNorm.weight"] = np.ones(len(maps["output"][0]))
+    return tensors
+
+
+def gpt2_tensors(layers, prefix=""):
+    tensors = {}
+    for number, maps in enumerate(layers):
+        stem = f"{prefix}h.{number}.attn"
+        weights, biases = zip(*(maps[role] for role in ROLES[:3]), strict=True)
+        tensors |= {
+            f"{stem}.c_attn.weight": np.concatenate(weights).T,
+            f"{stem}.c_attn.bias": np.concatenate(biases),
+        }
+        tensors |= {f"{stem}.c_proj.weight": maps["output"][0].T, f"{stem}.c_proj.bias": maps["output"][1]}
+        tensors[f"{stem}.bias"] = np.tril(np.ones((1, 1, 4, 4), dtype=np.uint8))
+    return tensors
+
+
+NAMINGS = {"BERT": (bert_tensors, "num_attention_heads"), "GPT-2": (gpt2_tensors, "n_head")}
+both = pytest.mark.parametrize("naming", NAMINGS)
+
+
+def save(path, tensors, config=None):
+    path.parent.mkdir(exist_ok=True, parents=True)
+    tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    safetensors.numpy.save_file(tensors, path, metadata={"format": "pt"})
+    if config is not None:
+        (path.parent / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def write(folder, naming, layers, *, prefix="", heads=None, **config):
+    """A checkpoint of that naming with its config."""
+    make, word = NAMINGS[naming]
+    config |= {} if heads is None else {word: heads}
+    return save(folder / "model.safetensors", make(layers, prefix), config)
+
+
+def assert_computes(torch, imported, maps, heads, *, scale=None):
+    """Hold a layer, with its biases dropped or absorbed, to torch's forward pass of the same maps."""
+    absorbed = imported.biases == "absorbed"
+    x = np.random.default_rng(9).normal(size=(2, 3, len(maps["output"][0])))
+    tokens = np.concatenate([x, np.ones((2, 3, 1))], axis=-1) if absorbed else x
+    wanted = torch_forward(torch, maps, heads, x, biased=absorbed, scale=scale)
+    found = imported.layer(tokens)
+    np.testing.assert_allclose(found[..., : x.shape[-1]], wanted, rtol=0, atol=1e-12)
+    assert not absorbed or not found[..., -1].any()
+
+
+def notes_of(imported):
+    return " ".join(imported.notes)
+
+
+class TestForwardPass:
+    @both
+    @pytest.mark.parametrize("biases", ["dropped", "absorbed"])
+    def test_every_layer_of_a_model(self, torch, tmp_path, naming, biases):
+        rng = np.random.default_rng(1)
+        layers = [random_maps(rng, 12, 12) for _ in range(3)]
+        path = write(tmp_path, naming, layers, prefix="model.", heads=3)
+        for number, maps in enumerate(layers):
+            got = read_checkpoint_layer(path, layer=number, biases=biases)
+            assert (got.naming, got.prefix, got.number, got.head_dim) == (naming, "model.", number, 4)
+            assert_computes(torch, got, maps, 3)
+
+    @given(
+        naming=st.sampled_from(sorted(NAMINGS)),
+        prefix=st.lists(st.sampled_from(["bert", "x", "layer", "h", "0", "encoder"]), max_size=3),
+        heads=st.integers(1, 4),
+        head_dim=st.integers(1, 3),
+        extra=st.integers(0, 5),
+        seed=st.integers(0, 2**32 - 1),
+    )
+    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_any_prefix_and_any_shape(self, torch, tmp_path, naming, prefix, heads, head_dim, extra, seed):
+        """With `extra` coordinates, as after pruning, the heads do not fill the tokens' dimension."""
+        p = heads * head_dim
+        maps = random_maps(np.random.default_rng(seed), p + extra, p)
+        path = write(tmp_path, naming, [maps], prefix="".join(f"{part}." for part in prefix))
+        assert_computes(
+            torch, read_checkpoint_layer(path, layer=0, heads=heads, biases="absorbed"), maps, heads
+        )
+
+    @both
+    def test_pruned_heads_keep_the_dimension_that_the_config_tells(self, torch, tmp_path, naming):
+        maps = random_maps(np.random.default_rng(2), 12, 6)  # two of four heads of dimension 3 are left
+        got = read_checkpoint_layer(write(tmp_path, naming, [maps], heads=4), layer=0)
+        assert (got.layer.heads, got.head_dim) == (2, 3)
+        assert "Of the 4 heads in config.json 2 are there" in notes_of(got)
+        assert_computes(torch, got, maps, 2)
+
+    @both
+    def test_biases_may_be_absent(self, torch, tmp_path, naming):
+        tensors = {
+            name: array for name, array in NAMINGS[naming][0]([four_by_four()]).items() if array.ndim == 2
+        }
+        path = save(tmp_path / "model.safetensors", tensors, {"num_attention_heads": 2})
+        got = read_checkpoint_layer(path, layer=0)
+        assert_computes(torch, got, four_by_four(), 2)
+        assert "bias" not in notes_of(got)
+
+    @pytest.mark.parametrize(
+        ("weights", "by_layer"), [(False, False), (True, True), (False, True), (True, False)]
+    )
+    def test_gpt2_scales_its_logits_as_its_config_says(self, torch, tmp_path, weights, by_layer):
+        layers = [random_maps(np.random.default_rng(seed), 6, 6) for seed in range(3)]
+        options = {"scale_attn_weights": weights, "scale_attn_by_inverse_layer_idx": by_layer}
+        got = read_checkpoint_layer(write(tmp_path, "GPT-2", layers, heads=2, **options), layer=2)
+        scale = (3**-0.5 if weights else 1.0) / (3 if by_layer else 1)
+        assert_computes(torch, got, layers[2], 2, scale=scale)
+        assert ("not divided by sqrt(h)" in notes_of(got)) is not weights
+        assert ("divided by 3" in notes_of(got)) is by_layer
+
+    def test_the_causal_mask_is_what_differs_from_gpt2(self, torch, tmp_path):
+        maps = random_maps(np.random.default_rng(5), 6, 6)
+        got = read_checkpoint_layer(write(tmp_path, "GPT-2", [maps], heads=2), layer=0)
+        x = np.random.default_rng(6).normal(size=(2, 3, 6))
+        masked, out = torch_forward(torch, maps, 2, x, biased=False, causal=True), got.layer(x)
+        np.testing.assert_allclose(out[:, -1], masked[:, -1], rtol=0, atol=1e-12)
+        assert np.abs(out[:, 0] - masked[:, 0]).max() > 1e-3
+        assert "causal mask" in notes_of(got)
+
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+    def test_entries_of_every_floating_type(self, torch, tmp_path, dtype):
+        from safetensors.torch import save_file
+
+        tensors = bert_tensors([four_by_four()])
+        rounded = {name: torch.from_numpy(array).to(getattr(torch, dtype)) for name, array in tensors.items()}
+        save_file(rounded, tmp_path / "model.safetensors")
+        got = read_checkpoint_layer(tmp_path, layer=0, heads=2).layer
+        exact = {name: tensor.double().numpy() for name, tensor in rounded.items()}
+        wanted = read_checkpoint_layer(save(tmp_path / "exact" / "a", exact), layer=0, heads=2).layer
+        np.testing.assert_array_equal(got.theta, wanted.theta)
+        np.testing.assert_array_equal(got.w, wanted.w)
+        rounded["layer.0.attention.self.key.bias"][2] = torch.inf
+        save_file(rounded, tmp_path / "model.safetensors")
+        with pytest.raises(FileFormatError, match=r"key\.bias' holds NaN or infinite"):
+            read_checkpoint_layer(tmp_path, layer=0, heads=2)
+
+
+class TestFinding:
+    def test_a_checkpoint_in_parts(self, tmp_path):
+        tensors = bert_tensors([four_by_four(0), four_by_four(1)], "bert.encoder.")
+        whole = read_checkpoint_layer(save(tmp_path / "whole" / "a.safetensors", tensors), layer=1, heads=2)
+        parts = {name: f"model-0000{i % 3}-of-00003.safetensors" for i, name in enumerate(sorted(tensors))}
+        folder = tmp_path / "parts"
+        for part in set(parts.values()):
+            save(folder / part, {name: tensors[name] for name in tensors if parts[name] == part})
+        index = folder / "model.safetensors.index.json"
+        index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": parts}))
+        (folder / "config.json").write_text(json.dumps({"num_attention_heads": 2}))
+        for path in (folder, index):
+            got = read_checkpoint_layer(path, layer=1)
+            np.testing.assert_array_equal(got.layer.theta, whole.layer.theta)
+            np.testing.assert_array_equal(got.layer.w, whole.layer.w)
+            assert got.source == index.name
+        first = folder / parts[min(parts)]
+        save(first, {"other": np.zeros(2)})
+        with pytest.raises(FileFormatError, match="holds no tensor named"):
+            read_checkpoint_layer(folder, layer=0)
+        first.unlink()
+        with pytest.raises(FileFormatError, match=r"safetensors: there is no such file"):
+            read_checkpoint_layer(folder, layer=0)
+
+    def test_only_the_layers_own_bytes_are_read(self, tmp_path):
+        """A terabyte of other tensors, which no disk holds, makes no difference."""
+        path = save(tmp_path / "model.safetensors", bert_tensors([four_by_four()]))
+        wanted = read_checkpoint_layer(path, layer=0, heads=2).layer
+        content = path.read_bytes()
+        length = int.from_bytes(content[:8], "little")
+        header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
+        end = len(data) + 2**40
+        header["embeddings"] = {"dtype": "BF16", "shape": [2**39], "data_offsets": [len(data), end]}
+        header["mask"] = {"dtype": "BOOL", "shape": [0, 7], "data_offsets": [end, end]}
+        text = json.dumps(header).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+        os.truncate(path, 8 + len(text) + end)
+        np.testing.assert_array_equal(read_checkpoint_layer(path, layer=0, heads=2).layer.theta, wanted.theta)
+
+    def test_a_prefix_chooses_among_several_models(self, tmp_path):
+        one, other, third = (four_by_four(seed) for seed in range(3))
+        tensors = bert_tensors([one], "question.encoder.") | bert_tensors([other, other], "context.encoder.")
+        path = save(tmp_path / "model.safetensors", tensors | gpt2_tensors([third]))
+        for prefix, words in [
+            (None, r"several models fit.*'context.encoder.'.*layers 0 to 1.*'question"),
+            ("answer", "no layers have the prefix 'answer'"),
+        ]:
+            with pytest.raises(ValueError, match=words):
+                read_checkpoint_layer(path, layer=0, heads=2, prefix=prefix)
+        for prefix, maps in {"question": one, "context.encoder": other, "": third}.items():
+            got = read_checkpoint_layer(path, layer=0, heads=1, prefix=prefix)
+            wanted = maps["value"][0].T @ maps["output"][0].T
+            np.testing.assert_allclose(got.layer.w[0], wanted, rtol=0, atol=1e-15)
+
+    @both
+    def test_heads_given_win_over_the_config_with_a_note(self, tmp_path, naming):
+        path = write(tmp_path, naming, [random_maps(np.random.default_rng(0), 12, 12)], heads=4)
+        got = read_checkpoint_layer(path, layer=0, heads=3)
+        assert got.layer.heads == 3
+        assert "3 heads were asked for" in notes_of(got)
+        assert "asked for" not in notes_of(read_checkpoint_layer(path, layer=0, heads=4))
+
+    @pytest.mark.parametrize(
+        ("naming", "config", "said"),
+        [
+            ("BERT", {}, "layer norm after it"),
+            ("BERT", {"position_embedding_type": "relative_key"}, "'relative_key'"),
+            ("BERT", {"is_decoder": True}, "causal mask"),
+            ("BERT", {"model_type": "roformer"}, "'roformer'"),
+            ("GPT-2", {}, "layer norm before it"),
+        ],
+    )
+    def test_what_the_model_does_beyond_the_layer_is_noted(self, tmp_path, naming, config, said):
+        plain = {"model_type": {"BERT": "bert", "GPT-2": "gpt2"}[naming]}
+        path = write(tmp_path, naming, [four_by_four()], heads=2, **(plain | config))
+        assert said in notes_of(read_checkpoint_layer(path, layer=0))
+        if config:
+            write(tmp_path, naming, [four_by_four()], heads=2, **plain)
+            assert said not in notes_of(read_checkpoint_layer(path, layer=0))
+
+    def test_tensors_of_the_layer_that_were_not_used_are_noted(self, tmp_path):
+        tensors = bert_tensors([four_by_four()])
+        tensors["layer.0.attention.self.distance_embedding.weight"] = np.ones((3, 2))
+        got = read_checkpoint_layer(save(tmp_path / "model.safetensors", tensors), layer=0, heads=2)
+        assert "not used: attention.self.distance_embedding.weight." in notes_of(got)
+        assert "no config.json" in notes_of(got)
+        assert "LayerNorm" not in notes_of(got)
+
+
+def without(tensors, part):
+    return {name: array for name, array in tensors.items() if part not in name}
+
+
+def changed(tensors, part, change):
+    return {name: change(array) if part in name else array for name, array in tensors.items()}
+
+
+def poisoned(array):
+    array = array.copy()
+    array.flat[-1] = np.nan
+    return array
+
+
+BERT, GPT2 = bert_tensors([four_by_four()] * 2), gpt2_tensors([four_by_four()])
+WRONG_TENSORS = {
+    "no attention": ({"wte.weight": np.zeros((3, 4))}, "no attention layer named as in BERT or GPT-2"),
+    "nothing": ({}, "names of tensors there: none"),
+    "player": ({"player.0.attention.self.query.weight": np.zeros((4, 4))}, "no attention layer"),
+    "no query": (without(BERT, "query"), "'layer.0.attention.self.query.weight' is missing"),
+    "no c_proj": (without(GPT2, "c_proj.weight"), "missing"),
+    "key shape": (changed(BERT, "key.weight", lambda a: a[:3]), r"key is an array of shape \(3, 4\)"),
+    "bias shape": (changed(BERT, "dense.bias", lambda a: a[:3]), r"output_bias is an array of shape \(3,\)"),
+    "query a vector": (changed(BERT, "query.weight", np.ravel), r"query is an array of shape \(16,\)"),
+    "query empty": (changed(BERT, "query.weight", lambda a: a[:0]), r"query is an array of shape \(0, 4\)"),
+    "linear layout": (changed(GPT2, "c_attn.weight", np.transpose), r"no shapes \(d, 3 p\)"),
+    "nan": (changed(BERT, "0.attention.self.value.bias", poisoned), "value.bias' holds NaN"),
+    "integers": (changed(BERT, "query.weight", lambda a: a.astype(np.int32)), "has dtype int32"),
+}
+WRONG_CONFIGS = {
+    "{": "not valid JSON",
+    "[]": "not a JSON object",
+    '{"n_head": NaN}': "not valid JSON",
+    '{"num_attention_heads": "4"}': "got `str` - at `.*num_attention_heads`",
+    '{"num_attention_heads": true}': "got `bool` - at `.*num_attention_heads`",
+    '{"n_head": 0}': "n_head",
+    '{"num_attention_heads": 3}': "does not divide",
+    '{"num_attention_heads": 2, "is_decoder": 3}': "is_decoder",
+}
+WRONG_INDICES = [
+    "{}",
+    '{"weight_map": {"a": 3}}',
+    '{"weight_map": {"a": ".."}}',
+    '{"weight_map": {"a": "../other.safetensors"}}',
+    '{"weight_map": {"a": "/etc/passwd"}}',
+    "hello",
+]
+
+
+class TestWrongFiles:
+    @staticmethod
+    def refused(path, words, kind=FileFormatError, **options):
+        with pytest.raises(kind, match=words) as error:
+            read_checkpoint_layer(path, **{"layer": 0} | options)
+        message = str(error.value)
+        assert message.endswith(".")
+        assert "\n" not in message
+
+    @pytest.mark.bad_input
+    @pytest.mark.parametrize(("tensors", "words"), WRONG_TENSORS.values(), ids=WRONG_TENSORS)
+    def test_tensors(self, tmp_path, tensors, words):
+        self.refused(save(tmp_path / "model.safetensors", tensors, {"num_attention_heads": 2}), words)
+
+    def test_a_nan_in_another_layer_makes_no_difference(self, tmp_path):
+        tensors = changed(BERT, "layer.1.attention.self.query.bias", poisoned)
+        path = save(tmp_path / "model.safetensors", tensors)
+        assert read_checkpoint_layer(path, layer=0, heads=2).layer.heads == 2
+        self.refused(path, "NaN", layer=1, heads=2)
+
+    def test_layers_heads_and_configs(self, tmp_path):
+        path = write(tmp_path, "BERT", [four_by_four()] * 3)
+        for options, words in [
+            ({"layer": 3, "heads": 2}, "has no layer 3.*there are layers 0 to 2"),
+            ({"layer": -1, "heads": 2}, "layer is -1"),
+            ({"heads": 3}, "a divisor of 4"),
+            ({}, "give heads"),
+        ]:
+            self.refused(path, words, ValueError, **options)
+        for config, words in WRONG_CONFIGS.items():
+            (tmp_path / "config.json").write_text(config)
+            self.refused(path, rf"config\.json.*{words}")
+        (tmp_path / "config.json").unlink()
+        self.refused(path, r"is not there, how many heads.*--heads", ValueError)
+
+    def test_indices(self, tmp_path):
+        for index in WRONG_INDICES:
+            (tmp_path / "model.safetensors.index.json").write_text(index)
+            self.refused(tmp_path, r"index (has no weight_map|is not valid JSON)")
+
+    def test_pickles_are_never_opened(self, tmp_path):
+        for name in ("pytorch_model.bin", "MODEL.PTH"):
+            (tmp_path / name).write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
+            for path in (tmp_path / name, tmp_path):
+                self.refused(path, r"export it with safetensors\.torch\.save_file")
+
+    def test_folders(self, tmp_path):
+        self.refused(tmp_path, r"holds no model\.safetensors")
+        save(tmp_path / "one.safetensors", BERT)
+        assert read_checkpoint_layer(tmp_path, layer=0, heads=2).source == "one.safetensors"
+        save(tmp_path / "two.safetensors", BERT)
+        self.refused(tmp_path, r"one\.safetensors, two\.safetensors; give one")
