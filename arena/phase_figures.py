@@ -73,7 +73,7 @@ def draw_phases(phases: Phases, truth: AttentionLayer) -> dict[str, Drawing]:
     if phases.span is not None:
         drawn["phase-5-span"] = _draw_span([step for step, _ in bodies])
     if phases.net is not None and phases.net.surface is not None:
-        drawn["phase-6-net"] = _draw_net(phases.net, phases.spans[-1], truth)
+        drawn["phase-6-net"] = _draw_net(phases.net, phases.span, truth)
     residuals = [step for step in _steps(phases, 6) if "residual" in step.measures]
     if residuals:
         drawn["phase-6-residual"] = _draw_residuals(residuals)
