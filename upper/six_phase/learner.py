@@ -67,8 +67,8 @@ class Phases:
 
     `reason` says why a phase failed, or what phase 6 reached; `doubts` what else speaks against the result: an unclear
     gap, too few examples. `heads` is m, given or estimated, and `failed` the number of the phase that failed, None if
-    none did or the phases do not apply. `projection_sum` is phase 1's; `hulls` are phase 2's (paper mode) and then
-    phase 4's, and `refinements` phase 3's, one a round; `span` is phase 5's, and `net` phase 6's in paper mode.
+    none did or the phases do not apply. `sums` are phase 1's and then phase 3's, one a round; `hulls` are phase 2's
+    (paper mode) and then phase 4's; `span` is phase 5's, and `net` phase 6's in paper mode.
     """
 
     fit: Fit
@@ -76,9 +76,8 @@ class Phases:
     doubts: tuple[str, ...]
     heads: int
     failed: int | None
-    projection_sum: ProjectionSum | None
+    sums: tuple[ProjectionSum, ...]
     hulls: tuple[AffineHull, ...]
-    refinements: tuple[ProjectionSum, ...]
     span: AttentionSpan | None
     net: NetSearch | None
 
@@ -313,24 +312,20 @@ class SixPhase:
             raise PhaseFailedError(Outcome.EXAMPLES_SPENT, few)
         x, y = draw_examples(oracle, examples)
         net = search_net(x, y, span, heads=run.heads, over=self.net_over, most=self._work)
-        return self._judged(run, run.record(net, run.nets))
-
-    def _judged(self, run: "_Run", net: NetSearch) -> Phases:
-        """What the best of the net amounts to on held-out examples."""
-        tolerance = self.tolerance
-        if tolerance is None:
-            tolerance = (run.oracle.k * run.oracle.d) ** (-run.heads / 2)
-        error = math.sqrt(net.error)
+        run.record(net, run.nets)
+        error, goal = math.sqrt(net.error), self.tolerance
+        if goal is None:
+            goal = (oracle.k * oracle.d) ** (-run.heads / 2)
         outcome = verdict(
             fitted=error,
             held_out=error,
             evidence=lambda: net.evidence,
             otherwise=Outcome.NET_TOO_COARSE,
-            tolerance=tolerance,
+            tolerance=goal,
         )
         reason = (
             f"the best of {net.candidates} candidates has relative error {error:.2g} on held-out examples, and "
-            f"{tolerance:.2g} is asked for."
+            f"{goal:.2g} is asked for."
         )
         return run.ended(net.layer, outcome, reason)
 
@@ -467,9 +462,8 @@ class _Run:
             doubts=tuple(self.doubts),
             heads=self.heads,
             failed=self.phase if failed else None,
-            projection_sum=self.sums[0] if self.sums else None,
+            sums=tuple(self.sums),
             hulls=tuple(self.hulls),
-            refinements=tuple(self.sums[1:]),
             span=self.spans[0] if self.spans else None,
             net=self.nets[0] if self.nets else None,
         )

@@ -54,27 +54,19 @@ def test_rows_on_which_different_heads_agree_are_told_from_those_on_which_they_d
     found = certify_agreement(x, layer(x), layer.w.sum(axis=0))
     np.testing.assert_allclose(found.pattern[:, 0], patterns[:, 0, 0], atol=1e-8)
     assert found.residual[:, 0].max() < 1e-8
-    # no false positive: a row is certified as far as its heads' patterns agree
-    stray = np.ptp(patterns, axis=1).max(axis=-1)[:, 1:]
-    assert np.median(stray) > 0.1
-    assert np.all(found.residual[:, 1:] > 0.05 * stray)
-
-
-@pytest.mark.parametrize(("m", "k"), [(2, 2), (2, 3), (3, 3)])
-def test_contrasts_hold_for_every_head_on_agreeing_rows(m, k):
-    layer = make_nice_layer(heads=m, dim=16, rng=4)
-    x = _agreeing_in_row_zero(layer, k, 30, 5)
-    found = certify_agreement(x, layer(x), layer.w.sum(axis=0))
-    accepted = np.zeros(found.residual.shape, dtype=bool)
     # where p is tiny its logarithm magnifies the rounding of the regression
+    accepted = np.zeros(found.residual.shape, dtype=bool)
     accepted[:, 0] = found.pattern[:, 0].min(axis=-1) > 1e-4
-    assert accepted.sum() > 10
     contrasts = contrasts_of(x, found.pattern, accepted)
-    assert len(contrasts) == accepted.sum()
+    assert len(contrasts) == accepted.sum() > 10
     assert contrasts.equations == (k - 1) * len(contrasts)
     for theta in layer.theta:
         np.testing.assert_allclose(contrasts.apply(theta), contrasts.log_ratios, atol=1e-6)
     assert contrasts.error(layer) < 1e-6
+    # no false positive: a row is certified as far as its heads' patterns agree
+    stray = np.ptp(patterns, axis=1).max(axis=-1)[:, 1:]
+    assert np.median(stray) > 0.1
+    assert np.all(found.residual[:, 1:] > 0.05 * stray)
 
 
 def test_contrasts_error_is_the_weighted_root_mean_square_over_equations_and_heads():
@@ -146,14 +138,6 @@ def test_least_squares_certificates_solve_the_constrained_problem_row_by_row(k, 
             )
             missed = np.linalg.norm(right - read @ p) / np.linalg.norm(right)
             assert found.residual[example, row] == pytest.approx(missed, rel=1e-6, abs=1e-7)
-
-
-def test_without_the_constraint_the_scale_would_be_free():
-    """W^ = 2 sum_i W_i explains nothing, though 2 W^ with half the weights would explain all."""
-    layer = _agreeing(2, 10, 13)
-    x = BooleanInputs(k=2, d=10).sample(50, rng=14)
-    x = x[~has_repeated_tokens(x)]
-    assert certify_agreement(x, layer(x), 2 * layer.w.sum(axis=0)).residual.min() > 0.1
 
 
 def _largest(values, y, pattern):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.linalg import subspace_angles
 from scipy.optimize import linprog, minimize
 
-from attention import BooleanInputs, make_nice_layer
-from upper.six_phase import Contrasts, contrasts_of, convex_body, sculpt
+from attention import make_nice_layer
+from upper.six_phase import Contrasts, convex_body, sculpt
 from upper.six_phase.agreement import EquationMoments
 from upper.six_phase.convex_body import (
     AxisBody,
@@ -103,14 +103,6 @@ def test_moments_are_those_of_the_formed_equations():
     np.testing.assert_allclose(moments.right, formed.T @ (share * right), atol=1e-12)
     assert moments.misfit(theta) == pytest.approx(np.sqrt(share @ (formed @ theta - right) ** 2))
     assert moments.size == pytest.approx(np.sqrt(share @ right**2))
-
-
-def test_moments_of_boolean_agreement_rows_have_mean_eigenvalue_about_one():
-    layer = make_nice_layer(heads=1, dim=8, rng=3)
-    x = BooleanInputs(k=3, d=8).sample(4_000, rng=4)
-    pattern = layer.patterns(x)[:, 0]
-    moments = EquationMoments(contrasts_of(x, pattern, np.ones(pattern.shape[:2], dtype=bool)))
-    assert np.trace(moments.matrix()) / 64 == pytest.approx(1, rel=0.05)
 
 
 def test_smallest_eigenpairs_are_those_of_the_formed_matrix_up_to_their_residuals():

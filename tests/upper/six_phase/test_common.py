@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attention import BooleanInputs, ExampleOracle, ExamplesExhaustedError, make_nice_layer
+from attention import BooleanInputs, ExampleOracle, make_nice_layer
 from upper.six_phase import PhaseFailedError, estimate_projection_sum
 from upper.six_phase.common import map_batches, remaining
 
@@ -88,11 +88,3 @@ def test_remaining_is_what_is_left_of_given_examples_and_all_of_others():
     oracle.draw(30)
     with pytest.raises(PhaseFailedError, match="no example is left to look at"):
         remaining(oracle, 1, "to look at")
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_exhausted_examples_are_said_and_nothing_hangs(jobs, monkeypatch):
-    monkeypatch.setattr("upper.six_phase.common.batch_size", lambda k, d: 4)
-    oracle = ExampleOracle.from_arrays(*_oracle(6).draw(50))
-    with pytest.raises(ExamplesExhaustedError):
-        list(map_batches(oracle, _both, 51, jobs=jobs))

@@ -95,7 +95,7 @@ def test_every_round_of_phases_3_and_4_is_reported():
     assert places == [(1, None), (2, None), (3, 1), (4, 1), (3, 2), (4, 2), (5, None), (6, None)]
     assert phases.fit.trace[4].name == "Phase 3: refine the sum, round 2"
     assert len(phases.hulls) == 3
-    assert len(phases.refinements) == 2
+    assert len(phases.sums) == 3
 
 
 @pytest.mark.parametrize("m", [1, pytest.param(2, marks=pytest.mark.slow), 3])
