@@ -58,11 +58,12 @@ def every(paper, practical, failed):
         paper,
         practical,
         failed,
-        learn_phases(lwr_target(secret_dim=5, modulus=8, levels=2, seed=1), "six-phase", preset="quick"),
+        learn_phases(
+            lwr_target(secret_dim=5, modulus=8, levels=2, seed=1), "six-phase", preset="quick", work=300
+        ),
         learn_phases(nice_target(heads=2, tokens=1, dim=8, seed=1), "six-phase"),
         learn_phases(nice_target(heads=1, tokens=2, dim=12, seed=1), **quick, work=500),
         learn_phases(nice_target(heads=3, tokens=2, dim=16, seed=1), **quick, work=2000),
-        learn_phases(nice_target(heads=4, tokens=4, dim=12, seed=0), **quick),
     ]
 
 
@@ -224,7 +225,7 @@ def test_whatever_happened_there_is_json_and_a_table(every):
 
 def test_a_budget_is_kept_and_steps_are_told(nice):
     steps = []
-    few = learn_phases(nice, "six-phase", examples=1000, progress=steps.append)
+    few = learn_phases(nice, "six-phase", examples=1000, work=200, progress=steps.append)
     assert few.fit.examples_used <= 1000
     assert tuple(steps) == few.fit.trace
 
