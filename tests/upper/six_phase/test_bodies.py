@@ -280,18 +280,25 @@ def test_polytope_maximiser_is_a_vertex_with_a_dual_certificate():
         assert np.linalg.matrix_rank(left[tight]) == 16
 
 
-def test_polytope_point_of_least_norm_against_sequential_quadratic_programming():
-    body = sculpt(_agreeing_rows(3, 30, 48, noise=0.1), body="polytope")
+@pytest.mark.parametrize("share", [4.0, 0.97])
+def test_polytope_point_of_least_norm_against_sequential_quadratic_programming(share):
+    """With a radius far away, and with one that moves the point of least norm."""
+    loose = sculpt(_agreeing_rows(3, 30, 48, noise=0.1), body="polytope")
+    radius = share * float(np.abs(loose.min_norm_point()).max())
+    body = replace(loose, radius=radius)
     left, right = _halfspaces(body)
     least = minimize(
         lambda z: z @ z,
         body.centre.ravel(),
         jac=lambda z: 2 * z,
+        bounds=[(-radius, radius)] * 9,
         constraints={"type": "ineq", "fun": lambda z: right - left @ z, "jac": lambda z: -left},
         method="SLSQP",
         options={"maxiter": 500, "ftol": 1e-14},
     )
-    np.testing.assert_allclose(body.min_norm_point().ravel(), least.x, atol=1e-6)
+    found = body.min_norm_point()
+    np.testing.assert_allclose(found.ravel(), least.x, atol=1e-6)
+    assert np.allclose(found, loose.min_norm_point()) == (share > 1)
 
 
 # ---- the gap of a spectrum
