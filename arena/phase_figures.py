@@ -56,15 +56,15 @@ def draw_phases(phases: Phases, truth: AttentionLayer) -> dict[str, Drawing]:
     drawn: dict[str, Drawing] = {}
     total = np.asarray(truth.w, dtype=np.float64).sum(axis=0)
     sums = {}
-    if phases.projection_sum is not None and np.any(phases.projection_sum.w):
-        sums["phase 1"] = phases.projection_sum.w
+    if phases.sums and np.any(phases.sums[0].w):
+        sums["phase 1"] = phases.sums[0].w
         drawn["phase-1-sum"] = _draw_sum(total, sums)
     # a phase that failed may have left a body without a step, or a step without a body
     bodies = list(zip(_steps(phases, 2, 4), phases.hulls, strict=False))
     if bodies and bodies[0][0].phase == 2:
         drawn["phase-2-agreement"] = _draw_agreement(bodies[:1])
-    if phases.refinements:
-        drawn["phase-3-sum"] = _draw_sum(total, sums | {"phase 3": phases.refinements[-1].w})
+    if len(phases.sums) > 1:
+        drawn["phase-3-sum"] = _draw_sum(total, sums | {"phase 3": phases.sums[-1].w})
     if bodies and bodies[-1][0].phase == 4:
         drawn["phase-4-agreement"] = _draw_agreement([*bodies[:-1][:1], bodies[-1]])
     spectra = {_after(step): hull.body.spectrum for step, hull in bodies if len(hull.body.spectrum)}
@@ -72,8 +72,8 @@ def draw_phases(phases: Phases, truth: AttentionLayer) -> dict[str, Drawing]:
         drawn[f"phase-{bodies[-1][0].phase}-spectrum"] = _draw_spectrum(spectra, phases.heads - 1)
     if phases.span is not None:
         drawn["phase-5-span"] = _draw_span([step for step, _ in bodies])
-    if phases.net is not None and phases.net.surface is not None:
-        drawn["phase-6-net"] = _draw_net(phases.net, phases.spans[-1], truth)
+        if phases.net is not None and phases.net.surface is not None:
+            drawn["phase-6-net"] = _draw_net(phases.net, phases.span, truth)
     residuals = [step for step in _steps(phases, 6) if "residual" in step.measures]
     if residuals:
         drawn["phase-6-residual"] = _draw_residuals(residuals)

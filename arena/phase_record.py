@@ -161,7 +161,7 @@ def _arrays(number: int, phases: Phases) -> list[dict[str, list[Any]]]:
             {"histogram": one.histogram, "bins": one.bins, "spectrum": one.body.spectrum} for one in hulls
         ]
     elif number == 3:
-        found = [refinement.series for refinement in phases.refinements]
+        found = [one.series for one in phases.sums[1:]]
     elif number == 5 and phases.span is not None:
         found = [{"reach": phases.span.reach}]
     elif number == 6 and phases.net is not None and phases.net.grid is not None:

@@ -87,8 +87,7 @@ def one_round(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Compar
         before.append(errors[0])
         after.append(errors[-1])
         true = layer.w.sum(axis=0)
-        assert found.projection_sum is not None
-        crude, refined = found.projection_sum.w, found.refinements[-1].w
+        crude, refined = found.sums[0].w, found.sums[-1].w
         shrunk.append(float(np.linalg.norm(refined - true) / np.linalg.norm(crude - true)))
     yield at_least("least span error of phase 2", min(before), claim.before)
     yield at_most("largest span error of phase 4", max(after), claim.after)

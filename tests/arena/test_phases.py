@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from arena import (
-    UnusedSettingError,
     compare,
     learn,
     learn_phases,
@@ -59,11 +58,12 @@ def every(paper, practical, failed):
         paper,
         practical,
         failed,
-        learn_phases(lwr_target(secret_dim=5, modulus=8, levels=2, seed=1), "six-phase", preset="quick"),
+        learn_phases(
+            lwr_target(secret_dim=5, modulus=8, levels=2, seed=1), "six-phase", preset="quick", work=300
+        ),
         learn_phases(nice_target(heads=2, tokens=1, dim=8, seed=1), "six-phase"),
         learn_phases(nice_target(heads=1, tokens=2, dim=12, seed=1), **quick, work=500),
         learn_phases(nice_target(heads=3, tokens=2, dim=16, seed=1), **quick, work=2000),
-        learn_phases(nice_target(heads=4, tokens=4, dim=12, seed=0), **quick),
     ]
 
 
@@ -121,29 +121,14 @@ def test_a_phase_that_fails_before_its_step_drew_the_rest_of_the_examples(paper)
     assert sum(one.examples for one in records) == fit.examples_used
 
 
-@pytest.mark.parametrize("body", ["ellipsoid", pytest.param("polytope", marks=pytest.mark.slow)])
-def test_equations_of_a_hidden_parity_contradict_one_another_for_both_bodies(body):
-    told = learn_phases(parity_target(heads=2, dim=10), SixPhase(m=2, mode="paper", body=body), seed=1)
-    assert told.fit.outcome is Outcome.CONTRADICTION
-    assert told.phases.failed == 2
-
-
 @pytest.mark.slow
-def test_a_body_without_a_spectrum_has_no_figure_of_one():
+def test_a_polytope_is_contradicted_by_a_hidden_parity_too_and_has_no_spectrum():
     polytope = SixPhase(m=2, mode="paper", body="polytope", work=2000)
+    told = learn_phases(parity_target(heads=2, dim=10), polytope, seed=1)
+    assert (told.fit.outcome, told.phases.failed) == (Outcome.CONTRADICTION, 2)
     told = learn_phases(nice_target(heads=2, tokens=2, dim=8, seed=1), polytope, preset="quick")
     assert "phase-4-spectrum" not in told.drawings
     assert sorted(told.records[3].arrays) == ["bins", "histogram"]
-
-
-def test_the_surface_is_least_at_the_true_heads(paper):
-    net, span = paper.phases.net, paper.phases.span
-    row, column = np.unravel_index(
-        np.nanargmin(np.where(net.surface > 0, net.surface, np.nan)), net.surface.shape
-    )
-    unit = np.linalg.norm(span.centre)
-    along = [np.vdot(one - span.centre, span.directions[0]) / unit for one in paper.target.layer.theta]
-    np.testing.assert_allclose(sorted(net.grid[[row, column]]), sorted(along), atol=0.05)
 
 
 def test_the_arrays_are_what_the_phases_found(paper, practical):
@@ -202,6 +187,10 @@ def test_the_page_needs_nothing_else(every):
             for label, value in (record.found | record.errors).items():
                 assert label.replace("'", "&#39;") in page
                 assert f">{number_text(value)}<" in page
+    evil = replace(told.target.record, title="<script>document.title='taken'</script>")
+    page = replace(told, target=replace(told.target, record=evil)).page()
+    assert evil.title not in page
+    assert "&lt;script&gt;" in page
 
 
 def test_the_figures_are_documents_and_the_same_every_time(every, paper):
@@ -234,17 +223,9 @@ def test_whatever_happened_there_is_json_and_a_table(every):
         assert sum(line.startswith(("1. ", "2. ", "3. ", "4. ", "5. ", "6. ")) for line in table) == 6
 
 
-def test_a_title_that_is_markup_stays_text(paper):
-    evil = "<script>document.title='taken'</script>"
-    record = replace(paper.target.record, title=evil)
-    page = replace(paper, target=replace(paper.target, record=record)).page()
-    assert evil not in page
-    assert "&lt;script&gt;" in page
-
-
 def test_a_budget_is_kept_and_steps_are_told(nice):
     steps = []
-    few = learn_phases(nice, "six-phase", examples=1000, progress=steps.append)
+    few = learn_phases(nice, "six-phase", examples=1000, work=200, progress=steps.append)
     assert few.fit.examples_used <= 1000
     assert tuple(steps) == few.fit.trace
 
@@ -253,22 +234,12 @@ def test_a_budget_is_kept_and_steps_are_told(nice):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"learner": "newton"}, "has no six phases"),
         ({"learner": Newton(m=2)}, "has no six phases"),
-        ({"learner": "nobody"}, "'nobody' is no learner"),
         ({"learner": "six-phase,newton"}, "2 learners are named"),
-        ({"preset": "slow"}, "'quick' or 'full'"),
+        ({"learner": "six-phase", "rank": 2}, "has no use for rank"),
         ({"examples": 3}, "at least"),
-        ({"heads": 0}, "m is 0: a whole number of at least 1"),
     ],
 )
 def test_what_cannot_be_run_is_a_sentence(nice, options, message):
     with pytest.raises(ValueError, match=message):
         learn_phases(nice, **options)
-
-
-def test_unused_settings_have_their_kind(nice):
-    with pytest.raises(UnusedSettingError):
-        learn_phases(nice, "linear", heads=2)
-    with pytest.raises(UnusedSettingError):
-        learn_phases(nice, "six-phase", rank=2)

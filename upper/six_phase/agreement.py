@@ -12,7 +12,6 @@ from scipy.linalg import helmert
 
 from attention import AttentionLayer
 from attention.validation import checked
-from upper.six_phase.common import scaled_to_square
 
 __all__ = [
     "Certificates",
@@ -23,10 +22,8 @@ __all__ = [
     "has_repeated_tokens",
 ]
 
-_SINGULAR = (
-    1e-10  # differences of projected tokens whose Gram matrix is this close to singular determine no pattern
-)
-_SUBNORMAL = 1e-290  # squares of tokens below it have lost their digits, and a share of them is zero
+# Differences of projected tokens whose Gram matrix is this close to singular determine no pattern.
+_SINGULAR = 1e-10
 _ROWS = 2048  # equations at a time where a matrix of them is formed
 _FIELDS = ("rows", "differences", "log_ratios", "weights")
 
@@ -80,7 +77,6 @@ def certify_agreement(
         )
     # one product of all tokens: NumPy makes n small ones of a stack of matrices
     values = (x.reshape(n * k, d) @ projection_sum).reshape(n, k, d)
-    y, values = scaled_to_square(y, values)
     by_squares = _least_squares_of_pairs if k == 2 else _least_squares
     pattern, residual = (by_squares if method == "least-squares" else _linear_program)(values, y)
     size = _lengths(y)
@@ -92,7 +88,6 @@ def certify_agreement(
 @checked
 def has_repeated_tokens(x: Float[np.ndarray, "n k d"]) -> Bool[np.ndarray, " n"]:
     """Which examples have two tokens equal or opposite, to rounding; O(n k^2 d)."""
-    (x,) = scaled_to_square(x)
     size = _lengths(x)
     repeated = np.zeros(len(x), dtype=bool)
     for a, b in combinations(range(x.shape[1]), 2):
@@ -239,7 +234,7 @@ def _least_squares(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nd
     differences, target = values[:, :-1] - base, y - base
     gram = np.matmul(differences, np.swapaxes(differences, 1, 2))
     scale = np.einsum("njj->n", gram)[:, None, None] / (k - 1)
-    safe = gram + _SINGULAR * np.where(scale > _SUBNORMAL, scale, 1.0) * np.eye(k - 1)
+    safe = gram + _SINGULAR * np.where(scale > 0, scale, 1.0) * np.eye(k - 1)
     moments = np.matmul(target, np.swapaxes(differences, 1, 2))
     free = np.swapaxes(np.linalg.solve(safe, np.swapaxes(moments, 1, 2)), 1, 2)
     pattern = np.concatenate([free, 1 - free.sum(axis=-1, keepdims=True)], axis=-1)

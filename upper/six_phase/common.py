@@ -1,6 +1,5 @@
-"""What every phase uses: examples in batches, squares that do not overflow, and the error of a phase that fails."""
+"""What every phase uses: examples in batches, and the error of a phase that fails."""
 
-import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,17 +13,7 @@ from attention import ExampleOracle, Outcome, draw_examples
 from attention._arrays import shown
 from attention.validation import Whole
 
-__all__ = [
-    "Jobs",
-    "PhaseFailedError",
-    "batch_size",
-    "exponent_to_square",
-    "map_batches",
-    "norm",
-    "relative_change",
-    "remaining",
-    "scaled_to_square",
-]
+__all__ = ["Jobs", "PhaseFailedError", "batch_size", "map_batches", "relative_change", "remaining"]
 
 Statistic = TypeVar("Statistic")
 
@@ -33,7 +22,6 @@ Jobs = Annotated[int, Whole(1, 4096)] | Literal[-1] | None
 
 _NUMBERS = 1 << 17  # in the tokens of a batch: a few arrays of this size stay within the caches
 _MOST_BATCHES = 100_000
-_MODERATE = 256  # sums of squares of numbers within these exponents are ordinary numbers
 
 
 class PhaseFailedError(ArithmeticError):
@@ -100,32 +88,6 @@ def _in_threads(calls: Iterable[Callable[[], Statistic]], threads: int) -> Itera
             yield waiting.popleft().result()
 
 
-def exponent_to_square(*arrays: np.ndarray) -> int:
-    """The e for which 2^e is the unit of `scaled_to_square`: 0 if squares are ordinary numbers already."""
-    size = max((float(max(array.max(), -array.min())) for array in arrays if array.size), default=0.0)
-    exponent = math.frexp(size)[1] - 1
-    return 0 if abs(exponent) <= _MODERATE else exponent
-
-
-def scaled_to_square(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The arrays in a common unit, a power of two, in which their largest entry can be squared.
-
-    Examples
-    --------
-    >>> (scaled,) = scaled_to_square(np.array([3e-200, 4e-200]))
-    >>> bool(abs(scaled[0] / scaled[1] - 0.75) < 1e-15 and (scaled**2).sum() > 1)
-    True
-    """
-    exponent = exponent_to_square(*arrays)
-    return tuple(np.ldexp(array, -exponent) for array in arrays) if exponent else arrays
-
-
-def norm(array: np.ndarray) -> float:
-    """The Frobenius norm, of arrays of any unit."""
-    exponent = exponent_to_square(array)
-    return math.ldexp(float(np.linalg.norm(np.ldexp(array, -exponent))), exponent)
-
-
 def relative_change(new: np.ndarray, old: np.ndarray) -> float:
     """|new - old| / |old| in Frobenius norm, and |new| where `old` is zero."""
-    return norm(new - old) / norm(old) if np.any(old) else norm(new)
+    return float(np.linalg.norm(new - old)) / (float(np.linalg.norm(old)) or 1.0)

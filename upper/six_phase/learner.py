@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -35,6 +34,7 @@ from upper.six_phase.phase1_projection_sum import ProjectionSum, estimate_projec
 from upper.six_phase.phase2_affine_hull import AffineHull, sculpt_affine_hull
 from upper.six_phase.phase3_refine_sum import SHARES, refine_by_consistency, refine_by_margin
 from upper.six_phase.phase5_span import AttentionSpan, attention_span
+from upper.six_phase.phase6_heads import fit_heads
 from upper.six_phase.phase6_net import DELTA, NetSearch, held_out_examples, search_net
 from upper.six_phase.polytope import LARGEST_DIM
 
@@ -67,8 +67,8 @@ class Phases:
 
     `reason` says why a phase failed, or what phase 6 reached; `doubts` what else speaks against the result: an unclear
     gap, too few examples. `heads` is m, given or estimated, and `failed` the number of the phase that failed, None if
-    none did or the phases do not apply. `projection_sum` is phase 1's; `hulls` are phase 2's (paper mode) and then
-    phase 4's, and `refinements` phase 3's, one a round; `span` is phase 5's, and `net` phase 6's in paper mode.
+    none did or the phases do not apply. `sums` are phase 1's and then phase 3's, one a round; `hulls` are phase 2's
+    (paper mode) and then phase 4's; `span` is phase 5's, and `net` phase 6's in paper mode.
     """
 
     fit: Fit
@@ -76,9 +76,8 @@ class Phases:
     doubts: tuple[str, ...]
     heads: int
     failed: int | None
-    projection_sum: ProjectionSum | None
+    sums: tuple[ProjectionSum, ...]
     hulls: tuple[AffineHull, ...]
-    refinements: tuple[ProjectionSum, ...]
     span: AttentionSpan | None
     net: NetSearch | None
 
@@ -87,12 +86,6 @@ class Phases:
         """How it ended, in sentences: which phase failed and why, or what phase 6 reached, and the doubts."""
         reason = f"Phase {self.failed} failed: {self.reason}" if self.failed else self.reason
         return " ".join([reason[:1].upper() + reason[1:], *self.doubts])
-
-    @cached_property
-    def spans(self) -> tuple[AttentionSpan, ...]:
-        """The span of each of `hulls`; the last is `span`, where phase 5 was reached."""
-        spans = [attention_span(hull.body, hull.wide) for hull in self.hulls[: -1 if self.span else None]]
-        return (*spans, self.span) if self.span else tuple(spans)
 
     def __repr__(self) -> str:
         return f"<Phases: {self.fit.outcome.name}, {self.heads} heads. {self.explanation}>"
@@ -261,77 +254,78 @@ class SixPhase:
     def _six_phases(self, run: "_Run", rng: np.random.Generator) -> Phases:
         """The six phases; practical mode skips the second, and does the third and the sixth in its own way."""
         paper, oracle, jobs = self.mode == "paper", run.oracle, self.jobs
-        sculpting: Any = {"wide": None if self.m == "auto" else self.m - 1, "body": self.body, "jobs": jobs}
+        wide = None if self.m == "auto" else self.m - 1
 
-        examples = run.begin(1)  # estimate the sum of the projections
-        crude = run.record(estimate_projection_sum(oracle, examples, jobs=jobs))
+        # 1. estimate the sum of the projections
+        crude = run.record(estimate_projection_sum(oracle, run.begin(1), jobs=jobs), run.sums)
         crude.require_usable()
-        w, hulls = crude.w, list[AffineHull]()
+        w = crude.w
 
         def sculpt(accept: float, examples: int) -> None:
-            hull = sculpt_affine_hull(oracle, w, accept=accept, examples=examples, **sculpting)
-            hulls.append(run.record(hull))
-            hull.require_usable(hulls[-2] if len(hulls) > 1 else None)
+            hull = sculpt_affine_hull(
+                oracle, w, wide=wide, accept=accept, examples=examples, body=self.body, jobs=jobs
+            )
+            run.record(hull, run.hulls).require_usable(*run.hulls[-2:-1])
 
-        if paper:  # in practical mode phase 3 certifies by itself
-            sculpt(_FIRST_ACCEPT, run.begin(2))  # sculpt the affine hull
+        # 2. sculpt the affine hull; in practical mode phase 3 certifies by itself
+        if paper:
+            sculpt(_FIRST_ACCEPT, run.begin(2))
 
         for number in range(1, self.rounds + 1):
-            examples = run.begin(3, number)  # refine the sum
+            # 3. refine the sum
+            examples = run.begin(3, number)
             if paper:
-                over, body = self.margin_over, hulls[-1].body
+                over, hull = self.margin_over, run.hulls[-1]
+                body = hull.body
                 if over == "proxy":
                     body = replace(body, tolerance=_NEARLY_LEAST * body.misfit_at_centre)
-                wide = hulls[-1].wide
-                refined = refine_by_margin(oracle, body, wide=wide, examples=examples, over=over, jobs=jobs)
+                refined = refine_by_margin(
+                    oracle, body, wide=hull.wide, examples=examples, over=over, jobs=jobs
+                )
             else:
                 refined = refine_by_consistency(oracle, w, examples=examples // len(SHARES), jobs=jobs)
-            w = run.record(refined).w
-            sculpt(self._share(oracle.k), run.begin(4, number))  # sculpt again
+            w = run.record(refined, run.sums).w
+            # 4. sculpt again
+            sculpt(self._share(oracle.k), run.begin(4, number))
 
-        run.begin(5)  # extract the span of the heads
-        span = run.record(attention_span(hulls[-1].body, hulls[-1].wide))
+        # 5. extract the span of the heads
+        run.begin(5)
+        span = run.record(attention_span(run.hulls[-1].body, run.hulls[-1].wide), run.spans)
         if paper and span.directions.size and not span.is_clear:
             raise PhaseFailedError(Outcome.NO_SPECTRAL_GAP, f"it {span.doubt}")
         if span.doubt:
             run.doubts.append(f"Phase 5 {span.doubt}")
 
-        examples = run.begin(6)  # search the span for the heads
-        if paper:
-            needed = 2 - (-2 * run.heads * oracle.d // oracle.k)
-            if examples < needed:
-                few = f"{examples} examples are left for the net, and {run.heads} heads need {needed}."
-                raise PhaseFailedError(Outcome.EXAMPLES_SPENT, few)
-            x, y = draw_examples(oracle, examples)
-            net = search_net(x, y, span, heads=run.heads, over=self.net_over, most=self._work)
-            return self._judged(run, run.record(net))
-        # imported here, so that paper mode never imports `upper.newton`
-        from upper.six_phase.phase6_heads import fit_heads
-
-        tolerance = 1e-14 if self.tolerance is None else self.tolerance
-        found = fit_heads(
-            oracle, span, examples=examples, work=self._work, tolerance=tolerance, rng=rng, tell=run.tell
-        )
-        reason = f"the fit ended with relative error {found.error:.2g} on held-out examples."
-        alone = found.outcome.succeeded and found.by_newton and not span.is_clear
-        return run.ended(found.layer, found.outcome, reason, alone="Newton" if alone else "")
-
-    def _judged(self, run: "_Run", net: NetSearch) -> Phases:
-        """What the best of the net amounts to on held-out examples."""
-        tolerance = self.tolerance
-        if tolerance is None:
-            tolerance = (run.oracle.k * run.oracle.d) ** (-run.heads / 2)
-        error = math.sqrt(net.error)
+        # 6. search the span for the heads
+        examples = run.begin(6)
+        if not paper:
+            tolerance = 1e-14 if self.tolerance is None else self.tolerance
+            found = fit_heads(
+                oracle, span, examples=examples, work=self._work, tolerance=tolerance, rng=rng, tell=run.tell
+            )
+            reason = f"the fit ended with relative error {found.error:.2g} on held-out examples."
+            alone = found.outcome.succeeded and found.by_newton and not span.is_clear
+            return run.ended(found.layer, found.outcome, reason, alone="Newton" if alone else "")
+        needed = 2 - (-2 * run.heads * oracle.d // oracle.k)
+        if examples < needed:
+            few = f"{examples} examples are left for the net, and {run.heads} heads need {needed}."
+            raise PhaseFailedError(Outcome.EXAMPLES_SPENT, few)
+        x, y = draw_examples(oracle, examples)
+        net = search_net(x, y, span, heads=run.heads, over=self.net_over, most=self._work)
+        run.record(net, run.nets)
+        error, goal = math.sqrt(net.error), self.tolerance
+        if goal is None:
+            goal = (oracle.k * oracle.d) ** (-run.heads / 2)
         outcome = verdict(
             fitted=error,
             held_out=error,
             evidence=lambda: net.evidence,
             otherwise=Outcome.NET_TOO_COARSE,
-            tolerance=tolerance,
+            tolerance=goal,
         )
         reason = (
             f"the best of {net.candidates} candidates has relative error {error:.2g} on held-out examples, and "
-            f"{tolerance:.2g} is asked for."
+            f"{goal:.2g} is asked for."
         )
         return run.ended(net.layer, outcome, reason)
 
@@ -392,19 +386,17 @@ class _Run:
     phase: int = 1
     round: int | None = None
     doubts: list[str] = field(default_factory=list)
-    found: list[Any] = field(default_factory=list)
+    sums: list[ProjectionSum] = field(default_factory=list)
+    hulls: list[AffineHull] = field(default_factory=list)
+    spans: list[AttentionSpan] = field(default_factory=list)
+    nets: list[NetSearch] = field(default_factory=list)
 
     @property
     def heads(self) -> int:
         """The number m of heads: as given, or by the gap of the newest body's spectrum; 1 before there is one."""
         if self.learner.m != "auto":
             return self.learner.m
-        hulls = self.all_of(AffineHull)
-        return 1 + (hulls[-1].wide if hulls else 0)
-
-    def all_of(self, kind: type[Found]) -> list[Found]:
-        """What was found of a kind, in its order."""
-        return [one for one in self.found if isinstance(one, kind)]
+        return 1 + (self.hulls[-1].wide if self.hulls else 0)
 
     def begin(self, phase: int, number: int = 1) -> int:
         """Begin a phase in its round, and return the examples that it may draw."""
@@ -416,12 +408,12 @@ class _Run:
             self.wishes, (phase, number), self.budget, self.recorder.examples, use_all=use_all
         )
 
-    def record(self, found: Found) -> Found:
+    def record(self, found: Found, kept: list[Found]) -> Found:
         """Keep what a phase found, and record it as a step of the trace."""
-        self.found.append(found)
+        first_hull = kept is self.hulls and not kept
+        kept.append(found)
         layer = found.layer if isinstance(found, NetSearch) else None
         against = None if isinstance(found, NetSearch) else found.errors
-        first_hull = isinstance(found, AffineHull) and len(self.all_of(AffineHull)) == 1
         self.tell(_STEPS[2 if first_hull else self.phase], found.measures, layer=layer, against=against)
         return found
 
@@ -442,11 +434,11 @@ class _Run:
 
     def provisional(self) -> AttentionLayer:
         """What could be predicted by now: the net's layer, or in every head the proxy and a share of the sum."""
-        if nets := self.all_of(NetSearch):
-            return nets[-1].layer
-        m, d, hulls, sums = self.heads, self.oracle.d, self.all_of(AffineHull), self.all_of(ProjectionSum)
-        theta = hulls[-1].body.min_norm_point() if hulls else np.zeros((d, d))
-        w = sums[-1].w / m if sums else np.zeros((d, d))
+        if self.nets:
+            return self.nets[-1].layer
+        m, d = self.heads, self.oracle.d
+        theta = self.hulls[-1].body.min_norm_point() if self.hulls else np.zeros((d, d))
+        w = self.sums[-1].w / m if self.sums else np.zeros((d, d))
         return AttentionLayer(theta=np.stack([theta] * m), w=np.stack([w] * m))
 
     def ended(self, layer: AttentionLayer, outcome: Outcome, reason: str, *, alone: str = "") -> Phases:
@@ -462,7 +454,6 @@ class _Run:
             if outcome in (Outcome.OVERFITTED, Outcome.LOCAL_MINIMUM, Outcome.NOTHING_LEARNED):
                 ran_out = self.oracle.remaining == 0
                 outcome = Outcome.EXAMPLES_RAN_OUT if ran_out else Outcome.EXAMPLES_SPENT
-        sums, spans, nets = self.all_of(ProjectionSum), self.all_of(AttentionSpan), self.all_of(NetSearch)
         return Phases(
             fit=self.recorder.fit(
                 outcome, layer=layer, alone=alone, examples_needed=wanted if too_few else None
@@ -471,9 +462,8 @@ class _Run:
             doubts=tuple(self.doubts),
             heads=self.heads,
             failed=self.phase if failed else None,
-            projection_sum=sums[0] if sums else None,
-            hulls=tuple(self.all_of(AffineHull)),
-            refinements=tuple(sums[1:]),
-            span=spans[0] if spans else None,
-            net=nets[0] if nets else None,
+            sums=tuple(self.sums),
+            hulls=tuple(self.hulls),
+            span=self.spans[0] if self.spans else None,
+            net=self.nets[0] if self.nets else None,
         )

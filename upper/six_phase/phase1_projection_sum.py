@@ -9,15 +9,7 @@ from jaxtyping import Float
 
 from attention import AttentionLayer, ExampleOracle, Outcome
 from attention.validation import PositiveInt, checked
-from upper.six_phase.common import (
-    Jobs,
-    PhaseFailedError,
-    exponent_to_square,
-    map_batches,
-    norm,
-    relative_change,
-    remaining,
-)
+from upper.six_phase.common import Jobs, PhaseFailedError, map_batches, relative_change, remaining
 
 __all__ = ["ProjectionSum", "estimate_projection_sum", "one_gradient_step"]
 
@@ -99,7 +91,7 @@ def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt, *, jobs: Jobs
         length = math.hypot(length, part_length)
     w = total / n
     # E|z|^2 - |E z|^2 over n: how far the mean of n such matrices strays, in units of (E|z|^2)^(1/2)
-    unit, size = length / math.sqrt(n), norm(w)
+    unit, size = length / math.sqrt(n), float(np.linalg.norm(w))
     variance = max(1.0 - float(np.linalg.norm(w / (unit or 1.0))) ** 2, 0.0)
     error = unit * math.sqrt(variance / n) / size if size > 0 else math.inf
     return ProjectionSum(w, {"phase_examples": n, "standard_error": error})
@@ -130,7 +122,6 @@ def one_gradient_step(
 def _correlate(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
     """The sum of the matrices z of a batch, and (sum |z|^2)^(1/2)."""
     tokens, labels = x.sum(axis=1), y.sum(axis=1) / x.shape[1]
-    # |a b^T|^2 = |a|^2 |b|^2, example by example; in a unit in which |b|^2 does not overflow
-    unit = exponent_to_square(labels)
-    square = float(np.sum(np.sum(tokens**2, axis=1) * np.sum(np.ldexp(labels, -unit) ** 2, axis=1)))
-    return tokens.T @ labels, 2.0**unit * math.sqrt(square)
+    # |a b^T|^2 = |a|^2 |b|^2, example by example
+    square = float(np.sum(np.sum(tokens**2, axis=1) * np.sum(labels**2, axis=1)))
+    return tokens.T @ labels, math.sqrt(square)

@@ -5,7 +5,6 @@ import pytest
 
 from attention import AttentionLayer, BooleanInputs, GaussianInputs, SphereInputs, make_nice_layer
 from upper.six_phase import disagreement, measure_agreement
-from upper.six_phase.agreement_law import AgreementLaw
 
 
 @pytest.mark.parametrize(
@@ -53,15 +52,6 @@ def test_equal_heads_always_agree_and_a_shift_of_all_logits_is_no_disagreement()
     assert law.rows == 102  # whole examples of three rows
 
 
-def test_counts_never_fall_with_the_tolerance_and_are_of_the_rows_asked_for():
-    law = measure_agreement(
-        make_nice_layer(heads=2, dim=8, rng=0), BooleanInputs(k=2, d=8), rows=10_000, rng=1
-    )
-    assert np.all(np.diff(law.counts) >= 0)
-    assert law.rows == 10_000
-    assert np.array_equal(law.probabilities, law.counts / 10_000)
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("heads", "k", "changes", "complaint"),
@@ -82,8 +72,3 @@ def test_a_slope_needs_two_tolerances_with_rows():
     law = measure_agreement(layer, BooleanInputs(k=3, d=8), rows=9, tolerances=(1e-9, 1e-8), rng=1)
     with pytest.raises(ValueError, match="look at more rows"):
         _ = law.slope
-
-
-def test_two_tolerances_with_rows_are_enough_for_a_slope():
-    law = AgreementLaw(np.array([0.1, 0.2, 0.4]), np.array([0, 5, 20]), 100, 2)
-    assert law.slope == pytest.approx(2.0)

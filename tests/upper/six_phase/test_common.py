@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attention import BooleanInputs, ExampleOracle, ExamplesExhaustedError, make_nice_layer
+from attention import BooleanInputs, ExampleOracle, make_nice_layer
 from upper.six_phase import PhaseFailedError, estimate_projection_sum
-from upper.six_phase.common import batch_size, map_batches, norm, remaining
+from upper.six_phase.common import map_batches, remaining
 
 
 def _oracle(rng, noise=0.0, k=2, d=6):
@@ -21,17 +21,6 @@ def _oracle(rng, noise=0.0, k=2, d=6):
 
 def _both(x, y):
     return x.copy(), y.copy()
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_bits_do_not_depend_on_jobs(noise, monkeypatch):
-    monkeypatch.setattr("upper.six_phase.common._NUMBERS", 300 * 2 * 6)
-    one = estimate_projection_sum(_oracle(1, noise), 5_000, jobs=1)
-    two = estimate_projection_sum(_oracle(1, noise), 5_000, jobs=2)
-    every = estimate_projection_sum(_oracle(1, noise), 5_000, jobs=-1)
-    for other in (two, every):
-        assert np.array_equal(one.w, other.w)
-        assert one.measures == other.measures
 
 
 @given(
@@ -55,14 +44,6 @@ def test_all_n_are_drawn_in_order_and_counted(n, batch, given_arrays, jobs):
         np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), x[:n])
         np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), y[:n])
         assert oracle.remaining == 100 - n
-
-
-def test_batches_are_independent_of_one_another(monkeypatch):
-    monkeypatch.setattr("upper.six_phase.common.batch_size", lambda k, d: 20)
-    parts = [part[0] for part in map_batches(_oracle(4), _both, 60)]
-    again = [part[0] for part in map_batches(_oracle(4), _both, 60)]
-    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
-    assert not any(np.array_equal(parts[i], parts[j]) for i in range(3) for j in range(i))
 
 
 class _Watched:
@@ -99,11 +80,6 @@ def test_memory_does_not_grow_with_n(jobs, monkeypatch):
     assert max(peaks) <= 2 * jobs * 50
 
 
-def test_a_batch_is_as_large_whatever_n_and_never_tiny():
-    assert batch_size(2, 32) * 2 * 32 == 1 << 17
-    assert batch_size(64, 4096) == 32
-
-
 def test_remaining_is_what_is_left_of_given_examples_and_all_of_others():
     oracle = ExampleOracle.from_arrays(*_oracle(6).draw(50))
     oracle.draw(20)
@@ -112,23 +88,3 @@ def test_remaining_is_what_is_left_of_given_examples_and_all_of_others():
     oracle.draw(30)
     with pytest.raises(PhaseFailedError, match="no example is left to look at"):
         remaining(oracle, 1, "to look at")
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_exhausted_examples_are_said_and_nothing_hangs(jobs, monkeypatch):
-    monkeypatch.setattr("upper.six_phase.common.batch_size", lambda k, d: 4)
-    oracle = ExampleOracle.from_arrays(*_oracle(6).draw(50))
-    with pytest.raises(ExamplesExhaustedError):
-        list(map_batches(oracle, _both, 51, jobs=jobs))
-
-
-@pytest.mark.parametrize("unit", [1e-200, 1e200])
-def test_the_norm_is_that_of_any_unit(unit):
-    assert norm(unit * np.array([[3.0, 4.0]])) == pytest.approx(5 * unit, rel=1e-15)
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize("jobs", [0, -2, 1.5, True])
-def test_threads_that_are_none_are_refused(jobs):
-    with pytest.raises(ValueError, match="jobs is"):
-        estimate_projection_sum(_oracle(7), 5, jobs=jobs)

@@ -1,11 +1,9 @@
 """Agreement events: the share of rows that is accepted, which they are, and what they cost in examples and memory."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, Outcome, make_nice_layer
+from attention import BooleanInputs, ExampleOracle, Outcome, make_nice_layer
 from upper.six_phase import (
     PhaseFailedError,
     attention_span,
@@ -57,18 +55,6 @@ def test_accepted_are_the_usable_rows_up_to_the_threshold(wide):
     assert hull.threshold == pytest.approx(np.sort(usable, axis=None)[99], rel=1e-9)
 
 
-def test_where_fewer_rows_are_usable_all_of_these_are_accepted():
-    layer = make_nice_layer(heads=2, dim=8, rng=4)
-    # heads that agree, for of others the largest residual of all certifies nothing
-    layer, total = AttentionLayer(theta=layer.theta[[0, 0]], w=layer.w), layer.w.sum(axis=0)
-    x, y = _oracle(layer, 3, 5).draw(500)
-    usable = _usable(certify_agreement(x, y, total))
-    hull = sculpt_affine_hull(ExampleOracle.from_arrays(x, y), total, wide=1, accept=1.0, equations=10**6)
-    assert 0.1 * usable.size < usable.sum() < 0.9 * usable.size
-    assert hull.acceptance < 1
-    assert hull.accepted >= 0.9 * usable.sum()
-
-
 @pytest.mark.parametrize("wide", [0, None])
 def test_of_one_head_half_of_the_usable_rows_are_accepted(wide):
     layer = make_nice_layer(heads=1, dim=12, rng=6)
@@ -95,46 +81,6 @@ def test_span_error_with_the_true_sum(m, k, d, allowed):
     assert attention_span(hull.body, m - 1).errors(layer)["span_error"] < allowed
 
 
-@pytest.mark.slow
-def test_memory_is_that_of_the_rows_that_may_be_accepted():
-    """The pilot's 500 000 examples would be 64 MB of tokens alone; a batch is 1 MB."""
-    layer = make_nice_layer(heads=2, dim=8, rng=10)
-    tracemalloc.start()
-    try:
-        hull = sculpt_affine_hull(
-            _oracle(layer, 2, 11), layer.w.sum(axis=0), wide=1, accept=1e-4, equations=64
-        )
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert hull.examples >= 500_000
-    assert peak < 2e7
-
-
-@pytest.mark.parametrize("unit", [2.0**-531, 2.0**531])
-def test_hull_does_not_depend_on_the_unit_of_the_labels(unit):
-    layer = make_nice_layer(heads=2, dim=8, rng=12)
-    large = AttentionLayer(theta=layer.theta, w=unit * layer.w)
-    one, other = (
-        sculpt_affine_hull(_oracle(each, 2, 13), each.w.sum(axis=0), wide=1, accept=0.05)
-        for each in (layer, large)
-    )
-    assert other.threshold == one.threshold  # powers of two change no bit
-    assert other.accepted == one.accepted
-    np.testing.assert_allclose(other.contrasts.log_ratios, one.contrasts.log_ratios, atol=1e-9)
-
-
-def test_bits_do_not_depend_on_jobs():
-    layer = make_nice_layer(heads=2, dim=16, rng=14)
-    one, two = (
-        sculpt_affine_hull(_oracle(layer, 2, 15), layer.w.sum(axis=0), wide=1, jobs=jobs) for jobs in (1, 2)
-    )
-    assert (one.threshold, one.examples) == (two.threshold, two.examples)
-    assert np.array_equal(one.histogram, two.histogram)
-    for name in FIELDS:
-        assert np.array_equal(getattr(one.contrasts, name), getattr(two.contrasts, name))
-
-
 def test_given_examples_are_cut_to_what_is_left():
     layer = make_nice_layer(heads=2, dim=8, rng=16)
     oracle = ExampleOracle.from_arrays(*_oracle(layer, 2, 17).draw(3_000))
@@ -153,11 +99,3 @@ def test_no_usable_row_is_said():
     with pytest.raises(PhaseFailedError, match="no row of") as failure:
         sculpt_affine_hull(oracle, layer.w.sum(axis=0), wide=1)
     assert failure.value.outcome is Outcome.NO_AGREEMENT
-
-
-def test_few_examples_raise_the_share_to_one_and_a_half_equations_an_unknown():
-    k, d, examples = 3, 8, 4000
-    layer = make_nice_layer(heads=2, dim=d, rng=0)
-    oracle = ExampleOracle(layer, BooleanInputs(k=k, d=d), rng=1)
-    hull = sculpt_affine_hull(oracle, layer.w.sum(axis=0), accept=1e-5, examples=examples)
-    assert hull.contrasts.equations == pytest.approx(1.5 * d * d, rel=0.25)

@@ -1,7 +1,6 @@
 """Phase 6 in paper mode: every tuple of a net, its projections by regression, chosen on held-out examples."""
 
 import math
-import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -13,7 +12,6 @@ from attention import AttentionLayer, BooleanInputs, GroundTruth, make_nice_laye
 from upper.six_phase import AttentionSpan, search_net
 from upper.six_phase.phase6_net import (
     TupleRegression,
-    _around,
     _bound,
     _Frame,
     _grid,
@@ -70,15 +68,6 @@ def test_a_flat_net_is_within_half_a_spacing_and_refinements_only_improve():
     assert errors[-1] < 0.02 * errors[0]
 
 
-def test_one_head_is_one_candidate():
-    layer = make_nice_layer(heads=1, dim=8, rng=2)
-    x, y = examples(layer, 3, 400)
-    found = search_net(x, y, true_span(layer), heads=1)
-    assert (found.candidates, found.points, found.surface) == (1, 1, None)
-    assert found.error < 1e-20
-    assert np.allclose(found.layer.theta, layer.theta)
-
-
 def test_three_heads_by_a_coarse_net():
     layer = make_nice_layer(heads=3, dim=8, rng=3)
     x, y = examples(layer, 3, 800)
@@ -130,8 +119,8 @@ def test_one_more_matrix_beside_fixed_ones_is_a_tuple(fixed):
     assert np.allclose(data.one_more_errors(theta[:fixed], points, lambda z: z.reshape(-1, 5, 5)), wanted)
 
 
-@pytest.mark.parametrize(("m", "over"), [(2, "hull"), (2, "span"), (3, "hull"), (3, "span"), (5, "hull")])
-@pytest.mark.parametrize("most", [1, 2, 3, 5, 50, 700, 5000])
+@pytest.mark.parametrize(("m", "over"), [(2, "hull"), (2, "span"), (3, "hull"), (5, "hull")])
+@pytest.mark.parametrize("most", [1, 3, 50, 5000])
 def test_no_more_tuples_are_tried_than_allowed_halvings_included(m, over, most, monkeypatch):
     solved = []
     real = TupleRegression._errors
@@ -163,37 +152,6 @@ def test_halvings_head_by_head_improve_where_all_together_are_too_many():
     assert halved.candidates <= 3000
 
 
-@pytest.mark.parametrize("changes", [{"spacing": 100.0}, {"spacing": 1e-12}, {"spacing": 5e-324}])
-@pytest.mark.parametrize(("m", "over"), [(2, "hull"), (3, "hull"), (2, "span")])
-def test_every_spacing_gives_a_net_in_bounded_memory(m, over, changes):
-    layer = make_nice_layer(heads=m, dim=6, rng=1)
-    x, y = examples(layer, 3, 100)
-    tracemalloc.start()
-    found = search_net(
-        x, y, true_span(layer), heads=m, over=over, held_out=30, judged=10, most=500, **changes
-    )
-    assert tracemalloc.get_traced_memory()[1] < 2**27
-    tracemalloc.stop()
-    assert m <= found.points
-    assert found.candidates <= 500
-
-
-@pytest.mark.parametrize("reach", [0.0, 0.01])
-@pytest.mark.parametrize("m", [2, 3])
-def test_a_hull_that_hardly_reaches_has_m_points_all_the_same(reach, m):
-    layer = make_nice_layer(heads=m, dim=6, rng=1)
-    x, y = examples(layer, 3, 100)
-    span = true_span(layer)
-    near = np.full(m - 1, reach * np.linalg.norm(span.centre))
-    near = AttentionSpan(
-        centre=span.centre, directions=span.directions, reach=near, extent=float(near.max()), gap=None
-    )
-    found = search_net(x, y, near, heads=m, held_out=30, judged=10, most=400)
-    assert found.points >= m
-    assert found.spacing > 0  # so that the halvings can leave a hull that is a point
-    assert math.isfinite(found.error)
-
-
 @given(st.integers(1, 3), st.floats(0.3, 1.9), st.integers(0, 2**31))
 def test_every_point_of_the_ball_is_within_half_a_spacing_in_each_coordinate(dimension, spacing, seed):
     frame = _Frame(np.zeros((1, 1)), np.zeros((dimension, 1, 1)), 1.0, np.zeros((1, dimension)))
@@ -203,13 +161,6 @@ def test_every_point_of_the_ball_is_within_half_a_spacing_in_each_coordinate(dim
     z *= (rng.random((200, 1)) ** 0.2) / np.linalg.norm(z, axis=1, keepdims=True)
     away = np.abs(z[:, None] - grid).max(axis=2).min(axis=1)
     assert away.max() <= spacing / 2 + 1e-12
-
-
-def test_a_spacing_of_twice_the_reach_or_more_is_never_used():
-    frame = _Frame(np.zeros((1, 1)), np.zeros((1, 1, 1)), 1.0, np.array([[1.0], [-1.0]]))
-    assert _grid(frame, 9.0, 2, 10, 10)[1].tolist() == [[-1.0], [0.0], [1.0]]
-    spacing, simplex = _grid(frame, 0.1, 2, 2, 10)  # three points have three pairs
-    assert (spacing, simplex.tolist()) == (1.0, [[1.0], [-1.0]])
 
 
 @pytest.mark.parametrize("over", ["hull", "span"])
@@ -222,24 +173,6 @@ def test_where_no_grid_fits_the_net_is_a_regular_simplex_at_the_reach_around_the
     assert np.allclose(np.linalg.norm(away, axis=(1, 2)), span.reach.max())
     apart = np.linalg.norm(away[:, None] - away, axis=(2, 3))
     assert np.allclose(apart[~np.eye(m, dtype=bool)], apart[0, 1])
-
-
-@pytest.mark.parametrize("dimension", [0, 1, 2, 4])
-def test_the_neighbours_are_all_of_them_and_begin_with_the_point_itself(dimension):
-    offsets = [tuple(offset) for offset in _around(dimension, 0.5)]
-    assert len(set(offsets)) == len(offsets) == 3**dimension
-    changed = [np.count_nonzero(offset) for offset in offsets]
-    assert changed == sorted(changed)
-
-
-@pytest.mark.parametrize("unit", [1e-150, 1e150, 3e305])
-def test_the_labels_may_be_in_any_unit(unit):
-    layer = make_nice_layer(heads=2, dim=6, rng=0)
-    x, y = examples(layer, 3, 600)
-    plain, scaled = (search_net(x, y * u, true_span(layer), heads=2, held_out=300) for u in (1.0, unit))
-    assert math.isclose(plain.error, scaled.error, rel_tol=1e-6)
-    assert math.isclose(plain.bound, scaled.bound, rel_tol=1e-6)
-    assert np.allclose(scaled.layer.w / unit, plain.layer.w)
 
 
 def test_the_judged_error_is_unbiased():
@@ -286,13 +219,6 @@ def test_held_out_examples_bound_the_probability_of_an_underestimate(candidates,
     # the union bound over the lower tail exp(-n / (8 kurtosis)) at half of the expectation, for a kurtosis of 4
     assert candidates * math.exp(-n / 32) <= delta * (1 + 1e-9)
     assert n == 1 or candidates * math.exp(-(n - 1) / 32) > delta * (1 - 1e-6)
-
-
-def test_the_lower_tail_holds_for_exponential_errors():
-    # E z^2 / (E z)^2 = 2; the share of means below half of the expectation is within the bound
-    n = math.ceil(8 * 2 * math.log(1 / 0.1))
-    means = np.random.default_rng(0).exponential(size=(20_000, n)).mean(axis=1)
-    assert np.mean(means < 0.5) <= 0.1
 
 
 @pytest.mark.bad_input
