@@ -3,22 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.random import Generator
 
 from runs import Scale
-from runs.figures import (
-    FAINT,
-    axes_in,
-    canvas,
-    decade_limits,
-    decade_ticks,
-    dimension_axis,
-    legend_above,
-    line_look,
-)
-from studies.cost_model import QUANTITIES, Cost, CostModel, Size, excess, shown_bytes
+from runs.figures import FAINT, axes_in, canvas, decade_limits, dimension_axis, legend_above, line_look
+from studies.cost_model import QUANTITIES, Cost, CostModel, Size, excess, medians, shown_bytes
 from studies.cost_of_fit import cost_of_fit
+from studies.line_figure import decade_axis
+from studies.rows import chosen
 from studies.study import Parameters, Row, Study
 from upper import counting_floor
 
@@ -103,29 +95,15 @@ def _model(rows: Sequence[Row]) -> CostModel | None:
         return None
 
 
-def _medians(rows: Sequence[Row], role: str) -> dict[tuple[str, Size], dict[str, float]]:
-    """By learner and size, the medians over draws; of sizes to fit, over draws that ended exact."""
-    groups: dict[tuple[str, Size], list[Row]] = {}
-    for row in rows:
-        if row["role"] == role and (role == "checked" or row["outcome"] == "EXACT"):
-            groups.setdefault((row["learner"], (row["m"], row["k"], row["d"])), []).append(row)
-    return {
-        key: {
-            name: float(np.median([row[name] for row in those]))
-            for name in QUANTITIES
-            if those[0][name] is not None
-        }
-        for key, those in groups.items()
-    }
-
-
 def _pairs(rows: Sequence[Row], role: str) -> list[tuple[str, Size, dict[str, float], Cost]]:
     """Learner, size, what was measured, and what the laws say of it."""
-    model, pairs = _model(rows), []
-    for (learner, size), measured in _medians(rows, role).items():
-        if model is not None and (learner, "memory") in model.laws:
-            pairs.append((learner, size, measured, model.predict(learner, *size)))
-    return pairs
+    model = _model(rows)
+    counted = [row for row in chosen(rows, role=role) if role == "checked" or row["outcome"] == "EXACT"]
+    return [
+        (learner, size, measured, model.predict(learner, *size))
+        for (learner, size), measured in medians(counted).items()
+        if model is not None and (learner, "memory") in model.laws
+    ]
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
@@ -150,7 +128,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         "largest_ratio": f"{max(ratios):.2f}",
         "inside": f"{sum(inside)} of {len(inside)}",
         "not_exact": sum(row["role"] == "checked" and row["outcome"] != "EXACT" for row in rows),
-        "most_excess": f"{max(excess(*size) for (one, size) in _medians(rows, 'fitted') if one == 'newton'):.2g}",
+        "most_excess": f"{max(excess(*size) for one, size, *_ in _pairs(rows, 'fitted') if one == 'newton'):.2g}",
         "check_excess": f"{max(excess(*size) for one, size, *_ in checks if one == 'newton'):.2g}",
     }
     for (learner, quantity), law in model.laws.items():
@@ -158,9 +136,8 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         named |= {f"{name}_law": str(law), f"{name}_off": f"{law.worst - 1:.0%}"}
     for name, size in (("medium", (12, 64, 384)), ("large", (32, 2048, 4096))):
         cost = model.predict("newton", *size)
-        named |= {f"{name}_memory": shown_bytes(cost.memory), f"{name}_machines": cost.machines(_MACHINE)}
-        named |= {f"{name}_passes": _passes(cost), f"{name}_excess": f"{excess(*size):.2g}"}
-    return named
+        named |= {f"{name}_memory": shown_bytes(cost.memory), f"{name}_passes": _passes(cost)}
+    return named | {"large_machines": cost.machines(_MACHINE), "large_excess": f"{excess(*size):.2g}"}
 
 
 def _passes(cost: Cost) -> str:
@@ -243,12 +220,8 @@ def _draw_pairs(axes: Any, rows: Sequence[Row], name: str, unit: float) -> None:
     axes.plot([low, high], [low, high], color=FAINT, linewidth=1.0)
     band = [[low * factor, high * factor] for factor in (1 - _WITHIN, 1 + _WITHIN)]
     axes.fill_between([low, high], *band, color=FAINT, alpha=0.18, linewidth=0, label=f"within {_WITHIN:.0%}")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(low, high)
-    axes.set_ylim(low, high)
     for axis in (axes.xaxis, axes.yaxis):
-        decade_ticks(axis, low, high)
+        decade_axis(axis, ends[1:] or ends)
         if high < 100 * low:
             axis.set_ticks(
                 [value for value in (100.0 * 2**power for power in range(8)) if low <= value <= high]
@@ -266,10 +239,7 @@ def _draw_growth(axes: Any, rows: Sequence[Row]) -> None:
             axes.plot(dims, sizes, **{**line_look(place + len(_TITLES)), "marker": ""}, label=label)
             values += sizes
     axes.axhline(_MACHINE, color=FAINT, linestyle=(0, (1, 1.5)), linewidth=1.2, label="24 GiB")
-    axes.set_yscale("log")
-    low, high = decade_limits(values)
-    axes.set_ylim(low, high)
-    decade_ticks(axes.yaxis, low, high)
+    decade_axis(axes.yaxis, values)
     dimension_axis(axes, dims)
     axes.set_xticks(dims[::2])
 

@@ -19,7 +19,7 @@ from runs.figures import (
     name_axes,
 )
 
-__all__ = ["Panel", "line_figure", "number_text"]
+__all__ = ["Panel", "decade_axis", "line_figure", "number_text"]
 
 _LEAST = 1e-32  # squared rounding errors stay visible
 
@@ -82,6 +82,15 @@ def line_figure(panels: Sequence[Panel]) -> Any:
         return figure
 
 
+def decade_axis(axis: Any, values: Sequence[float]) -> None:
+    """Make an axis logarithmic around values, with ticks at powers of ten."""
+    low, high = decade_limits(values)
+    across = axis.axis_name == "x"
+    (axis.axes.set_xscale if across else axis.axes.set_yscale)("log")
+    (axis.axes.set_xlim if across else axis.axes.set_ylim)(low, high)
+    decade_ticks(axis, low, high)
+
+
 def number_text(value: Any) -> str:
     """An entry of a table, numbers to three digits.
 
@@ -108,10 +117,7 @@ def _draw(axes: Any, panel: Panel, labels: Sequence[str]) -> None:
             look["linestyle"] = "none"
         axes.plot(xs, np.maximum(ys, _LEAST) if panel.log_y else ys, label=label, clip_on=False, **look)
     if panel.log_y:
-        low, high = decade_limits([max(value, _LEAST) for value in y])
-        axes.set_yscale("log")
-        axes.set_ylim(low, high)
-        decade_ticks(axes.yaxis, low, high)
+        decade_axis(axes.yaxis, [max(value, _LEAST) for value in y])
     else:
         axes.set_ylim(min(0.0, min(y)), 1.06 * max(y) or 1.0)
     if panel.log_x:

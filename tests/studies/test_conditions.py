@@ -92,8 +92,8 @@ def test_laws_of_the_heaviest_column_and_of_the_stable_rank():
     assert stable_rank_law(64) == pytest.approx(np.mean(ranks), rel=0.03)
 
 
-def test_the_record_has_random_heads_meet_them_and_trained_ones_fail(shown_record):
-    rows = shown_record(STUDY).rows
+def test_the_record_has_random_heads_meet_them_and_trained_ones_fail(record):
+    rows = record("conditions").rows
     numbers = STUDY.numbers(rows)
     assert (numbers["random_16"], numbers["random_64_on"]) == ("45 of 100", "114 of 114")
     assert (numbers["untrained_64"], numbers["trained"], numbers["structured"]) == (

@@ -117,8 +117,8 @@ def test_cells_are_distinct(scale):
     assert len(set(cells)) == len(cells)
 
 
-def test_the_record_has_no_difference_for_newton_and_one_for_adam_and_paper_mode(shown_record):
-    numbers = STUDY.numbers(shown_record(STUDY).rows)
+def test_the_record_has_no_difference_for_newton_and_one_for_adam_and_paper_mode(record):
+    numbers = STUDY.numbers(record("inputs").rows)
     steps = [numbers[f"step_{size}"] for size in ("2_2_16", "4_4_32", "2_2_32")]
     assert steps == ["1 to 1.5", "1.5 to 2", "1 to 1.5"]
     for law in ("gaussian", "sphere"):
