@@ -6,10 +6,14 @@ import pytest
 
 from studies import load_result
 
-RECORDS = Path(__file__).parents[2] / "docs" / "studies"
+
+@pytest.fixture
+def records():
+    """Where they are, with the pages."""
+    return Path(__file__).parents[2] / "docs" / "studies"
 
 
 @pytest.fixture
-def record():
-    """Gives the committed record of a study by its name."""
-    return lambda name: load_result(RECORDS / f"{name}.json")
+def record(records):
+    """Gives the record of a study by its name."""
+    return lambda name: load_result(records / f"{name}.json")

@@ -1,7 +1,5 @@
 """Who meets the conditions: measures of known layers, training, exponents of known laws, and the committed record."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -46,12 +44,6 @@ def test_structured_rows_have_what_they_are_made_for(rows):
     assert "theta_distinct_singular_values" in violated["values twice"]
 
 
-def test_rows_are_plain_json_and_make_a_table_and_a_figure(rows):
-    assert json.loads(json.dumps(rows, allow_nan=False)) == rows
-    assert len(STUDY.table(rows)) == 9
-    assert len(STUDY.figure(rows).axes) == 4
-
-
 @pytest.mark.parametrize(("task", "most"), [("recall", 0.9), ("masked", 0.97)])
 def test_training_beats_the_best_constant(task, most):
     from studies.trained_heads import trained_layer
@@ -92,16 +84,8 @@ def test_laws_of_the_heaviest_column_and_of_the_stable_rank():
     assert stable_rank_law(64) == pytest.approx(np.mean(ranks), rel=0.03)
 
 
-def test_the_record_has_random_heads_meet_them_and_trained_ones_fail(record):
+def test_measures_of_random_layers_follow_their_laws_and_small_imported_layers_lack_rank(record):
     rows = record("conditions").rows
-    numbers = STUDY.numbers(rows)
-    assert (numbers["random_16"], numbers["random_64_on"]) == ("45 of 100", "114 of 114")
-    assert (numbers["untrained_64"], numbers["trained"], numbers["structured"]) == (
-        "4 of 4",
-        "0 of 28",
-        "0 of 133",
-    )
-    assert (numbers["trained_incoherent"], numbers["untrained_incoherent"]) == ("28 of 28", "0 of 14")
     small = [row for row in rows if row["family"] == "imported, untrained" and row["dim"] < 64]
     assert {name for row in small for names in row["violated"] for name in names} == {
         "theta_stable_rank",

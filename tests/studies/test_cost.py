@@ -88,10 +88,3 @@ def test_a_check_that_was_seen_before_its_law_was_settled_is_not_counted():
             for row in made_up(Scale.FULL)
         ]
         assert STUDY.numbers(rows)["near"] == near
-
-
-def test_the_record_predicts_larger_sizes(record):
-    numbers = STUDY.numbers(record("cost").rows)
-    assert (numbers["near"], numbers["inside"], numbers["not_exact"]) == ("3 of 8", "3 of 3", 0)
-    assert (numbers["least_ratio"], numbers["largest_ratio"]) == ("0.54", "1.46")
-    assert (numbers["medium_memory"], numbers["large_memory"]) == ("5.12 GiB", "3.86 TiB")

@@ -2,37 +2,21 @@
 
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs
-from runs import Scale
 from sq import make_parity_instance
-from studies.folder import load_result, render_page
 from studies.nice_to_hard import STUDY
 from studies.nice_to_hard_path import STEEPEST, ParityPath, draw_path
 
-RECORDS = Path(__file__).parents[2] / "docs" / "studies"
 _X = BooleanInputs(k=2, d=7).sample(200, rng=1)
 
 
 @pytest.fixture(scope="module", name="path")
 def _path() -> ParityPath:
     return draw_path(dim=7, bits=3, rng=np.random.default_rng(2))
-
-
-def test_path_begins_at_the_nice_layer(path: ParityPath) -> None:
-    layer = path.point(0.0).layer
-    np.testing.assert_allclose(layer.theta, path.nice.theta, rtol=1e-14)
-    np.testing.assert_allclose(layer.w, path.nice.w, rtol=1e-14)
-
-
-def test_steepest_nice_end_is_the_nice_layer_with_steeper_slopes(path: ParityPath) -> None:
-    layer = path.point(0.0, 1.0).layer
-    np.testing.assert_allclose(layer.theta, STEEPEST * path.nice.theta, rtol=1e-14)
-    np.testing.assert_allclose(layer.w, path.nice.w, rtol=1e-14)
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.4, 1.0])
@@ -100,11 +84,6 @@ def test_visible_share_is_all_for_one_bit() -> None:
     assert path.point(1.0).visible_share(_X) == pytest.approx(1.0)
 
 
-def test_numbers_out_of_the_square_are_refused(path: ParityPath) -> None:
-    with pytest.raises(ValueError, match=r"slope is 1\.5: a number from 0 to 1"):
-        path.point(0.5, 1.5)
-
-
 def test_low_rank_end_has_the_ranks_of_the_parity() -> None:
     nice = draw_path(dim=7, bits=3, low_rank=True, rng=np.random.default_rng(6)).nice
     assert np.linalg.matrix_rank(nice.theta).tolist() == [4, 4]
@@ -153,36 +132,3 @@ def test_elimination_is_exact_at_the_hard_end_only(rows: list[dict[str, object]]
 def test_a_linear_predictor_finds_nothing_of_a_parity(rows: list[dict[str, object]]) -> None:
     # beyond the known part of the parity, which is linear, only the mean of all 20 parities is known
     assert _error(rows[3]) > 0.95
-
-
-def test_the_committed_record_is_shown() -> None:
-    result = load_result(RECORDS / "nice-to-hard.json")
-    cells = STUDY.cells(result.scale)
-    assert [{key: row[key] for key in cell} for row, cell in zip(result.rows, cells, strict=True)] == list(
-        cells
-    )
-    numbers = STUDY.numbers(result.rows)
-    assert (numbers["attention"], numbers["projections"], numbers["together"]) == (
-        "5 of 5",
-        "5 of 5",
-        "0 of 5",
-    )
-    assert numbers["reach_newton"] == numbers["reach_adam"] == "0, 0.5, 0.8, 0.95"
-    assert numbers["reach_linear"] == ""  # a linear predictor succeeds nowhere
-    assert (numbers["exact_until"], numbers["least"]) == ("0.8", "0.46")
-    assert "{{" not in render_page((RECORDS / "nice-to-hard.rst").read_text(), STUDY, result)
-    assert len(STUDY.table(result.rows)) == 24
-    assert STUDY.figure(result.rows).axes
-
-
-def test_some_rows_are_shown(rows: list[dict[str, object]]) -> None:
-    lost = {**rows[0], "error": None}
-    for chosen in (rows, [lost]):
-        assert STUDY.table(chosen)
-        assert STUDY.numbers(chosen)
-    assert STUDY.figure(rows).axes
-
-
-def test_quick_cells_are_distinct() -> None:
-    cells = [str(cell) for cell in STUDY.cells(Scale.QUICK)]
-    assert len(set(cells)) == len(cells)

@@ -2,14 +2,11 @@
 
 import itertools
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from attention import AttentionLayer, make_nice_layer
-from runs import Scale
-from studies.folder import load_result, render_page
 from studies.positions import STUDY
 from studies.positions_phases import (
     gram_condition,
@@ -19,7 +16,6 @@ from studies.positions_phases import (
     projection_sums,
 )
 
-RECORDS = Path(__file__).parents[2] / "docs" / "studies"
 K, D = 2, 3
 EVERY = np.array(list(itertools.product([-1.0, 1.0], repeat=K * D))).reshape(-1, K, D)
 POSITIONS = positions_of("gaussian", K, D, scale=0.8, normal=np.random.default_rng(5).standard_normal((K, D)))
@@ -65,10 +61,6 @@ class TestPositions:
         rows = positions_of(kind, 3, 8, scale=0.5, normal=np.random.default_rng(0).standard_normal((3, 8)))
         np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 0.5 * np.sqrt(8))
 
-    def test_other_kinds_are_refused(self):
-        with pytest.raises(ValueError, match="one of sinusoidal, gaussian, one-hot"):
-            positions_of("rotary", 2, 4, scale=1.0, normal=np.zeros((2, 4)))
-
     def test_parallel_positions_condition_the_gram_matrix_worse(self):
         layer = make_nice_layer(heads=1, dim=D, sigma=0.0, rng=1)
         # without attention a read is the mean token: Gram matrix I/k + pi'^T pi'
@@ -97,39 +89,11 @@ def phases(kind, scale, *, raw=(0.1, 0.001, 0.01), centred=(0.1, 0.001, 0.01), t
 
 
 class TestStudy:
-    @pytest.mark.parametrize("scale", list(Scale), ids=lambda scale: scale.value)
-    def test_cells_are_distinct(self, scale):
-        cells = [json.dumps(cell, sort_keys=True) for cell in STUDY.cells(scale)]
-        assert len(cells) == len(set(cells))
-
     def test_a_measurement_is_plain_and_newton_is_exact_on_small_positions(self):
         cell = {"part": "newton", "heads": 1, "tokens": 2, "dim": 4, "kind": "sinusoidal", "scale": 0.5}
         found = STUDY.measure(rng=np.random.default_rng(3), **cell, floors=4, draw=0)
         assert json.loads(json.dumps(found, allow_nan=False)) == found
         assert found["error"] < 1e-9
-
-    def test_the_committed_record_is_shown(self):
-        result = load_result(RECORDS / "positions.json")
-        cells = STUDY.cells(result.scale)
-        assert [
-            {key: row[key] for key in cell} for row, cell in zip(result.rows, cells, strict=True)
-        ] == cells
-        numbers = STUDY.numbers(result.rows)
-        assert (numbers["newton_until"], numbers["newton_4"], numbers["newton_28"]) == (
-            "1",
-            "16 of 48",
-            "45 of 48",
-        )
-        assert numbers["centred_sinusoidal"] == "never"
-        assert (numbers["gram_2"], numbers["gram_3"], numbers["lost"]) == ("533", "417", "14 of 146")
-        assert "{{" not in render_page((RECORDS / "positions.rst").read_text(), STUDY, result)
-        assert len(STUDY.table(result.rows)) == 34
-        assert len(STUDY.figure(result.rows).axes) == 2
-
-    def test_each_row_alone_makes_a_table(self):
-        for row in load_result(RECORDS / "positions.json").rows[::40]:
-            assert len(STUDY.table([row])) == 1
-            assert STUDY.numbers([row])
 
 
 class TestWhatBreaks:

@@ -1,18 +1,12 @@
 """The study of tokens against dimensions: the law of the residual, thresholds, and its committed record."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer
-from runs import Scale
-from studies.folder import load_result
 from studies.tokens import STUDY
 from studies.tokens_certificates import PASSING, draw_rows, judge_certificates, residual_law
 from upper.six_phase import certify_agreement, disagreement, sculpt_affine_hull
-
-RECORDS = Path(__file__).parents[2] / "docs" / "studies"
 
 
 def rows_of(*, tokens, dim, n=800, seed=0, planted_gap=0.1):
@@ -77,24 +71,3 @@ def test_the_threshold_is_that_of_the_learner():
 def test_as_many_tokens_as_dimensions_are_refused():
     cell = {"part": "certificates", "dim": 16, "tokens": 16, "draw": 0, "rows": 600}
     assert STUDY.measure(rng=np.random.default_rng(1), **cell) == {"refused": "NOT_APPLICABLE"}
-
-
-@pytest.mark.bad_input
-def test_three_heads_cannot_be_planted():
-    layer = make_nice_layer(heads=3, dim=6, rng=0)
-    with pytest.raises(ValueError, match="two are needed"):
-        draw_rows(layer, BooleanInputs(2, 6).sample(3, rng=0), planted_gap=0.1, rng=np.random.default_rng(0))
-
-
-def test_what_the_record_shows():
-    named = STUDY.numbers(load_result(RECORDS / "tokens.json").rows)
-    assert (named["exact_to"], named["newton"], named["exact_false_2"]) == (6, "40 of 41", "0 %")
-
-
-def test_quick_cells_make_a_table_and_a_figure():
-    few = [cell for cell in STUDY.cells(Scale.QUICK) if cell["part"] == "certificates" and cell["draw"] == 0]
-    small = [{**cell, "rows": 600} for cell in few if cell["dim"] == 16]
-    rows = [{**cell, **STUDY.measure(rng=np.random.default_rng(1), **cell)} for cell in small]
-    assert STUDY.table(rows)
-    assert STUDY.numbers(rows)
-    assert len(STUDY.figure(rows).axes) == 3

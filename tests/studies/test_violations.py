@@ -1,24 +1,15 @@
 """The study of violations: layers with one condition violated, the errors of phases, and its committed record."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from attention import BooleanInputs, ExampleOracle, check_conditions, make_nice_layer
 from studies import violations_layers
-from studies.folder import load_result
 from studies.violations import STUDY
 from studies.violations_layers import NICE, VIOLATIONS, violated_layer
 from studies.violations_runs import BREAKS_AT, broken_phase, newton_error, phase_errors
-
-RECORDS = Path(__file__).parents[2] / "docs" / "studies"
-
-
-@pytest.fixture(scope="module")
-def result():
-    return load_result(RECORDS / "violations.json")
 
 
 def made(name, step, seed=0):
@@ -113,30 +104,9 @@ def test_the_first_phase_to_break_is_the_first_above_the_factor_or_the_one_that_
     assert broken_phase(run(9.0, 9.0, 9.0), {}) is None
 
 
-def test_what_the_record_shows(result):
-    named = STUDY.numbers(result.rows)
-    assert (named["all"], named["alone"]) == (39, 31)
-    stopped = [named[f"alone_{name}_fails"] for name in ("paper", "practical", "newton_4", "newton_28")]
-    assert stopped == [11, 6, 6, 0]
-    assert (named["alone_paper_third"], named["alone_paper_breaks"]) == (10, 16)
-    table = STUDY.table(result.rows)
-    assert len(table) == 41
-    (one,) = (
-        line
-        for line in table
-        if line["violated"].startswith("opposed W: ") and line["violated"].endswith(" 1")
-    )
-    assert (one["paper mode breaks"], one["Newton 4 exact"], one["Newton 28 exact"]) == (
-        "phase 1",
-        "0/8",
-        "8/8",
-    )
-    assert STUDY.figure(result.rows).axes
-
-
-def test_every_recorded_layer_violates_its_condition(result):
+def test_every_recorded_layer_violates_its_condition(record):
     nice = {dim: make_nice_layer(heads=m, dim=dim, rng=0) for m, dim in ((2, 16), (3, 24))}
-    for row in result.rows:
+    for row in record("violations").rows:
         if row["violation"] == NICE:
             assert all(row["holds"])
             continue

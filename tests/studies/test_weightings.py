@@ -1,13 +1,11 @@
 """The study of weightings: its measurements against enumeration and known answers, and its committed record."""
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from attention import BooleanInputs, make_nice_layer, relative_error
-from studies.folder import load_result
 from studies.weightings import STUDY
 from studies.weightings_descent import descend
 from studies.weightings_hull import (
@@ -28,7 +26,6 @@ from studies.weightings_layers import (
     WeightedLayer,
 )
 
-RECORDS = Path(__file__).parents[2] / "docs" / "studies"
 LINEAR = {
     "softmax": Softmax(),
     "sparsemax": Sparsemax(),
@@ -55,20 +52,8 @@ class TestBias:
         bias = phase_one_bias(layer, BooleanInputs(2, 2), examples=40_000, rng=np.random.default_rng(1))
         assert bias == pytest.approx(np.linalg.norm(exact - total) / np.linalg.norm(total), rel=0.05)
 
-    def test_there_is_none_without_attention(self):
-        layer = layer_of(NormalisedSigmoid(), sigma=0.0)
-        assert phase_one_bias(layer, BooleanInputs(3, 6), examples=100, rng=np.random.default_rng(0)) < 1e-12
-
 
 class TestAgreement:
-    def test_equal_heads_agree_in_every_row(self):
-        layer = layer_of(Softmax(), heads=1)
-        twice = WeightedLayer(
-            theta=np.repeat(layer.theta, 2, axis=0), w=np.repeat(layer.w, 2, axis=0), weighting=Softmax()
-        )
-        counts = agreement_counts(twice, BooleanInputs(3, 6).sample(50, rng=0), np.array([0.01]))
-        assert counts["exact"] == counts["rows"] == 150
-
     @pytest.mark.parametrize(
         "weighting", [Sparsemax(), NormalisedPower()], ids=["sparsemax", "positive square"]
     )
@@ -112,11 +97,6 @@ class TestSpan:
         basis = span_basis(contrasts, 1, homogeneous=is_homogeneous(weighting))
         assert span_error(basis, layer.theta) < 1e-6
 
-    def test_a_uniform_pattern_says_nothing_where_no_logit_may_be_positive(self):
-        pattern = np.array([[[0.5, 0.5], [0.7, 0.3]]])
-        assert np.array_equal(usable_rows(pattern, NormalisedPower()), [[False, True]])
-        assert np.array_equal(usable_rows(pattern, Softmax()), [[True, True]])
-
     def test_one_hot_rows_of_sparsemax_give_the_sum_to_rounding(self):
         layer, inputs = layer_of(Sparsemax(), dim=12), BooleanInputs(2, 12)
         total = layer.w.sum(axis=0)
@@ -136,44 +116,3 @@ class TestDescent:
         end, passes = descend(x, layer(x), rng.standard_normal((1, 5, 5)) / 5, weighting, passes=300)
         assert relative_error(end(fresh), layer(fresh)) < 1e-5
         assert passes <= 310
-
-    def test_it_stays_where_nothing_is_left(self):
-        layer, x = layer_of(Sparsemax(), dim=4), BooleanInputs(3, 4).sample(60, rng=5)
-        end, _ = descend(x, layer(x), np.array(layer.theta), Sparsemax(), passes=50)
-        assert relative_error(end(x), layer(x)) < 1e-6
-
-
-class TestStudy:
-    def test_what_the_record_shows(self):
-        rows = load_result(RECORDS / "weightings.json").rows
-        named = STUDY.numbers(rows)
-        powers = [
-            named[f"power_{shape}_{name}"]
-            for shape in (23, 32)
-            for name in ("softmax", "sparsemax", "positive_square")
-        ]
-        assert powers == ["1.8", "1.0", "1.0", "1.8", "1.8", "2.0"]
-        assert [named[f"exact_8_{name}"] for name in ("softmax", "sparsemax", "square")] == [
-            "16 of 16",
-            "14 of 16",
-            "0 of 16",
-        ]
-        assert len(STUDY.table(rows)) == 6
-        assert len(STUDY.figure(rows).axes) == 3
-
-    def test_small_cells_make_a_table_and_a_figure(self):
-        sizes = {"heads": 2, "tokens": 2, "dim": 8, "draw": 0}
-        cells = [{"part": "bias", **sizes, "examples": 400}, {"part": "agreement", **sizes, "examples": 400}]
-        cells += [{"part": "hull", **sizes, "accept": 0.1}, {"part": "newton", **sizes}]
-        cells += [{"part": "descent", **sizes, "floors": 8}]
-        rows = [
-            {
-                **cell,
-                "weighting": "softmax",
-                **STUDY.measure(rng=np.random.default_rng(3), weighting="softmax", **cell),
-            }
-            for cell in cells
-        ]
-        assert STUDY.numbers(rows)
-        assert STUDY.table(rows)[0]["weighting"] == "softmax"
-        assert STUDY.figure(rows).axes

@@ -55,11 +55,6 @@ class TestPatterns:
         shifted = NormalisedPower(power=3.0, shift=0.75)
         np.testing.assert_allclose(shifted.pattern(z), np.array([0, 1.25**3, 1.75**3]) / (1.25**3 + 1.75**3))
 
-    def test_no_positive_weight_is_uniform_and_flat(self):
-        z = -np.ones((2, 3))
-        np.testing.assert_allclose(NormalisedPower().pattern(z), 1 / 3)
-        np.testing.assert_array_equal(NormalisedPower().vjp(z, logits_of(0, 2, 3)), 0.0)
-
 
 class TestDerivative:
     @every
@@ -99,11 +94,6 @@ class TestEquations:
                 left = equation.left * z[both, b] - equation.right * z[both, c]
                 np.testing.assert_allclose(left, equation.value, atol=1e-9)
 
-    @pytest.mark.parametrize("weighting", [NormalisedPower(magnitude=True), NormalisedSigmoid()], ids=repr)
-    def test_none_where_the_logits_of_a_pattern_are_no_line(self, weighting):
-        with pytest.raises(ValueError, match="no linear equation"):
-            weighting.equation(np.array([0.5]), np.array([0.5]))
-
 
 class TestWeightedLayer:
     def test_with_softmax_it_is_the_attention_layer(self):
@@ -112,12 +102,3 @@ class TestWeightedLayer:
         np.testing.assert_array_equal(same(x), layer(x))
         np.testing.assert_array_equal(same.patterns(x), layer.patterns(x))
         np.testing.assert_array_equal(same.logits(x), layer.logits(x))
-
-    @every
-    def test_output_is_the_sum_over_heads(self, weighting):
-        nice = make_nice_layer(heads=2, dim=4, rng=0)
-        layer = WeightedLayer(theta=nice.theta, w=nice.w, weighting=weighting)
-        x = GaussianInputs(3, 4).sample(5, rng=1)
-        np.testing.assert_allclose(
-            layer(x), np.einsum("nmab,nbi,mij->naj", layer.patterns(x), x, layer.w), atol=1e-13
-        )
