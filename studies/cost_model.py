@@ -86,7 +86,7 @@ def medians(rows: Sequence[Row]) -> dict[tuple[str, Size], dict[str, float]]:
         found[learner, tuple(size)] = {
             name: float(np.median(those)) for name, those in measured.items() if those
         }
-    return found  # type: ignore[return-value]
+    return found
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from paper_checks import (
+from attention.intervals import (
     Interval,
     bounded_mean_interval,
     mean_interval,
