@@ -9,16 +9,10 @@ from numpy.random import Generator
 from attention import make_nice_layer
 from attention.intervals import mean_interval, proportion_interval
 from runs import Scale
-from runs.figures import (
-    axes_in,
-    canvas,
-    decade_limits,
-    decade_ticks,
-    dimension_axis,
-    legend_above,
-    line_look,
-)
-from studies.fit_on_tokens import ADAM_STEPS, LAWS, fit_errors, tokens_of
+from runs.figures import axes_in, canvas, dimension_axis, legend_above, line_look
+from studies.fit_on_tokens import ADAM_STEPS, LAWS, fit_errors
+from studies.line_figure import decade_axis
+from studies.rows import chosen, of_all
 from studies.study import Parameters, Row, Study
 from upper import counting_floor
 
@@ -89,7 +83,7 @@ def _measure(
     *, rng: Generator, learner: str, inputs: str, heads: int, tokens: int, dim: int, examples: int, draws: int
 ) -> dict[str, Any]:
     """One fit for each of several layers: its error on fresh tokens of the same law, and those of the phases."""
-    law = tokens_of(inputs, tokens, dim)
+    law = tokenschosen(inputs, tokens, dim)
     found = []
     for one in rng.spawn(draws):
         layer = make_nice_layer(heads=heads, dim=dim, rng=one.spawn(1)[0])
@@ -111,10 +105,6 @@ def _exact(row: Row) -> list[bool]:
     return [error < _EXACT for error in row["error"]]
 
 
-def _of(rows: Sequence[Row], **chosen: Any) -> list[Row]:
-    return [row for row in rows if all(row[name] == value for name, value in chosen.items())]
-
-
 def _median(row: Row, name: str) -> float | None:
     values = [value for value in row[name] if value is not None]
     return float(np.median(values)) if values else None
@@ -126,8 +116,8 @@ def discordant_layers(rows: Sequence[Row], law: str) -> tuple[int, int]:
     A layer counts once, at however many numbers of examples it was fitted.
     """
     balance: dict[tuple[Any, ...], int] = {}
-    plain = {(_size(row), row["examples"]): row for row in _of(rows, learner="newton", inputs="boolean")}
-    for row in _of(rows, learner="newton", inputs=law):
+    plain = {(_size(row), row["examples"]): row for row in chosen(rows, learner="newton", inputs="boolean")}
+    for row in chosen(rows, learner="newton", inputs=law):
         other = plain.get((_size(row), row["examples"]))
         for place, (one, two) in enumerate(zip(_exact(other), _exact(row), strict=True) if other else ()):
             key = (_size(row), place)
@@ -137,7 +127,9 @@ def discordant_layers(rows: Sequence[Row], law: str) -> tuple[int, int]:
 
 def _steps(rows: Sequence[Row], size: tuple[int, int, int], law: str) -> str:
     """The floors between which Newton goes from exact on less than half of the layers to half or more."""
-    own = sorted((row for row in _of(rows, learner="newton", inputs=law) if _size(row) == size), key=_floors)
+    own = sorted(
+        (row for row in chosen(rows, learner="newton", inputs=law) if _size(row) == size), key=_floors
+    )
     enough = [2 * sum(_exact(row)) >= len(row["error"]) for row in own]
     first = enough.index(True) if any(enough) else len(own)
     before = f"{_floors(own[first - 1]):g}" if first else "0"
@@ -146,9 +138,9 @@ def _steps(rows: Sequence[Row], size: tuple[int, int, int], law: str) -> str:
 
 def _ratios(rows: Sequence[Row], law: str, learner: str, name: str) -> dict[tuple[int, int], list[float]]:
     """By d and examples the error over that with Boolean tokens, one for each layer that has both."""
-    plain = {(row["dim"], row["examples"]): row for row in _of(rows, learner=learner, inputs="boolean")}
+    plain = {(row["dim"], row["examples"]): row for row in chosen(rows, learner=learner, inputs="boolean")}
     found = {}
-    for row in _of(rows, learner=learner, inputs=law):
+    for row in chosen(rows, learner=learner, inputs=law):
         if (other := plain.get((row["dim"], row["examples"]))) is not None:
             pairs = zip(other[name], row[name], strict=True)
             found[row["dim"], row["examples"]] = [two / one for one, two in pairs if one and two]
@@ -157,7 +149,7 @@ def _ratios(rows: Sequence[Row], law: str, learner: str, name: str) -> dict[tupl
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     named: dict[str, Any] = {}
-    newton = [row for row in _of(rows, learner="newton") if row["inputs"] != "slice"]
+    newton = [row for row in chosen(rows, learner="newton") if row["inputs"] != "slice"]
     for size in {_size(row): None for row in newton}:
         laws = {row["inputs"]: None for row in newton if _size(row) == size}
         named["step_{}_{}_{}".format(*size)] = " or ".join(
@@ -182,9 +174,13 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
                     named[f"{law}_adam_fewest"] = f"{np.exp(np.mean(np.log(means[dim, counts[0]]))):.2f}"
                     named["adam_fewest"], named["adam_most"] = counts[0], counts[-1]
     spans = [span for row in rows if row["inputs"] == "slice" and "span" in row for span in row["span"]]
-    named["slice_spans"] = f"{sum(span is not None for span in spans)} of {len(spans)}"
-    for row in _of(rows, learner="phases", inputs="slice"):  # in ascending order of examples: the last stays
-        for other in _of(rows, learner="phases", inputs="boolean", dim=row["dim"], examples=row["examples"]):
+    named["slice_spans"] = of_all(span is not None for span in spans)
+    for row in chosen(
+        rows, learner="phases", inputs="slice"
+    ):  # in ascending order of examples: the last stays
+        for other in chosen(
+            rows, learner="phases", inputs="boolean", dim=row["dim"], examples=row["examples"]
+        ):
             crude, plain_crude = _median(row, "crude"), _median(other, "crude")
             if crude is not None and plain_crude is not None:
                 named[f"slice_crude_{row['dim']}"] = f"{crude:.2g}"
@@ -195,11 +191,13 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
 def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
     """Newton at every number of examples; the others at their most."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
-    for row in sorted(_of(rows, learner="newton"), key=lambda row: (row["dim"], row["heads"], _floors(row))):
+    for row in sorted(
+        chosen(rows, learner="newton"), key=lambda row: (row["dim"], row["heads"], _floors(row))
+    ):
         what, size = f"Newton at {_floors(row):g} floors: exact", ", ".join(map(str, _size(row)))
-        lines.setdefault((what, size), {})[row["inputs"]] = f"{sum(_exact(row))} of {len(row['error'])}"
+        lines.setdefault((what, size), {})[row["inputs"]] = of_all(_exact(row))
     for learner, name in _MEASURES:
-        for row in sorted(_of(rows, learner=learner), key=lambda row: (row["dim"], row["examples"])):
+        for row in sorted(chosen(rows, learner=learner), key=lambda row: (row["dim"], row["examples"])):
             what = f"{_LEARNERS[learner]}: error of the {_MEASURES[learner, name]}".replace(
                 "error of the sampling", "sampling"
             )
@@ -224,7 +222,7 @@ def _figure(rows: Sequence[Row]) -> Any:
         _draw_layers(paper, _largest(rows, "paper"))
         _draw_errors(adam, _largest(rows, "adam"), {"error": "-"})
         for axes, learner in ((phases, "phases"), (paper, "paper"), (adam, "adam")):
-            dim = max((row["dim"] for row in _of(rows, learner=learner)), default=0)
+            dim = max((row["dim"] for row in chosen(rows, learner=learner)), default=0)
             axes.set_title(f"{_LEARNERS[learner]}, d = {dim}: relative error", fontsize=9.5, loc="left")
         for place, title in enumerate(LAWS.values()):
             newton.plot([], [], label=title, **line_look(place) | {"linestyle": "-"})
@@ -236,7 +234,7 @@ def _figure(rows: Sequence[Row]) -> Any:
 
 def _largest(rows: Sequence[Row], learner: str) -> list[Row]:
     """The rows of a learner at its largest size, in the order of their examples."""
-    own = _of(rows, learner=learner)
+    own = chosen(rows, learner=learner)
     most = max(((row["dim"], row["heads"]) for row in own), default=None)
     return sorted(
         (row for row in own if (row["dim"], row["heads"]) == most), key=lambda row: int(row["examples"])
@@ -247,7 +245,7 @@ def _draw_newton(axes: Any, rows: Sequence[Row]) -> None:
     """The share of layers learned exactly, with intervals, the laws side by side."""
     own = _largest(rows, "newton")
     for place, law in enumerate(LAWS):
-        for row in _of(own, inputs=law):
+        for row in chosen(own, inputs=law):
             share = proportion_interval(sum(_exact(row)), len(row["error"]), confidence=0.95)
             bar = [[share.estimate - share.low], [share.high - share.estimate]]
             at = _floors(row) * 1.03 ** (place - 1.5)
@@ -264,14 +262,14 @@ def _draw_errors(axes: Any, rows: Sequence[Row], dashes: dict[str, Any]) -> None
     drawn = []
     for place, law in enumerate(LAWS):
         for name, style in dashes.items():
-            pairs = [(row["examples"], _median(row, name)) for row in _of(rows, inputs=law)]
+            pairs = [(row["examples"], _median(row, name)) for row in chosen(rows, inputs=law)]
             shown = [(examples, value) for examples, value in pairs if value is not None]
             if shown:
                 axes.plot(*zip(*shown, strict=True), **line_look(place) | {"linestyle": style})
                 drawn += [value for _, value in shown]
     dimension_axis(axes, [row["examples"] for row in rows] or [1])
     axes.set_xlabel("examples", loc="left")
-    _heights(axes, drawn)
+    decade_axis(axes.yaxis, drawn or [1.0])
 
 
 def _draw_layers(axes: Any, rows: Sequence[Row]) -> None:
@@ -279,20 +277,13 @@ def _draw_layers(axes: Any, rows: Sequence[Row]) -> None:
     names, drawn = ("refined", "span", "error"), []
     for place, law in enumerate(LAWS):
         for at, name in enumerate(names):
-            errors = [error for row in _of(rows, inputs=law) for error in row[name] if error is not None]
+            errors = [error for row in chosen(rows, inputs=law) for error in row[name] if error is not None]
             look = line_look(place) | {"linestyle": "none", "markersize": 4.0}
             axes.plot([at + 0.17 * (place - 1.5)] * len(errors), errors, **look)
             drawn += errors
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.set_xticks(range(len(names)), [_MEASURES["paper", name] for name in names])
-    _heights(axes, drawn)
-
-
-def _heights(axes: Any, values: Sequence[float]) -> None:
-    low, high = decade_limits(values or [1.0])
-    axes.set_yscale("log")
-    axes.set_ylim(low, high)
-    decade_ticks(axes.yaxis, low, high)
+    decade_axis(axes.yaxis, drawn or [1.0])
 
 
 STUDY = Study(

@@ -14,6 +14,7 @@ from runs.figures import FAINT
 from sq import ParityElimination
 from studies.line_figure import Panel, line_figure
 from studies.nice_to_hard_path import STEEPEST, PathPoint, draw_path
+from studies.rows import of_all
 from studies.study import Parameters, Row, Study
 from upper import LBFGS, Adam, LinearBaseline, Newton
 from upper.six_phase import SixPhase
@@ -193,7 +194,7 @@ def _reach(line: _Line, below: float = _LEARNED) -> str:
 
 
 def _learned(errors: Sequence[float]) -> str:
-    return f"{sum(error < _LEARNED for error in errors)} of {len(errors)}"
+    return of_all(error < _LEARNED for error in errors)
 
 
 def _short(error: float) -> str:

@@ -10,6 +10,7 @@ from attention.intervals import mean_interval
 from runs import Scale
 from studies.line_figure import Panel, line_figure
 from studies.noise_learners import learn_classes, learn_noisy
+from studies.rows import chosen
 from studies.study import Parameters, Row, Study
 from upper.floor import counting_floor
 
@@ -94,10 +95,6 @@ def _measure(
 _Size = tuple[int, int, int]
 
 
-def _of(rows: Sequence[Row], kind: str) -> list[Row]:
-    return [row for row in rows if row["kind"] == kind]
-
-
 def _size(row: Row) -> _Size:
     return row["heads"], row["tokens"], row["dim"]
 
@@ -115,7 +112,7 @@ def _excess(rows: Sequence[Row]) -> dict[tuple[_Size, int], tuple[list[float], f
     are averaged.
     """
     groups: dict[tuple[_Size, int], list[Row]] = {}
-    for row in _of(rows, "newton"):
+    for row in chosen(rows, kind="newton"):
         if row["level"] <= _SMALL:
             m, k, d = _size(row)
             floors = round(row["examples"] / counting_floor(heads=m, tokens=k, dim=d))
@@ -137,7 +134,7 @@ def _simple_law(row: Row) -> float:
 
 def _breaking(rows: Sequence[Row]) -> dict[str, float | None]:
     """The least noise at which a phase's error is twice that without noise; None if none of those measured."""
-    there = {row["level"]: row for row in _of(rows, "phases")}
+    there = {row["level"]: row for row in chosen(rows, kind="phases")}
     found: dict[str, float | None] = {}
     for name in _PHASES if 0.0 in there else ():
         clean = _middle(there[0.0][name])
@@ -165,7 +162,7 @@ def _slopes(rows: Sequence[Row]) -> dict[float, list[float]]:
 
 def _smallest(rows: Sequence[Row]) -> list[Row]:
     """The rows of classes of the smallest dimension, by gain and examples."""
-    there = _of(rows, "sampled")
+    there = chosen(rows, kind="sampled")
     dim = min((row["dim"] for row in there), default=0)
     return sorted(
         (row for row in there if row["dim"] == dim), key=lambda row: (row["level"], row["examples"])
@@ -175,7 +172,7 @@ def _smallest(rows: Sequence[Row]) -> list[Row]:
 def _better(rows: Sequence[Row]) -> dict[tuple[_Size, float], list[int]]:
     """With how many examples maximum likelihood beats squared loss on every layer, by size and gain."""
     found: dict[tuple[_Size, float], list[int]] = {}
-    for row in sorted(_of(rows, "sampled"), key=lambda row: int(row["examples"])):
+    for row in sorted(chosen(rows, kind="sampled"), key=lambda row: int(row["examples"])):
         there = found.setdefault((_size(row), row["level"]), [])
         if all(likely < squared for likely, squared in zip(row["likelihood"], row["squared"], strict=True)):
             there.append(row["examples"])
@@ -206,13 +203,13 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     if beside := [float(np.mean(values)) / law for values, law in excess.values() if law is not None]:
         named["newton_covariance"] = _extent(beside)
     named |= {f"{name}_breaks": level for name, level in _breaking(rows).items()}
-    for row in _of(rows, "phases"):
+    for row in chosen(rows, kind="phases"):
         if row["level"] == 1.0:
             named |= {f"{name}_loud": f"{_middle(row[name]) or 1.0:.2f}" for name in _PHASES}
-    for row in _of(rows, "adam"):
+    for row in chosen(rows, kind="adam"):
         ratio = np.mean(np.square(row["error"])) / _simple_law(row) ** 2
         named[f"adam_{row['level']:g}".replace(".", "_")] = f"{ratio:.2g}"
-    if linear := [float(np.median(row["error"])) for row in _of(rows, "linear")]:
+    if linear := [float(np.median(row["error"])) for row in chosen(rows, kind="linear")]:
         named |= {"linear_least": f"{min(linear):.3f}", "linear_most": f"{max(linear):.3f}"}
     for (size, gain), examples in _better(rows).items():
         named[f"better_{size[2]}_{gain:g}".replace(".", "_")] = ", ".join(map(str, examples)) or "none"
@@ -235,18 +232,18 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
         lines.append(
             ("Newton: excess / law", size, f"up to {_SMALL:g}", f"{floors} floors", _mean(values), beside)
         )
-    for row in _of(rows, "adam"):
+    for row in chosen(rows, kind="adam"):
         ratios = (np.square(row["error"]) / _simple_law(row) ** 2).tolist()
         where = (_size(row), f"{row['level']:g}", str(row["examples"]))
         lines.append(("Adam: squared error / law", *where, _mean(ratios), "1"))
-    for row in _of(rows, "phases"):
+    for row in chosen(rows, kind="phases"):
         where = (_size(row), f"{row['level']:g}", str(row["examples"]))
         lines.append(
             ("six phases: crude sum, refined, span, end", *where, _medians(row, *_PHASES, "error"), "")
         )
     largest = {
         (_size(row), row["level"]): row
-        for row in sorted(_of(rows, "sampled"), key=lambda row: int(row["examples"]))
+        for row in sorted(chosen(rows, kind="sampled"), key=lambda row: int(row["examples"]))
     }
     for row in largest.values():
         where = (_size(row), f"{row['level']:g}", str(row["examples"]))
@@ -278,17 +275,17 @@ def _figure(rows: Sequence[Row]) -> Any:
     main = [row for row in rows if row["dim"] == 16 and row["level"] > 0]
     newton = [
         row
-        for row in _of(main, "newton")
-        if row["examples"] == max(one["examples"] for one in _of(main, "newton"))
+        for row in chosen(main, kind="newton")
+        if row["examples"] == max(one["examples"] for one in chosen(main, kind="newton"))
     ]
     for row in newton:
         added.setdefault(f"Newton, {row['examples']} examples", {})[row["level"]] = _middle(row["error"])
     for row in newton:
         added.setdefault("simple law", {})[row["level"]] = _simple_law(row)
     for name, title in _PHASES.items():
-        added[f"phases: {title}"] = {row["level"]: _middle(row[name]) for row in _of(main, "phases")}
+        added[f"phases: {title}"] = {row["level"]: _middle(row[name]) for row in chosen(main, kind="phases")}
     for kind, title in (("adam", "Adam"), ("linear", "linear")):
-        added[title] = {row["level"]: _middle(row["error"]) for row in _of(main, kind)}
+        added[title] = {row["level"]: _middle(row["error"]) for row in chosen(main, kind=kind)}
     classes: dict[str, dict[float, float | None]] = {}
     for row in _smallest(rows):
         if row["level"] in (1.0, 4.0):

@@ -11,16 +11,9 @@ from numpy.random import Generator
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
 from attention.intervals import mean_interval
 from runs import Scale
-from runs.figures import (
-    axes_in,
-    canvas,
-    decade_limits,
-    decade_ticks,
-    dimension_axis,
-    legend_above,
-    line_look,
-    name_axes,
-)
+from runs.figures import axes_in, canvas, dimension_axis, legend_above, line_look, name_axes
+from studies.line_figure import decade_axis
+from studies.rows import chosen, grouped, of_all
 from studies.study import Parameters, Row, Study
 from studies.tokens_certificates import draw_rows, judge_certificates, residual_law
 from upper import Newton
@@ -108,11 +101,7 @@ def _ends(layer: AttentionLayer, inputs: BooleanInputs, rng: Generator) -> Mappi
 
 def _points(rows: Sequence[Row], part: str) -> dict[tuple[int, int], list[Row]]:
     """The rows of a part by d and k, certificates that were refused left out."""
-    groups: dict[tuple[int, int], list[Row]] = {}
-    for row in rows:
-        if row["part"] == part and row.get("refused") is None:
-            groups.setdefault((row["dim"], row["tokens"]), []).append(row)
-    return dict(sorted(groups.items()))
+    return dict(sorted(grouped(chosen(rows, part=part, refused=None), "dim", "tokens").items()))  # type: ignore[arg-type]
 
 
 def _values(
@@ -165,7 +154,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         "exact_to": max(exact, default=None),
         "before_least": f"{min(before.values(), default=math.nan):.2g}",
         "before_most": f"{max(before.values(), default=math.nan):.2g}",
-        "newton": f"{sum(row['newton_error'] < _EXACT for row in every)} of {len(every)}",
+        "newton": of_all(row["newton_error"] < _EXACT for row in every),
         "law": f"{100 * max(abs(one - 1) for one in law.values()):.2g} %",
     }
 
@@ -244,8 +233,8 @@ def _figure(rows: Sequence[Row]) -> Any:
                 end.plot(*zip(*line, strict=True), **line_look(place), label=label)
         dimension_axis(false, [2, 3, 4, 6, 8])
         false.set_ylim(-0.04, 1.04)
-        _logarithmic(rate, _LEAST, 1.0)
-        _logarithmic(end, 1e-15, 1.0)
+        decade_axis(rate.yaxis, [_LEAST, 1.0])
+        decade_axis(end.yaxis, [1e-15, 1.0])
         dimension_axis(end, [2, 4, 8, 16])
         for axes, below, above in (
             (false, "tokens k", "accepted rows that are false"),
@@ -256,13 +245,6 @@ def _figure(rows: Sequence[Row]) -> Any:
             axes.set_title(above, fontsize=9.5, loc="left")
         legend_above(figure, columns=4)
         return figure
-
-
-def _logarithmic(axes: Any, low: float, high: float) -> None:
-    low, high = decade_limits([low, high])
-    axes.set_yscale("log")
-    axes.set_ylim(low, high)
-    decade_ticks(axes.yaxis, low, high)
 
 
 STUDY = Study(
