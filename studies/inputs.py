@@ -83,7 +83,7 @@ def _measure(
     *, rng: Generator, learner: str, inputs: str, heads: int, tokens: int, dim: int, examples: int, draws: int
 ) -> dict[str, Any]:
     """One fit for each of several layers: its error on fresh tokens of the same law, and those of the phases."""
-    law = tokenschosen(inputs, tokens, dim)
+    law = tokens_of(inputs, tokens, dim)
     found = []
     for one in rng.spawn(draws):
         layer = make_nice_layer(heads=heads, dim=dim, rng=one.spawn(1)[0])

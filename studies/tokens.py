@@ -101,7 +101,7 @@ def _ends(layer: AttentionLayer, inputs: BooleanInputs, rng: Generator) -> Mappi
 
 def _points(rows: Sequence[Row], part: str) -> dict[tuple[int, int], list[Row]]:
     """The rows of a part by d and k, certificates that were refused left out."""
-    return dict(sorted(grouped(chosen(rows, part=part, refused=None), "dim", "tokens").items()))  # type: ignore[arg-type]
+    return dict(sorted(grouped(chosen(rows, part=part, refused=None), "dim", "tokens").items()))
 
 
 def _values(
