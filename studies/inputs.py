@@ -6,18 +6,29 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from attention import make_nice_layer
+from attention import (
+    BooleanInputs,
+    GaussianInputs,
+    GroundTruth,
+    Inputs,
+    SliceInputs,
+    SphereInputs,
+    make_nice_layer,
+)
 from attention.intervals import mean_interval, proportion_interval
 from runs import Scale
 from runs.figures import axes_in, canvas, dimension_axis, legend_above, line_look
-from studies.fit_on_tokens import ADAM_STEPS, LAWS, fit_errors
+from studies.fits import fit_errors
 from studies.line_figure import decade_axis
 from studies.rows import chosen, of_all
 from studies.study import Parameters, Row, Study
-from upper import counting_floor
+from upper import Adam, Newton, counting_floor
+from upper.six_phase import SixPhase
 
 __all__ = ["STUDY", "discordant_layers"]
 
+_LAWS = {"boolean": "Boolean", "gaussian": "Gaussian", "sphere": "sphere", "slice": "slice"}
+_ADAM_STEPS = 600  # each on a fresh batch
 _EXACT = 1e-6  # the relative error on fresh tokens below which a fit is called exact
 _LEARNERS = {"phases": "practical mode", "paper": "paper mode", "adam": "Adam"}
 _MEASURES = {
@@ -52,10 +63,10 @@ _Case = tuple[str, str, tuple[int, int, int], int, int]
 
 def _quick() -> Iterator[_Case]:
     yield from _newton((2, 2, 16), (1.5, 2.0, 4.0), 3)
-    for law in LAWS:
+    for law in _LAWS:
         yield from (("phases", law, (2, 2, 16), n, 2) for n in (20_000, 40_000))
         yield "paper", law, (2, 2, 16), 150_000, 1
-        yield from (("adam", law, (2, 2, 16), ADAM_STEPS * batch, 1) for batch in (16, 48))
+        yield from (("adam", law, (2, 2, 16), _ADAM_STEPS * batch, 1) for batch in (16, 48))
 
 
 def _full() -> Iterator[_Case]:
@@ -63,17 +74,17 @@ def _full() -> Iterator[_Case]:
     yield from _newton((2, 2, 16), floors, 16)
     yield from _newton((4, 4, 32), floors, 8)
     yield from _newton((2, 2, 32), floors, 4)
-    for law in LAWS:
+    for law in _LAWS:
         yield from (("phases", law, (2, 2, 16), n, 4) for n in (30_000, 120_000, 440_000))
         yield from (("phases", law, (2, 2, 32), n, 3) for n in (90_000, 260_000, 740_000))
         yield "paper", law, (2, 2, 16), 430_000, 6
-        yield from (("adam", law, (2, 2, 32), ADAM_STEPS * batch, 3) for batch in (32, 64, 128, 256))
+        yield from (("adam", law, (2, 2, 32), _ADAM_STEPS * batch, 3) for batch in (32, 64, 128, 256))
 
 
 def _newton(size: tuple[int, int, int], floors: Sequence[float], draws: int) -> Iterator[_Case]:
     m, k, d = size
     floor = counting_floor(heads=m, tokens=k, dim=d)
-    for law in LAWS:
+    for law in _LAWS:
         for times in floors:
             # one more than the floor is the least that Newton takes: it holds one out
             yield "newton", law, size, max(round(times * floor), floor + 1), draws
@@ -83,12 +94,26 @@ def _measure(
     *, rng: Generator, learner: str, inputs: str, heads: int, tokens: int, dim: int, examples: int, draws: int
 ) -> dict[str, Any]:
     """One fit for each of several layers: its error on fresh tokens of the same law, and those of the phases."""
-    law = tokens_of(inputs, tokens, dim)
-    found = []
+    law, found = _tokens(inputs, tokens, dim), []
+    fitted: Any = {
+        "newton": lambda: Newton(heads, examples=examples, starts=1, work=3000, engine="numpy"),
+        "phases": lambda: SixPhase(heads, examples=examples),
+        "paper": lambda: SixPhase(heads, mode="paper", examples=examples),
+        "adam": lambda: Adam(heads, work=_ADAM_STEPS, batch=examples // _ADAM_STEPS, learning_rate=0.01),
+    }[learner]()
     for one in rng.spawn(draws):
-        layer = make_nice_layer(heads=heads, dim=dim, rng=one.spawn(1)[0])
-        found.append(fit_errors(one, learner, layer, law, examples))
+        for_layer, for_truth, for_examples, for_learner = one.spawn(4)
+        layer = make_nice_layer(heads=heads, dim=dim, rng=for_layer)
+        truth = GroundTruth.draw(layer, law, 1000, rng=for_truth)
+        found.append(fit_errors(fitted, truth, law, for_examples=for_examples, for_learner=for_learner))
     return {name: [one[name] for one in found] for name in found[0]}
+
+
+def _tokens(law: str, tokens: int, dim: int) -> Inputs:
+    """Tokens of a law; those of slices are Boolean with as many 1 as -1."""
+    if law == "slice":
+        return SliceInputs((dim,), ((dim // 2,),) * tokens)
+    return {"boolean": BooleanInputs, "gaussian": GaussianInputs, "sphere": SphereInputs}[law](tokens, dim)
 
 
 def _size(row: Row) -> tuple[int, int, int]:
@@ -205,7 +230,7 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
             size = ", ".join(map(str, _size(row)))
             lines.setdefault((what, size), {})[row["inputs"]] = "none" if value is None else f"{value:.2g}"
     return [
-        {"measured": what, "m, k, d": size, **{title: cells.get(law, "-") for law, title in LAWS.items()}}
+        {"measured": what, "m, k, d": size, **{title: cells.get(law, "-") for law, title in _LAWS.items()}}
         for (what, size), cells in lines.items()
     ]
 
@@ -224,7 +249,7 @@ def _figure(rows: Sequence[Row]) -> Any:
         for axes, learner in ((phases, "phases"), (paper, "paper"), (adam, "adam")):
             dim = max((row["dim"] for row in chosen(rows, learner=learner)), default=0)
             axes.set_title(f"{_LEARNERS[learner]}, d = {dim}: relative error", fontsize=9.5, loc="left")
-        for place, title in enumerate(LAWS.values()):
+        for place, title in enumerate(_LAWS.values()):
             newton.plot([], [], label=title, **line_look(place) | {"linestyle": "-"})
         for name, dashes in _DASHES.items():
             newton.plot([], [], color="0.4", linestyle=dashes, label=_MEASURES["phases", name])
@@ -244,7 +269,7 @@ def _largest(rows: Sequence[Row], learner: str) -> list[Row]:
 def _draw_newton(axes: Any, rows: Sequence[Row]) -> None:
     """The share of layers learned exactly, with intervals, the laws side by side."""
     own = _largest(rows, "newton")
-    for place, law in enumerate(LAWS):
+    for place, law in enumerate(_LAWS):
         for row in chosen(own, inputs=law):
             share = proportion_interval(sum(_exact(row)), len(row["error"]), confidence=0.95)
             bar = [[share.estimate - share.low], [share.high - share.estimate]]
@@ -260,7 +285,7 @@ def _draw_newton(axes: Any, rows: Sequence[Row]) -> None:
 def _draw_errors(axes: Any, rows: Sequence[Row], dashes: dict[str, Any]) -> None:
     """Medians against examples: colour and mark say the law, dashes what is measured."""
     drawn = []
-    for place, law in enumerate(LAWS):
+    for place, law in enumerate(_LAWS):
         for name, style in dashes.items():
             pairs = [(row["examples"], _median(row, name)) for row in chosen(rows, inputs=law)]
             shown = [(examples, value) for examples, value in pairs if value is not None]
@@ -275,7 +300,7 @@ def _draw_errors(axes: Any, rows: Sequence[Row], dashes: dict[str, Any]) -> None
 def _draw_layers(axes: Any, rows: Sequence[Row]) -> None:
     """A mark for each layer."""
     names, drawn = ("refined", "span", "error"), []
-    for place, law in enumerate(LAWS):
+    for place, law in enumerate(_LAWS):
         for at, name in enumerate(names):
             errors = [error for row in chosen(rows, inputs=law) for error in row[name] if error is not None]
             look = line_look(place) | {"linestyle": "none", "markersize": 4.0}

@@ -8,18 +8,18 @@ from attention import (
     AttentionLayer,
     BooleanInputs,
     ExampleOracle,
-    Fit,
     GroundTruth,
     make_nice_layer,
     relative_error,
 )
+from studies.fits import fit_errors
 from studies.noise_law import centred, class_laws, class_shares, squared_law
 from studies.noise_likelihood import cross_entropy, drawn_classes, most_likely_layer
 from upper import Adam, LinearBaseline, Newton
 from upper.baselines.descent import layer_of_stacked, random_start, stack_heads
 from upper.six_phase import SixPhase, estimate_projection_sum
 
-__all__ = ["LAW_INPUTS", "learn_classes", "learn_noisy", "phase_errors"]
+__all__ = ["LAW_INPUTS", "learn_classes", "learn_noisy"]
 
 LAW_INPUTS = 8192
 """Inputs that the laws of classes are averaged over.
@@ -39,21 +39,16 @@ def learn_noisy(
     for_truth, for_examples, for_learner, for_law = rng.spawn(4)
     inputs = BooleanInputs(tokens, layer.dim)
     truth = GroundTruth.draw(layer, inputs, _FRESH, rng=for_truth)
-    size = float(np.sqrt(np.mean(truth.y**2)))
-    oracle = ExampleOracle(layer, inputs, noise=level * size, rng=for_examples)
     learner: Any = {
         "newton": lambda: Newton(layer.heads, examples=examples, starts=_STARTS, engine="numpy"),
         "phases": lambda: SixPhase(layer.heads, examples=examples),
         "adam": lambda: Adam(layer.heads, work=examples // _BATCH, batch=_BATCH, learning_rate=0.01),
         "linear": lambda: LinearBaseline(examples=examples),
     }[kind]()
-    fit = learner.fit(oracle, rng=for_learner, truth=truth if kind == "phases" else None)
-    found: dict[str, Any] = {
-        "error": relative_error(np.asarray(fit.predict(truth.x), dtype=np.float64), truth.y),
-        "outcome": fit.outcome.name,
-    }
-    if kind == "phases":
-        found |= phase_errors(fit)
+    found = fit_errors(
+        learner, truth, inputs, for_examples=for_examples, for_learner=for_learner, noise=level
+    )
+    del found["drawn"]
     if kind == "newton" and level:
         per_entry = level**2 * 2 * layer.theta.size / (examples * tokens * layer.dim)
         found["ratio"] = found["error"] ** 2 / per_entry
@@ -61,21 +56,6 @@ def learn_noisy(
         if 2 * layer.theta.size <= _MOST_UNKNOWNS:
             x = inputs.sample(examples, rng=for_law)
             found["law"] = squared_law(layer, x, truth.x) * level**2 / per_entry
-    return found
-
-
-def phase_errors(fit: Fit) -> dict[str, float | None]:
-    """The error of each phase of a run of the six phases; None of those it did not come to."""
-    found: dict[str, float | None] = {"crude": None, "sampling": None, "refined": None, "span": None}
-    for step in fit.trace:
-        for name, phase, measure in (
-            ("crude", 1, "sum_error"),
-            ("sampling", 1, "standard_error"),
-            ("refined", 3, "sum_error"),
-            ("span", 5, "span_error"),
-        ):
-            if step.phase == phase:
-                found[name] = step.measures.get(measure)
     return found
 
 
