@@ -22,7 +22,7 @@ from runs.figures import (
     legend_above,
     line_look,
 )
-from studies.line_figure import decade_axis, number_text
+from studies.line_figure import decade_axis, number_text, title_axes
 from studies.rows import grouped, of_all
 from studies.study import Parameters, Row, Study
 
@@ -235,8 +235,7 @@ def _draw_generic(axes: Any, rows: Sequence[Row]) -> None:
     dimension_axis(axes, dims)
     axes.set_xlim(dims[0] / 1.25, dims[-1] * 1.25)
     axes.axhline(0, color=FAINT, linewidth=0.9)
-    axes.set_xlabel("d", loc="left")
-    axes.set_title("agreement at 1/√d off the normal law, %", loc="left", fontsize=9.5)
+    title_axes(axes, "d", "agreement at 1/√d off the normal law, %")
 
 
 def _draw_lattices(axes: Any, rows: Sequence[Row]) -> None:
@@ -263,8 +262,7 @@ def _draw_lattices(axes: Any, rows: Sequence[Row]) -> None:
     axes.axhline(1, color=FAINT, linewidth=0.9, linestyle=(0, (2, 2)))
     decade_axis(axes.xaxis, across)
     decade_axis(axes.yaxis, ratios)
-    axes.set_xlabel("tolerance / spacing of the gaps", loc="left")
-    axes.set_title("agreement / normal law, heads on lattices", loc="left", fontsize=9.5)
+    title_axes(axes, "tolerance / spacing of the gaps", "agreement / normal law, heads on lattices")
 
 
 STUDY = Study(

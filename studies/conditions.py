@@ -31,7 +31,7 @@ from runs.figures import (
     legend_above,
     line_look,
 )
-from studies.line_figure import decade_axis
+from studies.line_figure import decade_axis, title_axes
 from studies.rows import of_all
 from studies.study import Parameters, Row, Study
 from studies.trained_heads import TASKS, trained_layer
@@ -233,8 +233,7 @@ def _draw(axes: Any, rows: Sequence[Row], families: Sequence[str], name: str) ->
     )
     decade_axis(axes.yaxis, drawn)
     dimension_axis(axes, dims)
-    axes.set_xlabel("d", loc="left")
-    axes.set_title(_PANELS[name], fontsize=9.5, loc="left")
+    title_axes(axes, "d", _PANELS[name])
 
 
 def _look(family: str, place: int) -> dict[str, Any]:

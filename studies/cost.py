@@ -9,7 +9,7 @@ from runs import Scale
 from runs.figures import FAINT, axes_in, canvas, decade_limits, dimension_axis, legend_above, line_look
 from studies.cost_model import QUANTITIES, Cost, CostModel, Size, excess, medians, shown_bytes
 from studies.cost_of_fit import cost_of_fit
-from studies.line_figure import decade_axis
+from studies.line_figure import decade_axis, title_axes
 from studies.rows import chosen
 from studies.study import Parameters, Row, Study
 from upper import counting_floor
@@ -190,8 +190,7 @@ def _figure(rows: Sequence[Row]) -> Any:
             (memory, "predicted MiB", "measured MiB"),
             (growth, "d", "predicted GiB"),
         ):
-            axes.set_xlabel(below, loc="left")
-            axes.set_title(title, fontsize=9.5, loc="left")
+            title_axes(axes, below, title)
         legend_above(figure, columns=4)
         return figure
 

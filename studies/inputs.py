@@ -19,7 +19,7 @@ from attention.intervals import mean_interval, proportion_interval
 from runs import Scale
 from runs.figures import axes_in, canvas, dimension_axis, legend_above, line_look
 from studies.fits import fit_errors
-from studies.line_figure import decade_axis
+from studies.line_figure import decade_axis, title_axes
 from studies.rows import chosen, of_all
 from studies.study import Parameters, Row, Study
 from upper import Adam, Newton, counting_floor
@@ -277,9 +277,8 @@ def _draw_newton(axes: Any, rows: Sequence[Row]) -> None:
             axes.errorbar(at, share.estimate, bar, **line_look(place) | {"linestyle": "none"}, capsize=2)
     dimension_axis(axes, [_floors(row) for row in own] or [1.0])
     axes.set_ylim(-0.04, 1.04)
-    axes.set_xlabel("examples / counting floor", loc="left")
     size = ", ".join(map(str, _size(own[0]))) if own else ""
-    axes.set_title(f"Newton, m, k, d = {size}: share of layers exact", fontsize=9.5, loc="left")
+    title_axes(axes, "examples / counting floor", f"Newton, m, k, d = {size}: share of layers exact")
 
 
 def _draw_errors(axes: Any, rows: Sequence[Row], dashes: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from runs.figures import (
     name_axes,
 )
 
-__all__ = ["Panel", "decade_axis", "line_figure", "number_text"]
+__all__ = ["Panel", "decade_axis", "line_figure", "number_text", "title_axes"]
 
 _LEAST = 1e-32  # squared rounding errors stay visible
 
@@ -91,6 +91,12 @@ def decade_axis(axis: Any, values: Sequence[float]) -> None:
     decade_ticks(axis, low, high)
 
 
+def title_axes(axes: Any, below: str, above: str) -> None:
+    """Name the axis along the bottom, and the other one above the axes."""
+    name_axes(axes, below, "")
+    axes.set_title(above, loc="left", fontsize=9.5)
+
+
 def number_text(value: Any) -> str:
     """An entry of a table, numbers to three digits.
 
@@ -124,5 +130,4 @@ def _draw(axes: Any, panel: Panel, labels: Sequence[str]) -> None:
         dimension_axis(axes, x)
     for where in panel.verticals:
         axes.axvline(where, color=FAINT, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
-    name_axes(axes, panel.x_label, "")
-    axes.set_title(panel.y_label, loc="left", fontsize=9.5)
+    title_axes(axes, panel.x_label, panel.y_label)

@@ -11,8 +11,8 @@ from numpy.random import Generator
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
 from attention.intervals import mean_interval
 from runs import Scale
-from runs.figures import axes_in, canvas, dimension_axis, legend_above, line_look, name_axes
-from studies.line_figure import decade_axis
+from runs.figures import axes_in, canvas, dimension_axis, legend_above, line_look
+from studies.line_figure import decade_axis, title_axes
 from studies.rows import chosen, grouped, of_all
 from studies.study import Parameters, Row, Study
 from studies.tokens_certificates import draw_rows, judge_certificates, residual_law
@@ -241,8 +241,7 @@ def _figure(rows: Sequence[Row]) -> Any:
             (rate, "k / d", "false rate, 9 of 10 agreements pass"),
             (end, "tokens k", f"relative error at the end, d = {dims[0]}"),
         ):
-            name_axes(axes, below, "")
-            axes.set_title(above, fontsize=9.5, loc="left")
+            title_axes(axes, below, above)
         legend_above(figure, columns=4)
         return figure
 

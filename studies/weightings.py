@@ -9,8 +9,8 @@ from numpy.random import Generator
 from attention import BooleanInputs, ExampleOracle, make_nice_layer, relative_error
 from attention.intervals import proportion_interval
 from runs import Scale
-from runs.figures import FAINT, axes_in, canvas, legend_above, line_look, name_axes, scales
-from studies.line_figure import number_text
+from runs.figures import FAINT, axes_in, canvas, legend_above, line_look, scales
+from studies.line_figure import number_text, title_axes
 from studies.rows import chosen, of_all, with_interval
 from studies.study import Parameters, Row, Study
 from studies.weightings_descent import descend
@@ -269,8 +269,7 @@ def _figure(rows: Sequence[Row]) -> Any:
             (span, "share of rows accepted", "error of the span, m = k = 2"),
             (success, "share of exact descents", "by examples in floors, k = 3"),
         ):
-            name_axes(axes, below, "")
-            axes.set_title(above, fontsize=9.5, loc="left")
+            title_axes(axes, below, above)
         legend_above(figure, columns=6)
         return figure
 

@@ -1,7 +1,6 @@
 """Agreement and the hull of the heads for layers of any weighting: certified rows, their equations, the span."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -181,16 +180,6 @@ def one_hot_sum(
     return estimate
 
 
-@dataclass(frozen=True, eq=False)
-class _Best:
-    residuals: np.ndarray
-    contrasts: Contrasts
-
-    def least(self, most: int) -> "_Best":
-        which = np.argsort(self.residuals, kind="stable")[:most]
-        return _Best(self.residuals[which], self.contrasts.chosen(which))
-
-
 def best_equations(
     layer: WeightedLayer,
     inputs: BooleanInputs,
@@ -201,27 +190,22 @@ def best_equations(
     rng: np.random.Generator,
 ) -> Contrasts:
     """The equations of the usable rows of smallest residual, a share `accept` of so many rows."""
-    most, seen = int(accept * rows), 0
-    best: _Best | None = None
+    most, seen, residuals = int(accept * rows), 0, np.zeros(0)
+    kept: list[Contrasts] = []
     while seen < rows:
         x = inputs.sample(min(_ROWS, -(-(rows - seen) // inputs.k)), rng=rng)
         found = certify_agreement(x, layer(x), projection_sum)
         allowed = usable_rows(found.pattern, layer.weighting) & np.isfinite(found.residual)
         seen += allowed.size
-        residuals = np.where(allowed, found.residual, np.inf)
-        few = min(most, int(allowed.sum()))
-        if few:
-            chosen = allowed & (residuals <= np.partition(residuals.ravel(), few - 1)[few - 1])
-            part = _Best(found.residual[chosen], equations_of(x, found.pattern, chosen, layer.weighting))
-            if best is not None:
-                part = _Best(
-                    np.concatenate([best.residuals, part.residuals]),
-                    Contrasts.joined([best.contrasts, part.contrasts]),
-                )
-            best = part.least(most)
-    if best is None:
+        if residuals.size == most:
+            allowed &= found.residual < residuals[-1]
+        kept.append(equations_of(x, found.pattern, allowed, layer.weighting))
+        residuals = np.concatenate([residuals, found.residual[allowed]])
+        best = np.argsort(residuals, kind="stable")[:most]
+        residuals, kept = residuals[best], [Contrasts.joined(kept).chosen(best)]
+    if not residuals.size:
         raise ValueError(f"No row of {seen} puts an equation on the logits: allow more rows.")
-    return best.contrasts
+    return kept[0]
 
 
 def span_basis(contrasts: Contrasts, heads: int, *, homogeneous: bool) -> Float[np.ndarray, "m d2"]:

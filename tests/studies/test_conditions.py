@@ -33,17 +33,6 @@ def test_random_rows_are_measures_of_nice_layers(rows):
     assert found["theta_trace"] == pytest.approx(max(traces), rel=1e-9)
 
 
-def test_structured_rows_have_what_they_are_made_for(rows):
-    apart = _of(rows, "5 % apart", 64)["theta_incoherence"]
-    assert apart == pytest.approx(1 - 0.05**2 / 2, rel=1e-9)
-    assert _of(rows, "rank 4", 64)["theta_stable_rank"] <= 4
-    shaped = _of(rows, "transformer-shaped", 64)["theta_stable_rank"]
-    assert shaped == pytest.approx(sum(1 / j for j in range(1, 17)))
-    violated = {row["family"]: row["violated"][0] for row in rows if row["dim"] == 64}
-    assert "theta_affine_independence" in violated["affinely dependent"]
-    assert "theta_distinct_singular_values" in violated["values twice"]
-
-
 @pytest.mark.parametrize(("task", "most"), [("recall", 0.9), ("masked", 0.97)])
 def test_training_beats_the_best_constant(task, most):
     from studies.trained_heads import trained_layer

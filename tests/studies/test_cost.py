@@ -64,27 +64,9 @@ def test_a_cell_measures_one_fit():
     assert again["memory"] == pytest.approx(found["memory"], rel=0.1)
 
 
-def test_memory_of_cubic_regression_is_that_of_matrices_of_features_by_features():
-    found = measured("linear", 2, 4, 8)
-    square = 8 * (8 * 8 * 9 // 2) ** 2
-    assert 2 * square < found["memory"] < 20 * square
-    assert (found["outcome"], found["passes"]) == ("EXACT", None)
-
-
 def test_ratios_of_the_checks_are_those_of_measured_to_predicted():
     good, off = (STUDY.numbers(made_up(Scale.FULL, check=check)) for check in (1.0, 1.5))
     assert (good["near"], good["inside"], off["near"]) == ("8 of 8", "3 of 3", "0 of 8")
     for name in ("least_ratio", "largest_ratio"):
         assert float(off[name]) == pytest.approx(1.5 * float(good[name]), abs=0.01)
     assert off["newton_passes_law"] == good["newton_passes_law"]
-
-
-def test_a_check_that_was_seen_before_its_law_was_settled_is_not_counted():
-    for d, near in ((22, "8 of 8"), (24, "7 of 8")):
-        rows = [
-            {**row, "memory": 0.5 * row["memory"]}
-            if (row["learner"], row["role"], row["d"]) == ("linear", "checked", d)
-            else row
-            for row in made_up(Scale.FULL)
-        ]
-        assert STUDY.numbers(rows)["near"] == near

@@ -72,17 +72,6 @@ def test_cubic_regression_beyond_a_block_is_told_from_within(model):
     assert said.operations == pytest.approx(true["examples"] * 8 * features**2 + features**3 / 3)
 
 
-def test_the_spread_is_the_worst_ratio_of_medians_over_draws():
-    rows = [newton_row(*size, noise=noise) for size in SIZES for noise in (0.5, 1.0, 3.0)]
-    assert CostModel.fit(rows).laws["newton", "passes"].worst == pytest.approx(1.0)
-    off = [{**row, "passes": 2 * row["passes"]} if (row["m"], row["d"]) == (1, 8) else row for row in rows]
-    law = CostModel.fit(off).laws["newton", "passes"]
-    said = [law(*size) for size in SIZES]
-    true = [newton_row(*size)["passes"] * (2 if (size[0], size[2]) == (1, 8) else 1) for size in SIZES]
-    assert law.worst == pytest.approx(np.exp(np.abs(np.log(np.divide(said, true))).max()))
-    assert law.worst > 1.2
-
-
 def test_operations_are_those_of_the_products_of_a_pass(model):
     m, k, d = 4, 8, 32
     said = model.predict("newton", m, k, d)
@@ -124,12 +113,6 @@ def test_checks_and_fits_that_are_not_exact_are_no_part_of_the_fit():
     alone = CostModel.fit(fitted)
     assert alone == CostModel.fit([*fitted, *_linear_rows("checked", 50), *failed])
     assert alone != CostModel.fit([*fitted, *_linear_rows("fitted", 50)])
-
-
-def test_what_lies_beyond_the_sizes_fitted_is_named():
-    model = CostModel.fit(_linear_rows("fitted", 2))
-    assert model.predict("linear", 1, 2, 10).beyond == ()
-    assert model.predict("linear", 2, 2, 24).beyond == ("m", "d")
 
 
 @pytest.mark.slow

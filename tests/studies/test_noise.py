@@ -12,7 +12,6 @@ from studies.noise_law import (
     derivative,
     squared_law,
 )
-from studies.noise_learners import LAW_INPUTS
 from studies.noise_likelihood import cross_entropy, drawn_classes, most_likely_layer
 from upper.baselines.descent import stack_heads
 
@@ -80,30 +79,6 @@ def test_least_squares_on_classes_has_the_spread_of_its_law(layer):
     assert np.mean(found**2) * len(x) == pytest.approx(class_laws(target, x, gain)[0], rel=0.05)
 
 
-@pytest.mark.slow
-def test_laws_of_classes_are_averaged_over_inputs_enough():
-    # at the largest gain of the cells, where the fewest rows tell most
-    target = centred(make_nice_layer(heads=2, dim=8, rng=0))
-    x = BooleanInputs(3, 8).sample(2 * LAW_INPUTS, rng=11)
-    size = np.sqrt(np.mean(target(x) ** 2))
-    target = AttentionLayer(theta=target.theta, w=target.w / size)
-    few, half, all_ = (np.sqrt(class_laws(target, x[:n], 4.0)) for n in (300, LAW_INPUTS, len(x)))
-    np.testing.assert_allclose(half, all_, rtol=0.02)
-    assert few[1] > 1.05 * all_[1]
-
-
-def test_rescaled_classes_have_the_logits_as_their_mean_up_to_what_is_even(layer, x):
-    # layers are odd: so the odd part of the mean is off by the square of the gain
-    target = centred(layer)
-    off = []
-    for gain in (0.02, 0.04):
-        means = [(_D * class_shares(gain * target(sign * x)) - 1) / gain for sign in (1, -1)]
-        odd = (means[0] - means[1]) / 2
-        off.append(relative_error(odd, target(x)))
-        assert off[-1] < 5 * gain**2
-    assert off[1] / off[0] == pytest.approx(4.0, rel=0.05)
-
-
 def test_gradient_of_cross_entropy_by_differences(layer, x):
     rng = np.random.default_rng(6)
     classes = rng.integers(0, _D, (len(x), _K))
@@ -124,21 +99,6 @@ def test_most_likely_layer_is_likelier_than_the_target_and_near_it(layer):
     assert 0.6 * law < relative_error(found(x), target(x)) < 1.6 * law
 
 
-@pytest.mark.slow
-def test_newton_row_is_near_the_law_of_the_covariance():
-    row = _row("newton", (2, 3, 8), 0.01, 16 * 11, 3)
-    assert 0.6 < np.median(row["ratio"]) / np.median(row["law"]) < 1.6
-    assert all(1.0 < law < 1.6 for law in row["law"])
-
-
-@pytest.mark.slow
-def test_sampled_row_knows_its_floor():
-    row = _row("sampled", (2, 3, 4), 4.0, 400, 1)
-    # at gain 4 the mean of the labels is far from the logits, and squared loss learns that
-    assert row["floor"][0] > 0.3
-    assert row["as_likely"] == [True]
-
-
 def test_phases_break_at_twice_the_clean_error():
     rows = [
         {
@@ -152,36 +112,6 @@ def test_phases_break_at_twice_the_clean_error():
     ]
     numbers = STUDY.numbers(rows)
     assert [numbers[f"{name}_breaks"] for name in ("crude", "refined", "span")] == [None, 1.0, 0.1]
-
-
-def test_exponents_and_ratios_are_told_by_gain_over_layers():
-    rows = [
-        {
-            **_cell("sampled", (2, 3, 8), gain, n, 3),
-            "likelihood": [c * n**power for c in (2.0, 3.0, 4.0)],
-            "likelihood_law": [n**-0.5] * 3,
-            "squared": [0.05] * 3,
-            "floor": [0.05] * 3,
-        }
-        for gain, power in ((1.0, -0.5), (4.0, -0.75))
-        for n in (1000, 4000)
-    ]
-    numbers = STUDY.numbers(rows)
-    assert numbers["slope_1"] == "-0.50 (-0.50 to -0.50)"
-    assert numbers["slope_4"] == "-0.75 (-0.75 to -0.75)"
-    # the mean of 2, 3 and 4 at the exponent of the bound
-    assert numbers["bound_few_1"] == numbers["bound_many_1"] == "3.00"
-    assert (numbers["better_8_1"], numbers["better_8_4"]) == ("none", "1000, 4000")
-
-
-def test_levels_of_the_same_noise_are_no_more_layers():
-    rows = [
-        {**_cell("newton", (2, 3, 8), level, 44, 3), "ratio": [1.0, 1.2, 1.4], "law": [None] * 3}
-        for level in (0.001, 0.01, 0.1, 1.0)
-    ]
-    for chosen in (rows, rows[:1]):
-        (line,) = STUDY.table(chosen)
-        assert line["found"] == "1.20 (0.70 to 1.70)"
 
 
 def _cell(kind: str, size: tuple[int, int, int], level: float, examples: int, draws: int) -> dict:

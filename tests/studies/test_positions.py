@@ -1,7 +1,6 @@
 """The study of positions: the derived biases by enumeration of all inputs, and what it makes of rows."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -56,11 +55,6 @@ class TestPhaseOne:
 
 
 class TestPositions:
-    @pytest.mark.parametrize("kind", ["sinusoidal", "gaussian", "one-hot"])
-    def test_each_has_the_norm_of_a_token_times_the_scale(self, kind):
-        rows = positions_of(kind, 3, 8, scale=0.5, normal=np.random.default_rng(0).standard_normal((3, 8)))
-        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 0.5 * np.sqrt(8))
-
     def test_parallel_positions_condition_the_gram_matrix_worse(self):
         layer = make_nice_layer(heads=1, dim=D, sigma=0.0, rng=1)
         # without attention a read is the mean token: Gram matrix I/k + pi'^T pi'
@@ -69,47 +63,17 @@ class TestPositions:
         assert gram_condition(layer, EVERY + parallel) == pytest.approx(1 + K * np.sum(POSITIONS[0] ** 2))
 
 
-def phases(kind, scale, *, raw=(0.1, 0.001, 0.01), centred=(0.1, 0.001, 0.01), tokens=2):
+def phases(kind, scale, crude=0.1, refined=0.001, span=0.01):
     """A row of the phases by the errors of phase 1, of phase 3 and of the span."""
-    cell = {
-        "part": "phases",
-        "heads": 2,
-        "tokens": tokens,
-        "dim": 16,
-        "kind": kind,
-        "scale": scale,
-        "draw": 0,
-    }
-    stages = {
-        what: {"as it is": one, "centred": other}
-        for what, one, other in zip(("crude", "refined", "span"), raw, centred, strict=True)
-    }
-    both = {"as it is": 1e-12, "centred": 1e-12}
-    return {**cell, **stages, "predicted": both, "final": both}
+    cell = {"part": "phases", "heads": 2, "tokens": 2, "dim": 16, "kind": kind, "scale": scale, "draw": 0}
+    errors = {"crude": crude, "refined": refined, "span": span, "predicted": 1e-12, "final": 1e-12}
+    return {**cell, **{what: {"as it is": one, "centred": one} for what, one in errors.items()}}
 
 
-class TestStudy:
-    def test_a_measurement_is_plain_and_newton_is_exact_on_small_positions(self):
-        cell = {"part": "newton", "heads": 1, "tokens": 2, "dim": 4, "kind": "sinusoidal", "scale": 0.5}
-        found = STUDY.measure(rng=np.random.default_rng(3), **cell, floors=4, draw=0)
-        assert json.loads(json.dumps(found, allow_nan=False)) == found
-        assert found["error"] < 1e-9
-
-
-class TestWhatBreaks:
-    def breaks(self, *rows):
-        numbers = STUDY.numbers([phases("none", 0.0), *rows])
-        return [numbers[f"breaks_{what}_2"] for what in ("crude", "refined", "span")]
-
-    def test_a_phase_breaks_at_twice_the_error_between_two_measured_scales(self):
-        rows = [
-            phases("gaussian", 0.5, raw=(0.1, 0.001, 0.05)),
-            phases("gaussian", 2.0, raw=(0.4, 0.001, 0.1)),
-        ]
-        assert self.breaks(*rows) == ["1", "never", "0.5"]
-
-    def test_what_larger_logits_alone_explain_is_not_put_down_to_positions(self):
-        off = (5.0, 0.5, 0.03)
-        assert self.breaks(phases("gaussian", 1.0, raw=off)) == ["1", "1", "1"]
-        control = phases("larger logits", 1.0, raw=off)
-        assert self.breaks(phases("gaussian", 1.0, raw=off), control) == ["never"] * 3
+def test_a_phase_breaks_at_twice_the_error_of_equal_logits_between_two_measured_scales():
+    rows = [phases("none", 0.0), phases("gaussian", 0.5, span=0.05), phases("gaussian", 2.0, 0.4, span=0.1)]
+    numbers = STUDY.numbers(rows)
+    assert [numbers[f"breaks_{what}_2"] for what in ("crude", "refined", "span")] == ["1", "never", "0.5"]
+    logits = [phases("larger logits", 0.5, span=0.05), phases("larger logits", 2.0, 0.4, span=0.1)]
+    numbers = STUDY.numbers([*rows, *logits])
+    assert [numbers[f"breaks_{what}_2"] for what in ("crude", "refined", "span")] == ["never"] * 3

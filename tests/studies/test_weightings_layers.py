@@ -5,13 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention import GaussianInputs, make_nice_layer
 from studies.weightings_layers import (
     NormalisedPower,
     NormalisedSigmoid,
     Softmax,
     Sparsemax,
-    WeightedLayer,
 )
 
 LINEAR = {
@@ -93,12 +91,3 @@ class TestEquations:
                 equation = weighting.equation(p[both, b], p[both, c])
                 left = equation.left * z[both, b] - equation.right * z[both, c]
                 np.testing.assert_allclose(left, equation.value, atol=1e-9)
-
-
-class TestWeightedLayer:
-    def test_with_softmax_it_is_the_attention_layer(self):
-        layer, x = make_nice_layer(heads=3, dim=5, rng=0), GaussianInputs(4, 5).sample(3, rng=1)
-        same = WeightedLayer(theta=layer.theta, w=layer.w, weighting=Softmax())
-        np.testing.assert_array_equal(same(x), layer(x))
-        np.testing.assert_array_equal(same.patterns(x), layer.patterns(x))
-        np.testing.assert_array_equal(same.logits(x), layer.logits(x))
