@@ -12,8 +12,9 @@ from attention import (
     make_nice_layer,
     relative_error,
 )
+from attention.layer import softmax
 from studies.fits import fit_errors
-from studies.noise_law import centred, class_laws, class_shares, squared_law
+from studies.noise_law import centred, class_laws, squared_law
 from studies.noise_likelihood import cross_entropy, drawn_classes, most_likely_layer
 from upper import Adam, LinearBaseline, Newton
 from upper.baselines.descent import layer_of_stacked, random_start, stack_heads
@@ -77,7 +78,7 @@ def learn_classes(
     layer = AttentionLayer(theta=layer.theta, w=layer.w / np.sqrt(np.mean(layer(fresh) ** 2)))
     y = layer(fresh)
     x = inputs.sample(examples, rng=for_examples.spawn(1)[0])
-    shares = class_shares(gain * layer(x))
+    shares = softmax(gain * layer(x), np)
     classes = drawn_classes(shares, for_examples)
     labels = _rescaled(np.eye(dim)[classes], gain)
 

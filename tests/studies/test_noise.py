@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from attention import AttentionLayer, BooleanInputs, make_nice_layer, relative_error
+from attention.layer import softmax
 from studies.noise import STUDY
 from studies.noise_law import (
     centred,
     class_laws,
-    class_shares,
     derivative,
     squared_law,
 )
@@ -72,7 +72,7 @@ def test_least_squares_on_classes_has_the_spread_of_its_law(layer):
     gain, target = 2.0, centred(layer)
     rng = np.random.default_rng(10)
     x = BooleanInputs(_K, _D).sample(2000, rng=rng)
-    shares = class_shares(gain * target(x))
+    shares = softmax(gain * target(x), np)
     noise = [(_D / gain) * (np.eye(_D)[drawn_classes(shares, rng)] - shares).reshape(-1) for _ in range(200)]
     rows = derivative(target, x).reshape(-1, _P)
     found = rows @ np.linalg.lstsq(rows, np.array(noise).T, rcond=1e-9)[0]
@@ -92,7 +92,7 @@ def test_most_likely_layer_is_likelier_than_the_target_and_near_it(layer):
     gain, target = 3.0, centred(layer)
     rng = np.random.default_rng(7)
     x = BooleanInputs(_K, _D).sample(1500, rng=rng)
-    classes = drawn_classes(class_shares(gain * target(x)), rng)
+    classes = drawn_classes(softmax(gain * target(x), np), rng)
     found, loss = most_likely_layer(x, classes, target, gain=gain)
     assert loss < cross_entropy(_flat(target), x, classes, gain)[0]
     law = np.sqrt(class_laws(target, x, gain)[1] / 1500 / np.mean(target(x) ** 2))
