@@ -44,17 +44,10 @@ _MEASURES = {
 
 
 def _cells(scale: Scale) -> Sequence[Parameters]:
+    names = ("learner", "inputs", "heads", "tokens", "dim", "examples", "draws")
     return [
-        {
-            "learner": learner,
-            "inputs": law,
-            "heads": m,
-            "tokens": k,
-            "dim": d,
-            "examples": examples,
-            "draws": draws,
-        }
-        for learner, law, (m, k, d), examples, draws in (_quick() if scale is Scale.QUICK else _full())
+        dict(zip(names, (learner, law, *size, examples, draws), strict=True))
+        for learner, law, size, examples, draws in (_quick() if scale is Scale.QUICK else _full())
     ]
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from runs.figures import (
     name_axes,
 )
 
-__all__ = ["Panel", "decade_axis", "line_figure", "number_text", "title_axes"]
+__all__ = ["Panel", "curve_of", "decade_axis", "line_figure", "number_text", "title_axes"]
 
 _LEAST = 1e-32  # squared rounding errors stay visible
 
@@ -52,7 +52,7 @@ class Panel:
 
 
 def line_figure(panels: Sequence[Panel]) -> Any:
-    """Draw panels side by side.
+    """Draw panels side by side; a curve without a point is left out, and so is a panel without a curve.
 
     Parameters
     ----------
@@ -67,8 +67,15 @@ def line_figure(panels: Sequence[Panel]) -> Any:
     Raises
     ------
     ValueError
-        If a panel has no finite point.
+        If no panel has a curve, or one has no finite point.
     """
+    panels = [
+        replace(panel, curves={label: curve for label, curve in panel.curves.items() if len(curve[0])})
+        for panel in panels
+    ]
+    panels = [panel for panel in panels if panel.curves]
+    if not panels:
+        raise ValueError("There is no point to draw.")
     labels = list(dict.fromkeys(label for panel in panels for label in panel.curves))
     width = 1.6 + 4.6 * len(panels)
     columns = max(1, int(72 * width / (38 + 5.2 * max(map(len, labels), default=0))))
@@ -80,6 +87,18 @@ def line_figure(panels: Sequence[Panel]) -> Any:
             _draw(axes, panel, labels)
         legend_above(figure, columns=columns)
         return figure
+
+
+def curve_of(points: Mapping[float, float | None]) -> tuple[list[float], list[float]]:
+    """The curve of a value by place, in the order of the places, without those that have none.
+
+    Examples
+    --------
+    >>> curve_of({8.0: 0.1, 4.0: 0.3, 6.0: None})
+    ([4.0, 8.0], [0.3, 0.1])
+    """
+    there = [(at, value) for at, value in sorted(points.items()) if value is not None]
+    return [at for at, _ in there], [value for _, value in there]
 
 
 def decade_axis(axis: Any, values: Sequence[float]) -> None:
@@ -115,7 +134,7 @@ def number_text(value: Any) -> str:
 def _draw(axes: Any, panel: Panel, labels: Sequence[str]) -> None:
     x = [value for xs, _ in panel.curves.values() for value in xs]
     y = [value for _, ys in panel.curves.values() for value in ys if math.isfinite(value)]
-    if not x or not y:
+    if not y:
         raise ValueError(f"The panel of {panel.y_label} has no point to draw.")
     for label, (xs, ys) in panel.curves.items():
         look = line_look(labels.index(label))

@@ -8,15 +8,16 @@ import numpy as np
 from attention import make_nice_layer
 from attention.intervals import mean_interval
 from runs import Scale
-from studies.line_figure import Panel, line_figure
+from studies.line_figure import Panel, curve_of, line_figure
 from studies.noise_learners import learn_classes, learn_noisy
-from studies.rows import chosen
+from studies.rows import chosen, grouped
 from studies.study import Parameters, Row, Study
 from upper.floor import counting_floor
 
 __all__ = ["STUDY"]
 
 _PHASES = {"crude": "crude sum", "refined": "refined sum", "span": "span"}
+_CLASSES = {"squared": "squared loss", "likelihood": "likelihood", "likelihood_law": "bound"}
 _SMALL = 0.1  # the noise up to which a law to first order is compared with what is found
 _BROKEN = 2.0  # times the error without noise
 _SETTLED = 0.2  # bounds below which a law to first order is taken to hold
@@ -59,16 +60,8 @@ def _newton(
 
 
 def _cell(kind: str, size: tuple[int, int, int], level: float, examples: int, draws: int) -> Parameters:
-    m, k, d = size
-    return {
-        "kind": kind,
-        "heads": m,
-        "tokens": k,
-        "dim": d,
-        "level": level,
-        "examples": examples,
-        "draws": draws,
-    }
+    sizes = dict(zip(("heads", "tokens", "dim"), size, strict=True))
+    return {"kind": kind, **sizes, "level": level, "examples": examples, "draws": draws}
 
 
 def _measure(
@@ -111,19 +104,15 @@ def _excess(rows: Sequence[Row]) -> dict[tuple[_Size, int], tuple[list[float], f
     By size and counting floors. A layer has the same examples and the same noise, scaled, at every level: its values
     are averaged.
     """
-    groups: dict[tuple[_Size, int], list[Row]] = {}
-    for row in chosen(rows, kind="newton"):
-        if row["level"] <= _SMALL:
-            m, k, d = _size(row)
-            floors = round(row["examples"] / counting_floor(heads=m, tokens=k, dim=d))
-            groups.setdefault((_size(row), floors), []).append(row)
-    return {
-        key: (
+    small = [row for row in chosen(rows, kind="newton") if row["level"] <= _SMALL]
+    found = {}
+    for (m, k, d, examples), members in grouped(small, "heads", "tokens", "dim", "examples").items():
+        floors = round(examples / counting_floor(heads=m, tokens=k, dim=d))
+        found[(m, k, d), floors] = (
             [float(np.mean(values)) for values in zip(*(row["ratio"] for row in members), strict=False)],
             _middle([law for row in members for law in row["law"]]),
         )
-        for key, members in sorted(groups.items())
-    }
+    return dict(sorted(found.items()))
 
 
 def _simple_law(row: Row) -> float:
@@ -273,15 +262,11 @@ def _figure(rows: Sequence[Row]) -> Any:
     """Median errors against added noise, and against examples with classes for labels."""
     added: dict[str, dict[float, float | None]] = {}
     main = [row for row in rows if row["dim"] == 16 and row["level"] > 0]
-    newton = [
-        row
-        for row in chosen(main, kind="newton")
-        if row["examples"] == max(one["examples"] for one in chosen(main, kind="newton"))
-    ]
-    for row in newton:
-        added.setdefault(f"Newton, {row['examples']} examples", {})[row["level"]] = _middle(row["error"])
-    for row in newton:
-        added.setdefault("simple law", {})[row["level"]] = _simple_law(row)
+    newton = chosen(main, kind="newton")
+    most = max((row["examples"] for row in newton), default=0)
+    newton = chosen(newton, examples=most)
+    added[f"Newton, {most} examples"] = {row["level"]: _middle(row["error"]) for row in newton}
+    added["simple law"] = {row["level"]: _simple_law(row) for row in newton}
     for name, title in _PHASES.items():
         added[f"phases: {title}"] = {row["level"]: _middle(row[name]) for row in chosen(main, kind="phases")}
     for kind, title in (("adam", "Adam"), ("linear", "linear")):
@@ -289,11 +274,7 @@ def _figure(rows: Sequence[Row]) -> Any:
     classes: dict[str, dict[float, float | None]] = {}
     for row in _smallest(rows):
         if row["level"] in (1.0, 4.0):
-            for name, title in (
-                ("squared", "squared loss"),
-                ("likelihood", "likelihood"),
-                ("likelihood_law", "bound"),
-            ):
+            for name, title in _CLASSES.items():
                 points = classes.setdefault(f"{title}, gain {row['level']:g}", {})
                 points[row["examples"]] = _middle(row[name])
     titles = (
@@ -302,20 +283,10 @@ def _figure(rows: Sequence[Row]) -> Any:
     )
     return line_figure(
         [
-            Panel(
-                *words,
-                {title: _points(line) for title, line in lines.items() if _points(line)[0]},
-                log_x=True,
-            )
+            Panel(*words, {title: curve_of(line) for title, line in lines.items()}, log_x=True)
             for words, lines in zip(titles, (added, classes), strict=True)
-            if any(_points(line)[0] for line in lines.values())
         ]
     )
-
-
-def _points(line: Mapping[float, float | None]) -> tuple[list[float], list[float]]:
-    there = [(at, value) for at, value in sorted(line.items()) if value is not None]
-    return [at for at, _ in there], [value for _, value in there]
 
 
 STUDY = Study(

@@ -14,7 +14,7 @@ from attention import (
     relative_error,
 )
 from runs import Scale
-from studies.line_figure import Panel, line_figure
+from studies.line_figure import Panel, curve_of, line_figure
 from studies.positions_phases import (
     gram_condition,
     later_phases,
@@ -23,7 +23,7 @@ from studies.positions_phases import (
     predicted_biases,
     projection_sums,
 )
-from studies.rows import chosen, of_all, with_interval
+from studies.rows import chosen, grouped, of_all, with_interval
 from studies.study import Parameters, Row, Study
 from upper import Adam, Newton
 from upper.floor import counting_floor
@@ -313,11 +313,10 @@ def _figure(rows: Sequence[Row]) -> Any:
         curves = {}
         for kind, name in _NAMES.items():
             here = chosen(rows, part="phases", tokens=2, kind=kind)
-            scales = sorted({row["scale"] for row in here if row["scale"] > 0})
             for way, words in ((_RAW, name), (_CENTRED, f"{name}, centred")):
-                if scales and (way == _RAW or kind in _KINDS):
-                    at = [[row for row in here if row["scale"] == scale] for scale in scales]
-                    curves[words] = (scales, [_median(one, what, way) for one in at])
+                if kind in _KINDS or (way == _RAW and kind != "none"):
+                    by_scale = grouped(here, "scale").items()
+                    curves[words] = curve_of({scale: _median(at, what, way) for (scale,), at in by_scale})
         panels.append(Panel("scale of the positions", title, curves, log_x=True))
     return line_figure(panels)
 

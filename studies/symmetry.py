@@ -8,7 +8,7 @@ import numpy as np
 from attention.intervals import slope_interval
 from runs import Scale
 from runs.figures import decade_ticks
-from studies.line_figure import Panel, line_figure
+from studies.line_figure import Panel, curve_of, line_figure
 from studies.rows import chosen, grouped, of_all, with_interval
 from studies.study import Parameters, Row, Study
 from studies.symmetry_descent import ADAM_RATE, GAPS, Optimiser, escape, make_target, train
@@ -204,7 +204,7 @@ def _share(hits: list[bool]) -> str:
 def _figure(rows: Sequence[Row]) -> Any:
     """The distance between the heads by steps, from four gaps; and the steps until they part, by the gap."""
     distances: dict[str, tuple[list[float], list[float]]] = {}
-    times: dict[str, tuple[Sequence[float], Sequence[float]]] = {}
+    times: dict[str, tuple[list[float], list[float]]] = {}
     for optimiser in (_PLAIN, _ADAM):
         runs = [
             row
@@ -219,18 +219,13 @@ def _figure(rows: Sequence[Row]) -> Any:
         for target, words in (("nice", "nice"), ("0.1", "gap 0.1")):
             for name, ending in (("breaking", ""), ("predicted", ", predicted")):
                 same = [row for row in runs if row["target"] == target]
-                medians = [
-                    (gap, _median([row[name][place] for row in same])) for place, gap in enumerate(GAPS)
-                ]
-                points = [(gap, median) for gap, median in medians if median is not None]
-                if points:
-                    gaps, steps = zip(*points, strict=True)
-                    times[f"{optimiser}, {words}{ending}"] = gaps, steps
+                medians = {gap: _median([row[name][place] for row in same]) for place, gap in enumerate(GAPS)}
+                times[f"{optimiser}, {words}{ending}"] = curve_of(medians)
     panels = [
         Panel("steps + 1", "distance between the heads, nice target", distances, log_x=True),
         Panel("gap at the start", "steps until the heads part", times, log_x=True),
     ]
-    figure = line_figure([panel for panel in panels if panel.curves])
+    figure = line_figure(panels)
     decade_ticks(figure.axes[0].xaxis, *figure.axes[0].get_xlim())
     return figure
 
