@@ -1,6 +1,6 @@
 """What learning costs against heads, tokens and dimension, and whether small sizes predict larger ones."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numpy.random import Generator
@@ -95,19 +95,26 @@ def _model(rows: Sequence[Row]) -> CostModel | None:
         return None
 
 
-def _pairs(rows: Sequence[Row], role: str) -> list[tuple[str, Size, dict[str, float], Cost]]:
-    """Learner, size, what was measured, and what the laws say of it."""
-    model = _model(rows)
-    counted = [row for row in chosen(rows, role=role) if role == "checked" or row["outcome"] == "EXACT"]
-    return [
-        (learner, size, measured, model.predict(learner, *size))
-        for (learner, size), measured in medians(counted).items()
-        if model is not None and (learner, "memory") in model.laws
-    ]
+_Pair = tuple[str, Size, dict[str, float], Cost]
+
+
+def _pairs(model: CostModel | None, rows: Sequence[Row]) -> dict[str, list[_Pair]]:
+    """By role: learner, size, what was measured, and what the laws say of it."""
+    counted = [row for row in rows if row["role"] == "checked" or row["outcome"] == "EXACT"]
+    return {
+        role: [
+            (learner, size, measured, model.predict(learner, *size))
+            for (learner, size), measured in medians(chosen(counted, role=role)).items()
+            if model is not None and (learner, "memory") in model.laws
+        ]
+        for role in ("fitted", "checked")
+    }
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    model, checks = _model(rows), _pairs(rows, "checked")
+    model = _model(rows)
+    pairs = _pairs(model, rows)
+    checks = pairs["checked"]
     if model is None or not checks:
         return {}
     # examples are set by the budget: no test of a law
@@ -128,7 +135,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         "largest_ratio": f"{max(ratios):.2f}",
         "inside": f"{sum(inside)} of {len(inside)}",
         "not_exact": sum(row["role"] == "checked" and row["outcome"] != "EXACT" for row in rows),
-        "most_excess": f"{max(excess(*size) for one, size, *_ in _pairs(rows, 'fitted') if one == 'newton'):.2g}",
+        "most_excess": f"{max(excess(*size) for one, size, *_ in pairs['fitted'] if one == 'newton'):.2g}",
         "check_excess": f"{max(excess(*size) for one, size, *_ in checks if one == 'newton'):.2g}",
     }
     for (learner, quantity), law in model.laws.items():
@@ -148,13 +155,12 @@ def _passes(cost: Cost) -> str:
 
 
 def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    lines = []
-    for learner, size, measured, cost in _pairs(rows, "checked"):
+    model, lines = _model(rows), []
+    for learner, size, measured, cost in _pairs(model, rows)["checked"]:
         cells = {name: f"{value:,.0f} / {getattr(cost, name):,.0f}" for name, value in measured.items()}
         cells["memory"] = f"{shown_bytes(measured['memory'])} / {shown_bytes(cost.memory)}"
         shown = {name: f"{text} ({measured[name] / getattr(cost, name):.2f})" for name, text in cells.items()}
         lines.append(_line(learner, size, "measured / predicted", shown, cost))
-    model = _model(rows)
     for learner, size in _BEYOND:
         if model is not None and (learner, "memory") in model.laws:
             cost = model.predict(learner, *size)
@@ -180,11 +186,13 @@ def _line(learner: str, size: Size, what: str, cells: dict[str, str], cost: Cost
 
 
 def _figure(rows: Sequence[Row]) -> Any:
+    model = _model(rows)
+    pairs = _pairs(model, rows)
     with canvas(10.2, 3.9) as figure:
         passes, memory, growth = (axes_in(figure, (left, 0.13, 0.25, 0.64)) for left in (0.06, 0.39, 0.73))
-        _draw_pairs(passes, rows, "passes", 1.0)
-        _draw_pairs(memory, rows, "memory", 2.0**20)
-        _draw_growth(growth, rows)
+        _draw_pairs(passes, pairs, "passes", 1.0)
+        _draw_pairs(memory, pairs, "memory", 2.0**20)
+        _draw_growth(growth, model)
         for axes, below, title in (
             (passes, "predicted passes", "measured passes"),
             (memory, "predicted MiB", "measured MiB"),
@@ -195,14 +203,14 @@ def _figure(rows: Sequence[Row]) -> Any:
         return figure
 
 
-def _draw_pairs(axes: Any, rows: Sequence[Row], name: str, unit: float) -> None:
+def _draw_pairs(axes: Any, every: Mapping[str, Sequence[_Pair]], name: str, unit: float) -> None:
     """Measured against predicted; the checks are larger and hollow."""
     ends = [1.0]
     for role in ("fitted", "checked"):
         for place, (learner, title) in enumerate(_TITLES.items()):
             pairs = [
                 (getattr(cost, name) / unit, measured[name] / unit)
-                for one, _, measured, cost in _pairs(rows, role)
+                for one, _, measured, cost in every[role]
                 if one == learner and name in measured
             ]
             if not pairs:
@@ -228,8 +236,8 @@ def _draw_pairs(axes: Any, rows: Sequence[Row], name: str, unit: float) -> None:
             axis.set_major_formatter("{x:.0f}")
 
 
-def _draw_growth(axes: Any, rows: Sequence[Row]) -> None:
-    model, dims, values = _model(rows), [2**power for power in range(5, 13)], [_MACHINE]
+def _draw_growth(axes: Any, model: CostModel | None) -> None:
+    dims, values = [2**power for power in range(5, 13)], [_MACHINE]
     lines = (("newton", 8, 8), ("newton", 12, 64), ("newton", 32, 2048), ("linear", 12, 64))
     for place, (learner, m, k) in enumerate(lines):
         if model is not None and (learner, "memory") in model.laws:
