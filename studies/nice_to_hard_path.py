@@ -66,17 +66,8 @@ class ParityPath:
     def point(
         self, shape: float = 0.0, slope: float = 0.0, *, projections: float | None = None
     ) -> "PathPoint":
-        """The point of shape t = a = b and slope s; where `projections` is given it is b, and `shape` a alone.
-
-        Raises
-        ------
-        ValueError
-            If one of them is not from 0 to 1.
-        """
+        """The point of shape t = a = b and slope s, from 0 to 1; `projections`, if given, is b, and `shape` a."""
         b = shape if projections is None else projections
-        for name, value in (("shape", shape), ("slope", slope), ("projections", b)):
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} is {value}: a number from 0 to 1 is needed.")
         return PathPoint(self, attention=shape, projections=b, factor=STEEPEST**slope)
 
 

@@ -21,6 +21,11 @@ from upper.six_phase import SixPhase, estimate_projection_sum
 
 __all__ = ["STUDY"]
 
+_FITS = {
+    "before_newton": "six phases before Newton",
+    "error": "six phases",
+    "newton_error": "Newton alone",
+}
 _SIGMA = 2.0
 _ALLOWED = 1.0  # logits: a certified row whose heads disagree by more is false
 _PLANTED = 0.1  # logits: how far the heads of a planted agreement disagree
@@ -190,16 +195,14 @@ def _judged(group: Sequence[Row]) -> dict[str, str]:
 
 
 def _ended(group: Sequence[Row]) -> dict[str, str]:
-    def median(name: str) -> str:
-        values = [row[name] for row in group if row[name] is not None]
-        return f"{np.median(values):.1e}" if values else "-"
-
     refused = bool(group) and all(row["outcome"] == "NOT_APPLICABLE" for row in group)
-    return {
-        "six phases before Newton": "refused" if refused else median("before_newton"),
-        "six phases": "refused" if refused else median("error"),
-        "Newton alone": median("newton_error"),
-    }
+    cells = {}
+    for name, title in _FITS.items():
+        values = [row[name] for row in group if row[name] is not None]
+        cells[title] = f"{np.median(values):.1e}" if values else "-"
+        if refused and name != "newton_error":
+            cells[title] = "refused"
+    return cells
 
 
 def _figure(rows: Sequence[Row]) -> Any:
@@ -209,11 +212,6 @@ def _figure(rows: Sequence[Row]) -> Any:
         for point, group in _points(rows, "ends").items()
     }
     sums = {"exact": "exact sum", "crude": "phase 1's sum"}
-    fits = {
-        "before_newton": "six phases before Newton",
-        "error": "six phases",
-        "newton_error": "Newton alone",
-    }
     dims = sorted({d for d, _ in points})
     with canvas(9.0, 3.5) as figure:
         false, rate, end = (axes_in(figure, (left, 0.15, 0.255, 0.61)) for left in (0.055, 0.39, 0.73))
@@ -226,7 +224,7 @@ def _figure(rows: Sequence[Row]) -> Any:
                 false.plot(*zip(*line, strict=True), **look)
                 shape = [(k / d, max(share, _LEAST)) for (d, k), share in rates.items() if d == dim]
                 rate.plot(*zip(*shape, strict=True), **look)
-        for place, (name, label) in enumerate(fits.items(), 2):
+        for place, (name, label) in enumerate(_FITS.items(), 2):
             errors = _values(ends, itemgetter(name), np.median)
             line = [(k, error) for (d, k), error in errors.items() if d == dims[0]]
             if line:

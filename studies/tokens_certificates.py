@@ -49,15 +49,7 @@ class Rows:
 def draw_rows(
     layer: AttentionLayer, x: Float[np.ndarray, "n k d"], *, planted_gap: float, rng: np.random.Generator
 ) -> Rows:
-    """Label tokens as the layer does, and with agreement planted up to `planted_gap` logits.
-
-    Raises
-    ------
-    ValueError
-        If the layer has not two heads.
-    """
-    if layer.heads != 2:
-        raise ValueError(f"The layer has {layer.heads} heads: two are needed to plant agreement.")
+    """Label tokens as the layer of two heads does, and with agreement planted up to `planted_gap` logits."""
     logits = layer.logits(x)[:, 0]
     noise = rng.standard_normal(logits.shape)
     noise *= planted_gap / (noise.max(axis=-1, keepdims=True) - noise.min(axis=-1, keepdims=True))

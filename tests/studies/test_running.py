@@ -74,18 +74,6 @@ def test_a_row_that_is_kept_is_not_measured_again_and_a_larger_scale_adds_to_it(
     assert len(log.read_text()) == 10
 
 
-def test_what_was_measured_before_an_interruption_is_kept(tmp_path):
-    def stop(row):
-        if row["draw"] == 1:
-            raise KeyboardInterrupt
-
-    store = Store(tmp_path / "s.sqlite")
-    with pytest.raises(KeyboardInterrupt):
-        run_study(TOY, store=store, isolated=False, on_row=stop)
-    assert len(store.values()) == 2
-    assert run_study(TOY, store=store, isolated=False).rows == run_study(TOY, isolated=False).rows
-
-
 def test_a_cell_that_fails_is_told_and_the_others_are_there(tmp_path):
     def measure(*, rng, size, draw):
         if size == 2 and draw == 1:
