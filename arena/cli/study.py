@@ -14,6 +14,7 @@ from arena.plain import aligned
 from attention.validation import non_negative
 from runs import Scale, Store
 from studies import STUDIES, Study, StudyResult, find_studies, load_result, run_study, write_study
+from studies.folder import result_json
 
 __all__ = ["measure_studies", "study_command"]
 
@@ -178,22 +179,13 @@ def _list(studies: Sequence[Study], as_json: bool) -> None:
         )
 
 
-def _write(study: Study, result: StudyResult, out: Path, as_json: bool) -> dict[str, Any]:
+def _write(study: Study, result: StudyResult, out: Path, quiet: bool) -> dict[str, Any]:
     """Write the record, the table and the figure, print the table and the numbers, and return what JSON shows."""
     files = write_study(out, study, result)
     table, numbers = study.table(result.rows), dict(study.numbers(result.rows))
     lines = [list(table[0]), *(list(line.values()) for line in table)]
-    say(f"{study.title}\n{study.question}\n\n{aligned(lines)}\n", quiet=as_json)
+    say(f"{study.title}\n{study.question}\n\n{aligned(lines)}\n", quiet=quiet)
     for name, value in numbers.items():
-        say(f"{name}: {value}", quiet=as_json)
-    say(f"\n{', '.join(map(str, files))}\n", quiet=as_json)
-    return {
-        "study": study.name,
-        "scale": result.scale.value,
-        "seed": result.seed,
-        "question": study.question,
-        "numbers": numbers,
-        "failures": list(result.failures),
-        "versions": dict(result.versions),
-        "rows": list(result.rows),
-    }
+        say(f"{name}: {value}", quiet=quiet)
+    say(f"\n{', '.join(map(str, files))}\n", quiet=quiet)
+    return {"question": study.question, "numbers": numbers, **result_json(result)}
