@@ -179,8 +179,8 @@ class FittedLaw:
             )
         return float(sum(self.numbers[name] * term for name, term in terms.items()))
 
-    def interval(self, m: int, k: int, d: int, *, confidence: float = 0.95) -> tuple[float, float] | None:
-        """What holds a further median at a size, if the law holds there; None if nothing is known of its scatter.
+    def interval(self, m: int, k: int, d: int) -> tuple[float, float] | None:
+        """What holds 95 % of further medians at a size, if the law holds; None if nothing is known of its scatter.
 
         By Student's t in logarithms: the scatter of a median, and the error of the exponents, which grows with the
         distance from what was fitted.
@@ -190,7 +190,7 @@ class FittedLaw:
         row = np.array([1.0, *(math.log(self.law.terms[name](m, k, d)) for name in list(self.numbers)[1:])])
         deviation = math.sqrt(self.variance + float(row @ np.array(self.covariance) @ row))
         freedom = self.sizes - len(self.numbers)
-        factor = math.exp(float(stdtrit(freedom, (1 + confidence) / 2)) * deviation)
+        factor = math.exp(float(stdtrit(freedom, 0.975)) * deviation)
         return self(m, k, d) / factor, self(m, k, d) * factor
 
     def __str__(self) -> str:

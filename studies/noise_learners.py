@@ -20,13 +20,11 @@ from upper import Adam, LinearBaseline, Newton
 from upper.baselines.descent import layer_of_stacked, random_start, stack_heads
 from upper.six_phase import SixPhase, estimate_projection_sum
 
-__all__ = ["LAW_INPUTS", "learn_classes", "learn_noisy"]
+__all__ = ["learn_classes", "learn_noisy"]
 
-LAW_INPUTS = 8192
-"""Inputs that the laws of classes are averaged over.
-
-Twice as many change them by less than two per cent; from 300 the bound came out up to a fifth too large.
-"""
+# Inputs that the laws of classes are averaged over. Twice as many change them by less than two per cent; from 300 the
+# bound came out up to a fifth too large.
+_LAW_INPUTS = 8192
 _FRESH = 1000
 _MOST_UNKNOWNS = 256  # up to which the law of the covariance is computed: it costs their square an example
 _BATCH = 256  # of Adam
@@ -96,7 +94,7 @@ def learn_classes(
     ends = [most_likely_layer(x, classes, start, gain=gain) for start in starts if start is not None]
     likely, loss = min(ends, key=lambda end: end[1])
     at_target = np.concatenate([part.reshape(-1) for part in stack_heads(layer.theta, layer.w)])
-    laws = class_laws(layer, inputs.sample(LAW_INPUTS, rng=for_law), gain)
+    laws = class_laws(layer, inputs.sample(_LAW_INPUTS, rng=for_law), gain)
     squared_spread, likelihood_spread = (float(np.sqrt(law / examples)) for law in laws)
     return {
         "squared": relative_error(squared.predict(fresh), y),

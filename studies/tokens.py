@@ -27,7 +27,6 @@ _FITS = {
     "newton_error": "Newton alone",
 }
 _SIGMA = 2.0
-_ALLOWED = 1.0  # logits: a certified row whose heads disagree by more is false
 _PLANTED = 0.1  # logits: how far the heads of a planted agreement disagree
 _PASSES = 3000
 _EXACT = 1e-9
@@ -80,8 +79,8 @@ def _measure(
     return {
         "refused": None,
         **residual_law(drawn),
-        "exact": judge_certificates(drawn, layer.w.sum(axis=0), allowed=_ALLOWED),
-        "crude": judge_certificates(drawn, crude.w, allowed=_ALLOWED),
+        "exact": judge_certificates(drawn, layer.w.sum(axis=0)),
+        "crude": judge_certificates(drawn, crude.w),
     }
 
 

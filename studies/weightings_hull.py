@@ -1,7 +1,5 @@
 """Agreement and the hull of the heads for layers of any weighting: certified rows, their equations, the span."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -25,6 +23,7 @@ __all__ = [
 _SMALLEST = 0.05  # entries of a pattern below it say too little about their logits
 _OUTSIDE = -0.05  # a pattern so far from the simplex is none
 _ROWS = 40_000  # at a time
+_SHARES = (0.05, 0.05, 0.02, 0.02, 0.02)  # of rows that each round of phase 3 regresses
 
 
 def is_homogeneous(weighting: Weighting) -> bool:
@@ -92,14 +91,12 @@ def agreement_counts(
     }
 
 
-def usable_rows(
-    pattern: Float[np.ndarray, "n k k"], weighting: Weighting, *, smallest: float = _SMALLEST
-) -> Bool[np.ndarray, "n k"]:
-    """Rows of estimated patterns that put an equation on the logits: two weights or more of at least `smallest`."""
-    usable = ((pattern >= smallest).sum(axis=-1) > 1) & (pattern.min(axis=-1) > _OUTSIDE)
+def usable_rows(pattern: Float[np.ndarray, "n k k"], weighting: Weighting) -> Bool[np.ndarray, "n k"]:
+    """Rows of estimated patterns that put an equation on the logits: two weights or more of at least .05."""
+    usable = ((pattern >= _SMALLEST).sum(axis=-1) > 1) & (pattern.min(axis=-1) > _OUTSIDE)
     if isinstance(weighting, NormalisedPower):
         # a uniform pattern may be the convention where no weight is positive
-        usable &= np.abs(pattern - 1 / pattern.shape[-1]).max(axis=-1) > smallest
+        usable &= np.abs(pattern - 1 / pattern.shape[-1]).max(axis=-1) > _SMALLEST
     return usable
 
 
@@ -108,17 +105,15 @@ def equations_of(
     pattern: Float[np.ndarray, "n k k"],
     chosen: Bool[np.ndarray, "n k"],
     weighting: Weighting,
-    *,
-    smallest: float = _SMALLEST,
 ) -> Contrasts:
     """The equations left z_b - right z_c = value of the chosen rows, c the token of largest weight.
 
-    Tokens of a weight below `smallest` and c itself hold 0 = 0.
+    Tokens of a weight below .05 and c itself hold 0 = 0.
     """
     example, row = np.nonzero(chosen)
     p, tokens = pattern[example, row], x[example]
     top = p.argmax(axis=-1)
-    here = p >= smallest
+    here = p >= _SMALLEST
     here[np.arange(len(p)), top] = False
     first = np.where(here, p, 0.5)  # elsewhere any number: it is taken off again
     second = np.broadcast_to(p[np.arange(len(p)), top][:, None], p.shape)
@@ -150,7 +145,6 @@ def one_hot_sum(
     projection_sum: Float[np.ndarray, "d d"],
     *,
     examples: int,
-    shares: Sequence[float] = (0.05, 0.05, 0.02, 0.02, 0.02),
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "d d"]:
     """Phase 3 on rows that look one-hot: regress Y_a on the token x_b for which x_b W^ is nearest.
@@ -161,7 +155,7 @@ def one_hot_sum(
     sum is exact to rounding once all rows of smallest residual are of that kind.
     """
     estimate = projection_sum
-    for share in shares:
+    for share in _SHARES:
         read, labels, residuals = [], [], []
         left = examples
         while left > 0:

@@ -37,7 +37,7 @@ def test_planted_rows_disagree_by_the_planted_gap():
 
 def test_with_the_exact_sum_only_agreement_leaves_no_residual():
     rows = rows_of(tokens=3, dim=12, planted_gap=1e-9)
-    judged = judge_certificates(rows, rows.layer.w.sum(axis=0), allowed=1.0)
+    judged = judge_certificates(rows, rows.layer.w.sum(axis=0))
     assert judged["fair_threshold"] < 1e-8
     assert judged["false_rate"] == 0
 
@@ -45,6 +45,6 @@ def test_with_the_exact_sum_only_agreement_leaves_no_residual():
 def test_the_threshold_is_that_of_the_learner():
     rows = rows_of(tokens=3, dim=8, n=8000)
     total = rows.layer.w.sum(axis=0)
-    ours = judge_certificates(rows, total, allowed=1.0)["threshold"]
+    ours = judge_certificates(rows, total)["threshold"]
     oracle = ExampleOracle(rows.layer, BooleanInputs(3, 8), rng=5)
     assert ours == pytest.approx(sculpt_affine_hull(oracle, total, wide=1).threshold, rel=0.4)
