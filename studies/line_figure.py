@@ -67,15 +67,13 @@ def line_figure(panels: Sequence[Panel]) -> Any:
     Raises
     ------
     ValueError
-        If no panel has a curve, or one has no finite point.
+        If a panel has curves and no finite point.
     """
     panels = [
         replace(panel, curves={label: curve for label, curve in panel.curves.items() if len(curve[0])})
         for panel in panels
     ]
     panels = [panel for panel in panels if panel.curves]
-    if not panels:
-        raise ValueError("There is no point to draw.")
     labels = list(dict.fromkeys(label for panel in panels for label in panel.curves))
     width = 1.6 + 4.6 * len(panels)
     columns = max(1, int(72 * width / (38 + 5.2 * max(map(len, labels), default=0))))
