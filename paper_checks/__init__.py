@@ -1,12 +1,5 @@
 """What the papers claim, claim by claim: each a check that can be run, and that can fail."""
 
-from attention.intervals import (
-    Interval,
-    mean_interval,
-    median_interval,
-    proportion_interval,
-    slope_interval,
-)
 from paper_checks.check import Basis, Check, Constants, Run, Scale, check
 from paper_checks.comparison import (
     Comparison,
@@ -33,7 +26,6 @@ __all__ = [
     "Comparison",
     "Constants",
     "Fault",
-    "Interval",
     "Kind",
     "Run",
     "Scale",
@@ -49,14 +41,10 @@ __all__ = [
     "given",
     "may_be_at_least",
     "may_be_at_most",
-    "mean_interval",
-    "median_interval",
-    "proportion_interval",
     "result_from_json",
     "returned",
     "run_check",
     "run_checks",
-    "slope_interval",
     "surely_above",
     "surely_below",
 ]

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from numpy.random import Generator
 
-from attention.validation import non_negative, require_callable, require_instance, require_mapping
+from attention.validation import Real, checked
 from paper_checks.comparison import Comparison, Kind
 from paper_checks.faults import Fault
 from runs import Scale
@@ -44,6 +44,7 @@ Run: TypeAlias = Callable[[Constants, Scale, Generator], Iterable[Comparison]]
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*/[a-z0-9]+(-[a-z0-9]+)*")
 
 
+@checked
 @dataclass(frozen=True)
 class Check:
     """One claim and the code that checks it.
@@ -88,42 +89,26 @@ class Check:
     run: Run = field(repr=False)
     constants: Mapping[str, Any] = field(default_factory=dict)
     wrong: Mapping[str, Any] | Fault = field(default_factory=dict)
-    false_alarm: float = 0.0
+    false_alarm: Annotated[float, Real(least=0, below=1)] = 0.0
     needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("id", "claim", "source"):
-            require_instance(name, getattr(self, name), str, needed="a text")
-        require_instance("kind", self.kind, Kind, needed="a Kind")
-        require_instance("basis", self.basis, Basis, needed="a Basis")
-        require_callable("run", self.run)
-        require_mapping("constants", self.constants)
-        if not isinstance(self.wrong, Fault):
-            require_mapping("wrong", self.wrong)
-        non_negative("false_alarm", self.false_alarm)
         if not _ID.fullmatch(self.id):
             raise ValueError(
                 f"A check is called group/name in lower-case words joined by hyphens: {self.id!r} was given."
             )
-        if not isinstance(self.wrong, Fault) and (
-            not self.wrong
-            or any(
-                name not in self.constants or self.constants[name] == value
-                for name, value in self.wrong.items()
-            )
-        ):
+        known = [] if isinstance(self.wrong, Fault) else list(self.wrong.items())
+        changed = [name in self.constants and self.constants[name] != value for name, value in known]
+        if not isinstance(self.wrong, Fault) and not (changed and all(changed)):
             raise ValueError(
                 f"{self.id}: wrong is a Fault, or other values of some of the constants "
                 f"({', '.join(self.constants) or 'there are none'}), so that the check can be seen to fail."
             )
-        if (self.kind is Kind.STATISTICAL) != (0 < self.false_alarm < 1):
+        if (self.kind is Kind.STATISTICAL) != (self.false_alarm > 0):
             raise ValueError(
-                f"{self.id}: a statistical check, and no other, has a false_alarm between 0 and 1: "
+                f"{self.id}: a statistical check, and no other, has a false_alarm above 0: "
                 f"{self.false_alarm} was given."
             )
-        object.__setattr__(self, "constants", dict(self.constants))
-        if not isinstance(self.wrong, Fault):
-            object.__setattr__(self, "wrong", dict(self.wrong))
 
     @property
     def how(self) -> str:

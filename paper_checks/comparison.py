@@ -1,6 +1,5 @@
 """What was measured beside what was expected, and by which rule they are held against each other."""
 
-import contextlib
 import enum
 import math
 from collections.abc import Callable, Sequence
@@ -9,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attention._arrays import shown
 from attention.intervals import Interval
-from attention.validation import non_negative, require_instance
 
 __all__ = [
     "Comparison",
@@ -125,8 +122,6 @@ def close(
     ValueError
         If there is no tolerance.
     """
-    measured, expected = _number("measured", measured), _number("expected", expected)
-    absolute, relative = non_negative("absolute", absolute), non_negative("relative", relative)
     if not (absolute > 0 or relative > 0):
         raise ValueError(f"{what}: close() needs a tolerance; give absolute or relative above 0.")
     parts = [f"{absolute:.3g}"] if absolute else []
@@ -166,7 +161,6 @@ def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.
     -------
     Comparison
     """
-    expected, margin = _number("expected", expected), non_negative("margin", margin)
     shown = _shown(expected) + (f" ± {margin:.2g}" if margin else "")
     return _statistical(
         what,
@@ -179,13 +173,11 @@ def covers(what: str, interval: Interval, expected: float, *, margin: float = 0.
 
 def may_be_at_most(what: str, interval: Interval, bound: float) -> Comparison:
     """Hold an interval to allow a number of at most the bound: its low end is not above."""
-    bound = _number("bound", bound)
     return _statistical(what, interval, f"<= {_shown(bound)}", "not refuted", lambda low, high: low <= bound)
 
 
 def may_be_at_least(what: str, interval: Interval, bound: float) -> Comparison:
     """Hold an interval to allow a number of at least the bound: its high end is not below."""
-    bound = _number("bound", bound)
     return _statistical(what, interval, f">= {_shown(bound)}", "not refuted", lambda low, high: high >= bound)
 
 
@@ -195,18 +187,15 @@ def surely_below(what: str, interval: Interval, bound: float) -> Comparison:
     Refuses claims that are true by little, more often than the interval's confidence says: for figures that are
     far from the bound.
     """
-    bound = _number("bound", bound)
     return _statistical(what, interval, f"< {_shown(bound)}", _WHOLE, lambda low, high: high < bound)
 
 
 def surely_above(what: str, interval: Interval, bound: float) -> Comparison:
     """Hold the whole of an interval to be above the bound; see `surely_below`."""
-    bound = _number("bound", bound)
     return _statistical(what, interval, f"> {_shown(bound)}", _WHOLE, lambda low, high: low > bound)
 
 
 def _bounded(what: str, measured: float, sign: str, bound: float) -> Comparison:
-    measured, bound = _number("measured", measured), _number("bound", bound)
     holds = bool(measured <= bound if sign == "<=" else measured >= bound)
     return Comparison(what, _shown(measured), f"{sign} {_shown(bound)}", "bound", holds, Kind.NUMERIC)
 
@@ -214,7 +203,6 @@ def _bounded(what: str, measured: float, sign: str, bound: float) -> Comparison:
 def _statistical(
     what: str, interval: Interval, expected: str, rule: str, holds: Callable[[float, float], bool]
 ) -> Comparison:
-    require_instance("interval", interval, Interval, needed="an Interval, such as mean_interval gives,")
     return Comparison(
         what,
         f"{_shown(interval.estimate)} [{_shown(interval.low)}, {_shown(interval.high)}]",
@@ -224,16 +212,6 @@ def _statistical(
         Kind.STATISTICAL,
         1 - interval.confidence,
     )
-
-
-def _number(name: str, value: Any) -> Any:
-    """A real number as it is, also one that is no number or infinite: a comparison with those does not hold."""
-    if not isinstance(value, bool | np.bool_ | complex | str | bytes) and not np.ndim(value):
-        with contextlib.suppress(TypeError, ValueError):
-            with contextlib.suppress(OverflowError):
-                float(value)
-            return value
-    raise ValueError(f"{name} is {shown(value)}: a number is needed.")
 
 
 def _plain(value: Any) -> Any:

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from attention.validation import require_callable, require_instance
+from attention.validation import checked
 
 __all__ = ["Fault", "given", "returned"]
 
 _PACKAGES = ("attention", "upper", "lower", "sq", "lwe", "paper_checks")
 
 
+@checked
 @dataclass(frozen=True)
 class Fault:
     """One function of the project replaced by a faulty one.
@@ -30,7 +31,7 @@ class Fault:
     Raises
     ------
     ValueError
-        If the target is no module and name, or the words are missing.
+        If the target is no module and name.
 
     Examples
     --------
@@ -49,16 +50,11 @@ class Fault:
     says: str
 
     def __post_init__(self) -> None:
-        for name in ("target", "says"):
-            require_instance(name, getattr(self, name), str, needed="a text")
-        require_callable("by", self.by)
         module, _, name = self.target.partition(":")
         if module.partition(".")[0] not in _PACKAGES or not name:
             raise ValueError(
                 f"target is {self.target!r}: module:name, in one of {', '.join(_PACKAGES)}, is needed."
             )
-        if not self.says:
-            raise ValueError("says is empty: words for what is wrong are needed.")
 
     @contextmanager
     def injected(self, *namespaces: dict[str, Any]) -> Iterator[None]:
@@ -89,7 +85,6 @@ def given(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     >>> given(lambda number: -number)(abs)(3), given(lambda number: -number)(float)(3)
     (3, -3.0)
     """
-    require_callable("change", change)
     return lambda right: lambda first, *rest, **named: right(change(first), *rest, **named)
 
 
@@ -101,7 +96,6 @@ def returned(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     >>> returned(lambda number: -number)(abs)(-3)
     -3
     """
-    require_callable("change", change)
     return lambda right: lambda *rest, **named: change(right(*rest, **named))
 
 

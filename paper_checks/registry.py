@@ -4,40 +4,37 @@ import difflib
 import fnmatch
 import importlib
 import pkgutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from types import MappingProxyType
 
-from attention._arrays import shown
+from attention.validation import checked
 from paper_checks import claims
 from paper_checks.check import Check
 from paper_checks.claims.tables import names_of
 
 __all__ = ["GROUPS", "all_checks", "find_checks"]
 
-GROUPS: Mapping[str, str] = MappingProxyType(
-    {
-        "layer": "The attention layer",
-        "identifiability": "What examples determine",
-        "conditions": "Conditions on the heads",
-        "concentration": "Softmax and concentration",
-        "crude-sum": "Phase 1: the crude sum of projections",
-        "agreement": "Phase 2: agreement and the convex body",
-        "refinement": "Phases 3 and 4: refinement",
-        "span-and-net": "Phases 5 and 6: span and net",
-        "learners": "The whole learner, and Newton",
-        "parities": "Parities hidden by heads",
-        "families": "Other hard families",
-        "queries": "Statistical queries: bounds and counts",
-        "outside-queries": "Outside statistical queries: elimination and gradient descent",
-        "rounding": "Learning with rounding, realised by heads",
-        "secrets": "Rounding: secrets and certificates",
-        "attacks": "Rounding: attacks",
-        "linear-features": "Linear attention: features and ranks",
-        "linear-certificate": "Linear attention: regression, heads and certificate",
-        "linear-machines": "Linear attention: memories, automata and machines",
-    }
-)
+GROUPS: Mapping[str, str] = {
+    "layer": "The attention layer",
+    "identifiability": "What examples determine",
+    "conditions": "Conditions on the heads",
+    "concentration": "Softmax and concentration",
+    "crude-sum": "Phase 1: the crude sum of projections",
+    "agreement": "Phase 2: agreement and the convex body",
+    "refinement": "Phases 3 and 4: refinement",
+    "span-and-net": "Phases 5 and 6: span and net",
+    "learners": "The whole learner, and Newton",
+    "parities": "Parities hidden by heads",
+    "families": "Other hard families",
+    "queries": "Statistical queries: bounds and counts",
+    "outside-queries": "Outside statistical queries: elimination and gradient descent",
+    "rounding": "Learning with rounding, realised by heads",
+    "secrets": "Rounding: secrets and certificates",
+    "attacks": "Rounding: attacks",
+    "linear-features": "Linear attention: features and ranks",
+    "linear-certificate": "Linear attention: regression, heads and certificate",
+    "linear-machines": "Linear attention: memories, automata and machines",
+}
 """The groups in the order of the page: the name, which is that of the table in `paper_checks.claims` with hyphens for
 underscores, and the heading."""
 
@@ -62,6 +59,7 @@ def all_checks() -> tuple[Check, ...]:
     return tuple(found[name] for name in stated)
 
 
+@checked
 def find_checks(names: Sequence[str]) -> tuple[Check, ...]:
     """The checks of these names, each an identifier, a group or a pattern with ``*``; all of them for no name.
 
@@ -75,14 +73,7 @@ def find_checks(names: Sequence[str]) -> tuple[Check, ...]:
     >>> {one.group for one in find_checks(["layer"])}
     {'layer'}
     """
-    if (
-        isinstance(names, str)
-        or not getattr(names, "ndim", 1)
-        or not isinstance(names, Iterable)
-        or not all(isinstance(one, str) for one in names)
-    ):
-        raise ValueError(f"names is {shown(names)}: a list of identifiers, groups or patterns is needed.")
-    names, checks = list(names), all_checks()
+    checks = all_checks()
     if not names:
         return checks
     wanted: set[str] = set()
@@ -91,7 +82,7 @@ def find_checks(names: Sequence[str]) -> tuple[Check, ...]:
         if not hits:
             near = difflib.get_close_matches(name, [*GROUPS, *(one.id for one in checks)], n=1, cutoff=0.4)
             raise ValueError(
-                f"No check is called {shown(name)}{f'; the nearest is {near[0]!r}' if near else ''}. "
+                f"No check is called {name!r}{f'; the nearest is {near[0]!r}' if near else ''}. "
                 f"Give an identifier, a group ({', '.join(GROUPS)}) or a pattern such as 'layer/*'."
             )
         wanted |= hits

@@ -14,7 +14,7 @@ from paper_checks.faults import Fault
 from paper_checks.registry import GROUPS
 from paper_checks.running import CheckResult, Verdict
 
-__all__ = ["check_to_json", "render_claims", "result_text", "summary_text", "wrong_results"]
+__all__ = ["check_to_json", "render_claims", "result_text", "summary_text"]
 
 _NOTE = ".. Written by `attention-bounds check`: change the checks, not this page."
 _COUNTED = {
@@ -71,20 +71,7 @@ def render_claims(checks: Sequence[Check], results: Mapping[str, CheckResult]) -
 
 
 def result_text(check: Check, result: CheckResult) -> str:
-    """What came of a check: its claim and source, and each figure measured beside the one expected.
-
-    Parameters
-    ----------
-    check : Check
-        The check.
-    result : CheckResult
-        What came of it.
-
-    Returns
-    -------
-    str
-        A few lines without an end of line after the last.
-    """
+    """What came of a check, in a few lines: claim, source, and each figure measured beside the one expected."""
     verdict, seconds = result.verdict.value, f"{result.seconds:.1f} s"
     lines = [f"{verdict:<9}{check.id}  ({check.kind.value}; {check.basis.value}; {seconds})"]
     for name, text in _told(check, result):
@@ -93,19 +80,7 @@ def result_text(check: Check, result: CheckResult) -> str:
 
 
 def summary_text(checks: Sequence[Check], results: Sequence[CheckResult]) -> str:
-    """How many checks hold, of which kinds they are and what they rest on.
-
-    Parameters
-    ----------
-    checks : sequence of Check
-        The checks that were run, and possibly more.
-    results : sequence of CheckResult
-        What came of them.
-
-    Returns
-    -------
-    str
-    """
+    """How many checks hold, of which kinds they are and what they rest on; `checks` may be more than were run."""
     by_id = {one.id: one for one in checks}
     ran = [by_id[result.id] for result in results]
     kinds, bases = Counter(one.kind for one in ran), Counter(one.basis for one in ran)
@@ -143,11 +118,6 @@ def check_to_json(check: Check, result: CheckResult | None) -> dict[str, Any]:
         "needs": list(check.needs),
         "result": None if result is None else result.to_json(),
     }
-
-
-def wrong_results(results: Iterable[CheckResult]) -> list[CheckResult]:
-    """Those that fail or could not be run, or that did not fail on their injected error."""
-    return [one for one in results if not one.as_it_must]
 
 
 def _told(check: Check, result: CheckResult) -> Iterator[tuple[str, str]]:

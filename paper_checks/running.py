@@ -4,14 +4,13 @@ import contextlib
 import enum
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from attention._arrays import shown
-from attention.validation import count, one_of, require_instance
+from attention.validation import NonNegativeInt, PositiveInt, checked
 from paper_checks.check import Check, Constants
 from paper_checks.comparison import Comparison, Kind
 from paper_checks.faults import Fault
@@ -104,8 +103,9 @@ def result_from_json(data: Mapping[str, Any]) -> CheckResult:
         ) from None
 
 
+@checked
 def run_check(
-    check: Check, *, scale: Scale = Scale.QUICK, seed: int = 0, inject: bool = False
+    check: Check, *, scale: Scale = Scale.QUICK, seed: NonNegativeInt = 0, inject: bool = False
 ) -> CheckResult:
     """Run one check.
 
@@ -125,10 +125,6 @@ def run_check(
     CheckResult
         An exception inside the check is a verdict, too, with the exception's words as its reason.
     """
-    require_instance("check", check, Check, needed="a Check")
-    require_instance("scale", scale, Scale, needed="a Scale")
-    seed = count("seed", seed, least=0)
-    one_of("inject", inject, (True, False))
     constants, wrong = dict(check.constants), check.wrong if inject else {}
     fault: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if isinstance(wrong, Fault):
@@ -153,8 +149,14 @@ def run_check(
     return CheckResult(check.id, verdict, comparisons, scale, seed, seconds, reason)
 
 
+@checked
 def run_checks(
-    checks: Sequence[Check], *, scale: Scale = Scale.QUICK, seed: int = 0, jobs: int = 1, inject: bool = False
+    checks: Sequence[Check],
+    *,
+    scale: Scale = Scale.QUICK,
+    seed: NonNegativeInt = 0,
+    jobs: PositiveInt = 1,
+    inject: bool = False,
 ) -> Iterator[CheckResult]:
     """Run checks, each result as soon as it is there.
 
@@ -179,16 +181,7 @@ def run_checks(
     ValueError
         If jobs is below 1.
     """
-    if isinstance(checks, Check) or not isinstance(checks, Iterable):
-        raise ValueError(f"checks is {shown(checks)}: a sequence of checks is needed.")
-    checks = list(checks)
-    for one in checks:
-        require_instance("checks", one, Check, needed="a sequence of Check")
-    require_instance("scale", scale, Scale, needed="a Scale")
-    seed = count("seed", seed, least=0)
-    one_of("inject", inject, (True, False))
-    jobs = min(count("jobs", jobs), max(len(checks), 1))
-    if jobs == 1:
+    if jobs == 1 or len(checks) < 2:
         for one in checks:
             yield _run_twice(one, scale, seed, inject)
         return

@@ -6,9 +6,8 @@ figure. A question of one's own is a `Study`.
 
 from runs import Scale
 from studies.folder import load_result, write_study
-from studies.registry import STUDIES, find_studies
 from studies.running import StudyResult, run_study
-from studies.study import Parameters, Row, Study
+from studies.study import STUDIES, Parameters, Row, Study, find_studies
 
 __all__ = [
     "STUDIES",

@@ -18,13 +18,12 @@ from runs.figures import (
     INK,
     axes_in,
     canvas,
-    decade_limits,
-    decade_ticks,
     dimension_axis,
     legend_above,
     line_look,
 )
-from studies.line_figure import number_text
+from studies.line_figure import decade_axis, number_text, title_axes
+from studies.rows import grouped, of_all
 from studies.study import Parameters, Row, Study
 
 __all__ = ["FRACTIONS", "STUDY", "heads_of_kind", "lattice_law", "parallel_pairs", "spacing"]
@@ -133,11 +132,8 @@ def lattice_law(within: float) -> float:
     return (2 * math.floor(within * (1 + 1e-9)) + 1) / (2 * within)
 
 
-def _grouped(rows: Sequence[Row]) -> dict[tuple[str, str, int], list[Row]]:
-    groups: dict[tuple[str, str, int], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["heads"], row["inputs"], row["dim"]), []).append(row)
-    return groups
+def _grouped(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
+    return grouped(rows, "heads", "inputs", "dim")
 
 
 def _ratio(draws: Sequence[Row]) -> np.ndarray:
@@ -169,10 +165,9 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         for name, place in (("wide", 0), ("narrow", -1)):
             named[f"chance_{name}"] = f"{max(_half_width(draws)[place] for draws in generic.values()):.1%}"
         for name, dim in (("first", min(generic)), ("last", max(generic))):
-            excluded = sum(row["high"][0] < 1 for row in generic[dim])
             named[f"{name}_dim"] = dim
             named[f"{name}_missing"] = f"{100 * (1 - _ratio(generic[dim])[0]):.2g}%"
-            named[f"{name}_excluded"] = f"{excluded} of {len(generic[dim])}"
+            named[f"{name}_excluded"] = of_all(row["high"][0] < 1 for row in generic[dim])
         named["left_out"] = number_text(generic[min(generic)][0]["left_out"])
     if lattices:
         pairs = [pair for key, draws in lattices.items() for pair in _of_lattice(*key, draws)]
@@ -187,7 +182,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
             pair for draws in normal for row in draws for pair in zip(row["low"], row["high"], strict=True)
         ]
         named["gaussian_worst"] = f"{_worst(normal):.1%}"
-        named["gaussian_excluded"] = f"{sum(low > 1 or high < 1 for low, high in ends)} of {len(ends)}"
+        named["gaussian_excluded"] = of_all(low > 1 or high < 1 for low, high in ends)
     return named
 
 
@@ -240,8 +235,7 @@ def _draw_generic(axes: Any, rows: Sequence[Row]) -> None:
     dimension_axis(axes, dims)
     axes.set_xlim(dims[0] / 1.25, dims[-1] * 1.25)
     axes.axhline(0, color=FAINT, linewidth=0.9)
-    axes.set_xlabel("d", loc="left")
-    axes.set_title("agreement at 1/√d off the normal law, %", loc="left", fontsize=9.5)
+    title_axes(axes, "d", "agreement at 1/√d off the normal law, %")
 
 
 def _draw_lattices(axes: Any, rows: Sequence[Row]) -> None:
@@ -266,16 +260,9 @@ def _draw_lattices(axes: Any, rows: Sequence[Row]) -> None:
         fine, [lattice_law(one) for one in fine], color=INK, linewidth=0.9, label="points of the lattice"
     )
     axes.axhline(1, color=FAINT, linewidth=0.9, linestyle=(0, (2, 2)))
-    for values, axis, set_scale, set_limits in (
-        (across, axes.xaxis, axes.set_xscale, axes.set_xlim),
-        (ratios, axes.yaxis, axes.set_yscale, axes.set_ylim),
-    ):
-        low, high = decade_limits(values)
-        set_scale("log")
-        set_limits(low, high)
-        decade_ticks(axis, low, high)
-    axes.set_xlabel("tolerance / spacing of the gaps", loc="left")
-    axes.set_title("agreement / normal law, heads on lattices", loc="left", fontsize=9.5)
+    decade_axis(axes.xaxis, across)
+    decade_axis(axes.yaxis, ratios)
+    title_axes(axes, "tolerance / spacing of the gaps", "agreement / normal law, heads on lattices")
 
 
 STUDY = Study(

@@ -27,12 +27,12 @@ from runs.figures import (
     INK,
     axes_in,
     canvas,
-    decade_limits,
-    decade_ticks,
     dimension_axis,
     legend_above,
     line_look,
 )
+from studies.line_figure import decade_axis, title_axes
+from studies.rows import of_all
 from studies.study import Parameters, Row, Study
 from studies.trained_heads import TASKS, trained_layer
 
@@ -153,7 +153,7 @@ def _median(row: Row, name: str) -> float:
 def _share(rows: Sequence[Row], fails: str | None = None) -> str:
     """How many layers meet all conditions, or fail the one named."""
     layers = [names for row in rows for names in row["violated"]]
-    return f"{sum(not names if fails is None else fails in names for names in layers)} of {len(layers)}"
+    return of_all(not names if fails is None else fails in names for names in layers)
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
@@ -231,13 +231,9 @@ def _draw(axes: Any, rows: Sequence[Row], families: Sequence[str], name: str) ->
         linewidth=0,
         label="violates the condition",
     )
-    axes.set_yscale("log")
-    low, high = decade_limits(drawn)
-    axes.set_ylim(low, high)
-    decade_ticks(axes.yaxis, low, high)
+    decade_axis(axes.yaxis, drawn)
     dimension_axis(axes, dims)
-    axes.set_xlabel("d", loc="left")
-    axes.set_title(_PANELS[name], fontsize=9.5, loc="left")
+    title_axes(axes, "d", _PANELS[name])
 
 
 def _look(family: str, place: int) -> dict[str, Any]:

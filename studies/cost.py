@@ -1,24 +1,16 @@
 """What learning costs against heads, tokens and dimension, and whether small sizes predict larger ones."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.random import Generator
 
 from runs import Scale
-from runs.figures import (
-    FAINT,
-    axes_in,
-    canvas,
-    decade_limits,
-    decade_ticks,
-    dimension_axis,
-    legend_above,
-    line_look,
-)
-from studies.cost_model import QUANTITIES, Cost, CostModel, Size, excess, shown_bytes
+from runs.figures import FAINT, axes_in, canvas, decade_limits, dimension_axis, legend_above, line_look
+from studies.cost_model import QUANTITIES, Cost, CostModel, Size, excess, medians, shown_bytes
 from studies.cost_of_fit import cost_of_fit
+from studies.line_figure import decade_axis, title_axes
+from studies.rows import chosen
 from studies.study import Parameters, Row, Study
 from upper import counting_floor
 
@@ -103,33 +95,26 @@ def _model(rows: Sequence[Row]) -> CostModel | None:
         return None
 
 
-def _medians(rows: Sequence[Row], role: str) -> dict[tuple[str, Size], dict[str, float]]:
-    """By learner and size, the medians over draws; of sizes to fit, over draws that ended exact."""
-    groups: dict[tuple[str, Size], list[Row]] = {}
-    for row in rows:
-        if row["role"] == role and (role == "checked" or row["outcome"] == "EXACT"):
-            groups.setdefault((row["learner"], (row["m"], row["k"], row["d"])), []).append(row)
+_Pair = tuple[str, Size, dict[str, float], Cost]
+
+
+def _pairs(model: CostModel | None, rows: Sequence[Row]) -> dict[str, list[_Pair]]:
+    """By role: learner, size, what was measured, and what the laws say of it."""
+    counted = [row for row in rows if row["role"] == "checked" or row["outcome"] == "EXACT"]
     return {
-        key: {
-            name: float(np.median([row[name] for row in those]))
-            for name in QUANTITIES
-            if those[0][name] is not None
-        }
-        for key, those in groups.items()
+        role: [
+            (learner, size, measured, model.predict(learner, *size))
+            for (learner, size), measured in medians(chosen(counted, role=role)).items()
+            if model is not None and (learner, "memory") in model.laws
+        ]
+        for role in ("fitted", "checked")
     }
 
 
-def _pairs(rows: Sequence[Row], role: str) -> list[tuple[str, Size, dict[str, float], Cost]]:
-    """Learner, size, what was measured, and what the laws say of it."""
-    model, pairs = _model(rows), []
-    for (learner, size), measured in _medians(rows, role).items():
-        if model is not None and (learner, "memory") in model.laws:
-            pairs.append((learner, size, measured, model.predict(learner, *size)))
-    return pairs
-
-
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    model, checks = _model(rows), _pairs(rows, "checked")
+    model = _model(rows)
+    pairs = _pairs(model, rows)
+    checks = pairs["checked"]
     if model is None or not checks:
         return {}
     # examples are set by the budget: no test of a law
@@ -150,7 +135,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         "largest_ratio": f"{max(ratios):.2f}",
         "inside": f"{sum(inside)} of {len(inside)}",
         "not_exact": sum(row["role"] == "checked" and row["outcome"] != "EXACT" for row in rows),
-        "most_excess": f"{max(excess(*size) for (one, size) in _medians(rows, 'fitted') if one == 'newton'):.2g}",
+        "most_excess": f"{max(excess(*size) for one, size, *_ in pairs['fitted'] if one == 'newton'):.2g}",
         "check_excess": f"{max(excess(*size) for one, size, *_ in checks if one == 'newton'):.2g}",
     }
     for (learner, quantity), law in model.laws.items():
@@ -158,9 +143,8 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         named |= {f"{name}_law": str(law), f"{name}_off": f"{law.worst - 1:.0%}"}
     for name, size in (("medium", (12, 64, 384)), ("large", (32, 2048, 4096))):
         cost = model.predict("newton", *size)
-        named |= {f"{name}_memory": shown_bytes(cost.memory), f"{name}_machines": cost.machines(_MACHINE)}
-        named |= {f"{name}_passes": _passes(cost), f"{name}_excess": f"{excess(*size):.2g}"}
-    return named
+        named |= {f"{name}_memory": shown_bytes(cost.memory), f"{name}_passes": _passes(cost)}
+    return named | {"large_machines": cost.machines(_MACHINE), "large_excess": f"{excess(*size):.2g}"}
 
 
 def _passes(cost: Cost) -> str:
@@ -171,13 +155,12 @@ def _passes(cost: Cost) -> str:
 
 
 def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    lines = []
-    for learner, size, measured, cost in _pairs(rows, "checked"):
+    model, lines = _model(rows), []
+    for learner, size, measured, cost in _pairs(model, rows)["checked"]:
         cells = {name: f"{value:,.0f} / {getattr(cost, name):,.0f}" for name, value in measured.items()}
         cells["memory"] = f"{shown_bytes(measured['memory'])} / {shown_bytes(cost.memory)}"
         shown = {name: f"{text} ({measured[name] / getattr(cost, name):.2f})" for name, text in cells.items()}
         lines.append(_line(learner, size, "measured / predicted", shown, cost))
-    model = _model(rows)
     for learner, size in _BEYOND:
         if model is not None and (learner, "memory") in model.laws:
             cost = model.predict(learner, *size)
@@ -203,30 +186,31 @@ def _line(learner: str, size: Size, what: str, cells: dict[str, str], cost: Cost
 
 
 def _figure(rows: Sequence[Row]) -> Any:
+    model = _model(rows)
+    pairs = _pairs(model, rows)
     with canvas(10.2, 3.9) as figure:
         passes, memory, growth = (axes_in(figure, (left, 0.13, 0.25, 0.64)) for left in (0.06, 0.39, 0.73))
-        _draw_pairs(passes, rows, "passes", 1.0)
-        _draw_pairs(memory, rows, "memory", 2.0**20)
-        _draw_growth(growth, rows)
+        _draw_pairs(passes, pairs, "passes", 1.0)
+        _draw_pairs(memory, pairs, "memory", 2.0**20)
+        _draw_growth(growth, model)
         for axes, below, title in (
             (passes, "predicted passes", "measured passes"),
             (memory, "predicted MiB", "measured MiB"),
             (growth, "d", "predicted GiB"),
         ):
-            axes.set_xlabel(below, loc="left")
-            axes.set_title(title, fontsize=9.5, loc="left")
+            title_axes(axes, below, title)
         legend_above(figure, columns=4)
         return figure
 
 
-def _draw_pairs(axes: Any, rows: Sequence[Row], name: str, unit: float) -> None:
+def _draw_pairs(axes: Any, every: Mapping[str, Sequence[_Pair]], name: str, unit: float) -> None:
     """Measured against predicted; the checks are larger and hollow."""
     ends = [1.0]
     for role in ("fitted", "checked"):
         for place, (learner, title) in enumerate(_TITLES.items()):
             pairs = [
                 (getattr(cost, name) / unit, measured[name] / unit)
-                for one, _, measured, cost in _pairs(rows, role)
+                for one, _, measured, cost in every[role]
                 if one == learner and name in measured
             ]
             if not pairs:
@@ -243,12 +227,8 @@ def _draw_pairs(axes: Any, rows: Sequence[Row], name: str, unit: float) -> None:
     axes.plot([low, high], [low, high], color=FAINT, linewidth=1.0)
     band = [[low * factor, high * factor] for factor in (1 - _WITHIN, 1 + _WITHIN)]
     axes.fill_between([low, high], *band, color=FAINT, alpha=0.18, linewidth=0, label=f"within {_WITHIN:.0%}")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(low, high)
-    axes.set_ylim(low, high)
     for axis in (axes.xaxis, axes.yaxis):
-        decade_ticks(axis, low, high)
+        decade_axis(axis, ends[1:] or ends)
         if high < 100 * low:
             axis.set_ticks(
                 [value for value in (100.0 * 2**power for power in range(8)) if low <= value <= high]
@@ -256,8 +236,8 @@ def _draw_pairs(axes: Any, rows: Sequence[Row], name: str, unit: float) -> None:
             axis.set_major_formatter("{x:.0f}")
 
 
-def _draw_growth(axes: Any, rows: Sequence[Row]) -> None:
-    model, dims, values = _model(rows), [2**power for power in range(5, 13)], [_MACHINE]
+def _draw_growth(axes: Any, model: CostModel | None) -> None:
+    dims, values = [2**power for power in range(5, 13)], [_MACHINE]
     lines = (("newton", 8, 8), ("newton", 12, 64), ("newton", 32, 2048), ("linear", 12, 64))
     for place, (learner, m, k) in enumerate(lines):
         if model is not None and (learner, "memory") in model.laws:
@@ -266,10 +246,7 @@ def _draw_growth(axes: Any, rows: Sequence[Row]) -> None:
             axes.plot(dims, sizes, **{**line_look(place + len(_TITLES)), "marker": ""}, label=label)
             values += sizes
     axes.axhline(_MACHINE, color=FAINT, linestyle=(0, (1, 1.5)), linewidth=1.2, label="24 GiB")
-    axes.set_yscale("log")
-    low, high = decade_limits(values)
-    axes.set_ylim(low, high)
-    decade_ticks(axes.yaxis, low, high)
+    decade_axis(axes.yaxis, values)
     dimension_axis(axes, dims)
     axes.set_xticks(dims[::2])
 

@@ -2,16 +2,20 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.optimize import nnls
+from scipy.special import stdtrit
 
 from attention.validation import count
+from studies.rows import grouped
+from studies.study import Row
 from upper import counting_floor
 from upper.linear_attention import feature_count
 
-__all__ = ["COST_LEARNERS", "QUANTITIES", "Cost", "CostModel", "FittedLaw", "Law", "excess", "shown_bytes"]
+__all__ = ["QUANTITIES", "Cost", "CostModel", "FittedLaw", "Law", "Size", "excess", "medians", "shown_bytes"]
 
 QUANTITIES = ("examples", "passes", "memory")
 """What is fitted: examples, passes over them, and the peak of the arrays in bytes."""
@@ -40,11 +44,6 @@ class Cost:
         learner succeeds at such a size is not known.
     passes_range : (float, float) or None
         The 95 % prediction interval of the passes, if the law holds there; None where there is none.
-
-    Examples
-    --------
-    >>> print(Cost(216.0, 364.2, None, 3.2e6, ("d",)))
-    216 examples, 364 passes, 3.05 MiB of arrays; extrapolated in d
     """
 
     examples: float
@@ -54,20 +53,12 @@ class Cost:
     beyond: tuple[str, ...] = ()
     passes_range: tuple[float, float] | None = None
 
-    def __str__(self) -> str:
-        parts = [f"{self.examples:,.0f} examples"]
-        if self.passes is not None:
-            between = "" if self.passes_range is None else " ({:,.0f} to {:,.0f})".format(*self.passes_range)
-            parts.append(f"{self.passes:,.0f} passes{between}")
-        parts.append(f"{shown_bytes(self.memory)} of arrays")
-        return ", ".join(parts) + (f"; extrapolated in {' and '.join(self.beyond)}" if self.beyond else "")
-
-    def machines(self, gib: float = 24.0) -> int:
+    def machines(self, gib: float) -> int:
         """How many machines of so many GiB hold the arrays, if these can be split evenly.
 
         Examples
         --------
-        >>> Cost(10.0, None, None, 50 * 2.0**30).machines()
+        >>> Cost(10.0, None, None, 50 * 2.0**30).machines(24.0)
         3
         """
         return max(1, math.ceil(self.memory / (gib * 2**30)))
@@ -87,6 +78,17 @@ def shown_bytes(number: float) -> str:
     return f"{number / 2.0**20:.3g} MiB"
 
 
+def medians(rows: Sequence[Row]) -> dict[tuple[str, Size], dict[str, float]]:
+    """By learner and size, the median over draws of each quantity that was measured."""
+    found = {}
+    for (learner, *size), draws in grouped(rows, "learner", "m", "k", "d").items():
+        measured = {name: [row[name] for row in draws if row[name] is not None] for name in QUANTITIES}
+        found[learner, tuple(size)] = {
+            name: float(np.median(those)) for name, those in measured.items() if those
+        }
+    return found
+
+
 @dataclass(frozen=True)
 class Law:
     """The sum of coefficient * term with coefficients of at least zero; or factor * prod term^exponent.
@@ -101,6 +103,43 @@ class Law:
 
     terms: Mapping[str, Callable[[int, int, int], float]]
     product: bool = False
+
+    def fitted(self, points: Mapping[Size, float]) -> "FittedLaw | None":
+        """The law fitted to values by size; None if there are fewer sizes than numbers.
+
+        Notes
+        -----
+        A sum by least squares of the relative errors, a product by least squares of logarithms. What was not varied
+        gets no exponent.
+        """
+        values = np.array(list(points.values()))
+        names = [
+            name
+            for name, term in self.terms.items()
+            if not self.product or len({term(*size) for size in points}) > 1
+        ]
+        if len(points) < max(1, len(names) + self.product):
+            return None
+        table = np.array([[self.terms[name](*size) for name in names] for size in points])
+        covariance: tuple[tuple[float, ...], ...] = ()
+        variance = 0.0
+        if self.product:
+            design, names = np.column_stack([np.ones(len(values)), np.log(table)]), ["factor", *names]
+            solved = np.linalg.lstsq(design, np.log(values), rcond=None)[0]
+            left = np.log(values) - design @ solved
+            if (freedom := len(values) - len(names)) > 0:
+                variance = float(left @ left) / freedom
+                matrix = variance * np.linalg.pinv(design.T @ design)
+                covariance = tuple(tuple(map(float, row)) for row in matrix)
+            solved[0] = np.exp(solved[0])
+        else:
+            relative = table / values[:, None]
+            units = np.linalg.norm(relative, axis=0)
+            solved = nnls(relative / units, np.ones(len(values)))[0] / units
+        numbers = dict(zip(names, map(float, solved), strict=True))
+        predicted = [FittedLaw(self, numbers)(*size) for size in points]
+        worst = float(np.exp(np.abs(np.log(np.divide(predicted, values))).max()))
+        return FittedLaw(self, numbers, worst, len(points), covariance, variance)
 
 
 @dataclass(frozen=True)
@@ -140,20 +179,18 @@ class FittedLaw:
             )
         return float(sum(self.numbers[name] * term for name, term in terms.items()))
 
-    def interval(self, m: int, k: int, d: int, *, confidence: float = 0.95) -> tuple[float, float] | None:
-        """What holds a further median at a size, if the law holds there; None if nothing is known of its scatter.
+    def interval(self, m: int, k: int, d: int) -> tuple[float, float] | None:
+        """What holds 95 % of further medians at a size, if the law holds; None if nothing is known of its scatter.
 
         By Student's t in logarithms: the scatter of a median, and the error of the exponents, which grows with the
         distance from what was fitted.
         """
         if not self.covariance:
             return None
-        from scipy.special import stdtrit
-
         row = np.array([1.0, *(math.log(self.law.terms[name](m, k, d)) for name in list(self.numbers)[1:])])
         deviation = math.sqrt(self.variance + float(row @ np.array(self.covariance) @ row))
         freedom = self.sizes - len(self.numbers)
-        factor = math.exp(float(stdtrit(freedom, (1 + confidence) / 2)) * deviation)
+        factor = math.exp(float(stdtrit(freedom, 0.975)) * deviation)
         return self(m, k, d) / factor, self(m, k, d) * factor
 
     def __str__(self) -> str:
@@ -176,16 +213,14 @@ class CostModel:
     ----------
     laws : mapping of (str, str) to FittedLaw
         By learner and quantity.
-    ranges : mapping of (str, str) to (int, int)
-        By learner and "m", "k" or "d": the least and the most of the sizes fitted to.
+    sizes : mapping of str to tuple of (int, int, int)
+        The sizes that the laws of a learner were fitted to.
 
     Notes
     -----
     Examples and memory follow from how a learner is built: its budget is a number of counting floors (Newton) or of
-    features, and memory is a sum over arrays of known shapes, whose coefficients are fitted with least squares of the
-    relative errors. Passes are only measured: a product of powers of m, k, d and of the excess of examples, fitted in
-    logarithms to the medians over draws. F is the number of cubic features, d^2 (d + 1) / 2, and N the examples.
-    Derived here.
+    features, and memory is a sum over arrays of known shapes. Passes are only measured: a product of powers of m, k, d
+    and of the excess of examples. F is the number of cubic features, d^2 (d + 1) / 2, and N the examples. Derived here.
 
     Examples
     --------
@@ -198,52 +233,41 @@ class CostModel:
     """
 
     laws: Mapping[tuple[str, str], FittedLaw]
-    ranges: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[Size, ...]]
 
     @classmethod
     def fit(cls, rows: Sequence[Mapping[str, Any]]) -> "CostModel":
         """Fit the laws to rows with ``learner``, ``m``, ``k``, ``d`` and `QUANTITIES`; None is left out.
 
         Rows with a ``role`` other than ``fitted`` or an ``outcome`` other than ``EXACT`` are left out, too: checks of
-        the study of costs, and fits that learned nothing.
+        the study of costs, and fits that learned nothing. Rows of one size count as one, with their median.
 
         Raises
         ------
         ValueError
-            If a row lacks one of these, a learner is not known, or no quantity of any learner was measured at enough
-            sizes.
-
-        Notes
-        -----
-        Rows of one size count as one, with their median. A quantity of a learner with fewer sizes than its law has
-        numbers has no law then.
+            If no quantity of any learner was measured at enough sizes.
         """
-        rows = [
+        counted = [
             row
             for row in rows
             if row.get("role", "fitted") == "fitted" and row.get("outcome", "EXACT") == "EXACT"
         ]
-        for row in rows:
-            if missing := [name for name in ("learner", "m", "k", "d") if name not in row]:
-                raise ValueError(f"A row of costs has no {missing[0]!r}: learner, m, k and d are needed.")
-            _laws_of(row["learner"])
-        laws = {}
+        found, laws = medians(counted), {}
         for learner, quantities in _LAWS.items():
             for quantity, law in quantities.items():
-                medians = _medians(rows, learner, quantity)
-                if medians and (fitted := _fitted(law, medians)) is not None:
+                points = {
+                    size: values[quantity]
+                    for (one, size), values in found.items()
+                    if one == learner and quantity in values
+                }
+                if points and (fitted := law.fitted(points)) is not None:
                     laws[learner, quantity] = fitted
         if not laws:
             raise ValueError(
                 "No learner was measured at enough sizes to fit a law: more of m, k and d are needed."
             )
-        ranges = {
-            (learner, name): (min(values), max(values))
-            for learner in {learner for learner, _ in laws}
-            for name in ("m", "k", "d")
-            for values in [[int(row[name]) for row in rows if row["learner"] == learner]]
-        }
-        return cls(laws, ranges)
+        sizes = {learner: tuple(size for one, size in found if one == learner) for learner, _ in laws}
+        return cls(laws, sizes)
 
     def predict(self, learner: str, m: int, k: int, d: int) -> Cost:
         """What a fit costs at a size.
@@ -251,9 +275,8 @@ class CostModel:
         Raises
         ------
         ValueError
-            If the learner is not known or has no laws, or a number is below 1.
+            If the learner has no laws of examples and memory, or a number is below 1.
         """
-        known = _laws_of(learner)
         size = count("m", m), count("k", k), count("d", d)
         laws = {name: self.laws[learner, name] for name in QUANTITIES if (learner, name) in self.laws}
         if not {"examples", "memory"} <= set(laws):
@@ -262,70 +285,12 @@ class CostModel:
             )
         examples, passes = laws["examples"](*size), laws["passes"](*size) if "passes" in laws else None
         operations = None
-        if learner in _OPERATIONS and (passes is not None or "passes" not in known):
+        if learner in _OPERATIONS and (passes is not None or "passes" not in _LAWS[learner]):
             operations = _OPERATIONS[learner](*size, examples, passes or 1.0)
-        return Cost(
-            examples,
-            passes,
-            operations,
-            laws["memory"](*size),
-            tuple(
-                name for name, value in zip("mkd", size, strict=True) if self._is_beyond(learner, name, value)
-            ),
-            laws["passes"].interval(*size) if "passes" in laws else None,
-        )
-
-    def _is_beyond(self, learner: str, name: str, value: int) -> bool:
-        least, most = self.ranges.get((learner, name), (value, value))
-        return not least <= value <= most
-
-
-def _laws_of(learner: str) -> Mapping[str, Law]:
-    if learner not in _LAWS:
-        raise ValueError(f"{learner!r} is no learner whose cost is known: choose among {', '.join(_LAWS)}.")
-    return _LAWS[learner]
-
-
-def _medians(rows: Sequence[Mapping[str, Any]], learner: str, quantity: str) -> dict[Size, float]:
-    values: dict[Size, list[float]] = {}
-    for row in rows:
-        if row["learner"] == learner and row.get(quantity) is not None:
-            values.setdefault((row["m"], row["k"], row["d"]), []).append(float(row[quantity]))
-    return {size: float(np.median(those)) for size, those in values.items()}
-
-
-def _fitted(law: Law, medians: Mapping[Size, float]) -> FittedLaw | None:
-    """None if there are fewer sizes than numbers; an exponent of what was not varied is none."""
-    values = np.array(list(medians.values()))
-    names = [
-        name
-        for name, term in law.terms.items()
-        if not law.product or len({term(*size) for size in medians}) > 1
-    ]
-    if len(medians) < max(1, len(names) + law.product):
-        return None
-    table = np.array([[law.terms[name](*size) for name in names] for size in medians])
-    covariance: tuple[tuple[float, ...], ...] = ()
-    variance = 0.0
-    if law.product:
-        design, names = np.column_stack([np.ones(len(values)), np.log(table)]), ["factor", *names]
-        solved = np.linalg.lstsq(design, np.log(values), rcond=None)[0]
-        left = np.log(values) - design @ solved
-        if (freedom := len(values) - len(names)) > 0:
-            variance = float(left @ left) / freedom
-            matrix = variance * np.linalg.pinv(design.T @ design)
-            covariance = tuple(tuple(map(float, row)) for row in matrix)
-        solved[0] = np.exp(solved[0])
-    else:
-        from scipy.optimize import nnls
-
-        relative = table / values[:, None]
-        units = np.linalg.norm(relative, axis=0)
-        solved = nnls(relative / units, np.ones(len(values)))[0] / units
-    numbers = dict(zip(names, map(float, solved), strict=True))
-    predicted = [FittedLaw(law, numbers)(*size) for size in medians]
-    worst = float(np.exp(np.abs(np.log(np.divide(predicted, values))).max()))
-    return FittedLaw(law, numbers, worst, len(medians), covariance, variance)
+        seen = zip("mkd", size, zip(*self.sizes[learner], strict=True), strict=True)
+        beyond = tuple(name for name, value, those in seen if not min(those) <= value <= max(those))
+        between = laws["passes"].interval(*size) if "passes" in laws else None
+        return Cost(examples, passes, operations, laws["memory"](*size), beyond, between)
 
 
 def _floor(m: int, k: int, d: int) -> float:
@@ -402,6 +367,3 @@ _OPERATIONS: Mapping[str, Callable[[int, int, int, float, float], float]] = {
     "newton": lambda m, k, d, n, passes: passes * (n * k * m * d * (2 * d + 2 * k) + (m * d) ** 2 * d / 2),
     "linear": lambda m, k, d, n, passes: n * k * feature_count(d) ** 2 + feature_count(d) ** 3 / 3,
 }
-
-COST_LEARNERS = tuple(_LAWS)
-"""The learners it knows: Newton, linear attention by regression in cubic features, and the six phases (practical)."""

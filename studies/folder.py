@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
@@ -16,7 +17,7 @@ from runs.figures import save_figure
 from studies.running import StudyResult
 from studies.study import Study
 
-__all__ = ["load_result", "render_page", "write_study"]
+__all__ = ["load_result", "render_page", "result_json", "write_study"]
 
 _VERSION = 1
 
@@ -40,15 +41,7 @@ def write_study(folder: str | os.PathLike[str], study: Study, result: StudyResul
         raise ValueError(f"No cell of the study {study.name} was measured: there is nothing to write.")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    record = {
-        "version": _VERSION,
-        "study": result.study,
-        "scale": result.scale.value,
-        "seed": result.seed,
-        "versions": dict(result.versions),
-        "failures": list(result.failures),
-        "rows": [dict(row) for row in result.rows],
-    }
+    record = {"version": _VERSION, **result_json(result)}
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_whole(folder / f"{study.name}.json", text.encode())
     table, out = study.table(result.rows), io.StringIO()
@@ -59,6 +52,12 @@ def write_study(folder: str | os.PathLike[str], study: Study, result: StudyResul
     figure = study.figure(result.rows)
     figures = [save_figure(figure, folder / f"{study.name}.{ending}") for ending in ("svg", "pdf")]
     return [folder / f"{study.name}.json", folder / f"{study.name}.csv", *figures]
+
+
+def result_json(result: StudyResult) -> dict[str, Any]:
+    """A result as JSON has it, the rows last."""
+    parts = {**vars(result), "scale": result.scale.value}
+    return {name: parts[name] for name in ("study", "scale", "seed", "versions", "failures", "rows")}
 
 
 def load_result(path: str | os.PathLike[str]) -> StudyResult:
@@ -76,13 +75,9 @@ def load_result(path: str | os.PathLike[str]) -> StudyResult:
         data = json.loads(text)
         if data["version"] != _VERSION:
             raise ValueError(f"its version is {data['version']!r}, not {_VERSION}")
+        rows, failures = tuple(data["rows"]), tuple(data["failures"])
         return StudyResult(
-            str(data["study"]),
-            Scale(data["scale"]),
-            int(data["seed"]),
-            tuple(dict(row) for row in data["rows"]),
-            tuple(str(one) for one in data["failures"]),
-            dict(data["versions"]),
+            data["study"], Scale(data["scale"]), data["seed"], rows, failures, data["versions"]
         )
     except (ValueError, KeyError, TypeError) as error:
         raise FileFormatError(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from runs.figures import (
     name_axes,
 )
 
-__all__ = ["Panel", "line_figure", "number_text"]
+__all__ = ["Panel", "curve_of", "decade_axis", "line_figure", "number_text", "title_axes"]
 
 _LEAST = 1e-32  # squared rounding errors stay visible
 
@@ -52,7 +52,7 @@ class Panel:
 
 
 def line_figure(panels: Sequence[Panel]) -> Any:
-    """Draw panels side by side.
+    """Draw panels side by side; a curve without a point is left out, and so is a panel without a curve.
 
     Parameters
     ----------
@@ -67,8 +67,13 @@ def line_figure(panels: Sequence[Panel]) -> Any:
     Raises
     ------
     ValueError
-        If a panel has no finite point.
+        If a panel has curves and no finite point.
     """
+    panels = [
+        replace(panel, curves={label: curve for label, curve in panel.curves.items() if len(curve[0])})
+        for panel in panels
+    ]
+    panels = [panel for panel in panels if panel.curves]
     labels = list(dict.fromkeys(label for panel in panels for label in panel.curves))
     width = 1.6 + 4.6 * len(panels)
     columns = max(1, int(72 * width / (38 + 5.2 * max(map(len, labels), default=0))))
@@ -80,6 +85,33 @@ def line_figure(panels: Sequence[Panel]) -> Any:
             _draw(axes, panel, labels)
         legend_above(figure, columns=columns)
         return figure
+
+
+def curve_of(points: Mapping[float, float | None]) -> tuple[list[float], list[float]]:
+    """The curve of a value by place, in the order of the places, without those that have none.
+
+    Examples
+    --------
+    >>> curve_of({8.0: 0.1, 4.0: 0.3, 6.0: None})
+    ([4.0, 8.0], [0.3, 0.1])
+    """
+    there = [(at, value) for at, value in sorted(points.items()) if value is not None]
+    return [at for at, _ in there], [value for _, value in there]
+
+
+def decade_axis(axis: Any, values: Sequence[float]) -> None:
+    """Make an axis logarithmic around values, with ticks at powers of ten."""
+    low, high = decade_limits(values)
+    across = axis.axis_name == "x"
+    (axis.axes.set_xscale if across else axis.axes.set_yscale)("log")
+    (axis.axes.set_xlim if across else axis.axes.set_ylim)(low, high)
+    decade_ticks(axis, low, high)
+
+
+def title_axes(axes: Any, below: str, above: str) -> None:
+    """Name the axis along the bottom, and the other one above the axes."""
+    name_axes(axes, below, "")
+    axes.set_title(above, loc="left", fontsize=9.5)
 
 
 def number_text(value: Any) -> str:
@@ -100,7 +132,7 @@ def number_text(value: Any) -> str:
 def _draw(axes: Any, panel: Panel, labels: Sequence[str]) -> None:
     x = [value for xs, _ in panel.curves.values() for value in xs]
     y = [value for _, ys in panel.curves.values() for value in ys if math.isfinite(value)]
-    if not x or not y:
+    if not y:
         raise ValueError(f"The panel of {panel.y_label} has no point to draw.")
     for label, (xs, ys) in panel.curves.items():
         look = line_look(labels.index(label))
@@ -108,15 +140,11 @@ def _draw(axes: Any, panel: Panel, labels: Sequence[str]) -> None:
             look["linestyle"] = "none"
         axes.plot(xs, np.maximum(ys, _LEAST) if panel.log_y else ys, label=label, clip_on=False, **look)
     if panel.log_y:
-        low, high = decade_limits([max(value, _LEAST) for value in y])
-        axes.set_yscale("log")
-        axes.set_ylim(low, high)
-        decade_ticks(axes.yaxis, low, high)
+        decade_axis(axes.yaxis, [max(value, _LEAST) for value in y])
     else:
         axes.set_ylim(min(0.0, min(y)), 1.06 * max(y) or 1.0)
     if panel.log_x:
         dimension_axis(axes, x)
     for where in panel.verticals:
         axes.axvline(where, color=FAINT, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
-    name_axes(axes, panel.x_label, "")
-    axes.set_title(panel.y_label, loc="left", fontsize=9.5)
+    title_axes(axes, panel.x_label, panel.y_label)

@@ -14,6 +14,7 @@ from runs.figures import FAINT
 from sq import ParityElimination
 from studies.line_figure import Panel, line_figure
 from studies.nice_to_hard_path import STEEPEST, PathPoint, draw_path
+from studies.rows import chosen, grouped, of_all
 from studies.study import Parameters, Row, Study
 from upper import LBFGS, Adam, LinearBaseline, Newton
 from upper.six_phase import SixPhase
@@ -33,6 +34,7 @@ _QUICK_STEPS = 200  # of Adam
 _SHAPES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)
 _APART = (0.0, 0.8, 0.95, 1.0)
 _FRESH = 2000
+_MAIN: Parameters = {"bits": 3, "ends": "generic", "slope": 0.0}
 _LEARNED, _EXACT = 0.3, 1e-6  # errors on the secret's part; the first is nine tenths of its energy
 
 
@@ -73,29 +75,11 @@ def _cells(scale: Scale) -> list[Parameters]:
     return cells
 
 
-def _cell(
-    learner: str,
-    draw: int,
-    *,
-    dim: int,
-    bits: int = 3,
-    shape: float = 0.0,
-    slope: float = 0.0,
-    projections: float | None = None,
-    ends: str = "generic",
-    quick: bool = False,
-) -> Parameters:
-    return {
-        "learner": learner,
-        "dim": dim,
-        "bits": bits,
-        "ends": ends,
-        "slope": slope,
-        "shape": shape,
-        "projections": shape if projections is None else projections,
-        "work": _QUICK_STEPS if quick and learner == "adam" else _WORK[learner],
-        "draw": draw,
-    }
+def _cell(learner: str, draw: int, *, quick: bool = False, **given: Any) -> Parameters:
+    """A cell, at what `_MAIN` says unless another choice is given; attention and projections move together."""
+    cell = {"shape": 0.0, **_MAIN, **given}
+    work = _QUICK_STEPS if quick and learner == "adam" else _WORK[learner]
+    return {"learner": learner, "projections": cell["shape"], **cell, "work": work, "draw": draw}
 
 
 def _measure(
@@ -166,12 +150,11 @@ def _errors(rows: Sequence[Row], share: str = "shape", **where: Any) -> dict[flo
     Without another choice: the main size, from a generic nice end, at the parity's own slopes.
     """
     dim = max((row["dim"] for row in rows if row["learner"] != "newton"), default=0)
-    wanted = {"dim": dim, "bits": 3, "ends": "generic", "slope": 0.0, **where}
-    found: dict[float, list[float]] = {}
-    for row in rows:
-        if all(row[name] == value for name, value in wanted.items()):
-            found.setdefault(row[share], []).append(math.inf if row["error"] is None else row["error"])
-    return dict(sorted(found.items()))
+    groups = grouped(chosen(rows, **{"dim": dim, **_MAIN, **where}), share)
+    return {
+        t: [math.inf if row["error"] is None else row["error"] for row in draws]
+        for (t,), draws in sorted(groups.items())
+    }
 
 
 def _along(rows: Sequence[Row], learner: str, **where: Any) -> dict[float, list[float]]:
@@ -193,7 +176,7 @@ def _reach(line: _Line, below: float = _LEARNED) -> str:
 
 
 def _learned(errors: Sequence[float]) -> str:
-    return f"{sum(error < _LEARNED for error in errors)} of {len(errors)}"
+    return of_all(error < _LEARNED for error in errors)
 
 
 def _short(error: float) -> str:
@@ -243,10 +226,8 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     if 0.0 in phases:
         named["phases_steep"] = f"{_median(phases[0.0]):.2f}"
     for name, t in (("visible_first", 0.5), ("visible_last", 1.0)):
-        main = {"learner": "elimination", "slope": 0.0, "shape": t}
-        seen = [row["visible_share"] for row in rows if main.items() <= row.items()]
-        if seen:
-            named[name] = f"{np.median(seen):.2f}"
+        if seen := chosen(rows, learner="elimination", slope=0.0, shape=t):
+            named[name] = f"{np.median([row['visible_share'] for row in seen]):.2f}"
     return named
 
 

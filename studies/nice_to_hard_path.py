@@ -17,6 +17,7 @@ __all__ = ["STEEPEST", "ParityPath", "PathPoint", "draw_path"]
 STEEPEST = 8.0
 """By what the slopes of all heads are multiplied at s = 1."""
 _GATE = 0
+_SIGMA = 2.0  # standard deviation of the logits of the nice end
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,14 +28,13 @@ class ParityPath:
     ----------
     nice : AttentionLayer
         The end at t = 0, s = 0.
-    sigma : float
-        The standard deviation of its logits.
     secret : array of int (l,)
         The coordinates of the parity, none of them the gate, which is 0.
 
     Notes
     -----
-    With N_i and A_i the nice Theta_i and W_i, H_i the parity's Theta_i at s = 0, eta_i its norm and E = e_0 e_0^T,
+    With N_i and A_i the nice Theta_i and W_i, sigma = 2 the standard deviation of the nice logits, H_i the parity's
+    Theta_i at s = 0, eta_i its norm and E = e_0 e_0^T,
 
         Theta_i = f sigma^(1-a) eta_i^a [(1-a) N_i / sigma + a H_i / eta_i] / hypot(1-a, a),
         W_i = d^((1-b)/2) |c_i|^b [(1-b) A_i / sqrt(d) + b sign(c_i) E] / hypot(1-b, b).
@@ -50,7 +50,6 @@ class ParityPath:
     """
 
     nice: AttentionLayer
-    sigma: float
     secret: Int[np.ndarray, " l"]
 
     @property
@@ -66,17 +65,8 @@ class ParityPath:
     def point(
         self, shape: float = 0.0, slope: float = 0.0, *, projections: float | None = None
     ) -> "PathPoint":
-        """The point of shape t = a = b and slope s; where `projections` is given it is b, and `shape` a alone.
-
-        Raises
-        ------
-        ValueError
-            If one of them is not from 0 to 1.
-        """
+        """The point of shape t = a = b and slope s, from 0 to 1; `projections`, if given, is b, and `shape` a."""
         b = shape if projections is None else projections
-        for name, value in (("shape", shape), ("slope", slope), ("projections", b)):
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} is {value}: a number from 0 to 1 is needed.")
         return PathPoint(self, attention=shape, projections=b, factor=STEEPEST**slope)
 
 
@@ -181,7 +171,7 @@ class PathPoint:
     @cached_property
     def _scale(self) -> Float[np.ndarray, " m"]:
         a = self.attention
-        scale = self.factor * self.path.sigma ** (1 - a) * self._norms**a / np.hypot(1 - a, a)
+        scale = self.factor * _SIGMA ** (1 - a) * self._norms**a / np.hypot(1 - a, a)
         return np.asarray(scale)
 
     @cached_property
@@ -191,7 +181,7 @@ class PathPoint:
 
     @cached_property
     def _generic_theta(self) -> Float[np.ndarray, "m d d"]:
-        share = self._scale * ((1 - self.attention) / self.path.sigma)
+        share = self._scale * ((1 - self.attention) / _SIGMA)
         return np.asarray(_heads(share) * self.path.nice.theta)
 
     @cached_property
@@ -212,17 +202,13 @@ class PathPoint:
         return np.asarray(_heads(share) * self.path.nice.w + self._hard_w)
 
 
-def draw_path(
-    *, dim: int, bits: int, sigma: float = 2.0, low_rank: bool = False, rng: np.random.Generator
-) -> ParityPath:
+def draw_path(*, dim: int, bits: int, low_rank: bool = False, rng: np.random.Generator) -> ParityPath:
     """Draw a nice end and a secret set of so many bits; O(m d^2).
 
     Parameters
     ----------
     dim, bits : int
         The dimension d and the number l of hidden bits; the heads are the fewest that hide so many.
-    sigma : float
-        The standard deviation of the nice end's logits.
     low_rank : bool
         Whether the nice end has the parity's ranks, l + 1 in Theta_i and 1 in W_i, in random directions.
     rng : numpy.random.Generator
@@ -231,10 +217,10 @@ def draw_path(
     heads = heads_needed("D", bits)
     secret = np.sort(1 + rng.choice(dim - 1, size=bits, replace=False))
     if low_rank:
-        nice = make_low_rank_layer(heads=heads, dim=dim, rank=bits + 1, w_rank=1, sigma=sigma, rng=rng)
+        nice = make_low_rank_layer(heads=heads, dim=dim, rank=bits + 1, w_rank=1, sigma=_SIGMA, rng=rng)
     else:
-        nice = make_nice_layer(heads=heads, dim=dim, sigma=sigma, rng=rng)
-    return ParityPath(nice, sigma, secret)
+        nice = make_nice_layer(heads=heads, dim=dim, sigma=_SIGMA, rng=rng)
+    return ParityPath(nice, secret)
 
 
 def _heads(numbers: Float[np.ndarray, " m"]) -> Float[np.ndarray, "m 1 1"]:

@@ -8,14 +8,16 @@ import numpy as np
 from attention import make_nice_layer
 from attention.intervals import mean_interval
 from runs import Scale
-from studies.line_figure import Panel, line_figure
+from studies.line_figure import Panel, curve_of, line_figure
 from studies.noise_learners import learn_classes, learn_noisy
+from studies.rows import chosen, grouped
 from studies.study import Parameters, Row, Study
 from upper.floor import counting_floor
 
 __all__ = ["STUDY"]
 
 _PHASES = {"crude": "crude sum", "refined": "refined sum", "span": "span"}
+_CLASSES = {"squared": "squared loss", "likelihood": "likelihood", "likelihood_law": "bound"}
 _SMALL = 0.1  # the noise up to which a law to first order is compared with what is found
 _BROKEN = 2.0  # times the error without noise
 _SETTLED = 0.2  # bounds below which a law to first order is taken to hold
@@ -58,16 +60,8 @@ def _newton(
 
 
 def _cell(kind: str, size: tuple[int, int, int], level: float, examples: int, draws: int) -> Parameters:
-    m, k, d = size
-    return {
-        "kind": kind,
-        "heads": m,
-        "tokens": k,
-        "dim": d,
-        "level": level,
-        "examples": examples,
-        "draws": draws,
-    }
+    sizes = dict(zip(("heads", "tokens", "dim"), size, strict=True))
+    return {"kind": kind, **sizes, "level": level, "examples": examples, "draws": draws}
 
 
 def _measure(
@@ -94,10 +88,6 @@ def _measure(
 _Size = tuple[int, int, int]
 
 
-def _of(rows: Sequence[Row], kind: str) -> list[Row]:
-    return [row for row in rows if row["kind"] == kind]
-
-
 def _size(row: Row) -> _Size:
     return row["heads"], row["tokens"], row["dim"]
 
@@ -114,19 +104,15 @@ def _excess(rows: Sequence[Row]) -> dict[tuple[_Size, int], tuple[list[float], f
     By size and counting floors. A layer has the same examples and the same noise, scaled, at every level: its values
     are averaged.
     """
-    groups: dict[tuple[_Size, int], list[Row]] = {}
-    for row in _of(rows, "newton"):
-        if row["level"] <= _SMALL:
-            m, k, d = _size(row)
-            floors = round(row["examples"] / counting_floor(heads=m, tokens=k, dim=d))
-            groups.setdefault((_size(row), floors), []).append(row)
-    return {
-        key: (
+    small = [row for row in chosen(rows, kind="newton") if row["level"] <= _SMALL]
+    found = {}
+    for (m, k, d, examples), members in grouped(small, "heads", "tokens", "dim", "examples").items():
+        floors = round(examples / counting_floor(heads=m, tokens=k, dim=d))
+        found[(m, k, d), floors] = (
             [float(np.mean(values)) for values in zip(*(row["ratio"] for row in members), strict=False)],
             _middle([law for row in members for law in row["law"]]),
         )
-        for key, members in sorted(groups.items())
-    }
+    return dict(sorted(found.items()))
 
 
 def _simple_law(row: Row) -> float:
@@ -137,7 +123,7 @@ def _simple_law(row: Row) -> float:
 
 def _breaking(rows: Sequence[Row]) -> dict[str, float | None]:
     """The least noise at which a phase's error is twice that without noise; None if none of those measured."""
-    there = {row["level"]: row for row in _of(rows, "phases")}
+    there = {row["level"]: row for row in chosen(rows, kind="phases")}
     found: dict[str, float | None] = {}
     for name in _PHASES if 0.0 in there else ():
         clean = _middle(there[0.0][name])
@@ -165,7 +151,7 @@ def _slopes(rows: Sequence[Row]) -> dict[float, list[float]]:
 
 def _smallest(rows: Sequence[Row]) -> list[Row]:
     """The rows of classes of the smallest dimension, by gain and examples."""
-    there = _of(rows, "sampled")
+    there = chosen(rows, kind="sampled")
     dim = min((row["dim"] for row in there), default=0)
     return sorted(
         (row for row in there if row["dim"] == dim), key=lambda row: (row["level"], row["examples"])
@@ -175,7 +161,7 @@ def _smallest(rows: Sequence[Row]) -> list[Row]:
 def _better(rows: Sequence[Row]) -> dict[tuple[_Size, float], list[int]]:
     """With how many examples maximum likelihood beats squared loss on every layer, by size and gain."""
     found: dict[tuple[_Size, float], list[int]] = {}
-    for row in sorted(_of(rows, "sampled"), key=lambda row: int(row["examples"])):
+    for row in sorted(chosen(rows, kind="sampled"), key=lambda row: int(row["examples"])):
         there = found.setdefault((_size(row), row["level"]), [])
         if all(likely < squared for likely, squared in zip(row["likelihood"], row["squared"], strict=True)):
             there.append(row["examples"])
@@ -206,13 +192,13 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     if beside := [float(np.mean(values)) / law for values, law in excess.values() if law is not None]:
         named["newton_covariance"] = _extent(beside)
     named |= {f"{name}_breaks": level for name, level in _breaking(rows).items()}
-    for row in _of(rows, "phases"):
+    for row in chosen(rows, kind="phases"):
         if row["level"] == 1.0:
             named |= {f"{name}_loud": f"{_middle(row[name]) or 1.0:.2f}" for name in _PHASES}
-    for row in _of(rows, "adam"):
+    for row in chosen(rows, kind="adam"):
         ratio = np.mean(np.square(row["error"])) / _simple_law(row) ** 2
         named[f"adam_{row['level']:g}".replace(".", "_")] = f"{ratio:.2g}"
-    if linear := [float(np.median(row["error"])) for row in _of(rows, "linear")]:
+    if linear := [float(np.median(row["error"])) for row in chosen(rows, kind="linear")]:
         named |= {"linear_least": f"{min(linear):.3f}", "linear_most": f"{max(linear):.3f}"}
     for (size, gain), examples in _better(rows).items():
         named[f"better_{size[2]}_{gain:g}".replace(".", "_")] = ", ".join(map(str, examples)) or "none"
@@ -235,18 +221,18 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
         lines.append(
             ("Newton: excess / law", size, f"up to {_SMALL:g}", f"{floors} floors", _mean(values), beside)
         )
-    for row in _of(rows, "adam"):
+    for row in chosen(rows, kind="adam"):
         ratios = (np.square(row["error"]) / _simple_law(row) ** 2).tolist()
         where = (_size(row), f"{row['level']:g}", str(row["examples"]))
         lines.append(("Adam: squared error / law", *where, _mean(ratios), "1"))
-    for row in _of(rows, "phases"):
+    for row in chosen(rows, kind="phases"):
         where = (_size(row), f"{row['level']:g}", str(row["examples"]))
         lines.append(
             ("six phases: crude sum, refined, span, end", *where, _medians(row, *_PHASES, "error"), "")
         )
     largest = {
         (_size(row), row["level"]): row
-        for row in sorted(_of(rows, "sampled"), key=lambda row: int(row["examples"]))
+        for row in sorted(chosen(rows, kind="sampled"), key=lambda row: int(row["examples"]))
     }
     for row in largest.values():
         where = (_size(row), f"{row['level']:g}", str(row["examples"]))
@@ -276,27 +262,19 @@ def _figure(rows: Sequence[Row]) -> Any:
     """Median errors against added noise, and against examples with classes for labels."""
     added: dict[str, dict[float, float | None]] = {}
     main = [row for row in rows if row["dim"] == 16 and row["level"] > 0]
-    newton = [
-        row
-        for row in _of(main, "newton")
-        if row["examples"] == max(one["examples"] for one in _of(main, "newton"))
-    ]
-    for row in newton:
-        added.setdefault(f"Newton, {row['examples']} examples", {})[row["level"]] = _middle(row["error"])
-    for row in newton:
-        added.setdefault("simple law", {})[row["level"]] = _simple_law(row)
+    newton = chosen(main, kind="newton")
+    most = max((row["examples"] for row in newton), default=0)
+    newton = chosen(newton, examples=most)
+    added[f"Newton, {most} examples"] = {row["level"]: _middle(row["error"]) for row in newton}
+    added["simple law"] = {row["level"]: _simple_law(row) for row in newton}
     for name, title in _PHASES.items():
-        added[f"phases: {title}"] = {row["level"]: _middle(row[name]) for row in _of(main, "phases")}
+        added[f"phases: {title}"] = {row["level"]: _middle(row[name]) for row in chosen(main, kind="phases")}
     for kind, title in (("adam", "Adam"), ("linear", "linear")):
-        added[title] = {row["level"]: _middle(row["error"]) for row in _of(main, kind)}
+        added[title] = {row["level"]: _middle(row["error"]) for row in chosen(main, kind=kind)}
     classes: dict[str, dict[float, float | None]] = {}
     for row in _smallest(rows):
         if row["level"] in (1.0, 4.0):
-            for name, title in (
-                ("squared", "squared loss"),
-                ("likelihood", "likelihood"),
-                ("likelihood_law", "bound"),
-            ):
+            for name, title in _CLASSES.items():
                 points = classes.setdefault(f"{title}, gain {row['level']:g}", {})
                 points[row["examples"]] = _middle(row[name])
     titles = (
@@ -305,20 +283,10 @@ def _figure(rows: Sequence[Row]) -> Any:
     )
     return line_figure(
         [
-            Panel(
-                *words,
-                {title: _points(line) for title, line in lines.items() if _points(line)[0]},
-                log_x=True,
-            )
+            Panel(*words, {title: curve_of(line) for title, line in lines.items()}, log_x=True)
             for words, lines in zip(titles, (added, classes), strict=True)
-            if any(_points(line)[0] for line in lines.values())
         ]
     )
-
-
-def _points(line: Mapping[float, float | None]) -> tuple[list[float], list[float]]:
-    there = [(at, value) for at, value in sorted(line.items()) if value is not None]
-    return [at for at, _ in there], [value for _, value in there]
 
 
 STUDY = Study(

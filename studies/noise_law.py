@@ -4,11 +4,11 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AttentionLayer
+from attention.layer import softmax
 
 __all__ = [
     "centred",
     "class_laws",
-    "class_shares",
     "derivative",
     "share_covariance",
     "squared_law",
@@ -30,13 +30,6 @@ def centred(layer: AttentionLayer) -> AttentionLayer:
     W_i P for W_i, whose outputs have the sum 0 in each row. Derived here.
     """
     return AttentionLayer(theta=layer.theta, w=layer.w - layer.w.mean(axis=2, keepdims=True))
-
-
-def class_shares(logits: Float[np.ndarray, "*rows d"]) -> Float[np.ndarray, "*rows d"]:
-    """The softmax over the last axis: the probability of each class."""
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    shares: np.ndarray = weights / weights.sum(axis=-1, keepdims=True)
-    return shares
 
 
 def derivative(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n*k d p"]:
@@ -113,7 +106,7 @@ def class_laws(layer: AttentionLayer, x: Float[np.ndarray, "n k d"], gain: float
     """
     _, k, d = x.shape
     plain = weighted_gram(layer, x)
-    of_classes = weighted_gram(layer, x, share_covariance(class_shares(gain * layer(x))))
+    of_classes = weighted_gram(layer, x, share_covariance(softmax(gain * layer(x), np)))
     squared = d**2 * np.vdot(of_classes, _inverse(plain))
     likelihood = np.vdot(plain, _inverse(of_classes))
     return float(squared) / (gain**2 * k * d), float(likelihood) / (gain**2 * k * d)

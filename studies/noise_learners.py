@@ -8,24 +8,23 @@ from attention import (
     AttentionLayer,
     BooleanInputs,
     ExampleOracle,
-    Fit,
     GroundTruth,
     make_nice_layer,
     relative_error,
 )
-from studies.noise_law import centred, class_laws, class_shares, squared_law
+from attention.layer import softmax
+from studies.fits import fit_errors
+from studies.noise_law import centred, class_laws, squared_law
 from studies.noise_likelihood import cross_entropy, drawn_classes, most_likely_layer
 from upper import Adam, LinearBaseline, Newton
 from upper.baselines.descent import layer_of_stacked, random_start, stack_heads
 from upper.six_phase import SixPhase, estimate_projection_sum
 
-__all__ = ["LAW_INPUTS", "learn_classes", "learn_noisy", "phase_errors"]
+__all__ = ["learn_classes", "learn_noisy"]
 
-LAW_INPUTS = 8192
-"""Inputs that the laws of classes are averaged over.
-
-Twice as many change them by less than two per cent; from 300 the bound came out up to a fifth too large.
-"""
+# Inputs that the laws of classes are averaged over. Twice as many change them by less than two per cent; from 300 the
+# bound came out up to a fifth too large.
+_LAW_INPUTS = 8192
 _FRESH = 1000
 _MOST_UNKNOWNS = 256  # up to which the law of the covariance is computed: it costs their square an example
 _BATCH = 256  # of Adam
@@ -39,21 +38,16 @@ def learn_noisy(
     for_truth, for_examples, for_learner, for_law = rng.spawn(4)
     inputs = BooleanInputs(tokens, layer.dim)
     truth = GroundTruth.draw(layer, inputs, _FRESH, rng=for_truth)
-    size = float(np.sqrt(np.mean(truth.y**2)))
-    oracle = ExampleOracle(layer, inputs, noise=level * size, rng=for_examples)
     learner: Any = {
         "newton": lambda: Newton(layer.heads, examples=examples, starts=_STARTS, engine="numpy"),
         "phases": lambda: SixPhase(layer.heads, examples=examples),
         "adam": lambda: Adam(layer.heads, work=examples // _BATCH, batch=_BATCH, learning_rate=0.01),
         "linear": lambda: LinearBaseline(examples=examples),
     }[kind]()
-    fit = learner.fit(oracle, rng=for_learner, truth=truth if kind == "phases" else None)
-    found: dict[str, Any] = {
-        "error": relative_error(np.asarray(fit.predict(truth.x), dtype=np.float64), truth.y),
-        "outcome": fit.outcome.name,
-    }
-    if kind == "phases":
-        found |= phase_errors(fit)
+    found = fit_errors(
+        learner, truth, inputs, for_examples=for_examples, for_learner=for_learner, noise=level
+    )
+    del found["drawn"]
     if kind == "newton" and level:
         per_entry = level**2 * 2 * layer.theta.size / (examples * tokens * layer.dim)
         found["ratio"] = found["error"] ** 2 / per_entry
@@ -61,21 +55,6 @@ def learn_noisy(
         if 2 * layer.theta.size <= _MOST_UNKNOWNS:
             x = inputs.sample(examples, rng=for_law)
             found["law"] = squared_law(layer, x, truth.x) * level**2 / per_entry
-    return found
-
-
-def phase_errors(fit: Fit) -> dict[str, float | None]:
-    """The error of each phase of a run of the six phases; None of those it did not come to."""
-    found: dict[str, float | None] = {"crude": None, "sampling": None, "refined": None, "span": None}
-    for step in fit.trace:
-        for name, phase, measure in (
-            ("crude", 1, "sum_error"),
-            ("sampling", 1, "standard_error"),
-            ("refined", 3, "sum_error"),
-            ("span", 5, "span_error"),
-        ):
-            if step.phase == phase:
-                found[name] = step.measures.get(measure)
     return found
 
 
@@ -97,7 +76,7 @@ def learn_classes(
     layer = AttentionLayer(theta=layer.theta, w=layer.w / np.sqrt(np.mean(layer(fresh) ** 2)))
     y = layer(fresh)
     x = inputs.sample(examples, rng=for_examples.spawn(1)[0])
-    shares = class_shares(gain * layer(x))
+    shares = softmax(gain * layer(x), np)
     classes = drawn_classes(shares, for_examples)
     labels = _rescaled(np.eye(dim)[classes], gain)
 
@@ -115,7 +94,7 @@ def learn_classes(
     ends = [most_likely_layer(x, classes, start, gain=gain) for start in starts if start is not None]
     likely, loss = min(ends, key=lambda end: end[1])
     at_target = np.concatenate([part.reshape(-1) for part in stack_heads(layer.theta, layer.w)])
-    laws = class_laws(layer, inputs.sample(LAW_INPUTS, rng=for_law), gain)
+    laws = class_laws(layer, inputs.sample(_LAW_INPUTS, rng=for_law), gain)
     squared_spread, likelihood_spread = (float(np.sqrt(law / examples)) for law in laws)
     return {
         "squared": relative_error(squared.predict(fresh), y),

@@ -4,7 +4,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from attention import AttentionLayer
-from studies.noise_law import centred, class_shares
+from attention.layer import softmax
+from studies.noise_law import centred
 from upper.baselines.descent import layer_of_stacked, squared_error_gradient, stack_heads
 
 __all__ = ["cross_entropy", "drawn_classes", "most_likely_layer"]
@@ -47,7 +48,7 @@ def cross_entropy(
         part.reshape(shape) for part, shape in zip(np.split(flat, 2), ((d, -1), (-1, d)), strict=True)
     )
     output = layer_of_stacked(theta, w)(x)
-    shares = class_shares(gain * output)
+    shares = softmax(gain * output, np)
     hit = np.take_along_axis(shares, classes[..., None], axis=2)[..., 0]
     loss = -float(np.log(np.maximum(hit, np.finfo(float).tiny)).mean())
     np.put_along_axis(shares, classes[..., None], (hit - 1)[..., None], axis=2)

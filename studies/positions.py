@@ -13,9 +13,8 @@ from attention import (
     make_nice_layer,
     relative_error,
 )
-from attention.intervals import proportion_interval
 from runs import Scale
-from studies.line_figure import Panel, line_figure
+from studies.line_figure import Panel, curve_of, line_figure
 from studies.positions_phases import (
     gram_condition,
     later_phases,
@@ -24,6 +23,7 @@ from studies.positions_phases import (
     predicted_biases,
     projection_sums,
 )
+from studies.rows import chosen, grouped, of_all, with_interval
 from studies.study import Parameters, Row, Study
 from upper import Adam, Newton
 from upper.floor import counting_floor
@@ -132,12 +132,12 @@ def _phases(layer: AttentionLayer, inputs: PositionedInputs, rng: np.random.Gene
     seed = int(rng.integers(2**32))  # both go on from the same examples
     later = {
         name: later_phases(layer, inputs, sums[name], rng=np.random.default_rng(seed))
-        for name in ("as it is", "centred")
+        for name in (_RAW, _CENTRED)
     }
     return {
         "crude": phase_one_errors(sums, layer),
-        "predicted": {"as it is": before, "centred": after},
-        **{what: {name: found[what] for name, found in later.items()} for what in later["centred"]},
+        "predicted": {_RAW: before, _CENTRED: after},
+        **{what: {name: found[what] for name, found in later.items()} for what in later[_CENTRED]},
     }
 
 
@@ -145,16 +145,8 @@ def _error(predict: Any, layer: AttentionLayer, fresh: np.ndarray) -> float:
     return relative_error(np.asarray(predict(fresh), dtype=np.float64), layer(fresh))
 
 
-def _rows(rows: Sequence[Row], part: str, **wanted: Any) -> list[Row]:
-    return [
-        row
-        for row in rows
-        if row["part"] == part and all(row[name] == value for name, value in wanted.items())
-    ]
-
-
 def _positioned(rows: Sequence[Row], part: str, **wanted: Any) -> list[Row]:
-    return [row for row in _rows(rows, part, **wanted) if row["kind"] in _KINDS]
+    return [row for row in chosen(rows, part=part, **wanted) if row["kind"] in _KINDS]
 
 
 def _values(rows: Sequence[Row], what: str, way: str = "") -> list[float]:
@@ -169,7 +161,7 @@ def _median(rows: Sequence[Row], what: str, way: str = "") -> float:
 
 def _exact(rows: Sequence[Row], what: str, way: str = "") -> str:
     values = _values(rows, what, way)
-    return f"{sum(value <= _EXACT for value in values)} of {len(values)}"
+    return of_all(value <= _EXACT for value in values)
 
 
 def _range(values: Sequence[float]) -> str:
@@ -184,8 +176,8 @@ def _breaks_at(rows: Sequence[Row], here: Sequence[Row], what: str, way: str) ->
     before: tuple[float, float] | None = None
     for scale in sorted({row["scale"] for row in here}):
         k = here[0]["tokens"]
-        usual = _rows(rows, "phases", tokens=k, kind="larger logits", scale=scale)
-        usual = usual or _rows(rows, "phases", tokens=k, kind="none")
+        usual = chosen(rows, part="phases", tokens=k, kind="larger logits", scale=scale)
+        usual = usual or chosen(rows, part="phases", tokens=k, kind="none")
         at = [row for row in here if row["scale"] == scale]
         ratio = _median(at, what, way) / _median(usual, what, way) if usual else 0.0
         if ratio > _BROKEN:
@@ -203,7 +195,7 @@ def _scale_text(scale: float | None) -> str:
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     named: dict[str, Any] = {}
-    tokens = sorted({row["tokens"] for row in _rows(rows, "phases")})
+    tokens = sorted({row["tokens"] for row in chosen(rows, part="phases")})
     for way, ending in ((_RAW, ""), (_CENTRED, "_centred")):
         for k in tokens:
             here = _positioned(rows, "phases", tokens=k)
@@ -223,18 +215,18 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         scales = [
             _breaks_at(rows, here, what, _CENTRED)
             for k in tokens
-            if (here := _rows(rows, "phases", tokens=k, kind=kind))
+            if (here := chosen(rows, part="phases", tokens=k, kind=kind))
             for what in _STAGES
         ]
         found = [scale for scale in scales if scale is not None]
         named[f"centred_{kind.replace('-', '_')}"] = _scale_text(min(found, default=None))
-    if plain := _rows(rows, "phases", kind="none", tokens=2):
+    if plain := chosen(rows, part="phases", kind="none", tokens=2):
         named["crude_plain"] = f"{_median(plain, 'crude', _RAW):.2g}"
     for k in tokens:
         spans = {
             "": _positioned(rows, "phases", tokens=k, scale=1.0),
-            "_logits": _rows(rows, "phases", tokens=k, scale=1.0, kind="larger logits"),
-            "_plain": _rows(rows, "phases", tokens=k, kind="none"),
+            "_logits": chosen(rows, part="phases", tokens=k, scale=1.0, kind="larger logits"),
+            "_plain": chosen(rows, part="phases", tokens=k, kind="none"),
         }
         named |= {
             f"span_{k}{name}": _range(_values(at, "span", _CENTRED)) for name, at in spans.items() if at
@@ -255,20 +247,20 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         if max(_values([row for row in newton if row["scale"] <= scale], "error"), default=1.0) <= _EXACT
     ]
     named["newton_until"] = f"{max(fine, default=0):g}"
-    last = _rows(rows, "newton", scale=_SCALES[-1])
+    last = chosen(rows, part="newton", scale=_SCALES[-1])
     for floors in (_FLOORS, _MORE_FLOORS):
         named[f"newton_{floors}"] = _exact(_positioned(last, "newton", floors=floors), "error")
     for kind, name in (("sinusoidal", "sinusoidal"), ("larger logits", "larger_logits")):
-        named[f"newton_4_{name}"] = _exact(_rows(last, "newton", floors=_FLOORS, kind=kind), "error")
-    gram = _rows(rows, "newton", floors=_FLOORS, scale=2.0, kind="sinusoidal")
+        named[f"newton_4_{name}"] = _exact(chosen(last, part="newton", floors=_FLOORS, kind=kind), "error")
+    gram = chosen(rows, part="newton", floors=_FLOORS, scale=2.0, kind="sinusoidal")
     named |= {
         f"gram_{k}": f"{np.median([row['condition'] for row in gram if row['tokens'] == k]):.0f}"
         for k in sorted({row["tokens"] for row in gram})
     }
-    if plain := _rows(rows, "adam", kind="none"):
+    if plain := chosen(rows, part="adam", kind="none"):
         named["adam"] = f"{_median(plain, 'error'):.1g}"
     for kind in ("gaussian", "larger logits"):
-        if at := _rows(rows, "adam", kind=kind, scale=2.0):
+        if at := chosen(rows, part="adam", kind=kind, scale=2.0):
             named[f"adam_{kind.replace(' ', '_')}"] = f"{_median(at, 'error'):.2g}"
     return named
 
@@ -281,9 +273,9 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
     lines = []
     for k, kind, scale in places:
         where = {"tokens": k, "kind": kind, "scale": scale}
-        phases, adam = _rows(rows, "phases", **where), _rows(rows, "adam", **where)
-        few = _rows(rows, "newton", **where, floors=_FLOORS)
-        more = _rows(rows, "newton", **where, floors=_MORE_FLOORS)
+        phases, adam = chosen(rows, part="phases", **where), chosen(rows, part="adam", **where)
+        few = chosen(rows, part="newton", **where, floors=_FLOORS)
+        more = chosen(rows, part="newton", **where, floors=_MORE_FLOORS)
         lines.append(
             {
                 "k": str(k),
@@ -311,9 +303,7 @@ def _with_derived(rows: Sequence[Row], way: str) -> str:
 
 
 def _success(rows: Sequence[Row]) -> str:
-    values = _values(rows, "error")
-    interval = proportion_interval(sum(value <= _EXACT for value in values), len(values), confidence=0.95)
-    return f"{_exact(rows, 'error')} ({interval.low:.2f} to {interval.high:.2f})"
+    return with_interval(value <= _EXACT for value in _values(rows, "error"))
 
 
 def _figure(rows: Sequence[Row]) -> Any:
@@ -322,12 +312,11 @@ def _figure(rows: Sequence[Row]) -> Any:
     for what, title in (("crude", "error of phase 1, k = 2"), ("span", "error of the span, k = 2")):
         curves = {}
         for kind, name in _NAMES.items():
-            here = _rows(rows, "phases", tokens=2, kind=kind)
-            scales = sorted({row["scale"] for row in here if row["scale"] > 0})
+            here = chosen(rows, part="phases", tokens=2, kind=kind)
             for way, words in ((_RAW, name), (_CENTRED, f"{name}, centred")):
-                if scales and (way == _RAW or kind in _KINDS):
-                    at = [[row for row in here if row["scale"] == scale] for scale in scales]
-                    curves[words] = (scales, [_median(one, what, way) for one in at])
+                if kind in _KINDS or (way == _RAW and kind != "none"):
+                    by_scale = grouped(here, "scale").items()
+                    curves[words] = curve_of({scale: _median(at, what, way) for (scale,), at in by_scale})
         panels.append(Panel("scale of the positions", title, curves, log_x=True))
     return line_figure(panels)
 

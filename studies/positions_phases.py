@@ -42,21 +42,12 @@ _ACCEPT = 0.01
 def positions_of(
     kind: str, tokens: int, dim: int, *, scale: float, normal: Float[np.ndarray, "k d"]
 ) -> Float[np.ndarray, "k d"]:
-    """Positions of norm `scale` sqrt(d), that is `scale` times a token's own; `normal` is what random ones are made of.
-
-    Raises
-    ------
-    ValueError
-        If the kind is not known.
-    """
-    made = {
+    """Positions of norm `scale` sqrt(d), `scale` times that of a Boolean token; Gaussian ones are made of `normal`."""
+    rows = {
         "sinusoidal": lambda: sinusoidal_positions(tokens, dim),
         "gaussian": lambda: normal,
         "one-hot": lambda: np.eye(tokens, dim),
-    }
-    if kind not in made:
-        raise ValueError(f"The positions are {kind!r}: one of {', '.join(made)} is needed.")
-    rows = made[kind]()
+    }[kind]()
     return rows * (scale * np.sqrt(dim) / np.linalg.norm(rows, axis=1, keepdims=True))
 
 

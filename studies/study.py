@@ -1,13 +1,14 @@
-"""What a study is: a question, the cells that answer it, and what is shown of them."""
+"""What a study is: a question, the cells that answer it, and what is shown of them; and which studies there are."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from runs import Scale
 
-__all__ = ["Parameters", "Row", "Study"]
+__all__ = ["STUDIES", "Parameters", "Row", "Study", "find_studies"]
 
 Parameters = Mapping[str, Any]
 """One cell: the arguments of the measurement, JSON values."""
@@ -65,3 +66,46 @@ class Study:
     def missing(self) -> tuple[str, ...]:
         """The packages it needs that are not installed."""
         return tuple(name for name in self.needs if find_spec(name) is None)
+
+
+STUDIES = (
+    "conditions",
+    "violations",
+    "inputs",
+    "noise",
+    "tokens",
+    "agreement",
+    "symmetry",
+    "nice-to-hard",
+    "weightings",
+    "positions",
+    "cost",
+    "linear-random",
+    "linear-ranks",
+    "linear-heads",
+    "linear-adam",
+    "linear-key-value",
+    "linear-automata",
+    "linear-turing",
+    "linear-softmax",
+)
+"""Names of the studies in the order of their pages; the module of each has its name with underscores."""
+
+
+def find_studies(names: Sequence[str]) -> list[Study]:
+    """The studies of these names in the order given, each once; "all" stands for every one.
+
+    Raises
+    ------
+    ValueError
+        If there is no study of a name.
+
+    Examples
+    --------
+    >>> [study.title for study in find_studies(["linear-heads"])]
+    ['From coefficients to heads']
+    """
+    if unknown := [name for name in names if name not in (*STUDIES, "all")]:
+        raise ValueError(f"There is no study {unknown[0]!r}: choose among {', '.join(STUDIES)}, or all.")
+    wanted = STUDIES if "all" in names else dict.fromkeys(names)
+    return [import_module(f"studies.{name.replace('-', '_')}").STUDY for name in wanted]

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from attention.intervals import proportion_interval, slope_interval
+from attention.intervals import slope_interval
 from runs import Scale
 from runs.figures import decade_ticks
-from studies.line_figure import Panel, line_figure
+from studies.line_figure import Panel, curve_of, line_figure
+from studies.rows import chosen, grouped, of_all, with_interval
 from studies.study import Parameters, Row, Study
 from studies.symmetry_descent import ADAM_RATE, GAPS, Optimiser, escape, make_target, train
 
@@ -84,24 +85,16 @@ def _measure(
     return train(x, y, optimiser=optimiser, rate=rate, steps=steps, gap=start_gap, rng=rng)
 
 
-def _rows(rows: Sequence[Row], part: str, **wanted: Any) -> list[Row]:
-    return [
-        row
-        for row in rows
-        if row["part"] == part and all(row[name] == value for name, value in wanted.items())
-    ]
-
-
 def _nearly(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    return [row for row in _rows(rows, "train", **wanted) if 0 < row["start_gap"] < _NEARLY]
+    return [row for row in chosen(rows, part="train", **wanted) if 0 < row["start_gap"] < _NEARLY]
 
 
 def _independent(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    return [row for row in _rows(rows, "train", **wanted) if row["start_gap"] >= _NEARLY]
+    return [row for row in chosen(rows, part="train", **wanted) if row["start_gap"] >= _NEARLY]
 
 
-def _count(rows: Sequence[Row], end: str = "exact") -> str:
-    return f"{sum(row['end'] == end for row in rows)} of {len(rows)}"
+def _ends(rows: Sequence[Row], end: str = "exact") -> list[bool]:
+    return [row["end"] == end for row in rows]
 
 
 def _left(row: Row) -> float:
@@ -127,19 +120,19 @@ def _ratios(rows: Sequence[Row]) -> list[float]:
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
-    still, plain = _rows(rows, "escape"), _rows(rows, "escape", optimiser=_PLAIN)
+    still, plain = chosen(rows, part="escape"), chosen(rows, part="escape", optimiser=_PLAIN)
     equal = [row["equal_distance"] for row in still]
-    equal += [row["distance"] for row in _rows(rows, "train", start_gap=0.0)]
+    equal += [row["distance"] for row in chosen(rows, part="train", start_gap=0.0)]
     nearly, independent = _nearly(rows), _independent(rows)
     failed = [row for row in (*nearly, *independent) if row["end"] != "exact"]
     arrived = [row for row in (*nearly, *independent) if row["end"] == "exact"]
     named: dict[str, Any] = {
-        "equal": f"{sum(one == 0 for one in equal)} of {len(equal)}",
-        "parted": f"{sum(row['parted'] is not None for row in nearly)} of {len(nearly)}",
-        "nearly": _count(nearly),
-        "independent": _count(independent),
+        "equal": of_all(one == 0 for one in equal),
+        "parted": of_all(row["parted"] is not None for row in nearly),
+        "nearly": of_all(_ends(nearly)),
+        "independent": of_all(_ends(independent)),
         "together": sum(row["parted"] is None for row in failed),
-        "by_lbfgs": f"{sum(_left(row) > _EXACT for row in arrived)} of {len(arrived)}",
+        "by_lbfgs": of_all(_left(row) > _EXACT for row in arrived),
     }
     if apart := [_left(row) for row in failed if row["parted"] is not None]:
         named |= {"apart": len(apart), "apart_error": f"{min(apart):.3f} to {max(apart):.3f}"}
@@ -149,14 +142,14 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         if steps and None not in steps:
             named[f"steps_{name}"] = f"{min(steps)} to {max(steps)}"
         close = [row for row in _nearly(rows, optimiser=optimiser) if row["target"] != "nice"]
-        named |= {f"nice_{name}": _count(nice), f"close_{name}": _count(close)}
-        runs = _rows(still, "escape", optimiser=optimiser, target="nice", tokens=2, dim=16)
+        named |= {f"nice_{name}": of_all(_ends(nice)), f"close_{name}": of_all(_ends(close))}
+        runs = chosen(still, part="escape", optimiser=optimiser, target="nice", tokens=2, dim=16)
         for place in range(len(GAPS)):
             middle = _median([row["breaking"][place] for row in runs if row["rate"] != 0.5])
             named[f"escape_{name}_{place}"] = "never" if middle is None else f"{middle:.0f}"
     # two rates halve the same heads
     heads = {(row["target"], row["tokens"], row["dim"], row["draw"]): row["curvature"] for row in plain}
-    named["saddles"] = f"{sum(curvature < 0 for curvature in heads.values())} of {len(heads)}"
+    named["saddles"] = of_all(curvature < 0 for curvature in heads.values())
     if ratios := _ratios(plain):
         named["growth"] = f"{max(abs(ratio - 1) for ratio in ratios):.1g}"
     off = [
@@ -177,13 +170,12 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
     names = ("target", "tokens", "dim", "optimiser", "rate")
-    keys = dict.fromkeys(tuple(row[name] for name in names) for row in rows)
-    return [_line(rows, dict(zip(names, key, strict=True))) for key in keys]
+    return [_line(rows, dict(zip(names, key, strict=True))) for key in grouped(rows, *names)]
 
 
 def _line(rows: Sequence[Row], same: Mapping[str, Any]) -> dict[str, str]:
     runs, nearly, independent = (
-        _rows(rows, "escape", **same),
+        chosen(rows, part="escape", **same),
         _nearly(rows, **same),
         _independent(rows, **same),
     )
@@ -199,17 +191,14 @@ def _line(rows: Sequence[Row], same: Mapping[str, Any]) -> dict[str, str]:
         "growth / predicted": f"{min(ratios):.4f} to {max(ratios):.4f}" if ratios else "",
         "steps to part from 1e-06": never if steps is None else f"{steps:.0f}",
         "predicted": "" if predicted is None else f"{predicted:.0f}",
-        "exact from nearly equal": _share(nearly, "exact"),
-        "exact from independent": _share(independent, "exact"),
-        "still at one head's error": _share([*nearly, *independent], "one head"),
+        "exact from nearly equal": _share(_ends(nearly)),
+        "exact from independent": _share(_ends(independent)),
+        "still at one head's error": _share(_ends([*nearly, *independent], "one head")),
     }
 
 
-def _share(rows: Sequence[Row], end: str) -> str:
-    if not rows:
-        return ""
-    interval = proportion_interval(sum(row["end"] == end for row in rows), len(rows), confidence=0.95)
-    return f"{_count(rows, end)} ({interval.low:.2f} to {interval.high:.2f})"
+def _share(hits: list[bool]) -> str:
+    return with_interval(hits) if hits else ""
 
 
 def _figure(rows: Sequence[Row]) -> Any:
@@ -218,7 +207,9 @@ def _figure(rows: Sequence[Row]) -> Any:
     times: dict[str, tuple[list[float], list[float]]] = {}
     for optimiser in (_PLAIN, _ADAM):
         runs = [
-            row for row in _rows(rows, "escape", optimiser=optimiser, tokens=2, dim=16) if row["rate"] != 0.5
+            row
+            for row in chosen(rows, part="escape", optimiser=optimiser, tokens=2, dim=16)
+            if row["rate"] != 0.5
         ]
         for steps, heads in runs[0]["curves"] if runs else ():
             x, y = distances.setdefault(optimiser, ([], []))
@@ -228,20 +219,13 @@ def _figure(rows: Sequence[Row]) -> Any:
         for target, words in (("nice", "nice"), ("0.1", "gap 0.1")):
             for name, ending in (("breaking", ""), ("predicted", ", predicted")):
                 same = [row for row in runs if row["target"] == target]
-                medians = [
-                    (gap, _median([row[name][place] for row in same])) for place, gap in enumerate(GAPS)
-                ]
-                points = [(gap, median) for gap, median in medians if median is not None]
-                if points:
-                    times[f"{optimiser}, {words}{ending}"] = (
-                        [gap for gap, _ in points],
-                        [median for _, median in points],
-                    )
+                medians = {gap: _median([row[name][place] for row in same]) for place, gap in enumerate(GAPS)}
+                times[f"{optimiser}, {words}{ending}"] = curve_of(medians)
     panels = [
         Panel("steps + 1", "distance between the heads, nice target", distances, log_x=True),
         Panel("gap at the start", "steps until the heads part", times, log_x=True),
     ]
-    figure = line_figure([panel for panel in panels if panel.curves])
+    figure = line_figure(panels)
     decade_ticks(figure.axes[0].xaxis, *figure.axes[0].get_xlim())
     return figure
 

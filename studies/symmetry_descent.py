@@ -51,15 +51,12 @@ class Descent:
         ones.
     coordinates : array (steps + 1,)
         Half the difference of the heads along the direction given; empty without one.
-    errors : array (steps,)
-        Relative error on the examples before each step.
     theta, w : array
         The stacked parameters at the end.
     """
 
     distances: Float[np.ndarray, " s1"]
     coordinates: Float[np.ndarray, " c"]
-    errors: Float[np.ndarray, " s"]
     theta: Float[np.ndarray, "d md"]
     w: Float[np.ndarray, "md d"]
 
@@ -215,15 +212,13 @@ def descend(
     """
     parameters = [theta.copy(), w.copy()]
     means = [[np.zeros_like(part) for part in parameters] for _ in range(2)]
-    unit = float(np.linalg.norm(y))
-    distances, coordinates, errors = [head_distance(*parameters)], [], []
+    distances, coordinates = [head_distance(*parameters)], []
     for step in range(1, steps + 1):
         if towards is not None:
             coordinates.append(_coordinate(parameters, towards))
         if distances[-1] >= stop:
             break
-        residual, *gradients = squared_error_gradient(x, y, *parameters)
-        errors.append(float(np.linalg.norm(residual)) / unit)
+        _, *gradients = squared_error_gradient(x, y, *parameters)
         for part, gradient, first, second in zip(parameters, gradients, *means, strict=True):
             if optimiser == "gradient descent":
                 part -= rate * gradient
@@ -233,7 +228,7 @@ def descend(
             corrected = np.sqrt(second / (1 - _BETA2**step)) + _EPSILON
             part -= rate / (1 - _BETA1**step) * first / corrected
         distances.append(head_distance(*parameters))
-    return Descent(np.array(distances), np.array(coordinates), np.array(errors), *parameters)
+    return Descent(np.array(distances), np.array(coordinates), *parameters)
 
 
 def head_distance(theta: Float[np.ndarray, "d md"], w: Float[np.ndarray, "md d"]) -> float:

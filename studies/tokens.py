@@ -11,16 +11,9 @@ from numpy.random import Generator
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
 from attention.intervals import mean_interval
 from runs import Scale
-from runs.figures import (
-    axes_in,
-    canvas,
-    decade_limits,
-    decade_ticks,
-    dimension_axis,
-    legend_above,
-    line_look,
-    name_axes,
-)
+from runs.figures import axes_in, canvas, dimension_axis, legend_above, line_look
+from studies.line_figure import decade_axis, title_axes
+from studies.rows import chosen, grouped, of_all
 from studies.study import Parameters, Row, Study
 from studies.tokens_certificates import draw_rows, judge_certificates, residual_law
 from upper import Newton
@@ -28,8 +21,12 @@ from upper.six_phase import SixPhase, estimate_projection_sum
 
 __all__ = ["STUDY"]
 
+_FITS = {
+    "before_newton": "six phases before Newton",
+    "error": "six phases",
+    "newton_error": "Newton alone",
+}
 _SIGMA = 2.0
-_ALLOWED = 1.0  # logits: a certified row whose heads disagree by more is false
 _PLANTED = 0.1  # logits: how far the heads of a planted agreement disagree
 _PASSES = 3000
 _EXACT = 1e-9
@@ -82,8 +79,8 @@ def _measure(
     return {
         "refused": None,
         **residual_law(drawn),
-        "exact": judge_certificates(drawn, layer.w.sum(axis=0), allowed=_ALLOWED),
-        "crude": judge_certificates(drawn, crude.w, allowed=_ALLOWED),
+        "exact": judge_certificates(drawn, layer.w.sum(axis=0)),
+        "crude": judge_certificates(drawn, crude.w),
     }
 
 
@@ -108,11 +105,7 @@ def _ends(layer: AttentionLayer, inputs: BooleanInputs, rng: Generator) -> Mappi
 
 def _points(rows: Sequence[Row], part: str) -> dict[tuple[int, int], list[Row]]:
     """The rows of a part by d and k, certificates that were refused left out."""
-    groups: dict[tuple[int, int], list[Row]] = {}
-    for row in rows:
-        if row["part"] == part and row.get("refused") is None:
-            groups.setdefault((row["dim"], row["tokens"]), []).append(row)
-    return dict(sorted(groups.items()))
+    return dict(sorted(grouped(chosen(rows, part=part, refused=None), "dim", "tokens").items()))
 
 
 def _values(
@@ -165,7 +158,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         "exact_to": max(exact, default=None),
         "before_least": f"{min(before.values(), default=math.nan):.2g}",
         "before_most": f"{max(before.values(), default=math.nan):.2g}",
-        "newton": f"{sum(row['newton_error'] < _EXACT for row in every)} of {len(every)}",
+        "newton": of_all(row["newton_error"] < _EXACT for row in every),
         "law": f"{100 * max(abs(one - 1) for one in law.values()):.2g} %",
     }
 
@@ -201,16 +194,14 @@ def _judged(group: Sequence[Row]) -> dict[str, str]:
 
 
 def _ended(group: Sequence[Row]) -> dict[str, str]:
-    def median(name: str) -> str:
-        values = [row[name] for row in group if row[name] is not None]
-        return f"{np.median(values):.1e}" if values else "-"
-
     refused = bool(group) and all(row["outcome"] == "NOT_APPLICABLE" for row in group)
-    return {
-        "six phases before Newton": "refused" if refused else median("before_newton"),
-        "six phases": "refused" if refused else median("error"),
-        "Newton alone": median("newton_error"),
-    }
+    cells = {}
+    for name, title in _FITS.items():
+        values = [row[name] for row in group if row[name] is not None]
+        cells[title] = f"{np.median(values):.1e}" if values else "-"
+        if refused and name != "newton_error":
+            cells[title] = "refused"
+    return cells
 
 
 def _figure(rows: Sequence[Row]) -> Any:
@@ -220,11 +211,6 @@ def _figure(rows: Sequence[Row]) -> Any:
         for point, group in _points(rows, "ends").items()
     }
     sums = {"exact": "exact sum", "crude": "phase 1's sum"}
-    fits = {
-        "before_newton": "six phases before Newton",
-        "error": "six phases",
-        "newton_error": "Newton alone",
-    }
     dims = sorted({d for d, _ in points})
     with canvas(9.0, 3.5) as figure:
         false, rate, end = (axes_in(figure, (left, 0.15, 0.255, 0.61)) for left in (0.055, 0.39, 0.73))
@@ -237,32 +223,24 @@ def _figure(rows: Sequence[Row]) -> Any:
                 false.plot(*zip(*line, strict=True), **look)
                 shape = [(k / d, max(share, _LEAST)) for (d, k), share in rates.items() if d == dim]
                 rate.plot(*zip(*shape, strict=True), **look)
-        for place, (name, label) in enumerate(fits.items(), 2):
+        for place, (name, label) in enumerate(_FITS.items(), 2):
             errors = _values(ends, itemgetter(name), np.median)
             line = [(k, error) for (d, k), error in errors.items() if d == dims[0]]
             if line:
                 end.plot(*zip(*line, strict=True), **line_look(place), label=label)
         dimension_axis(false, [2, 3, 4, 6, 8])
         false.set_ylim(-0.04, 1.04)
-        _logarithmic(rate, _LEAST, 1.0)
-        _logarithmic(end, 1e-15, 1.0)
+        decade_axis(rate.yaxis, [_LEAST, 1.0])
+        decade_axis(end.yaxis, [1e-15, 1.0])
         dimension_axis(end, [2, 4, 8, 16])
         for axes, below, above in (
             (false, "tokens k", "accepted rows that are false"),
             (rate, "k / d", "false rate, 9 of 10 agreements pass"),
             (end, "tokens k", f"relative error at the end, d = {dims[0]}"),
         ):
-            name_axes(axes, below, "")
-            axes.set_title(above, fontsize=9.5, loc="left")
+            title_axes(axes, below, above)
         legend_above(figure, columns=4)
         return figure
-
-
-def _logarithmic(axes: Any, low: float, high: float) -> None:
-    low, high = decade_limits([low, high])
-    axes.set_yscale("log")
-    axes.set_ylim(low, high)
-    decade_ticks(axes.yaxis, low, high)
 
 
 STUDY = Study(

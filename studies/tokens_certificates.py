@@ -13,11 +13,11 @@ from attention import AttentionLayer
 from attention.layer import softmax
 from upper.six_phase import certify_agreement, contrasts_of, disagreement
 
-__all__ = ["PASSING", "Rows", "draw_rows", "judge_certificates", "residual_law"]
+__all__ = ["Rows", "draw_rows", "judge_certificates", "residual_law"]
 
-PASSING = 0.9
-"""The share of planted agreements that the fair threshold lets through."""
 
+_PASSING = 0.9  # the share of planted agreements that the fair threshold lets through
+_ALLOWED = 1.0  # logits: a certified row whose heads disagree by more is false
 _ACCEPT = 0.01  # of all rows: the practical learner's share
 _SMALLEST_WEIGHT = 0.05  # the learner uses no pattern with a smaller entry
 _TAIL = 0.05
@@ -49,15 +49,7 @@ class Rows:
 def draw_rows(
     layer: AttentionLayer, x: Float[np.ndarray, "n k d"], *, planted_gap: float, rng: np.random.Generator
 ) -> Rows:
-    """Label tokens as the layer does, and with agreement planted up to `planted_gap` logits.
-
-    Raises
-    ------
-    ValueError
-        If the layer has not two heads.
-    """
-    if layer.heads != 2:
-        raise ValueError(f"The layer has {layer.heads} heads: two are needed to plant agreement.")
+    """Label tokens as the layer of two heads does, and with agreement planted up to `planted_gap` logits."""
     logits = layer.logits(x)[:, 0]
     noise = rng.standard_normal(logits.shape)
     noise *= planted_gap / (noise.max(axis=-1, keepdims=True) - noise.min(axis=-1, keepdims=True))
@@ -66,9 +58,7 @@ def draw_rows(
     return Rows(layer, x, layer(x), np.asarray(planted), disagreement(layer, x))
 
 
-def judge_certificates(
-    rows: Rows, projection_sum: Float[np.ndarray, "d d"], *, allowed: float
-) -> Mapping[str, Any]:
+def judge_certificates(rows: Rows, projection_sum: Float[np.ndarray, "d d"]) -> Mapping[str, Any]:
     """Certify rows with an estimate of the sum of the projections, and count what is false.
 
     Parameters
@@ -77,13 +67,11 @@ def judge_certificates(
         Examples.
     projection_sum : array (d, d)
         The estimate.
-    allowed : float
-        A certified row is false if its heads disagree by more logits.
 
     Returns
     -------
     mapping
-        ``agreeing``, the share of rows whose heads disagree by no more than is allowed; ``usable``, the share with
+        ``agreeing``, the share of rows whose heads disagree by no more than one logit; ``usable``, the share with
         every entry of the pattern above .05. At the learner's threshold, which accepts a hundredth of all rows, the
         usable ones of least residual: ``threshold``, the number ``accepted``, the share of them that is false,
         ``accepted_false``, and the error of their log-ratios in logits, ``log_ratio_error``. At ``fair_threshold``,
@@ -97,14 +85,14 @@ def judge_certificates(
     wanted = min(math.ceil(_ACCEPT * found.residual.size), len(order))
     threshold = float(order[wanted - 1]) if wanted else None
     accepted = usable & (found.residual <= (-1.0 if threshold is None else threshold))
-    fair = float(np.quantile(planted.residual[np.isfinite(planted.residual)], PASSING))
-    disagreeing = found.residual[(rows.gaps > allowed) & np.isfinite(found.residual)]
+    fair = float(np.quantile(planted.residual[np.isfinite(planted.residual)], _PASSING))
+    disagreeing = found.residual[(rows.gaps > _ALLOWED) & np.isfinite(found.residual)]
     return {
-        "agreeing": float(np.mean(rows.gaps <= allowed)),
+        "agreeing": float(np.mean(rows.gaps <= _ALLOWED)),
         "usable": float(np.mean(usable)),
         "threshold": threshold,
         "accepted": int(accepted.sum()),
-        "accepted_false": float(np.mean(rows.gaps[accepted] > allowed)) if wanted else None,
+        "accepted_false": float(np.mean(rows.gaps[accepted] > _ALLOWED)) if wanted else None,
         "log_ratio_error": contrasts_of(rows.x, found.pattern, accepted).error(rows.layer)
         if wanted
         else None,

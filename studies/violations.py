@@ -11,6 +11,7 @@ from numpy.random import Generator
 from attention.intervals import proportion_interval
 from runs import Scale
 from runs.figures import INK, ON_STRONG, axes_in, canvas, heat_colours, is_strong
+from studies.rows import chosen
 from studies.study import Parameters, Row, Study
 from studies.violations_layers import NICE, VIOLATIONS, violated_layer
 from studies.violations_runs import PHASES, broken_phase, newton_error, phase_errors
@@ -90,7 +91,7 @@ def _measure(
 
 
 def _nice_runs(rows: Sequence[Row], row: Row, mode: str) -> list[Any]:
-    same = [one for one in rows if one["violation"] == NICE and one["heads"] == row["heads"]]
+    same = chosen(rows, violation=NICE, heads=row["heads"])
     return [run for one in same for run in one.get(mode, [])]
 
 
@@ -131,8 +132,8 @@ def _exact(row: Row) -> int:
 
 def _newton(rows: Sequence[Row], row: Row, floors: int) -> list[float]:
     """The errors of Newton on a setting from so many counting floors of examples."""
-    same = [one for one in rows if all(one[name] == row[name] for name in ("violation", "step", "heads"))]
-    return [error for one in same if one["floors"] == floors for error in one["newton_errors"]]
+    same = chosen(rows, violation=row["violation"], step=row["step"], heads=row["heads"], floors=floors)
+    return [error for one in same for error in one["newton_errors"]]
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
             floor = counting_floor(heads=row["heads"], tokens=_TOKENS, dim=row["dim"])
             named["alike_newton_examples"] = _FLOORS[0] * floor
         if row["violation"] == "low rank" and (ratio := _ratio(rows, row, "paper", 1)) is not None:
-            nice = next(one for one in rows if one["violation"] == NICE and one["heads"] == row["heads"])
+            nice = chosen(rows, violation=NICE, heads=row["heads"])[0]
             expected = np.sqrt(np.median(nice["stable_ranks"]) / np.median(row["stable_ranks"]))
             named[f"rank_{row['step']:g}"] = f"{ratio:.2g}"
             named[f"rank_{row['step']:g}_expected"] = f"{expected:.2g}"

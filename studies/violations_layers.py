@@ -16,7 +16,6 @@ from attention import (
     make_nice_layer,
     make_repeated_singular_values_layer,
 )
-from attention.conditions import ConditionReport
 
 __all__ = ["NICE", "VIOLATIONS", "Violated", "Violation", "violated_layer"]
 
@@ -103,20 +102,15 @@ def violated_layer(
         kind = VIOLATIONS[name]
         layer = kind.make(nice, step, for_rest)
         report = check_conditions(layer, tokens=tokens)
-        found = _judged(layer, report, kind.condition)
+        one = report[kind.condition]
+        beside = tuple(condition for condition in report.violated if condition != kind.condition)
+        found = Violated(layer, one.measured, one.verdict, beside)
         if best is None or len(found.beside) < len(best.beside):
             best = found
         if not best.beside:
             break
     assert best is not None
     return best
-
-
-def _judged(layer: AttentionLayer, report: ConditionReport, condition: str) -> Violated:
-    one = report[condition]
-    return Violated(
-        layer, one.measured, one.verdict, tuple(name for name in report.violated if name != condition)
-    )
 
 
 def _nice(heads: int, tokens: int, dim: int, rng: np.random.Generator) -> AttentionLayer:
@@ -127,13 +121,11 @@ def _nice(heads: int, tokens: int, dim: int, rng: np.random.Generator) -> Attent
     return layer
 
 
-def _sizes(layer: AttentionLayer) -> np.ndarray:
-    return np.linalg.norm(layer.theta, axis=(1, 2), keepdims=True)
+def _sizes(matrices: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(matrices, axis=(1, 2), keepdims=True)
 
 
-def _theta(
-    change: Callable[[np.ndarray, float], np.ndarray],
-) -> Make:
+def _theta(change: Callable[[np.ndarray, float], np.ndarray]) -> Make:
     return lambda nice, amount, rng: AttentionLayer(theta=change(nice.theta, amount), w=nice.w)
 
 
@@ -143,8 +135,7 @@ def _w(change: Callable[[np.ndarray, float], np.ndarray]) -> Make:
 
 def _with_theta(layer: AttentionLayer, theta: np.ndarray) -> AttentionLayer:
     """These attention matrices, each scaled to the norm it had."""
-    theta = theta * (_sizes(layer) / np.linalg.norm(theta, axis=(1, 2), keepdims=True))
-    return AttentionLayer(theta=theta, w=layer.w)
+    return AttentionLayer(theta=theta * (_sizes(layer.theta) / _sizes(theta)), w=layer.w)
 
 
 def _alike(stack: np.ndarray, cosine: float) -> np.ndarray:
@@ -171,23 +162,16 @@ def _low_rank(nice: AttentionLayer, rank: float, rng: np.random.Generator) -> At
 
 
 def _heavy_column(nice: AttentionLayer, share: float, rng: np.random.Generator) -> AttentionLayer:
-    theta = nice.theta.copy()
-    heavy, rest = theta[:, :, :1], theta[:, :, 1:]
-    sizes = (
-        np.linalg.norm(heavy, axis=(1, 2), keepdims=True),
-        np.linalg.norm(rest, axis=(1, 2), keepdims=True),
-    )
-    theta = np.concatenate(
-        [math.sqrt(share) * heavy / sizes[0], math.sqrt(1 - share) * rest / sizes[1]], axis=2
-    )
-    return _with_theta(nice, theta)
+    heavy, rest = nice.theta[:, :, :1], nice.theta[:, :, 1:]
+    parts = [math.sqrt(share) * heavy / _sizes(heavy), math.sqrt(1 - share) * rest / _sizes(rest)]
+    return _with_theta(nice, np.concatenate(parts, axis=2))
 
 
 def _trace(nice: AttentionLayer, square: float, rng: np.random.Generator) -> AttentionLayer:
     """Tr^2 / |Theta|^2 = square, of every head: a part without trace and a multiple of the identity."""
     eye = np.eye(nice.dim)
     free = nice.theta - np.trace(nice.theta, axis1=1, axis2=2)[:, None, None] / nice.dim * eye
-    free /= np.linalg.norm(free, axis=(1, 2), keepdims=True)
+    free /= _sizes(free)
     share = square / nice.dim
     return _with_theta(nice, math.sqrt(share / nice.dim) * eye + math.sqrt(1 - share) * free)
 
@@ -198,7 +182,7 @@ def _weak(stack: np.ndarray, ratio: float) -> np.ndarray:
 
 
 def _large(stack: np.ndarray, size: float) -> np.ndarray:
-    return stack * (size / np.linalg.norm(stack, axis=(1, 2), keepdims=True))
+    return stack * (size / _sizes(stack))
 
 
 def _near_signs(nice: AttentionLayer, spread: float, rng: np.random.Generator) -> AttentionLayer:
@@ -227,15 +211,17 @@ def _affine(nice: AttentionLayer, away: float, rng: np.random.Generator) -> Atte
 
 def _low_rank_w(nice: AttentionLayer, rank: float, rng: np.random.Generator) -> AttentionLayer:
     made = make_low_rank_layer(heads=nice.heads, dim=nice.dim, rank=nice.dim, w_rank=int(rank), rng=rng)
-    size = np.linalg.norm(nice.w, axis=(1, 2), keepdims=True) / np.linalg.norm(
-        made.w, axis=(1, 2), keepdims=True
-    )
-    return AttentionLayer(theta=nice.theta, w=made.w * size)
+    return AttentionLayer(theta=nice.theta, w=made.w * (_sizes(nice.w) / _sizes(made.w)))
 
 
 VIOLATIONS: Mapping[str, Violation] = {
     "close heads": Violation("theta_incoherence", (0.6, 0.2, 0.05), "distance of the heads", _close),
-    "opposed heads": Violation("theta_incoherence", (0.5, 0.9, 1.0), "minus the cosine", _theta(_opposed)),
+    "opposed heads": Violation(
+        "theta_incoherence",
+        (0.5, 0.9, 1.0),
+        "minus the cosine",
+        _theta(_opposed),
+    ),
     "low rank": Violation("theta_stable_rank", (4.0, 1.0), "rank of every head", _low_rank),
     "heavy column": Violation("theta_heavy_column", (0.3, 0.9), "share of one column", _heavy_column),
     "trace": Violation("theta_trace", (1.0, 3.0, 8.0), "Tr²/|Θ|²", _trace),

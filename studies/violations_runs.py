@@ -8,6 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, Fit, GroundTruth
+from studies.fits import fit_errors
 from upper import Newton
 from upper.floor import counting_floor
 from upper.six_phase import SixPhase
@@ -74,14 +75,14 @@ def _capped(error: float) -> float:
 
 def newton_error(layer: AttentionLayer, *, tokens: int, floors: int, rng: Generator) -> float:
     """The relative error of Newton's layer on fresh inputs, from so many counting floors of examples."""
-    for_oracle, for_learner, for_truth = rng.spawn(3)
+    for_examples, for_learner, for_truth = rng.spawn(3)
     inputs = BooleanInputs(tokens, layer.dim)
     truth = GroundTruth.draw(layer, inputs, _TRUTH, rng=for_truth)
     examples = floors * counting_floor(heads=layer.heads, tokens=tokens, dim=layer.dim)
     # NumPy's engine: the same numbers with and without PyTorch
     learner = Newton(m=layer.heads, examples=examples, engine="numpy", work=_PASSES)
-    fit = learner.fit(ExampleOracle(layer, inputs, rng=for_oracle), rng=for_learner)
-    return _capped(truth.measure(predict=fit.predict)["relative_error"])
+    found = fit_errors(learner, truth, inputs, for_examples=for_examples, for_learner=for_learner)
+    return _capped(found["error"])
 
 
 def broken_phase(run: Mapping[str, Any], usual: Mapping[str, float]) -> int | None:

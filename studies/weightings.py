@@ -9,8 +9,9 @@ from numpy.random import Generator
 from attention import BooleanInputs, ExampleOracle, make_nice_layer, relative_error
 from attention.intervals import proportion_interval
 from runs import Scale
-from runs.figures import FAINT, axes_in, canvas, legend_above, line_look, name_axes, scales
-from studies.line_figure import number_text
+from runs.figures import FAINT, axes_in, canvas, legend_above, line_look, scales
+from studies.line_figure import number_text, title_axes
+from studies.rows import chosen, of_all, with_interval
 from studies.study import Parameters, Row, Study
 from studies.weightings_descent import descend
 from studies.weightings_hull import (
@@ -141,15 +142,9 @@ def _hull(
     return {**dict(zip(("refined", "one_hot"), errors, strict=True)), "span": span_error(basis, layer.theta)}
 
 
-def _chosen(rows: Sequence[Row], part: str, **wanted: object) -> list[Row]:
-    return [
-        row for row in rows if row["part"] == part and all(row.get(key) == one for key, one in wanted.items())
-    ]
-
-
 def _largest(rows: Sequence[Row], part: str, **wanted: object) -> list[Row]:
     """The rows of a part at the most tokens and dimensions, two heads."""
-    here = _chosen(rows, part, heads=2, **wanted)
+    here = chosen(rows, part=part, heads=2, **wanted)
     shape = max(((row["tokens"], row["dim"]) for row in here), default=None)
     return [row for row in here if (row["tokens"], row["dim"]) == shape]
 
@@ -178,8 +173,8 @@ def _equations(rows: Sequence[Row]) -> float | None:
     return float(sum(row["equations"][-1] for row in rows) / useful) if useful else None
 
 
-def _exact(rows: Sequence[Row]) -> int:
-    return sum(row["error"] <= _EXACT for row in rows)
+def _exact(rows: Sequence[Row]) -> list[bool]:
+    return [row["error"] <= _EXACT for row in rows]
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
@@ -189,19 +184,18 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
         if bias := _largest(own, "bias", tokens=2):
             named[f"bias_{key}"] = f"{_median(bias, 'bias'):.2g}"
         for m, k in ((2, 3), (3, 2)):
-            agreement = _chosen(own, "agreement", heads=m, tokens=k)
-            usual = _chosen(rows, "agreement", weighting="softmax", heads=m, tokens=k)
+            agreement = chosen(own, part="agreement", heads=m, tokens=k)
+            usual = chosen(rows, part="agreement", weighting="softmax", heads=m, tokens=k)
             if agreement and usual and name in ("softmax", *_SPARSE):
                 named |= {f"{what}_{m}{k}_{key}": text for what, text in _agreement(agreement, usual).items()}
         for accept in (0.01, 0.001):
-            if hull := _chosen(own, "hull", tokens=2, accept=accept):
+            if hull := chosen(own, part="hull", tokens=2, accept=accept):
                 named[f"span_{accept * 1000:g}_{key}"] = f"{_median(hull, 'span'):.2g}"
         for floors in (4, 8):
-            descents = _chosen(own, "descent", floors=floors)
-            named[f"exact_{floors}_{key}"] = f"{_exact(descents)} of {len(descents)}"
-        failed = [row for row in _chosen(own, "descent") if row["error"] > _EXACT]
+            named[f"exact_{floors}_{key}"] = of_all(_exact(chosen(own, part="descent", floors=floors)))
+        failed = [row for row in chosen(own, part="descent") if row["error"] > _EXACT]
         if failed:
-            named[f"spent_{key}"] = f"{sum(row['passes'] >= _PASSES for row in failed)} of {len(failed)}"
+            named[f"spent_{key}"] = of_all(row["passes"] >= _PASSES for row in failed)
         if newton := _largest(own, "newton"):
             named[f"newton_{key}"] = f"{_median(newton, 'error'):.2g}"
     return named
@@ -221,7 +215,7 @@ def _agreement(rows: Sequence[Row], usual: Sequence[Row]) -> dict[str, str]:
 
 
 def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    hull = _chosen(rows, "hull", tokens=2)
+    hull = chosen(rows, part="hull", tokens=2)
     least = min((row["accept"] for row in hull), default=0.0)
     parts = {
         "bias": _largest(rows, "bias", tokens=2),
@@ -249,7 +243,7 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
             lambda some: f"{min(_median(some, 'refined'), _median(some, 'one_hot')):.1e}",
         ),
         f"span, best {100 * least:g} % of rows": ("hull", lambda some: f"{_median(some, 'span'):.1e}"),
-        f"exact, 8 floors {at['descent']}": ("descent", _success),
+        f"exact, 8 floors {at['descent']}": ("descent", lambda some: with_interval(_exact(some))),
         f"softmax Newton {at['newton']}": ("newton", lambda some: f"{_median(some, 'error'):.1e}"),
     }
     return [
@@ -262,26 +256,20 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
     ]
 
 
-def _success(rows: Sequence[Row]) -> str:
-    interval = proportion_interval(_exact(rows), len(rows), confidence=0.95)
-    return f"{_exact(rows)} of {len(rows)} ({interval.low:.2f} to {interval.high:.2f})"
-
-
 def _figure(rows: Sequence[Row]) -> Any:
     """Phase 1's bias, the error of the span, and how many descents are exact."""
     with canvas(9.0, 3.5) as figure:
         bias, span, success = (axes_in(figure, (left, 0.15, 0.24, 0.63)) for left in (0.055, 0.385, 0.735))
         # a bias within its noise has no place on a logarithm
-        _draw_medians(bias, _chosen(rows, "bias", heads=2, tokens=2), "dim", "bias", least=1e-3)
-        _draw_medians(span, _chosen(rows, "hull", tokens=2), "accept", "span", least=0.0)
+        _draw_medians(bias, chosen(rows, part="bias", heads=2, tokens=2), "dim", "bias", least=1e-3)
+        _draw_medians(span, chosen(rows, part="hull", tokens=2), "accept", "span", least=0.0)
         _draw_descents(success, _largest(rows, "descent"))
         for axes, below, above in (
             (bias, "d", "bias of phase 1, m = k = 2"),
             (span, "share of rows accepted", "error of the span, m = k = 2"),
             (success, "share of exact descents", "by examples in floors, k = 3"),
         ):
-            name_axes(axes, below, "")
-            axes.set_title(above, fontsize=9.5, loc="left")
+            title_axes(axes, below, above)
         legend_above(figure, columns=6)
         return figure
 
@@ -301,9 +289,9 @@ def _draw_medians(axes: Any, rows: Sequence[Row], key: str, name: str, *, least:
 def _draw_descents(axes: Any, rows: Sequence[Row]) -> None:
     for place, name in enumerate(_WEIGHTINGS):
         for shift, floors in ((-0.15, 4), (0.15, 8)):
-            own = _chosen(rows, "descent", weighting=name, floors=floors)
+            own = chosen(rows, part="descent", weighting=name, floors=floors)
             if own:
-                interval = proportion_interval(_exact(own), len(own), confidence=0.95)
+                interval = proportion_interval(sum(_exact(own)), len(own), confidence=0.95)
                 look = line_look(place)
                 axes.hlines(place + shift, interval.low, interval.high, color=look["color"], linewidth=1.0)
                 axes.plot([interval.estimate], [place + shift], **{**look, "linestyle": "none"})

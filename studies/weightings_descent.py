@@ -14,6 +14,7 @@ __all__ = ["descend"]
 
 _RIDGE = 1e-13  # in units of the mean diagonal: reads of two equal heads have a singular Gram matrix
 _HISTORY = 30
+_RESIDUAL = 1e-8  # at which to stop
 
 
 def descend(
@@ -23,7 +24,6 @@ def descend(
     weighting: Weighting,
     *,
     passes: int,
-    tolerance: float = 1e-8,
 ) -> tuple[WeightedLayer, int]:
     """Minimise |Y - F(X)|^2 over Theta from a start, W the least squares solution at every Theta.
 
@@ -37,8 +37,6 @@ def descend(
         The student's.
     passes : int
         At most so many evaluations, each with the derivative.
-    tolerance : float
-        The residual at which to stop.
 
     Returns
     -------
@@ -74,7 +72,7 @@ def descend(
         return value, (2 / energy) * gradient.ravel()
 
     def enough(_: np.ndarray) -> None:
-        if best["loss"] <= tolerance**2:
+        if best["loss"] <= _RESIDUAL**2:
             raise StopIteration
 
     found = minimize(

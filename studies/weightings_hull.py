@@ -1,8 +1,5 @@
 """Agreement and the hull of the heads for layers of any weighting: certified rows, their equations, the span."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -26,6 +23,7 @@ __all__ = [
 _SMALLEST = 0.05  # entries of a pattern below it say too little about their logits
 _OUTSIDE = -0.05  # a pattern so far from the simplex is none
 _ROWS = 40_000  # at a time
+_SHARES = (0.05, 0.05, 0.02, 0.02, 0.02)  # of rows that each round of phase 3 regresses
 
 
 def is_homogeneous(weighting: Weighting) -> bool:
@@ -93,14 +91,12 @@ def agreement_counts(
     }
 
 
-def usable_rows(
-    pattern: Float[np.ndarray, "n k k"], weighting: Weighting, *, smallest: float = _SMALLEST
-) -> Bool[np.ndarray, "n k"]:
-    """Rows of estimated patterns that put an equation on the logits: two weights or more of at least `smallest`."""
-    usable = ((pattern >= smallest).sum(axis=-1) > 1) & (pattern.min(axis=-1) > _OUTSIDE)
+def usable_rows(pattern: Float[np.ndarray, "n k k"], weighting: Weighting) -> Bool[np.ndarray, "n k"]:
+    """Rows of estimated patterns that put an equation on the logits: two weights or more of at least .05."""
+    usable = ((pattern >= _SMALLEST).sum(axis=-1) > 1) & (pattern.min(axis=-1) > _OUTSIDE)
     if isinstance(weighting, NormalisedPower):
         # a uniform pattern may be the convention where no weight is positive
-        usable &= np.abs(pattern - 1 / pattern.shape[-1]).max(axis=-1) > smallest
+        usable &= np.abs(pattern - 1 / pattern.shape[-1]).max(axis=-1) > _SMALLEST
     return usable
 
 
@@ -109,17 +105,15 @@ def equations_of(
     pattern: Float[np.ndarray, "n k k"],
     chosen: Bool[np.ndarray, "n k"],
     weighting: Weighting,
-    *,
-    smallest: float = _SMALLEST,
 ) -> Contrasts:
     """The equations left z_b - right z_c = value of the chosen rows, c the token of largest weight.
 
-    Tokens of a weight below `smallest` and c itself hold 0 = 0.
+    Tokens of a weight below .05 and c itself hold 0 = 0.
     """
     example, row = np.nonzero(chosen)
     p, tokens = pattern[example, row], x[example]
     top = p.argmax(axis=-1)
-    here = p >= smallest
+    here = p >= _SMALLEST
     here[np.arange(len(p)), top] = False
     first = np.where(here, p, 0.5)  # elsewhere any number: it is taken off again
     second = np.broadcast_to(p[np.arange(len(p)), top][:, None], p.shape)
@@ -151,7 +145,6 @@ def one_hot_sum(
     projection_sum: Float[np.ndarray, "d d"],
     *,
     examples: int,
-    shares: Sequence[float] = (0.05, 0.05, 0.02, 0.02, 0.02),
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "d d"]:
     """Phase 3 on rows that look one-hot: regress Y_a on the token x_b for which x_b W^ is nearest.
@@ -162,7 +155,7 @@ def one_hot_sum(
     sum is exact to rounding once all rows of smallest residual are of that kind.
     """
     estimate = projection_sum
-    for share in shares:
+    for share in _SHARES:
         read, labels, residuals = [], [], []
         left = examples
         while left > 0:
@@ -181,16 +174,6 @@ def one_hot_sum(
     return estimate
 
 
-@dataclass(frozen=True, eq=False)
-class _Best:
-    residuals: np.ndarray
-    contrasts: Contrasts
-
-    def least(self, most: int) -> "_Best":
-        which = np.argsort(self.residuals, kind="stable")[:most]
-        return _Best(self.residuals[which], self.contrasts.chosen(which))
-
-
 def best_equations(
     layer: WeightedLayer,
     inputs: BooleanInputs,
@@ -201,27 +184,22 @@ def best_equations(
     rng: np.random.Generator,
 ) -> Contrasts:
     """The equations of the usable rows of smallest residual, a share `accept` of so many rows."""
-    most, seen = int(accept * rows), 0
-    best: _Best | None = None
+    most, seen, residuals = int(accept * rows), 0, np.zeros(0)
+    kept: list[Contrasts] = []
     while seen < rows:
         x = inputs.sample(min(_ROWS, -(-(rows - seen) // inputs.k)), rng=rng)
         found = certify_agreement(x, layer(x), projection_sum)
         allowed = usable_rows(found.pattern, layer.weighting) & np.isfinite(found.residual)
         seen += allowed.size
-        residuals = np.where(allowed, found.residual, np.inf)
-        few = min(most, int(allowed.sum()))
-        if few:
-            chosen = allowed & (residuals <= np.partition(residuals.ravel(), few - 1)[few - 1])
-            part = _Best(found.residual[chosen], equations_of(x, found.pattern, chosen, layer.weighting))
-            if best is not None:
-                part = _Best(
-                    np.concatenate([best.residuals, part.residuals]),
-                    Contrasts.joined([best.contrasts, part.contrasts]),
-                )
-            best = part.least(most)
-    if best is None:
+        if residuals.size == most:
+            allowed &= found.residual < residuals[-1]
+        kept.append(equations_of(x, found.pattern, allowed, layer.weighting))
+        residuals = np.concatenate([residuals, found.residual[allowed]])
+        best = np.argsort(residuals, kind="stable")[:most]
+        residuals, kept = residuals[best], [Contrasts.joined(kept).chosen(best)]
+    if not residuals.size:
         raise ValueError(f"No row of {seen} puts an equation on the logits: allow more rows.")
-    return best.contrasts
+    return kept[0]
 
 
 def span_basis(contrasts: Contrasts, heads: int, *, homogeneous: bool) -> Float[np.ndarray, "m d2"]:

@@ -1,7 +1,7 @@
 """Attention layers with other patterns than softmax: patterns, their derivatives and their equations."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +18,9 @@ __all__ = [
     "Weighting",
 ]
 
+Rows = Float[np.ndarray, "*batch k"]
+Entries = Float[np.ndarray, "*batch"]
+
 
 class LogitEquation(NamedTuple):
     """The equation ``left z_b - right z_c = value`` of two entries p_b, p_c > 0 of a pattern."""
@@ -27,48 +30,43 @@ class LogitEquation(NamedTuple):
     value: np.ndarray
 
 
-class Weighting(Protocol):
+class Weighting:
     """A map from the logits of a row to a probability vector, the same for every row and head."""
 
-    def pattern(self, logits: Float[np.ndarray, "*batch k"]) -> Float[np.ndarray, "*batch k"]:
+    def pattern(self, logits: Rows) -> Rows:
         """The pattern of the logits along the last axis: entries of at least zero and of sum one."""
+        raise NotImplementedError
 
-    def vjp(
-        self, logits: Float[np.ndarray, "*batch k"], cotangent: Float[np.ndarray, "*batch k"]
-    ) -> Float[np.ndarray, "*batch k"]:
+    def vjp(self, logits: Rows, cotangent: Rows) -> Rows:
         """The derivative of <pattern(logits), cotangent> with respect to the logits."""
+        raise NotImplementedError
 
-    def equation(
-        self, first: Float[np.ndarray, "*batch"], second: Float[np.ndarray, "*batch"]
-    ) -> LogitEquation:
+    def equation(self, first: Entries, second: Entries) -> LogitEquation:
         """The linear equation that two positive entries of a pattern put on their logits; ValueError if none."""
+        raise ValueError("The logits that share a pattern form no line: they have no linear equation.")
 
 
 @dataclass(frozen=True)
-class Softmax:
+class Softmax(Weighting):
     """p_b = exp(z_b) / sum_c exp(z_c)."""
 
-    def pattern(self, logits: Float[np.ndarray, "*batch k"]) -> Float[np.ndarray, "*batch k"]:
+    def pattern(self, logits: Rows) -> Rows:
         """The softmax over the last axis."""
         return softmax(logits, np)
 
-    def vjp(
-        self, logits: Float[np.ndarray, "*batch k"], cotangent: Float[np.ndarray, "*batch k"]
-    ) -> Float[np.ndarray, "*batch k"]:
+    def vjp(self, logits: Rows, cotangent: Rows) -> Rows:
         """P * (u - <p, u>)."""
         p = self.pattern(logits)
         return p * _centred(p, cotangent)
 
-    def equation(
-        self, first: Float[np.ndarray, "*batch"], second: Float[np.ndarray, "*batch"]
-    ) -> LogitEquation:
+    def equation(self, first: Entries, second: Entries) -> LogitEquation:
         """z_b - z_c = ln(p_b / p_c)."""
         one = np.ones_like(first)
         return LogitEquation(one, one, np.log(first / second))
 
 
 @dataclass(frozen=True)
-class Sparsemax:
+class Sparsemax(Weighting):
     """The Euclidean projection of the logits on the simplex: p_b = max(z_b - tau, 0), tau for a sum of 1.
 
     References
@@ -82,7 +80,7 @@ class Sparsemax:
     array([0.625, 0.375, 0.   ])
     """
 
-    def pattern(self, logits: Float[np.ndarray, "*batch k"]) -> Float[np.ndarray, "*batch k"]:
+    def pattern(self, logits: Rows) -> Rows:
         """The projection over the last axis, by sorting."""
         z = logits - logits.max(axis=-1, keepdims=True)
         # the support has no logit that is 1 or more below the largest: cut there, sums stay small
@@ -93,24 +91,20 @@ class Sparsemax:
         p = np.maximum(z - (total - 1) / inside.sum(axis=-1, keepdims=True), 0.0)
         return p / p.sum(axis=-1, keepdims=True)  # rounding
 
-    def vjp(
-        self, logits: Float[np.ndarray, "*batch k"], cotangent: Float[np.ndarray, "*batch k"]
-    ) -> Float[np.ndarray, "*batch k"]:
+    def vjp(self, logits: Rows, cotangent: Rows) -> Rows:
         """U less its mean over the support, on the support; zero off it."""
         inside = (self.pattern(logits) > 0).astype(float)
         share = inside / inside.sum(axis=-1, keepdims=True)
         return inside * _centred(share, cotangent)
 
-    def equation(
-        self, first: Float[np.ndarray, "*batch"], second: Float[np.ndarray, "*batch"]
-    ) -> LogitEquation:
+    def equation(self, first: Entries, second: Entries) -> LogitEquation:
         """z_b - z_c = p_b - p_c, both in the support."""
         one = np.ones_like(first)
         return LogitEquation(one, one, first - second)
 
 
 @dataclass(frozen=True)
-class NormalisedPower:
+class NormalisedPower(Weighting):
     """p_b proportional to max(shift + z_b, 0)^power, or to abs(shift + z_b)^power with `magnitude`.
 
     Where all weights are zero the pattern is uniform, and its derivative is taken to be zero. Without a shift the
@@ -121,14 +115,12 @@ class NormalisedPower:
     shift: float = 0.0
     magnitude: bool = False
 
-    def pattern(self, logits: Float[np.ndarray, "*batch k"]) -> Float[np.ndarray, "*batch k"]:
+    def pattern(self, logits: Rows) -> Rows:
         """The normalised weights over the last axis."""
         weights, _, total, _ = self._parts(logits)
         return weights / total
 
-    def vjp(
-        self, logits: Float[np.ndarray, "*batch k"], cotangent: Float[np.ndarray, "*batch k"]
-    ) -> Float[np.ndarray, "*batch k"]:
+    def vjp(self, logits: Rows, cotangent: Rows) -> Rows:
         """g'(z) (u - <p, u>) / sum_c g(z_c), g the weight of a logit."""
         weights, base, total, unit = self._parts(logits)
         z, none = logits + self.shift, unit == 0
@@ -138,14 +130,10 @@ class NormalisedPower:
         slope = np.where(none, 0.0, self.power * base ** (self.power - 1) / scale * along)
         return slope * _centred(weights / total, cotangent)
 
-    def equation(
-        self, first: Float[np.ndarray, "*batch"], second: Float[np.ndarray, "*batch"]
-    ) -> LogitEquation:
+    def equation(self, first: Entries, second: Entries) -> LogitEquation:
         """(shift + z_b) p_c^(1/power) = (shift + z_c) p_b^(1/power)."""
-        if self.magnitude:
-            raise ValueError(
-                "A pattern of magnitudes leaves the signs of the logits open: no linear equation."
-            )
+        if self.magnitude:  # the signs of the logits are open
+            return super().equation(first, second)
         b, c = first ** (1 / self.power), second ** (1 / self.power)
         return LogitEquation(c, b, self.shift * (b - c))
 
@@ -162,25 +150,17 @@ class NormalisedPower:
 
 
 @dataclass(frozen=True)
-class NormalisedSigmoid:
+class NormalisedSigmoid(Weighting):
     """p_b proportional to 1 / (1 + exp(-z_b)); the logits that share a pattern form a curve."""
 
-    def pattern(self, logits: Float[np.ndarray, "*batch k"]) -> Float[np.ndarray, "*batch k"]:
+    def pattern(self, logits: Rows) -> Rows:
         """The normalised sigmoids over the last axis."""
         return softmax(_log_sigmoid(logits), np)
 
-    def vjp(
-        self, logits: Float[np.ndarray, "*batch k"], cotangent: Float[np.ndarray, "*batch k"]
-    ) -> Float[np.ndarray, "*batch k"]:
+    def vjp(self, logits: Rows, cotangent: Rows) -> Rows:
         """P (1 - sigmoid(z)) (u - <p, u>)."""
         p = self.pattern(logits)
         return p * np.exp(_log_sigmoid(-logits)) * _centred(p, cotangent)
-
-    def equation(
-        self, first: Float[np.ndarray, "*batch"], second: Float[np.ndarray, "*batch"]
-    ) -> LogitEquation:
-        """There is none."""
-        raise ValueError("The logits of a pattern of normalised sigmoids form a curve: no linear equation.")
 
 
 @dataclass(frozen=True, eq=False)

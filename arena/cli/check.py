@@ -16,9 +16,10 @@ from arena.cli.console import (
     say,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
-from paper_checks import GROUPS, Check, CheckResult, Scale, find_checks
-from paper_checks.claims_folder import run_session
-from paper_checks.reports import check_to_json, result_text, summary_text, wrong_results
+from paper_checks import GROUPS, CheckResult, all_checks, find_checks, run_checks
+from paper_checks.claims_folder import ClaimsFolder
+from paper_checks.reports import check_to_json, result_text, summary_text
+from runs import Scale
 
 __all__ = ["check_command"]
 
@@ -32,8 +33,8 @@ def check_command(
         ),
     ] = None,
     scale: Annotated[
-        str, typer.Option(help="quick: all in minutes; full: the sizes that figures are quoted for.")
-    ] = Scale.QUICK.value,
+        Scale, typer.Option(help="quick: all in minutes; full: the sizes that figures are quoted for.")
+    ] = Scale.QUICK,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -61,8 +62,6 @@ def check_command(
     Example: attention-bounds check crude-sum --scale full
     """
     require_counts(jobs=jobs)
-    if scale not in [one.value for one in Scale]:
-        raise ValueError(f"--scale is {scale!r}: {' or '.join(one.value for one in Scale)} is needed.")
     chosen = find_checks(checks or [])
     if list_only:
         if as_json:
@@ -70,35 +69,33 @@ def check_command(
         else:
             say("\n".join(f"{one.id}: {one.claim}" for one in chosen))
         return
+    kept = None
     if out is not None:
         require_writable(out, directory=True)
+        kept = ClaimsFolder(out)
+    by_id, results, interrupted = {one.id: one for one in chosen}, list[CheckResult](), False
     with progress_bar("checks", len(chosen), quiet=as_json) as tick:
-
-        def show(check: Check, result: CheckResult) -> None:
-            tick(check.id)
-            say(result_text(check, result) + "\n", quiet=as_json)
-
-        session = run_session(
-            chosen,
-            scale=Scale(scale),
-            seed=seed,
-            jobs=jobs,
-            inject=inject,
-            folder=out,
-            on_result=show,
-        )
+        try:
+            for result in run_checks(chosen, scale=scale, seed=seed, jobs=jobs, inject=inject):
+                if kept is not None:
+                    kept.keep(result)
+                results.append(result)
+                tick(result.id)
+                say(result_text(by_id[result.id], result) + "\n", quiet=as_json)
+        except KeyboardInterrupt:
+            interrupted = True
+    results.sort(key=lambda one: list(by_id).index(one.id))
     if as_json:
-        by_id = {one.id: one for one in chosen}
-        print_json([check_to_json(by_id[one.id], one) for one in session.results])
+        print_json([check_to_json(by_id[one.id], one) for one in results])
     else:
-        say(summary_text(chosen, session.results))
-        if session.page is not None:
-            say(str(session.page))
-    if session.interrupted:
-        kept = "" if out is None else f" and kept in {out}"
+        say(summary_text(chosen, results))
+    if kept is not None:
+        kept.write_pages(all_checks())
+        say(str(kept.page), quiet=as_json)
+    if interrupted:
+        where = "" if out is None else f" and kept in {out}"
         raise WorkInterruptedError(
-            f"Interrupted: {len(session.results)} of {plural(len(chosen), 'check')} are done{kept}."
+            f"Interrupted: {len(results)} of {plural(len(chosen), 'check')} are done{where}."
         )
-    wrong = wrong_results(session.results)
-    if wrong:
-        raise WorkFailedError(f"Not every check does as it must: see {', '.join(one.id for one in wrong)}.")
+    if wrong := [one.id for one in results if not one.as_it_must]:
+        raise WorkFailedError(f"Not every check does as it must: see {', '.join(wrong)}.")

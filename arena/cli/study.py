@@ -14,6 +14,7 @@ from arena.plain import aligned
 from attention.validation import non_negative
 from runs import Scale, Store
 from studies import STUDIES, Study, StudyResult, find_studies, load_result, run_study, write_study
+from studies.folder import result_json
 
 __all__ = ["measure_studies", "study_command"]
 
@@ -138,9 +139,7 @@ def measure_studies(
                 ) from None
         failures += [f"{study.name}: {failure}" for failure in result.failures]
         if result.rows:
-            files = write_study(out, study, result)
-            _show(study, result, files, as_json)
-            done.append(_as_json(study, result))
+            done.append(_write(study, result, out, as_json))
     if as_json:
         print_json(done)
     if failures:
@@ -157,14 +156,12 @@ def _redraw(studies: Sequence[Study], out: Path, as_json: bool) -> None:
             raise ValueError(f"{path} is not there: leave --redraw out to measure the study {study.name}.")
         result = load_result(path)
         try:
-            files = write_study(out, study, result)
+            done.append(_write(study, result, out, as_json))
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(
                 f"{path} holds other rows than the study {study.name} measures ({type(error).__name__}: {error}): "
                 f"leave --redraw out to measure them again."
             ) from None
-        _show(study, result, files, as_json)
-        done.append(_as_json(study, result))
     if as_json:
         print_json(done)
 
@@ -182,23 +179,13 @@ def _list(studies: Sequence[Study], as_json: bool) -> None:
         )
 
 
-def _show(study: Study, result: StudyResult, files: Sequence[Path], as_json: bool) -> None:
-    table = study.table(result.rows)
+def _write(study: Study, result: StudyResult, out: Path, quiet: bool) -> dict[str, Any]:
+    """Write the record, the table and the figure, print the table and the numbers, and return what JSON shows."""
+    files = write_study(out, study, result)
+    table, numbers = study.table(result.rows), dict(study.numbers(result.rows))
     lines = [list(table[0]), *(list(line.values()) for line in table)]
-    say(f"{study.title}\n{study.question}\n\n{aligned(lines)}\n", quiet=as_json)
-    for name, value in study.numbers(result.rows).items():
-        say(f"{name}: {value}", quiet=as_json)
-    say(f"\n{', '.join(map(str, files))}\n", quiet=as_json)
-
-
-def _as_json(study: Study, result: StudyResult) -> dict[str, Any]:
-    return {
-        "study": study.name,
-        "scale": result.scale.value,
-        "seed": result.seed,
-        "question": study.question,
-        "numbers": dict(study.numbers(result.rows)),
-        "failures": list(result.failures),
-        "versions": dict(result.versions),
-        "rows": list(result.rows),
-    }
+    say(f"{study.title}\n{study.question}\n\n{aligned(lines)}\n", quiet=quiet)
+    for name, value in numbers.items():
+        say(f"{name}: {value}", quiet=quiet)
+    say(f"\n{', '.join(map(str, files))}\n", quiet=quiet)
+    return {"question": study.question, "numbers": numbers, **result_json(result)}

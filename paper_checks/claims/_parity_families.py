@@ -21,8 +21,6 @@ from paper_checks.claims._gated_parities import (
 from paper_checks.claims.tables import checks
 from paper_checks.comparison import Comparison, at_least, at_most, close, equal
 
-__all__ = ["any_k_identity", "any_k_parity", "hidden_gate", "lowest_degree", "only_two_tokens", "pair_family"]
-
 
 @checks("parities/pairs")
 def pair_family(claim: Constants, scale: Scale, rng: Generator) -> Iterator[Comparison]:

@@ -23,19 +23,6 @@ from paper_checks.comparison import Comparison, at_least, at_most, close, equal
 from paper_checks.faults import given
 from sq import parity_heads
 
-__all__ = [
-    "exact_coefficients",
-    "float_saturation",
-    "gram",
-    "leak",
-    "minimal_coefficients",
-    "minimal_slopes",
-    "rounding_remedy",
-    "saturated_slopes",
-    "saturation_error",
-    "single_precision",
-]
-
 _DIGITS = 30
 
 

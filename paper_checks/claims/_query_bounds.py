@@ -30,17 +30,6 @@ from sq import (
 from sq.cliques import overlap_graph, packing_bound
 from sq.dimension import reference_gram
 
-__all__ = [
-    "cliques",
-    "correlational_cap",
-    "identification",
-    "most_correlated",
-    "reference_dimension",
-    "statistical_cap",
-    "szorenyi",
-    "vstat_tolerance",
-]
-
 _TAUS = ("0.9", "0.6", "0.5", "0.4", "0.35")
 
 

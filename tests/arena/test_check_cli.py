@@ -42,7 +42,7 @@ def test_list_says_what_there_is(capsys):
     [
         (["nonsense"], "No check is called 'nonsense'"),
         (["layer/row-from"], "the nearest is 'layer/row-form'"),
-        (["--scale", "huge"], "quick or full is needed"),
+        (["--scale", "huge"], "'quick', 'full'"),
         (["--jobs", "0"], "--jobs"),
     ],
 )

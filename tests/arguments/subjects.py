@@ -23,7 +23,7 @@ import upper.baselines
 import upper.linear_attention as linear
 import upper.newton
 import upper.six_phase as phases
-from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder
+from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder, intervals
 from attention.conversion import Projections
 from upper.linear_attention import tasks
 
@@ -326,10 +326,10 @@ def subjects(folder: Path) -> list[partial]:
         partial(paper_checks.Check, **MINE, run=CHECK.run, constants={"one": 1}, wrong={"one": 2}),
         partial(paper_checks.Fault, target="attention.layer:attention_pattern", by=abs, says="One."),
         partial(paper_checks.find_checks, names=["layer/*"]),
-        partial(paper_checks.mean_interval, values=NUMBERS),
-        partial(paper_checks.median_interval, values=NUMBERS),
-        partial(paper_checks.proportion_interval, successes=1, trials=4),
-        partial(paper_checks.slope_interval, x=NUMBERS, y=NUMBERS),
+        partial(intervals.mean_interval, values=NUMBERS),
+        partial(intervals.median_interval, values=NUMBERS),
+        partial(intervals.proportion_interval, successes=1, trials=4),
+        partial(intervals.slope_interval, x=NUMBERS, y=NUMBERS),
     ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from paper_checks import Interval, mean_interval, median_interval, proportion_interval, slope_interval
+from attention.intervals import Interval, mean_interval, median_interval, proportion_interval, slope_interval
 
 PLACES = np.arange(6.0)
 

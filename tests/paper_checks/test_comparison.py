@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from attention.intervals import Interval
 from paper_checks import (
-    Interval,
     Kind,
     at_least,
     at_most,
@@ -63,6 +63,7 @@ def test_close_needs_a_tolerance():
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_what_is_not_finite_never_holds(value):
     assert not close("x", value, 1.0, absolute=1.0).holds
+    assert not close("x", 1.0, value, absolute=1.0).holds
     assert not at_most("x", float("nan"), 1.0).holds
     assert not at_least("x", float("nan"), 1.0).holds
 

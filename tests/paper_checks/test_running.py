@@ -8,6 +8,7 @@ import pytest
 
 import attention
 from attention import FileFormatError
+from attention.intervals import mean_interval
 from paper_checks import (
     GROUPS,
     Basis,
@@ -22,12 +23,11 @@ from paper_checks import (
     equal,
     find_checks,
     given,
-    mean_interval,
     result_from_json,
     run_check,
     run_checks,
 )
-from paper_checks.claims_folder import ClaimsFolder, run_session
+from paper_checks.claims_folder import ClaimsFolder
 
 WORDS = {"claim": "One and one is two.", "source": "a book", "basis": Basis.PROVED}
 
@@ -107,24 +107,24 @@ def test_a_check_that_does_not_see_its_injected_error_is_not_as_it_must():
 
 
 def test_several_processes_give_the_same_figures():
-    checks = [two, mean, replace(crash, run=calls_helper)]
+    checks = [two, mean]
     here = {one.id: one.comparisons for one in run_checks(checks)}
     there = {one.id: one.comparisons for one in run_checks(checks, jobs=2)}
     assert here == there
 
 
-def test_a_kind_surer_than_its_comparisons_is_refused():
-    vague = replace(two, run=lambda claim, scale, rng: [close("x", 1.0, 1.0, absolute=0.1)])
-    assert "is numeric, the check says exact" in run_check(vague).reason
-    silent = replace(two, run=lambda claim, scale, rng: [])
-    assert "nothing was compared" in run_check(silent).reason
-
-
-def test_false_alarms_beyond_those_stated_are_refused():
-    loose = replace(
-        mean, run=lambda claim, scale, rng: [covers("x", mean_interval([1.0, 2.0], confidence=0.9), 1.5)]
-    )
-    assert "it states 0.001" in run_check(loose).reason
+@pytest.mark.parametrize(
+    ("one", "compared", "why"),
+    [
+        (two, [close("x", 1.0, 1.0, absolute=0.1)], "is numeric, the check says exact"),
+        (two, [], "nothing was compared"),
+        (mean, [covers("x", mean_interval([1.0, 2.0], confidence=0.9), 1.5)], "it states 0.001"),
+        (mean, [equal("x", 1, 1)], "has no interval"),
+    ],
+    ids=["kind", "nothing", "alarm", "interval"],
+)
+def test_a_check_that_does_not_keep_its_word_is_refused(one, compared, why):
+    assert why in run_check(replace(one, run=lambda claim, scale, rng: compared)).reason
 
 
 @pytest.mark.parametrize(
@@ -207,40 +207,44 @@ class TestRegistry:
             assert one.how.endswith("."), one.id
             assert one.run.__module__.startswith("paper_checks.claims."), one.id
 
-    def test_names_groups_and_patterns_find_checks(self):
+    def test_names_groups_and_patterns_find_checks_and_a_misspelled_name_the_nearest(self):
         (one,) = find_checks(["layer/row-form"])
         assert one.id == "layer/row-form"
         assert find_checks(["layer"]) == find_checks(["layer/*"])
         assert find_checks([]) == all_checks()
-
-    def test_an_unknown_name_is_told_with_the_nearest(self):
         with pytest.raises(ValueError, match="nearest is 'layer/row-form'"):
             find_checks(["layer/row-from"])
 
 
 class TestFolder:
-    def test_results_are_kept_as_they_come_and_others_stay(self, tmp_path):
-        checks = find_checks(["layer/row-form"])
-        run_session(checks, folder=tmp_path)
-        folder = ClaimsFolder(tmp_path)
-        assert set(folder.shown(all_checks())) == {"layer/row-form"}
-        run_session([two], folder=tmp_path)
-        assert set(ClaimsFolder(tmp_path).shown([*checks, two])) == {"layer/row-form", "sums/two"}
-
-    def test_an_interruption_keeps_what_is_done(self, tmp_path):
-        def interrupt(claim, scale, rng):
-            raise KeyboardInterrupt
-
-        session = run_session([two, replace(mean, run=interrupt), blind], folder=tmp_path)
-        assert session.interrupted
-        assert [one.id for one in session.results] == ["sums/two"]
-        assert set(ClaimsFolder(tmp_path).shown([two])) == {"sums/two"}
+    def test_results_are_kept_as_they_come_and_those_of_other_runs_stay(self, tmp_path):
+        first, second = ClaimsFolder(tmp_path), ClaimsFolder(tmp_path)
+        first.keep(run_check(two))
+        second.keep(run_check(mean))
+        assert set(ClaimsFolder(tmp_path).shown([two, mean])) == {"sums/two", "sums/mean"}
+        second.write_pages([two, mean])
         assert (tmp_path / "index.rst").is_file()
 
     def test_the_full_scale_is_shown_before_the_quick_one(self, tmp_path):
+        folder = ClaimsFolder(tmp_path)
         for scale in (Scale.FULL, Scale.QUICK):
-            run_session([two], folder=tmp_path, scale=scale)
-        assert ClaimsFolder(tmp_path).shown([two])["sums/two"].scale is Scale.FULL
+            folder.keep(run_check(two, scale=scale))
+        assert folder.shown([two])["sums/two"].scale is Scale.FULL
+
+    def test_a_newer_failure_is_not_hidden_by_an_older_full_run(self, tmp_path):
+        folder = ClaimsFolder(tmp_path)
+        folder.keep(run_check(two, scale=Scale.FULL))
+        folder.keep(replace(run_check(two), verdict=Verdict.FAILS))
+        assert folder.shown([two])["sums/two"].verdict is Verdict.FAILS
+        folder.keep(run_check(two, scale=Scale.FULL))
+        assert folder.shown([two])["sums/two"].verdict is Verdict.HOLDS
+
+    def test_an_injected_error_that_was_seen_stays_seen(self, tmp_path):
+        folder = ClaimsFolder(tmp_path)
+        for inject in (True, False):
+            (result,) = run_checks([two], inject=inject)
+            folder.keep(result)
+        assert folder.shown([two])["sums/two"].injected is Verdict.FAILS
 
     @pytest.mark.parametrize("text", ["", "[]", '{"version": 7}', '{"version": 1, "results": [{}]}'])
     def test_another_programs_file_is_refused(self, tmp_path, text):
@@ -258,24 +262,7 @@ class TestFolder:
         assert "*a* |b| `c` d_ :math:`e` <f>." in tree.astext()
 
 
-def test_an_expected_value_that_is_not_finite_never_holds():
-    assert not close("x", 1.0, float("inf"), relative=0.1).holds
-
-
-def test_a_statistical_check_without_an_interval_is_refused():
-    bare = replace(mean, run=lambda claim, scale, rng: [equal("x", 1, 1)])
-    assert "has no interval" in run_check(bare).reason
-
-
-def helper(value):
-    return value + 1
-
-
-def calls_helper(claim, scale, rng):
-    return [equal("two", helper(1), claim.sum)]
-
-
-def test_a_process_that_dies_breaks_its_check_and_loses_no_other(monkeypatch):
+def test_a_process_that_dies_breaks_its_check_and_loses_no_other():
     def die(claim, scale, rng):
         import os
 
@@ -285,24 +272,3 @@ def test_a_process_that_dies_breaks_its_check_and_loses_no_other(monkeypatch):
     assert len(results) == 3
     assert results["sums/crash"].verdict is Verdict.BROKEN
     assert "Run it alone" in results["sums/crash"].reason
-
-
-class TestKept:
-    def test_two_runs_at_once_lose_none_of_each_others_results(self, tmp_path):
-        first, second = ClaimsFolder(tmp_path), ClaimsFolder(tmp_path)
-        first.keep(run_check(two))
-        second.keep(run_check(mean))
-        assert set(ClaimsFolder(tmp_path).shown([two, mean])) == {"sums/two", "sums/mean"}
-
-    def test_a_newer_failure_is_not_hidden_by_an_older_full_run(self, tmp_path):
-        folder = ClaimsFolder(tmp_path)
-        folder.keep(run_check(two, scale=Scale.FULL))
-        folder.keep(replace(run_check(two), verdict=Verdict.FAILS))
-        assert folder.shown([two])["sums/two"].verdict is Verdict.FAILS
-        folder.keep(run_check(two, scale=Scale.FULL))
-        assert folder.shown([two])["sums/two"].verdict is Verdict.HOLDS
-
-    def test_an_injected_error_that_was_seen_stays_seen(self, tmp_path):
-        run_session([two], folder=tmp_path, inject=True)
-        run_session([two], folder=tmp_path)
-        assert ClaimsFolder(tmp_path).shown([two])["sums/two"].injected is Verdict.FAILS

@@ -1,27 +1,19 @@
-"""What every committed record of a study must pass."""
+"""The committed records of the studies."""
 
 from pathlib import Path
 
 import pytest
 
-from studies.folder import load_result, render_page
-
-RECORDS = Path(__file__).parents[2] / "docs" / "studies"
+from studies import load_result
 
 
 @pytest.fixture
-def shown_record():
-    """Gives the committed record of a study: its cells are the study's; its table, figure and page can be made."""
-    return _shown_record
+def records():
+    """Where they are, with the pages."""
+    return Path(__file__).parents[2] / "docs" / "studies"
 
 
-def _shown_record(study):
-    result = load_result(RECORDS / f"{study.name}.json")
-    wanted = study.cells(result.scale)
-    assert [{key: row[key] for key in cell} for row, cell in zip(result.rows, wanted, strict=True)] == list(
-        wanted
-    )
-    assert all(isinstance(text, str) for line in study.table(result.rows) for text in line.values())
-    assert study.figure(result.rows).axes
-    assert "{{" not in render_page((RECORDS / f"{study.name}.rst").read_text(), study, result)
-    return result
+@pytest.fixture
+def record(records):
+    """Gives the record of a study by its name."""
+    return lambda name: load_result(records / f"{name}.json")

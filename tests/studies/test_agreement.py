@@ -56,11 +56,3 @@ def test_gaps_on_a_lattice_have_its_spacing_and_agree_as_often_as_its_points(kin
     within = [fraction / np.sqrt(32) / spacing(kind, 32) for fraction in FRACTIONS]
     law = [lattice_law(one) for one in within]
     assert measured(heads=kind, dim=32)["ratio"] == pytest.approx(law, rel=0.05)
-
-
-def test_the_record_has_the_law_for_generic_heads_and_that_of_points_for_lattices(shown_record):
-    numbers = STUDY.numbers(shown_record(STUDY).rows)
-    assert (numbers["worst"], numbers["lattice_worst"]) == ("2.5%", "1.1%")
-    assert (numbers["first_excluded"], numbers["last_excluded"]) == ("3 of 3", "0 of 3")
-    assert (numbers["signs_first"], numbers["lattice_last"]) == ("1013", "32")
-    assert numbers["gaussian_excluded"] == "0 of 270"

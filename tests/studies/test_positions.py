@@ -1,15 +1,11 @@
 """The study of positions: the derived biases by enumeration of all inputs, and what it makes of rows."""
 
 import itertools
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from attention import AttentionLayer, make_nice_layer
-from runs import Scale
-from studies.folder import load_result, render_page
 from studies.positions import STUDY
 from studies.positions_phases import (
     gram_condition,
@@ -19,7 +15,6 @@ from studies.positions_phases import (
     projection_sums,
 )
 
-RECORDS = Path(__file__).parents[2] / "docs" / "studies"
 K, D = 2, 3
 EVERY = np.array(list(itertools.product([-1.0, 1.0], repeat=K * D))).reshape(-1, K, D)
 POSITIONS = positions_of("gaussian", K, D, scale=0.8, normal=np.random.default_rng(5).standard_normal((K, D)))
@@ -60,15 +55,6 @@ class TestPhaseOne:
 
 
 class TestPositions:
-    @pytest.mark.parametrize("kind", ["sinusoidal", "gaussian", "one-hot"])
-    def test_each_has_the_norm_of_a_token_times_the_scale(self, kind):
-        rows = positions_of(kind, 3, 8, scale=0.5, normal=np.random.default_rng(0).standard_normal((3, 8)))
-        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 0.5 * np.sqrt(8))
-
-    def test_other_kinds_are_refused(self):
-        with pytest.raises(ValueError, match="one of sinusoidal, gaussian, one-hot"):
-            positions_of("rotary", 2, 4, scale=1.0, normal=np.zeros((2, 4)))
-
     def test_parallel_positions_condition_the_gram_matrix_worse(self):
         layer = make_nice_layer(heads=1, dim=D, sigma=0.0, rng=1)
         # without attention a read is the mean token: Gram matrix I/k + pi'^T pi'
@@ -77,75 +63,17 @@ class TestPositions:
         assert gram_condition(layer, EVERY + parallel) == pytest.approx(1 + K * np.sum(POSITIONS[0] ** 2))
 
 
-def phases(kind, scale, *, raw=(0.1, 0.001, 0.01), centred=(0.1, 0.001, 0.01), tokens=2):
+def phases(kind, scale, crude=0.1, refined=0.001, span=0.01):
     """A row of the phases by the errors of phase 1, of phase 3 and of the span."""
-    cell = {
-        "part": "phases",
-        "heads": 2,
-        "tokens": tokens,
-        "dim": 16,
-        "kind": kind,
-        "scale": scale,
-        "draw": 0,
-    }
-    stages = {
-        what: {"as it is": one, "centred": other}
-        for what, one, other in zip(("crude", "refined", "span"), raw, centred, strict=True)
-    }
-    both = {"as it is": 1e-12, "centred": 1e-12}
-    return {**cell, **stages, "predicted": both, "final": both}
+    cell = {"part": "phases", "heads": 2, "tokens": 2, "dim": 16, "kind": kind, "scale": scale, "draw": 0}
+    errors = {"crude": crude, "refined": refined, "span": span, "predicted": 1e-12, "final": 1e-12}
+    return {**cell, **{what: {"as it is": one, "centred": one} for what, one in errors.items()}}
 
 
-class TestStudy:
-    @pytest.mark.parametrize("scale", list(Scale), ids=lambda scale: scale.value)
-    def test_cells_are_distinct(self, scale):
-        cells = [json.dumps(cell, sort_keys=True) for cell in STUDY.cells(scale)]
-        assert len(cells) == len(set(cells))
-
-    def test_a_measurement_is_plain_and_newton_is_exact_on_small_positions(self):
-        cell = {"part": "newton", "heads": 1, "tokens": 2, "dim": 4, "kind": "sinusoidal", "scale": 0.5}
-        found = STUDY.measure(rng=np.random.default_rng(3), **cell, floors=4, draw=0)
-        assert json.loads(json.dumps(found, allow_nan=False)) == found
-        assert found["error"] < 1e-9
-
-    def test_the_committed_record_is_shown(self):
-        result = load_result(RECORDS / "positions.json")
-        cells = STUDY.cells(result.scale)
-        assert [
-            {key: row[key] for key in cell} for row, cell in zip(result.rows, cells, strict=True)
-        ] == cells
-        numbers = STUDY.numbers(result.rows)
-        assert (numbers["newton_until"], numbers["newton_4"], numbers["newton_28"]) == (
-            "1",
-            "16 of 48",
-            "45 of 48",
-        )
-        assert numbers["centred_sinusoidal"] == "never"
-        assert (numbers["gram_2"], numbers["gram_3"], numbers["lost"]) == ("533", "417", "14 of 146")
-        assert "{{" not in render_page((RECORDS / "positions.rst").read_text(), STUDY, result)
-        assert len(STUDY.table(result.rows)) == 34
-        assert len(STUDY.figure(result.rows).axes) == 2
-
-    def test_each_row_alone_makes_a_table(self):
-        for row in load_result(RECORDS / "positions.json").rows[::40]:
-            assert len(STUDY.table([row])) == 1
-            assert STUDY.numbers([row])
-
-
-class TestWhatBreaks:
-    def breaks(self, *rows):
-        numbers = STUDY.numbers([phases("none", 0.0), *rows])
-        return [numbers[f"breaks_{what}_2"] for what in ("crude", "refined", "span")]
-
-    def test_a_phase_breaks_at_twice_the_error_between_two_measured_scales(self):
-        rows = [
-            phases("gaussian", 0.5, raw=(0.1, 0.001, 0.05)),
-            phases("gaussian", 2.0, raw=(0.4, 0.001, 0.1)),
-        ]
-        assert self.breaks(*rows) == ["1", "never", "0.5"]
-
-    def test_what_larger_logits_alone_explain_is_not_put_down_to_positions(self):
-        off = (5.0, 0.5, 0.03)
-        assert self.breaks(phases("gaussian", 1.0, raw=off)) == ["1", "1", "1"]
-        control = phases("larger logits", 1.0, raw=off)
-        assert self.breaks(phases("gaussian", 1.0, raw=off), control) == ["never"] * 3
+def test_a_phase_breaks_at_twice_the_error_of_equal_logits_between_two_measured_scales():
+    rows = [phases("none", 0.0), phases("gaussian", 0.5, span=0.05), phases("gaussian", 2.0, 0.4, span=0.1)]
+    numbers = STUDY.numbers(rows)
+    assert [numbers[f"breaks_{what}_2"] for what in ("crude", "refined", "span")] == ["1", "never", "0.5"]
+    logits = [phases("larger logits", 0.5, span=0.05), phases("larger logits", 2.0, 0.4, span=0.1)]
+    numbers = STUDY.numbers([*rows, *logits])
+    assert [numbers[f"breaks_{what}_2"] for what in ("crude", "refined", "span")] == ["never"] * 3

@@ -1,5 +1,6 @@
-"""The committed records of all studies, and the pages filled in from them."""
+"""The committed records of all studies: their cells, the pages filled in from them, and the figures that are quoted."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,14 @@ from runs import Scale
 from studies import STUDIES, find_studies, load_result, write_study
 from studies.folder import render_page
 
-RECORDS = Path(__file__).parents[2] / "docs" / "studies"
+FIGURES = tomllib.loads(Path(__file__).with_name("figures.toml").read_text())
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_record_has_the_cells_of_its_study_and_fills_its_page(name):
+def test_a_record_has_the_cells_of_its_study_and_fills_its_page(name, record, records):
     (study,) = find_studies([name])
     assert study.name == name
-    result = load_result(RECORDS / f"{name}.json")
+    result = record(name)
     rows, wanted = result.rows, study.cells(result.scale)
     assert result.scale is Scale.FULL
     assert [{key: row[key] for key in cell} for row, cell in zip(rows, wanted, strict=True)] == list(wanted)
@@ -25,18 +26,21 @@ def test_a_record_has_the_cells_of_its_study_and_fills_its_page(name):
     assert all(list(line) == list(table[0]) for line in table)
     assert all(isinstance(text, str) for line in table for text in line.values())
     assert study.figure(rows).axes
-    page = render_page((RECORDS / f"{name}.rst").read_text(), study, result)
-    assert any(str(number) in page for number in study.numbers(rows).values())
+    numbers = study.numbers(rows)
+    page = render_page((records / f"{name}.rst").read_text(), study, result)
+    assert any(str(number) in page for number in numbers.values())
     assert "{{" not in page
+    quoted = FIGURES.get(name, {})
+    assert {key: str(numbers[key]) for key in quoted} == quoted
 
 
-def test_what_is_written_is_read_back(tmp_path):
+def test_what_is_written_is_read_back(tmp_path, record, records):
     (study,) = find_studies(["linear-random"])
-    result = load_result(RECORDS / "linear-random.json")
+    result = record("linear-random")
     files = write_study(tmp_path, study, result)
     assert {path.suffix for path in files} == {".json", ".csv", ".svg", ".pdf"}
     assert load_result(tmp_path / "linear-random.json") == result
-    assert files[1].read_text() == (RECORDS / "linear-random.csv").read_text()
+    assert files[1].read_text() == (records / "linear-random.csv").read_text()
     for text in ("", "[]", "{}", '{"version": 2}'):
         files[0].write_text(text)
         with pytest.raises(FileFormatError, match="no record of a study"):

@@ -1,13 +1,11 @@
 """Studies: cells measured once, kept as they are done, the same numbers wherever they are measured."""
 
-import json
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import cloudpickle
-import numpy as np
 import pytest
 from jinja2 import UndefinedError
 
@@ -76,18 +74,6 @@ def test_a_row_that_is_kept_is_not_measured_again_and_a_larger_scale_adds_to_it(
     assert len(log.read_text()) == 10
 
 
-def test_what_was_measured_before_an_interruption_is_kept(tmp_path):
-    def stop(row):
-        if row["draw"] == 1:
-            raise KeyboardInterrupt
-
-    store = Store(tmp_path / "s.sqlite")
-    with pytest.raises(KeyboardInterrupt):
-        run_study(TOY, store=store, isolated=False, on_row=stop)
-    assert len(store.values()) == 2
-    assert run_study(TOY, store=store, isolated=False).rows == run_study(TOY, isolated=False).rows
-
-
 def test_a_cell_that_fails_is_told_and_the_others_are_there(tmp_path):
     def measure(*, rng, size, draw):
         if size == 2 and draw == 1:
@@ -118,13 +104,3 @@ def test_wrong_arguments_and_absent_packages_are_told():
         run_study(replace(TOY, cells=lambda scale: [{"size": 1}, {"size": 1}]))
     with pytest.raises(ValueError, match="No cell"):
         write_study(Path("nowhere"), TOY, replace(run_study(TOY, isolated=False), rows=()))
-
-
-def test_numbers_are_kept_to_the_last_bit(tmp_path):
-    result = run_study(TOY, isolated=False)
-    write_study(tmp_path, TOY, result)
-    kept = json.loads((tmp_path / "toy.json").read_text())["rows"]
-    assert (
-        np.array([row["value"] for row in kept]).tobytes()
-        == np.array([row["value"] for row in result.rows]).tobytes()
-    )

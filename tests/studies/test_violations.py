@@ -1,24 +1,12 @@
 """The study of violations: layers with one condition violated, the errors of phases, and its committed record."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from attention import BooleanInputs, ExampleOracle, check_conditions, make_nice_layer
+from attention import BooleanInputs, ExampleOracle, check_conditions
 from studies import violations_layers
-from studies.folder import load_result
-from studies.violations import STUDY
 from studies.violations_layers import NICE, VIOLATIONS, violated_layer
-from studies.violations_runs import BREAKS_AT, broken_phase, newton_error, phase_errors
-
-RECORDS = Path(__file__).parents[2] / "docs" / "studies"
-
-
-@pytest.fixture(scope="module")
-def result():
-    return load_result(RECORDS / "violations.json")
+from studies.violations_runs import BREAKS_AT, broken_phase, phase_errors
 
 
 def made(name, step, seed=0):
@@ -35,13 +23,6 @@ def test_the_condition_is_violated_and_more_so_step_by_step(name, monkeypatch):
     assert not mild.verdict
     assert not extreme.verdict
     assert extreme.measured >= mild.measured if mild.better == "small" else extreme.measured <= mild.measured
-
-
-@pytest.mark.parametrize("name", [name for name in VIOLATIONS if VIOLATIONS[name].heads == 2])
-def test_mild_violations_are_alone(name):
-    mild = made(name, VIOLATIONS[name].steps[0])
-    assert check_conditions(mild.layer, tokens=2).violated == (VIOLATIONS[name].condition,)
-    assert mild.beside == ()
 
 
 @pytest.mark.parametrize(
@@ -95,11 +76,6 @@ def test_error_of_phase_one_is_that_of_its_mean_and_the_end_is_exact():
     assert run["errors"]["5"] < 0.05
 
 
-def test_newton_finds_a_nice_layer():
-    layer = made(NICE, 0.0).layer
-    assert newton_error(layer, tokens=2, floors=4, rng=np.random.default_rng(2)) < 1e-10
-
-
 def test_the_first_phase_to_break_is_the_first_above_the_factor_or_the_one_that_ends_the_run():
     def run(*errors, failed=None):
         return {"errors": {str(at + 1): one for at, one in enumerate(errors)}, "failed": failed}
@@ -111,47 +87,3 @@ def test_the_first_phase_to_break_is_the_first_above_the_factor_or_the_one_that_
     assert broken_phase(run(0.2, 0.2, None, failed=3), usual) == 3
     assert broken_phase(run(0.2 * just_over, 0.2, None, failed=2), usual) == 1
     assert broken_phase(run(9.0, 9.0, 9.0), {}) is None
-
-
-def test_what_the_record_shows(result):
-    named = STUDY.numbers(result.rows)
-    assert (named["all"], named["alone"]) == (39, 31)
-    stopped = [named[f"alone_{name}_fails"] for name in ("paper", "practical", "newton_4", "newton_28")]
-    assert stopped == [11, 6, 6, 0]
-    assert (named["alone_paper_third"], named["alone_paper_breaks"]) == (10, 16)
-    table = STUDY.table(result.rows)
-    assert len(table) == 41
-    (one,) = (
-        line
-        for line in table
-        if line["violated"].startswith("opposed W: ") and line["violated"].endswith(" 1")
-    )
-    assert (one["paper mode breaks"], one["Newton 4 exact"], one["Newton 28 exact"]) == (
-        "phase 1",
-        "0/8",
-        "8/8",
-    )
-    assert STUDY.figure(result.rows).axes
-
-
-def test_every_recorded_layer_violates_its_condition(result):
-    nice = {dim: make_nice_layer(heads=m, dim=dim, rng=0) for m, dim in ((2, 16), (3, 24))}
-    for row in result.rows:
-        if row["violation"] == NICE:
-            assert all(row["holds"])
-            continue
-        assert not any(row["holds"]), row["violation"]
-        condition = check_conditions(nice[row["dim"]], tokens=2)[VIOLATIONS[row["violation"]].condition]
-        sign = 1 if condition.better == "small" else -1
-        assert all(sign * one > sign * condition.threshold for one in row["measured"]), row["violation"]
-
-
-@pytest.mark.slow
-def test_newton_alone_with_more_examples_is_measured_on_the_same_layers():
-    cell = {"violation": "opposed W", "step": 1.0, "heads": 2, "dim": 16, "modes": [], "runs": 0, "newton": 1}
-    few, many = (STUDY.measure(rng=np.random.default_rng(1), **cell, floors=floors) for floors in (4, 28))
-    assert json.loads(json.dumps(few, allow_nan=False)) == few
-    assert few["measured"] == many["measured"]
-    assert few["stable_ranks"] == many["stable_ranks"]
-    assert few["holds"] == [False]
-    assert many["newton_errors"][0] < 1e-10

@@ -1,0 +1,66 @@
+"""One fit of a layer: its error on fresh examples, and those of the six phases where they ran."""
+
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from attention import ExampleOracle, GroundTruth, Inputs, Learner
+from upper.six_phase import SixPhase
+
+__all__ = ["fit_errors"]
+
+# where the trace of a run of the six phases has them
+_TRACED = {
+    "crude": (1, "sum_error"),
+    "sampling": (1, "standard_error"),
+    "refined": (3, "sum_error"),
+    "span": (5, "span_error"),
+}
+
+
+def fit_errors(
+    learner: Learner,
+    truth: GroundTruth,
+    inputs: Inputs,
+    *,
+    for_examples: Generator,
+    for_learner: Generator,
+    noise: float = 0.0,
+) -> dict[str, Any]:
+    """The error on fresh tokens of the same law, the outcome, and the examples drawn.
+
+    Of the six phases also the errors of the crude sum, of its sampling, of the refined sum and of the span; None where
+    it did not come to it.
+
+    Parameters
+    ----------
+    learner : Learner
+        Fits the layer.
+    truth : GroundTruth
+        The target and the fresh tokens.
+    inputs : Inputs
+        The tokens of the examples.
+    for_examples, for_learner : Generator
+        Draw the examples, and what the learner draws.
+    noise : float
+        Standard deviation of the labels' noise, in units of their root mean square.
+    """
+    size = float(np.sqrt(np.mean(truth.y**2)))
+    oracle = ExampleOracle(truth.layer, inputs, noise=noise * size, rng=for_examples)
+    phases = isinstance(learner, SixPhase)
+    fit = learner.fit(oracle, rng=for_learner, truth=truth if phases else None)
+    found: dict[str, Any] = {
+        "error": truth.measure(predict=fit.predict)["relative_error"],
+        "outcome": fit.outcome.name,
+        "drawn": fit.examples_used,
+    }
+    if phases:
+        found |= dict.fromkeys(_TRACED)
+        for step in fit.trace:
+            found |= {
+                name: step.measures.get(measure)
+                for name, (phase, measure) in _TRACED.items()
+                if step.phase == phase
+            }
+    return found
