@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from arena._fields import as_plain
-from arena.cells import single_thread
 from arena.engines import engine_used
+from arena.formats import as_plain
 from arena.learned import LearnerRun, set_up
 from arena.records import TargetRecord
 from arena.students import Student
@@ -20,6 +19,7 @@ from attention.evaluation import orbits, which_held_out
 from attention.files import FilePath
 from attention.learning import Progress
 from attention.validation import count
+from runs import single_thread
 from upper import Newton
 
 __all__ = ["LearnedExamples", "learn_examples"]
@@ -32,7 +32,7 @@ class LearnedExamples(LearnerRun):
     Attributes
     ----------
     learner, seed, fit, engine
-        As for `arena.Learned`; the seed is also that of which examples were held out.
+        As of `arena.learned.LearnerRun`; the seed is also that of which examples were held out.
     files : tuple of str
         The files they are from.
     shape : tuple of int

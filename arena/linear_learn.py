@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from arena._fields import as_plain
-from arena._phrases import plural
+from arena.formats import as_plain, plural
 from attention import relative_error
 from attention.validation import count, non_negative
 from studies.line_figure import Panel, number_text

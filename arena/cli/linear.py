@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from arena._phrases import plural
 from arena.cli.console import (
     JsonOption,
     SeedOption,
@@ -18,6 +17,7 @@ from arena.cli.console import (
     say,
 )
 from arena.cli.study import measure_studies
+from arena.formats import plural
 from arena.linear_certify import certify_linear, token_source
 from arena.linear_learn import LinearLearned, learn_linear, model_examples
 from attention import BooleanInputs, GaussianInputs, Inputs, SphereInputs

@@ -182,25 +182,14 @@ def test_learner_side_is_written(cli, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["sq", "--bits", "10", "--dims", "10,20"], "bits is 10 and dim 10"),
-        (["sq", "--tau", "0.3,1"], "above 0 and below 1"),
         (["sq", "--tau", "nan"], "--tau is 'nan'"),
         (["sq", "--dims", ""], "--dims is ''"),
         (["sq", "--oracle", "delphi"], "reference, most-preserving, exact, honest"),
         (["sq", "--learners", "scan,guess"], "'guess'"),
-        (["sq", "--batch", "10"], "draws no examples"),
         (["sq", "--jobs", "0"], "jobs"),
         (["sq", "--jobs", "2", "--dask", "tcp://127.0.0.1:9"], "--jobs is for this machine"),
-        (["sq", "lwx"], "lwx"),
         (["lwr", "--dims", "4,x"], "whole numbers with commas"),
-        (["lwr", "--levels", "128", "--modulus", "64"], "at most modulus = 64"),
-        (["lwr", "--matrix", "square"], "'square'"),
         (["lwr", "--attacks", "guess"], "'guess' is no attack"),
-        (["lwr", "--budget", "0"], "seconds"),
-        (["lwr", "--samples", "3"], "samples"),
-        (["lwr", "--secret-law", "odd"], "'odd'"),
-        (["lwr", "--modulus", "12", "--matrix", "gadget", "--levels", "2"], "power of two"),
-        (["learner-side", "--dims", "2"], "2"),
         (["learner-side", "--heads", "0"], "heads"),
         (["learner-side", "--dims", "8", "--heads", "16"], "two targets"),
     ],
@@ -211,9 +200,3 @@ def test_wrong_input_is_one_sentence_before_any_work(cli, tmp_path, options, sai
     assert said in error
     assert error.count("\n") == 1
     assert not list(tmp_path.glob("c/*.json"))
-
-
-def test_what_is_no_store_is_left_alone(cli, tmp_path):
-    (tmp_path / "curves.sqlite").write_text("hello")
-    assert "no store" in cli(*SMALL, "-o", tmp_path, status=1).err
-    assert (tmp_path / "curves.sqlite").read_text() == "hello"

@@ -15,7 +15,6 @@ from arena import (
     load_target,
     lwr_target,
     nice_target,
-    parity_target,
     save_target,
 )
 from arena.students import STUDENTS, DoesNotApplyError
@@ -167,27 +166,6 @@ def test_of_one_token_it_says_that_theta_cannot_be_found(tokens):
     assert (learned.measures["theta_error"] > 0.1) is (tokens == 1)
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"learner": "nobody"}, "'nobody' is no learner"),
-        ({"learner": "newton,linear"}, "2 learners are named: learn runs one"),
-        ({"learner": 7}, "7 is no learner"),
-        ({"preset": "slow"}, "'quick' or 'full'"),
-        ({"work": 0}, "work is 0: a whole number of at least 1"),
-        ({"noise": -1}, "noise is -1"),
-        ({"examples": 3}, f"at least {Newton(2).minimum_examples(3, 8)}"),
-        ({"examples": 3, "heads": "auto"}, f"at least {Newton('auto').minimum_examples(3, 8)}"),
-        ({"learner": "known-part", "examples": 3}, "Known part has no use for examples"),
-        ({"learner": LinearBaseline(), "heads": 2}, "LinearBaseline has no use for heads"),
-    ],
-)
-def test_what_cannot_be_learned_is_a_sentence(nice, options, message):
-    with pytest.raises(ValueError, match=message):
-        learn(nice, **options)
-
-
 def test_errors_have_their_kinds(nice, tmp_path):
     with pytest.raises(DoesNotApplyError):
         learn(nice, "elimination")
@@ -196,10 +174,6 @@ def test_errors_have_their_kinds(nice, tmp_path):
     assert (caught.value.title, caught.value.setting) == ("Linear baseline", "work")
     with pytest.raises(FileFormatError):
         learn(tmp_path / "absent.safetensors")
-
-
-def test_elimination_finds_a_parity():
-    assert learn(parity_target(heads=2, dim=12, seed=1), "elimination", seed=2).error < 1e-12
 
 
 @dataclass(frozen=True)
