@@ -14,7 +14,7 @@ from arena.learned import LearnerRun, set_up
 from arena.records import TargetRecord
 from arena.students import Student
 from arena.targets import Target
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, Learner, relative_error
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, Inputs, Learner, relative_error
 from attention.evaluation import orbits, which_held_out
 from attention.files import FilePath
 from attention.learning import Progress
@@ -65,17 +65,8 @@ class LearnedExamples(LearnerRun):
         shape = dict(zip(("examples", "tokens", "dim"), self.shape, strict=True))
         return as_plain({**own, **shape}) | super().to_json()
 
-    def save(self, path: FilePath) -> Path:
-        """Write the fitted layer, and return where it is; the file says nothing of the distribution of the tokens.
-
-        Raises
-        ------
-        ValueError
-            If the fit has no layer.
-        OSError
-            If the file cannot be written; then what was there stays.
-        """
-        return self.save_with(path, None, examples=list(self.files))
+    def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
+        return None, {"examples": list(self.files)}
 
 
 def learn_examples(

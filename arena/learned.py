@@ -121,13 +121,31 @@ class LearnerRun:
             }
         )
 
-    def save_with(self, path: FilePath, inputs: Inputs | None, **source: Any) -> Path:
-        """Write the fitted layer with what it was learned from, and return where it is."""
+    def save(self, path: FilePath) -> Path:
+        """Write the fitted layer with what it was learned from, as a file that `load_target` reads.
+
+        Returns
+        -------
+        Path
+            Where it is.
+
+        Raises
+        ------
+        ValueError
+            If the fit has no layer.
+        OSError
+            If the file cannot be written; then what was there stays.
+        """
         if self.layer is None:
             raise ValueError(f"{self.learner.title} ended without a layer: there is nothing to save.")
+        inputs, source = self._learned_from()
         made = {"generator": f"learn {self.learner.name}", **source, "seed": self.seed}
         save_layer(path, self.layer, inputs=inputs, made=made | {"outcome": self.fit.outcome.name})
         return Path(path)
+
+    def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
+        """The distribution of the tokens, where it is known, and what else a file keeps of what was learned from."""
+        return None, {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,18 +196,9 @@ class Learned(LearnerRun):
         measures = {name: self.measures.get(name) for name in names}
         return super().to_json() | as_plain({**measures, "noise": self.noise})
 
-    def save(self, path: FilePath) -> Path:
-        """Write the fitted layer as a file that `load_target` reads, and return where it is.
-
-        Raises
-        ------
-        ValueError
-            If the fit has no layer.
-        OSError
-            If the file cannot be written; then what was there stays.
-        """
+    def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
         noise = {"noise": self.noise} if self.noise else {}
-        return self.save_with(path, inputs_from_json(self.target.inputs), target=self.target.name, **noise)
+        return inputs_from_json(self.target.inputs), {"target": self.target.name, **noise}
 
 
 def learn(

@@ -91,13 +91,11 @@ def student_of_file(place: str) -> Student:
             f"{path} has no learner {name!r}: a frozen dataclass with a fit as attention.Learner says is needed."
         )
     cloudpickle.register_pickle_by_value(module)  # the processes of a comparison do not import it
-    has_heads = any(field.name == "m" for field in dataclasses.fields(kind))
     make: Any = kind
-
-    def build(target: Target, effort: Effort) -> Learner:
-        learner: Learner = make(m=target.layer.heads) if has_heads else make()
-        return learner
-
+    has_heads = any(field.name == "m" for field in dataclasses.fields(kind))
+    build = (
+        (lambda target, effort: make(m=target.layer.heads)) if has_heads else lambda target, effort: make()
+    )
     return Student(name.lower(), name, _own_guarantee(kind), build)
 
 

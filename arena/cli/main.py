@@ -50,11 +50,17 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
 
 
 class _LazyCommands(typer.core.TyperGroup):
-    """The commands of the toolkit."""
+    """The commands of the toolkit, none of them imported for a list or a completion of their names."""
+
+    _names_only = False
 
     @property  # type: ignore[override]
     def commands(self) -> Mapping[str, Any]:
         """Every command by its name."""
+        if self._names_only:
+            return {
+                name: typer.core.TyperCommand(name, short_help=said) for name, (_, said) in _COMMANDS.items()
+            }
         return _Imported()
 
     @commands.setter
@@ -64,6 +70,11 @@ class _LazyCommands(typer.core.TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order in which they are shown."""
         return list(_COMMANDS)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """The names that begin so, with what each command does; a process that completes does nothing else."""
+        self._names_only = True
+        return super().shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a line for each command, without importing it."""

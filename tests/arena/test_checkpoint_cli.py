@@ -170,7 +170,6 @@ WRONG = [
     (["inspect", "{layer}", "--layer", "0"], "no attention layer named as in BERT or GPT-2"),
     (["inspect", "{dir}/pickle.bin", "--layer", "0"], "safetensors.torch.save_file"),
     (["inspect", "{dir}/damaged", "--layer", "0"], "config is not valid JSON"),
-    (["generate", "from-checkpoint", "{dir}", "--layer", "0", "-o", "{dir}/n"], "give one of them"),
 ]
 
 
