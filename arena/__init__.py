@@ -1,30 +1,44 @@
-"""Learners and targets side by side: targets, students, comparisons, their record and their page."""
+"""Learners and targets side by side: targets, students, comparisons, their record and their page.
 
-from arena.attacking import Attacked, attack
-from arena.attacks import ATTACKS, AttackKind, choose_attacks
-from arena.cells import run_cell
-from arena.comparison import compare
-from arena.curves import draw_curves, run_curves
-from arena.drawing import Drawing
-from arena.inspection import Inspection, inspect
-from arena.learned import Learned, UnusedSettingError, learn
-from arena.learner_side import LearnerSide, learner_side
-from arena.lwr_reach import lwr_curve
-from arena.made_targets import family_target, lwr_target, nice_target, parity_target, preset_targets
-from arena.phases import LearnedPhases, learn_phases
-from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
-from arena.results import Results
-from arena.stored import export_cells, stored_cells
-from arena.students import (
-    PRESETS,
-    STUDENTS,
-    DoesNotApplyError,
-    Effort,
-    Student,
-    as_students,
-    choose_students,
-)
-from arena.targets import Target, checkpoint_target, instance_target, layer_target, load_target, save_target
+Each name is imported when it is first asked for, so that the command line starts at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from arena.attacking import Attacked, attack
+    from arena.attacks import ATTACKS, AttackKind, choose_attacks
+    from arena.cells import run_cell
+    from arena.comparison import compare
+    from arena.curves import LearnerSide, draw_curves, learner_side, run_curves
+    from arena.drawing import Drawing
+    from arena.generated_targets import family_target, lwr_target, nice_target, parity_target, preset_targets
+    from arena.inspection import Inspection, inspect
+    from arena.learned import Learned, UnusedSettingError, learn
+    from arena.lwr_reach import lwr_curve
+    from arena.phases import LearnedPhases, learn_phases
+    from arena.records import Cell, LearnerRecord, Status, TargetRecord, TracePoint
+    from arena.results import Results
+    from arena.run_store import export_cells, stored_cells
+    from arena.students import (
+        PRESETS,
+        STUDENTS,
+        DoesNotApplyError,
+        Effort,
+        Student,
+        as_students,
+        choose_students,
+    )
+    from arena.targets import (
+        Target,
+        checkpoint_target,
+        instance_target,
+        layer_target,
+        load_target,
+        save_target,
+    )
+
 
 __all__ = [
     "ATTACKS",
@@ -74,3 +88,48 @@ __all__ = [
     "save_target",
     "stored_cells",
 ]
+
+_HOMES = {
+    "attacking": ("Attacked", "attack"),
+    "attacks": ("ATTACKS", "AttackKind", "choose_attacks"),
+    "cells": ("run_cell",),
+    "comparison": ("compare",),
+    "curves": ("LearnerSide", "draw_curves", "learner_side", "run_curves"),
+    "drawing": ("Drawing",),
+    "generated_targets": ("family_target", "lwr_target", "nice_target", "parity_target", "preset_targets"),
+    "inspection": ("Inspection", "inspect"),
+    "learned": ("Learned", "UnusedSettingError", "learn"),
+    "lwr_reach": ("lwr_curve",),
+    "phases": ("LearnedPhases", "learn_phases"),
+    "records": ("Cell", "LearnerRecord", "Status", "TargetRecord", "TracePoint"),
+    "results": ("Results",),
+    "run_store": ("export_cells", "stored_cells"),
+    "students": (
+        "PRESETS",
+        "STUDENTS",
+        "DoesNotApplyError",
+        "Effort",
+        "Student",
+        "as_students",
+        "choose_students",
+    ),
+    "targets": (
+        "Target",
+        "checkpoint_target",
+        "instance_target",
+        "layer_target",
+        "load_target",
+        "save_target",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'arena' has no attribute {name!r}")
+    return getattr(import_module(f"arena.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

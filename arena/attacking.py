@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from arena.attacks import AttackKind, choose_attacks
-from arena.plain import aligned, folded
+from arena.formats import aligned, folded
 from arena.targets import Target, load_target
 from attention.validation import count, require_instance
 from lwe import (

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import lwe.attacks
 from arena.engines import asked_settings, placed
+from arena.names import find_names
 from attention.validation import checked
 from lwe import Attack, LWRParameters
 from lwe.attacks import LearnerAttack
@@ -40,17 +41,12 @@ def choose_attacks(names: str | None = None) -> list[AttackKind]:
 
     Examples
     --------
-    >>> [kind.title for kind in choose_attacks("least-squares, bkw")]
+    >>> [kind.title for kind in choose_attacks("least-squares, BKW")]
     ['Least squares', 'BKW']
     """
     if names is None:
         return [kind for kind in ATTACKS.values() if not kind.learner]
-    wanted = list(dict.fromkeys(part.strip() for part in names.split(",") if part.strip()))
-    unknown = [name for name in wanted if name not in ATTACKS]
-    if unknown or not wanted:
-        given = f"{unknown[0]!r} is no attack" if unknown else "No attack is named"
-        raise ValueError(f"{given}: choose among {', '.join(ATTACKS)}.")
-    return [ATTACKS[name] for name in wanted]
+    return [ATTACKS[name] for name in find_names(names, ATTACKS, "attack")]
 
 
 def learners_on_engine(

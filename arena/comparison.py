@@ -12,7 +12,7 @@ from typing import Any
 
 from arena.cells import engine_cell, stored_cell
 from arena.engines import asked_settings, on_engine, require_known_engine
-from arena.made_targets import preset_targets
+from arena.generated_targets import preset_targets
 from arena.records import Cell
 from arena.results import Results
 from arena.students import Student, as_students, choose_effort, set_up_for

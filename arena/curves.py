@@ -1,23 +1,34 @@
-"""Query-count curves: many cells measured, as a table and as a figure."""
+"""Query-count curves: of learners of hard families, and of the six phases beside what hides parities from them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any
 
 from arena.drawing import Drawing
-from arena.looks import look_places
-from arena.plain import aligned, folded
+from arena.formats import aligned, folded
+from arena.student_table import learner_looks
+from attention.validation import PositiveInt, checked
 from runs import Cell, run
 from runs.figures import FAINT, INK, MOST_DRAWN, axes_in, canvas, legend_above, line_look, scales
-from sq import CurveCell, CurvePoint, measure_cell
+from sq import CurveCell, CurvePoint, SecretSet, measure_cell, visible_below
 from sq.curves import CURVE_LEARNERS
+from upper.six_phase import QueryPlan, six_phase_queries
 
-__all__ = ["count_in_full", "curve_table", "draw_curves", "run_curves"]
+__all__ = [
+    "LearnerSide",
+    "curve_table",
+    "draw_curves",
+    "draw_learner_side",
+    "learner_side",
+    "learner_side_table",
+    "run_curves",
+]
 
 _BOUNDED_ORACLES = ("reference", "exact")  # for which the group learner's bound is proved
 _BOUND = {"color": FAINT, "alpha": 0.45, "linewidth": 5.0, "solid_capstyle": "round", "zorder": 1}
 _SIZE = {"color": INK, "linestyle": (0, (0.5, 0.7)), "linewidth": 4.5, "alpha": 0.4, "zorder": 1}
+_CHECKED = 32  # up to this d the tolerances of the six phases' plan were checked
 _UPPER = {"color": INK, "linestyle": (0, (6, 2)), "linewidth": 0.9, "zorder": 2}
 
 
@@ -78,20 +89,14 @@ def curve_table(points: Sequence[CurvePoint]) -> str:
     for (bits, minus_tau, dim), those in sorted(grid.items()):
         cell = next(iter(those.values())).cell
         shown = [_shown(those.get(name)) for name in learners]
-        upper = [count_in_full(cell.group_bound)] * bounded
-        sizes = count_in_full(cell.targets), count_in_full(cell.lower_bound)
+        upper = [_in_full(cell.group_bound)] * bounded
+        sizes = _in_full(cell.targets), _in_full(cell.lower_bound)
         rows.append((str(bits), f"{-minus_tau:g}", str(dim), *sizes, *shown, *upper))
     return "\n".join([aligned(rows), *folded(list(reasons.values()))])
 
 
-def count_in_full(number: int) -> str:
-    """A whole number; past twelve digits by its size.
-
-    Examples
-    --------
-    >>> count_in_full(9139), count_in_full(10**400)
-    ('9139', '1.0e+400')
-    """
+def _in_full(number: int) -> str:
+    """A whole number; past twelve digits by its size."""
     return str(number) if number < 10**12 else f"{Decimal(number):.1e}"
 
 
@@ -114,6 +119,7 @@ def draw_curves(points: Sequence[CurvePoint]) -> Drawing:
     rows = sorted({point.cell.bits for point in points})
     columns = sorted({point.cell.tolerance for point in points}, reverse=True)
     learners, lines = _learners(points), _bounds(points)
+    looks = learner_looks(CURVE_LEARNERS)
     panels = {
         (down, across): [one for one in points if (one.cell.bits, one.cell.tolerance) == (bits, tolerance)]
         for down, bits in enumerate(rows)
@@ -141,7 +147,7 @@ def draw_curves(points: Sequence[CurvePoint]) -> Drawing:
                 _plot(axes, [(dim, of(cell)) for dim, cell in dims.items()], label, style)
             for name in learners:
                 asked = {one.cell.dim: one.queries or 0 for one in those if one.cell.learner == name}
-                _plot(axes, sorted(asked.items()), name, line_look(look_places(CURVE_LEARNERS)[name]))
+                _plot(axes, sorted(asked.items()), name, looks[name])
             low, upper = scales(axes, list(dims), every)
             axes.set_ylim(low, low * (upper / low) ** room)
             corner = {"transform": axes.transAxes, "ha": "right", "va": "top", "fontsize": 7.5}
@@ -195,4 +201,123 @@ def _missing(points: Sequence[CurvePoint]) -> Iterator[str]:
 def _shown(point: CurvePoint | None) -> str:
     if point is None:
         return "-"
-    return point.status if point.queries is None else count_in_full(point.queries)
+    return point.status if point.queries is None else _in_full(point.queries)
+
+
+@dataclass(frozen=True)
+class LearnerSide:
+    """What six phases ask in d dimensions, beside one family of parities."""
+
+    dim: int  #: d
+    heads: int  #: m of the hard family
+    bits: int  #: the 2m - 1 bits that they hide
+    queries: int  #: Q: the scalar queries of phases 1 to 5 on a nice target of two heads and two tokens
+    tolerance: float  #: the smallest tolerance among them
+    targets: int  #: N = C(d - 1, 2m - 1)
+    visible_below: float  #: from this tolerance on, Q queries of STAT cannot tell the N targets apart
+
+    @property
+    def invisible(self) -> bool:
+        """Whether Q queries of the tolerance that the learner needs on nice targets cannot tell the parities apart."""
+        return self.tolerance >= self.visible_below
+
+    def row(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return {**asdict(self), "invisible": self.invisible}
+
+
+@checked
+def learner_side(
+    dims: Sequence[PositiveInt] = (8, 16, 32, 64, 128, 256, 512, 1024),
+    heads: Sequence[PositiveInt] = (2, 4, 8, 16),
+) -> tuple[LearnerSide, ...]:
+    """The curve of the six-phase learner: nothing is asked, its plan is counted.
+
+    Parameters
+    ----------
+    dims : sequence of int
+        d, at least 3; pairs with fewer than two targets are left out.
+    heads : sequence of int
+        m of the hard families.
+
+    Returns
+    -------
+    tuple of LearnerSide
+        By dimension, then heads.
+
+    Notes
+    -----
+    Exact: the count of queries, for the plan as it is. A rule of thumb, checked on nice targets of d up to 32: that the
+    tolerances of the plan are what it needs. Proved: from `visible_below` on, no learner of so many queries tells
+    the parities apart (labels two-valued on the gate, `sq.full_query_cap`). Not shown: that it does below; and the
+    plan is that of two heads for every family: more heads agree on fewer rows and need smaller tolerances.
+
+    Examples
+    --------
+    >>> [(one.dim, one.heads, one.invisible) for one in learner_side([64, 1024], [2, 16])]
+    [(64, 2, False), (64, 16, False), (1024, 2, False), (1024, 16, True)]
+    """
+    found = []
+    for dim in dims:
+        counts = six_phase_queries(QueryPlan(m=2, k=2, d=dim))
+        queries, tolerance = sum(one.count for one in counts), min(one.tolerance for one in counts)
+        for m in heads:
+            if (bits := 2 * m - 1) < dim - 1:
+                targets = SecretSet(dim, bits).size
+                edge = visible_below(targets, queries, full=True)
+                found.append(LearnerSide(dim, m, bits, queries, tolerance, targets, edge))
+    return tuple(found)
+
+
+def learner_side_table(points: Sequence[LearnerSide]) -> str:
+    """A row for each dimension: queries, tolerance, and from which tolerance on each family is hidden."""
+    families = sorted({(one.heads, one.bits) for one in points})
+    edges = {(one.dim, one.heads): f"{one.visible_below:.2g}{' *'[one.invisible]}" for one in points}
+    rows = [("d", "queries Q", "tolerance", *(f"hides l={bits}, m={m}" for m, bits in families))]
+    for dim, queries, tolerance in sorted({(one.dim, one.queries, one.tolerance) for one in points}):
+        shown = (edges.get((dim, m), "-") for m, _ in families)
+        rows.append((str(dim), _in_full(queries), f"{tolerance:.2g}", *shown))
+    return aligned(rows) + "\n* hidden from Q queries of the tolerance that six phases need on nice targets"
+
+
+def draw_learner_side(points: Sequence[LearnerSide]) -> Drawing:
+    """Queries and tolerances of the six phases against d, beside the hard families' sizes and edges.
+
+    Raises
+    ------
+    ValueError
+        If there are no points.
+    """
+    if not points:
+        raise ValueError("There is no point to draw: give dimensions of at least 3.")
+    plan = {point.dim: point for point in points}
+    panels = (("queries, targets", "queries", "targets"), ("tolerance", "tolerance", "visible_below"))
+    with canvas(6.6, 3.5) as figure:
+        for place, (title, of_learner, of_family) in enumerate(panels):
+            axes = axes_in(figure, (0.085 + 0.5 * place, 0.21, 0.4, 0.53))
+            for look, m in enumerate(sorted({point.heads for point in points}), 1):
+                those = [point for point in points if point.heads == m]
+                xs, ys = [one.dim for one in those], [float(getattr(one, of_family)) for one in those]
+                label = f"parities of {2 * m - 1} bits, m = {m}"
+                axes.plot(xs, ys, **line_look(look), clip_on=False, label=label)
+            line = {
+                "color": INK,
+                "linewidth": 2.2,
+                "zorder": 5,
+                "label": "six phases on nice targets: their plan",
+            }
+            asked = {dim: float(getattr(one, of_learner)) for dim, one in plan.items()}
+            sure = [dim for dim in asked if dim <= _CHECKED or title != "tolerance"]
+            axes.plot(sure, [asked[dim] for dim in sure], **line)
+            axes.plot(list(asked), list(asked.values()), **(line | {"label": "", "linestyle": (0, (3, 1.5))}))
+            every = [float(getattr(one, name)) for one in points for name in (of_learner, of_family)]
+            scales(axes, list(plan), every)
+            axes.set_title(title, loc="left", fontsize=9.5, pad=4)
+            axes.set_xlabel("d", labelpad=1)
+        legend_above(figure, columns=2)
+        note = (
+            "Coloured, right: from this tolerance on, as many queries as the six phases ask cannot tell the parities\n"
+            f"apart. Black: exact queries; tolerances checked up to d = {_CHECKED} (dashed beyond)."
+        )
+        figure.text(0.015, 0.015, note, color=FAINT, fontsize=8, ha="left", va="bottom", linespacing=1.3)
+        return Drawing(figure, "What six phases need on nice targets as d grows")

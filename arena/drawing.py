@@ -1,14 +1,24 @@
-"""A figure as an object: notebooks show it, and it is saved as SVG or PDF."""
+"""A figure as an object: notebooks show it, pages hold it, it is saved as SVG or PDF."""
 
+import io
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 from attention.files import FilePath, write_whole
 from runs.figures import pdf_bytes, svg_text
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 __all__ = ["Drawing"]
+
+_SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+_HREF = f"{{{_LINK}}}href"
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,3 +69,53 @@ class Drawing:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, self.pdf if kind == ".pdf" else self.svg.encode())
         return path
+
+    def inline(self, titles: Mapping[str, str] | None = None, *, prefix: str = "") -> "Markup":
+        """The figure as an element of a page: without what only a file needs, with words for those who cannot see it.
+
+        Parameters
+        ----------
+        titles : mapping of str to str, optional
+            What the elements of these ids show when they are pointed at; their ids become classes.
+        prefix : str, optional
+            What its ids begin with, so that no two figures of a page share one; by default a digest of the figure.
+        """
+        from markupsafe import Markup
+
+        prefix = prefix or f"figure-{zlib.crc32(self.svg.encode())}"
+        titles = titles or {}
+        ElementTree.register_namespace("", _SVG)
+        ElementTree.register_namespace("xlink", _LINK)
+        root = ElementTree.parse(io.StringIO(self.svg)).getroot()
+        for parent in [root, *root.iter(f"{{{_SVG}}}defs")]:
+            for unwanted in ("metadata", "style"):
+                for child in parent.findall(f"{{{_SVG}}}{unwanted}"):
+                    parent.remove(child)
+        wanted = {link for one in root.iter() for link in _links(one)}
+        for one in root.iter():
+            name = one.get("id", "")
+            if name and name not in wanted:
+                del one.attrib["id"]
+            for key, value in one.attrib.items():
+                if key == "id":
+                    one.set(key, f"{prefix}-{value}")
+                elif key == _HREF and value.startswith("#"):
+                    one.set(key, f"#{prefix}-{value[1:]}")
+                else:
+                    one.set(key, value.replace("url(#", f"url(#{prefix}-"))
+            if name in titles:
+                one.set("class", "curve")
+                title = ElementTree.Element(f"{{{_SVG}}}title")
+                title.text = titles[name]
+                one.insert(0, title)
+        root.attrib.pop("version", None)
+        root.set("role", "img")
+        root.set("aria-label", self.words)
+        return Markup(ElementTree.tostring(root, encoding="unicode"))
+
+
+def _links(element: ElementTree.Element) -> list[str]:
+    """The ids that an element refers to."""
+    found = [part.split(")")[0] for value in element.attrib.values() for part in value.split("url(#")[1:]]
+    link = element.get(_HREF, "")
+    return [*found, link[1:]] if link.startswith("#") else found

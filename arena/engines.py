@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from arena.students import Effort, Student
@@ -122,7 +121,11 @@ def on_engine(
     asked = asked_settings(engine, device)
     if not asked:
         return list(students)
-    return [dataclasses.replace(one, build=_Placed(one.build, tuple(asked.items()))) for one in students]
+
+    def placed_build(student: Student) -> Callable[[Target, Effort], Learner]:
+        return lambda target, effort: placed(student.build(target, effort), asked)
+
+    return [dataclasses.replace(one, build=placed_build(one)) for one in students]
 
 
 def placed(learner: Any, settings: Mapping[str, str]) -> Any:
@@ -132,14 +135,3 @@ def placed(learner: Any, settings: Mapping[str, str]) -> Any:
     )
     there = {name: value for name, value in settings.items() if name in known}
     return dataclasses.replace(learner, **there) if there else learner
-
-
-@dataclass(frozen=True)
-class _Placed:
-    """A set-up whose learner computes where it is told."""
-
-    build: Callable[[Target, Effort], Learner]
-    settings: tuple[tuple[str, str], ...]
-
-    def __call__(self, target: Target, effort: Effort) -> Learner:
-        return placed(self.build(target, effort), dict(self.settings))

@@ -5,11 +5,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from arena.comparison_record import ComparisonRecord
 from arena.drawing import Drawing
-from arena.looks import look_places
-from arena.numbers import count_text, error_text, printable, seconds_text
+from arena.formats import count_text, error_text, printable, seconds_text
 from arena.records import Cell
-from arena.results import Results
+from arena.student_table import learner_looks
 from arena.summary import Summary
 from runs.figures import (
     CARD,
@@ -25,7 +25,6 @@ from runs.figures import (
     heat_colours,
     heat_level,
     is_strong,
-    learner_look,
     power_of_ten,
 )
 
@@ -39,7 +38,7 @@ _PANELS = 6  # side by side
 _HATCHES = {"failed": "xxxx", "timed out": "....", "does not apply": "////"}
 
 
-def heat_map(results: Results) -> Drawing:
+def heat_map(results: ComparisonRecord) -> Drawing:
     """Targets down, learners across, log10 of the median error on the unknown part.
 
     Pairs without a number bear no colour: each has its own hatch and says what it is.
@@ -69,7 +68,9 @@ def heat_map(results: Results) -> Drawing:
         return Drawing(figure, words)
 
 
-def learning_curves(results: Results, target: str, against: Literal["examples", "seconds"]) -> Drawing:
+def learning_curves(
+    results: ComparisonRecord, target: str, against: Literal["examples", "seconds"]
+) -> Drawing:
     """Error on the unknown part against what it cost: a panel for each learner that ran, the others in grey.
 
     Raises
@@ -80,7 +81,7 @@ def learning_curves(results: Results, target: str, against: Literal["examples", 
     if against not in _LEAST_COST:
         raise ValueError(f"against is {against!r}: 'examples' and 'seconds' can be drawn.")
     record = results.target(target)
-    places = look_places([learner.name for learner in results.learners])
+    looks = learner_looks([learner.name for learner in results.learners])
     curves = [
         (learner, cell, _on_axes(points, against))
         for learner in results.learners
@@ -103,7 +104,7 @@ def learning_curves(results: Results, target: str, against: Literal["examples", 
             axes.patch.set_visible(False)
             _style(axes, against, spans, first=column == 0)
             for learner, cell, points in curves:
-                look = learner_look(places[learner.name])
+                look = looks[learner.name]
                 xs, ys = zip(*points, strict=True)
                 if learner.name != name:
                     axes.plot(xs, ys, color=FAINT, alpha=0.25, linewidth=0.8, zorder=2)

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+from arena.comparison_record import ComparisonRecord
 from arena.records import Cell
 
 if TYPE_CHECKING:
     import pandas
-
-    from arena.results import Results
 
 __all__ = ["TARGET_COLUMNS", "cell_frame", "csv_of", "pair_frame", "step_frame", "typed_frame"]
 
@@ -40,7 +39,7 @@ _WHOLE = (
 _REAL = ("error", "seconds", "timeout", "error_min", "error_max", "examples")
 
 
-def cell_frame(results: "Results") -> "pandas.DataFrame":
+def cell_frame(results: ComparisonRecord) -> "pandas.DataFrame":
     """One row per cell with what is known of target and learner; numbers that are missing are NA or NaN."""
     rows = []
     for cell in results.cells:
@@ -53,7 +52,7 @@ def cell_frame(results: "Results") -> "pandas.DataFrame":
     )
 
 
-def pair_frame(results: "Results") -> "pandas.DataFrame":
+def pair_frame(results: ComparisonRecord) -> "pandas.DataFrame":
     """One row per target and learner, summed up over seeds, in the order in which they are shown."""
     rows = []
     for target in results.shown:
@@ -71,7 +70,7 @@ def pair_frame(results: "Results") -> "pandas.DataFrame":
     return typed_frame(_PAIR_COLUMNS, rows)
 
 
-def step_frame(results: "Results", target: str | None = None) -> "pandas.DataFrame":
+def step_frame(results: ComparisonRecord, target: str | None = None) -> "pandas.DataFrame":
     """One row per step of every fit that came back, on one target or on all, and a last one, "end", for the fit.
 
     Raises

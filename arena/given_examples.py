@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from arena._fields import as_plain
-from arena.cells import single_thread
 from arena.engines import engine_used
+from arena.formats import as_plain
 from arena.learned import LearnerRun, set_up
 from arena.records import TargetRecord
 from arena.students import Student
 from arena.targets import Target
-from attention import AttentionLayer, BooleanInputs, ExampleOracle, Learner, relative_error
+from attention import AttentionLayer, BooleanInputs, ExampleOracle, Inputs, Learner, relative_error
 from attention.evaluation import orbits, which_held_out
 from attention.files import FilePath
 from attention.learning import Progress
 from attention.validation import count
+from runs import single_thread
 from upper import Newton
 
 __all__ = ["LearnedExamples", "learn_examples"]
@@ -32,7 +32,7 @@ class LearnedExamples(LearnerRun):
     Attributes
     ----------
     learner, seed, fit, engine
-        As for `arena.Learned`; the seed is also that of which examples were held out.
+        As of `arena.learned.LearnerRun`; the seed is also that of which examples were held out.
     files : tuple of str
         The files they are from.
     shape : tuple of int
@@ -65,17 +65,8 @@ class LearnedExamples(LearnerRun):
         shape = dict(zip(("examples", "tokens", "dim"), self.shape, strict=True))
         return as_plain({**own, **shape}) | super().to_json()
 
-    def save(self, path: FilePath) -> Path:
-        """Write the fitted layer, and return where it is; the file says nothing of the distribution of the tokens.
-
-        Raises
-        ------
-        ValueError
-            If the fit has no layer.
-        OSError
-            If the file cannot be written; then what was there stays.
-        """
-        return self.save_with(path, None, examples=list(self.files))
+    def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
+        return None, {"examples": list(self.files)}
 
 
 def learn_examples(

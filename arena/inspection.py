@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from arena._fields import as_plain
-from arena._origin import FROM_CHECKPOINT, describe_inputs, how_imported
+from arena.formats import as_plain
+from arena.origin import FROM_CHECKPOINT, describe_inputs, how_imported
 from arena.records import TargetRecord
 from arena.targets import Target, load_target, require_path
 from attention import AttentionLayer

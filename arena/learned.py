@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from arena._fields import as_plain
 from arena.cells import fit_target
 from arena.engines import engine_used, require_engine
+from arena.formats import as_plain
 from arena.records import LearnerRecord, TargetRecord
 from arena.students import Student, as_students, choose_effort
 from arena.targets import Target, load_target
@@ -19,7 +19,7 @@ from attention.inputs import inputs_from_json
 from attention.learning import Progress
 from attention.validation import non_negative
 
-__all__ = ["FitSummary", "Learned", "LearnerRun", "SetUp", "UnusedSettingError", "learn", "set_up"]
+__all__ = ["Learned", "LearnerRun", "SetUp", "UnusedSettingError", "learn", "set_up"]
 
 _ONE_TOKEN = (
     "With one token a pattern is always 1: examples tell nothing of Theta, and of the W only their sum; an exact layer "
@@ -39,74 +39,6 @@ class UnusedSettingError(ValueError):
     def __init__(self, title: str, setting: str) -> None:
         super().__init__(f"{title} has no use for {setting}: leave it out.")
         self.title, self.setting = title, setting
-
-
-@dataclass(frozen=True)
-class FitSummary:
-    """What a fit found beside its layer, and what it cost: known with ground truth and without.
-
-    Attributes
-    ----------
-    noise_level, expected_excess : float or None
-        Newton's estimates, where it ended at the level of noise.
-    alone : str
-        The part of the learner that found the layer alone; else empty.
-    heads_found : int or None
-        The number of heads, where it was to be found.
-    heads_trusted : bool
-        Whether a layer of that many heads explains the examples.
-    examples_used : int
-        Examples drawn.
-    examples_needed : int or None
-        About how many are needed, where there were too few.
-    seconds : float
-        Seconds of the fit.
-    """
-
-    noise_level: float | None
-    expected_excess: float | None
-    alone: str
-    heads_found: int | None
-    heads_trusted: bool
-    examples_used: int
-    examples_needed: int | None
-    seconds: float
-
-    @classmethod
-    def of(cls, fit: Fit, learner: LearnerRecord) -> "FitSummary":
-        """The summary of a fit by that learner."""
-        at_floor = fit.outcome is Outcome.RESIDUAL_FLOOR
-        last: Mapping[str, float] = fit.trace[-1].measures if fit.trace and at_floor else {}
-        counted = learner.parameters.get("m") == "auto" and fit.layer is not None
-        return cls(
-            noise_level=last.get("noise_level"),
-            expected_excess=last.get("expected_excess"),
-            alone=fit.alone,
-            heads_found=fit.layer.heads if counted and fit.layer is not None else None,
-            heads_trusted=fit.outcome.succeeded or at_floor,
-            examples_used=fit.examples_used,
-            examples_needed=fit.examples_needed,
-            seconds=fit.seconds,
-        )
-
-    @property
-    def rows(self) -> dict[str, str]:
-        """What there is to show, by its label."""
-        doubt = "" if self.heads_trusted else " (not to be trusted: no such layer explains the examples)"
-        needed = "" if self.examples_needed is None else f", and about {self.examples_needed} are needed"
-        rows = {
-            "found by": f"{self.alone} alone" if self.alone else "",
-            "noise on the labels, found": _digits(self.noise_level),
-            "expected excess error": _digits(self.expected_excess),
-            "heads found": "" if self.heads_found is None else f"{self.heads_found}{doubt}",
-            "examples used": f"{self.examples_used}{needed}",
-            "seconds": f"{self.seconds:.2f}",
-        }
-        return {label: text for label, text in rows.items() if text}
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,14 +68,42 @@ class LearnerRun:
         return self.fit.layer
 
     @property
-    def summary(self) -> FitSummary:
-        """What the fit found beside its layer, and what it cost."""
-        return FitSummary.of(self.fit, self.learner)
+    def found(self) -> dict[str, Any]:
+        """What the fit found beside its layer, and what it cost, as JSON values.
+
+        ``noise_level`` and ``expected_excess`` are Newton's estimates where it ended at the level of noise,
+        ``heads_found`` is the number of heads where it was to be found, and ``heads_trusted`` whether a layer of that
+        many heads explains the examples.
+        """
+        fit, at_floor = self.fit, self.fit.outcome is Outcome.RESIDUAL_FLOOR
+        last: Mapping[str, float] = fit.trace[-1].measures if fit.trace and at_floor else {}
+        counted = self.learner.parameters.get("m") == "auto" and fit.layer is not None
+        return {
+            "noise_level": last.get("noise_level"),
+            "expected_excess": last.get("expected_excess"),
+            "alone": fit.alone,
+            "heads_found": fit.layer.heads if counted and fit.layer is not None else None,
+            "heads_trusted": fit.outcome.succeeded or at_floor,
+            "examples_used": fit.examples_used,
+            "examples_needed": fit.examples_needed,
+            "seconds": fit.seconds,
+        }
 
     def text(self, title: str, rows: Mapping[str, str]) -> str:
         """The run as lines of text: what it was on, how it ended, and a label and a value for each row."""
-        shown = {**rows, **self.summary.rows}
-        lines = [f"{self.learner.title} on: {title}", f"  {self.fit.outcome}"]
+        found, fit = self.found, self.fit
+        doubt = "" if found["heads_trusted"] else " (not to be trusted: no such layer explains the examples)"
+        needed = "" if fit.examples_needed is None else f", and about {fit.examples_needed} are needed"
+        shown = {
+            **rows,
+            "found by": f"{fit.alone} alone" if fit.alone else "",
+            "noise on the labels, found": _digits(found["noise_level"]),
+            "expected excess error": _digits(found["expected_excess"]),
+            "heads found": "" if found["heads_found"] is None else f"{found['heads_found']}{doubt}",
+            "examples used": f"{fit.examples_used}{needed}",
+            "seconds": f"{fit.seconds:.2f}",
+        }
+        lines = [f"{self.learner.title} on: {title}", f"  {fit.outcome}"]
         return "\n".join(lines + [f"  {label:<28} {value}" for label, value in shown.items() if value])
 
     def to_json(self) -> dict[str, Any]:
@@ -155,19 +115,37 @@ class LearnerRun:
                 "outcome": self.fit.outcome.name,
                 "outcome_text": str(self.fit.outcome),
                 "succeeded": self.fit.outcome.succeeded,
-                **self.summary.to_json(),
+                **self.found,
                 "engine": self.engine,
                 "trace": [step.to_json() for step in self.fit.trace],
             }
         )
 
-    def save_with(self, path: FilePath, inputs: Inputs | None, **source: Any) -> Path:
-        """Write the fitted layer with what it was learned from, and return where it is."""
+    def save(self, path: FilePath) -> Path:
+        """Write the fitted layer with what it was learned from, as a file that `load_target` reads.
+
+        Returns
+        -------
+        Path
+            Where it is.
+
+        Raises
+        ------
+        ValueError
+            If the fit has no layer.
+        OSError
+            If the file cannot be written; then what was there stays.
+        """
         if self.layer is None:
             raise ValueError(f"{self.learner.title} ended without a layer: there is nothing to save.")
+        inputs, source = self._learned_from()
         made = {"generator": f"learn {self.learner.name}", **source, "seed": self.seed}
         save_layer(path, self.layer, inputs=inputs, made=made | {"outcome": self.fit.outcome.name})
         return Path(path)
+
+    def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
+        """The distribution of the tokens, where it is known, and what else a file keeps of what was learned from."""
+        return None, {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,14 +154,8 @@ class Learned(LearnerRun):
 
     Attributes
     ----------
-    learner : LearnerRecord
-        The learner and the parameters it ran with.
-    seed : int
-        The seed of the fit.
-    fit : Fit
-        What the learner returned.
-    engine : str
-        What computed it, as in "numpy" or "torch cpu bfloat16"; empty where that is not known.
+    learner, seed, fit, engine
+        As of `LearnerRun`.
     target : TargetRecord
         What it was run on.
     measures : dict of str to float
@@ -224,18 +196,9 @@ class Learned(LearnerRun):
         measures = {name: self.measures.get(name) for name in names}
         return super().to_json() | as_plain({**measures, "noise": self.noise})
 
-    def save(self, path: FilePath) -> Path:
-        """Write the fitted layer as a file that `load_target` reads, and return where it is.
-
-        Raises
-        ------
-        ValueError
-            If the fit has no layer.
-        OSError
-            If the file cannot be written; then what was there stays.
-        """
+    def _learned_from(self) -> tuple[Inputs | None, dict[str, Any]]:
         noise = {"noise": self.noise} if self.noise else {}
-        return self.save_with(path, inputs_from_json(self.target.inputs), target=self.target.name, **noise)
+        return inputs_from_json(self.target.inputs), {"target": self.target.name, **noise}
 
 
 def learn(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from arena._fields import as_plain
+from arena.formats import as_plain
 from attention import FileFormatError
 from attention.files import read_arrays
 from attention.validation import count, require_array

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from arena._fields import as_plain
-from arena._phrases import plural
-from arena.plain import aligned
+from arena.formats import aligned, as_plain, plural
 from attention import relative_error
 from studies.line_figure import Panel, number_text
 from upper.linear_attention import (

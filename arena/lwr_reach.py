@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from arena.attacking import attack_here, attack_result, longest_seconds
 from arena.attacks import ATTACKS, choose_attacks
 from arena.drawing import Drawing
-from arena.looks import look_places
-from arena.plain import aligned
+from arena.formats import aligned
+from arena.student_table import learner_looks
 from attention.validation import NonNegativeInt, PositiveFloat, PositiveInt, Whole, checked
 from lwe import AttackOutcome, AttackResult, Budget, LWRParameters, make_samples, parse_law
 from lwe.parameters import Matrix
 from runs import Cell, run
-from runs.figures import FAINT, axes_in, canvas, dimension_axis, legend_above, line_look
+from runs.figures import FAINT, axes_in, canvas, dimension_axis, legend_above
 
 if TYPE_CHECKING:
     import pandas
@@ -192,12 +192,13 @@ def draw_lwr_curve(curve: "pandas.DataFrame") -> Drawing:
     ratios = [float(first.modulus / p) for p in sorted(curve.levels.unique(), reverse=True)]
     reached = curve[curve.broken].groupby(["attack", "levels"]).secret_dim.max()
     breaking = [name for name in curve.attack.unique() if name in reached.index]
+    looks = learner_looks(list(ATTACKS))
     with canvas(6.2, 4.3) as figure:
         axes = axes_in(figure, (0.09, 0.235, 0.88, 0.695 - 0.045 * -(-len(breaking) // _COLUMNS)))
         aside = _aside(ratios, len(breaking))
         for name, factor in zip(breaking, aside, strict=True):
             sizes = [reached.get((name, round(first.modulus / ratio)), math.nan) for ratio in ratios]
-            look, title = line_look(look_places(list(ATTACKS))[name]), ATTACKS[name].title
+            look, title = looks[name], ATTACKS[name].title
             axes.plot([factor * ratio for ratio in ratios], sizes, label=title, clip_on=False, **look)
         dimension_axis(axes, ratios)
         left, right = axes.get_xlim()

@@ -9,18 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arena._origin import describe_inputs
+from arena.comparison_record import ComparisonRecord
 from arena.figures import curve_points, heat_map, learning_curves
-from arena.frames import csv_of, pair_frame, step_frame
-from arena.inline_svg import inline_svg
-from arena.looks import look_places
-from arena.numbers import count_text, error_text, number_text, printable, seconds_text
+from arena.formats import count_text, error_text, number_text, printable, seconds_text
+from arena.frames import cell_frame, csv_of, pair_frame, step_frame
+from arena.origin import describe_inputs
 from arena.records import Cell, LearnerRecord, Status, TargetRecord
-from arena.results import Results
+from arena.student_table import learner_looks
 from arena.summary import Summary
 from arena.table import legend
-from arena.tally import interruption_text, tally
-from runs.figures import heat_colours, heat_level, is_strong, learner_look
+from runs.figures import heat_colours, heat_level, is_strong
 
 __all__ = ["render_map", "render_page", "template"]
 
@@ -58,7 +56,7 @@ class _Pair:
         return self.summary.outcome_text if self.measured else self.summary.message or self.summary.verdict
 
 
-def render_page(results: Results) -> str:
+def render_page(results: ComparisonRecord) -> str:
     """The page of a comparison: one HTML document with its figures, data, style and script inside.
 
     Notes
@@ -67,7 +65,6 @@ def render_page(results: Results) -> str:
     file brings along is text, and would not run even if it were not escaped.
     """
     script = (_TEMPLATES / "script.js").read_text(encoding="utf-8")
-    places = look_places([learner.name for learner in results.learners])
     rows = _rows(results)
     made = {key: value for key, value in results.made.items() if key not in ("command", "versions")}
     return template("index.html.j2").render(
@@ -76,15 +73,13 @@ def render_page(results: Results) -> str:
         idle=[pair for _, pairs in rows for pair in pairs if not pair.measured and not pair.lost],
         learners=results.learners,
         legend=legend(results),
-        tally=tally(results),
-        stopped=interruption_text(results),
         lost=[cell for cell in results.cells if cell.status.lost],
-        looks={name: learner_look(place)["color"] for name, place in places.items()},
+        looks=learner_looks([learner.name for learner in results.learners]),
         curves={target.name: _curves(results, target, n) for n, target in enumerate(results.shown)},
         file_names={target.name: _file_name(target.name, n) for n, target in enumerate(results.shown)},
         heat_map=_link("image/svg+xml", heat_map(results).svg),
         sheets=[
-            ("results.csv", "one line per fit", _link("text/csv", results.to_csv())),
+            ("results.csv", "one line per fit", _link("text/csv", csv_of(cell_frame(results)))),
             ("table.csv", "one line per target and learner", _link("text/csv", csv_of(pair_frame(results)))),
             ("curves.csv", "one line per step of every fit", _link("text/csv", csv_of(step_frame(results)))),
         ],
@@ -95,7 +90,7 @@ def render_page(results: Results) -> str:
     )
 
 
-def render_map(results: Results) -> str:
+def render_map(results: ComparisonRecord) -> str:
     """The map of errors as HTML for a notebook: no script, its colours written into every cell."""
     return template("map.html.j2").render(
         rows=_rows(results), learners=results.learners, legend=legend(results)
@@ -130,7 +125,7 @@ def template(name: str) -> Any:
     return environment.get_template(name)
 
 
-def _rows(results: Results) -> list[tuple[TargetRecord, list[_Pair]]]:
+def _rows(results: ComparisonRecord) -> list[tuple[TargetRecord, list[_Pair]]]:
     """Each target as it is shown, with its learners."""
     return [
         (
@@ -144,16 +139,13 @@ def _rows(results: Results) -> list[tuple[TargetRecord, list[_Pair]]]:
     ]
 
 
-def _curves(results: Results, target: TargetRecord, place: int) -> list[dict[str, str]]:
-    from markupsafe import Markup
-
+def _curves(results: ComparisonRecord, target: TargetRecord, place: int) -> list[dict[str, str]]:
     drawn = []
     for against in ("examples", "seconds"):
         cells = [cell for cell in results.cells if cell.target == target.name]
         titles = {f"curve-{cell.learner}-{cell.seed}": _points_text(cell, against) for cell in cells}
         drawing = learning_curves(results, target.name, "examples" if against == "examples" else "seconds")
-        svg = inline_svg(drawing.svg, drawing.words, titles, prefix=f"{against}-{place}")
-        drawn.append({"against": against, "svg": Markup(svg)})
+        drawn.append({"against": against, "svg": drawing.inline(titles, prefix=f"{against}-{place}")})
     return drawn
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from arena.drawing import Drawing
-from arena.numbers import error_text
+from arena.formats import error_text
 from attention import AttentionLayer, Step
 from runs.figures import (
     CARD,

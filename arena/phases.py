@@ -9,11 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from arena._fields import as_plain
 from arena.drawing import Drawing
-from arena.inline_svg import inline_svg
+from arena.formats import as_plain, error_text, number_text, printable, seconds_text
 from arena.learned import Learned, set_up
-from arena.numbers import error_text, number_text, printable, seconds_text
 from arena.page import template
 from arena.phase_figures import draw_phases
 from arena.phase_record import PhaseRecord, phase_records
@@ -111,12 +109,9 @@ class LearnedPhases:
 
     def page(self) -> str:
         """The six phases as one self-contained HTML page with their figures, without a script."""
-        from markupsafe import Markup
-
-        figures: dict[int, list[tuple[Markup, str]]] = {number: [] for number in range(1, 7)}
+        figures: dict[int, list[tuple[str, str]]] = {number: [] for number in range(1, 7)}
         for name, drawing in self.drawings.items():
-            figure = Markup(inline_svg(drawing.svg, drawing.words)), drawing.words
-            figures[int(name.split("-")[1])].append(figure)
+            figures[int(name.split("-")[1])].append((drawing.inline(), drawing.words))
         data = base64.b64encode(_json_text(self.to_json()).encode()).decode()
         page = template("phases.html.j2").render(
             told=self,

@@ -1,17 +1,15 @@
-"""The record of a comparison, kept exactly as JSON, and the ways to look at it: table, figures, page, data frames."""
+"""A comparison with every way to look at it: table, figures, page, data frames, files."""
 
-import json
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
+from arena.comparison_record import ComparisonRecord
 from arena.drawing import Drawing
-from arena.records import Cell, LearnerRecord, TargetRecord
-from arena.summary import Summary, summarise
+from arena.figures import heat_map, learning_curves
+from arena.frames import cell_frame, csv_of
+from arena.page import render_map, render_page
+from arena.table import table_text
 from attention import FileFormatError
 from attention.files import FilePath, write_whole
 
@@ -20,84 +18,34 @@ if TYPE_CHECKING:
 
 __all__ = ["Results"]
 
-_FORMAT = "attention-bounds results 2"
 _DATA = "results.json"
-_HOW_STARTED = ("seconds", "command", "jobs", "timeout", "fresh", "reused", "store")
 
 
-@dataclass(frozen=True)
-class Results:
-    """A whole comparison.
+@dataclass(frozen=True, repr=False)
+class Results(ComparisonRecord):
+    """A whole comparison, as `compare` returns it; a notebook shows its map of errors.
 
     Attributes
     ----------
-    made : dict
-        How it was made: command, preset, versions, seconds, seeds, jobs.
-    targets, learners : tuple of TargetRecord, tuple of LearnerRecord
-        In the order they were given.
-    cells : tuple of Cell
-        One per target, learner and seed.
+    made, targets, learners, cells
+        As of `arena.comparison_record.ComparisonRecord`.
 
     Examples
     --------
-    >>> from arena import Status
+    >>> from arena import Cell, LearnerRecord, Status, TargetRecord
     >>> target = TargetRecord("toy", "A toy", "nice", 1, 2, 4, {"name": "boolean"}, "Drawn at random.")
     >>> learner = LearnerRecord("Newton", "Newton", "None proved.", {"m": 1})
     >>> cell = Cell("toy", "Newton", 0, Status.DONE, outcome="EXACT", unknown_part_error=1e-15, examples_used=64)
-    >>> results = Results({"preset": "quick"}, (target,), (learner,), (cell,))
-    >>> results
-    <Results: 1 targets, 1 learners, 1 cells>
-    >>> results.summary("toy", "Newton").verdict
-    'learned'
-    >>> Results.from_json(results.to_json()) == results
-    True
+    >>> Results({"preset": "quick"}, (target,), (learner,), (cell,)).plot()
+    <Drawing: Error on the unknown part: 1 targets down, 1 learners across>
     """
-
-    made: dict[str, Any]
-    targets: tuple[TargetRecord, ...]
-    learners: tuple[LearnerRecord, ...]
-    cells: tuple[Cell, ...]
-
-    def __post_init__(self) -> None:
-        """Hold names to be unique and every cell to name a target and a learner."""
-        for name in ("targets", "learners", "cells"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        for what, records in (("target", self.targets), ("learner", self.learners)):
-            names = Counter(record.name for record in records)
-            if twice := [name for name, times in names.items() if times > 1]:
-                raise ValueError(f"Two {what}s are named {twice[0]!r}: every {what} needs a name of its own.")
-            if strangers := [name for cell in self.cells if (name := getattr(cell, what)) not in names]:
-                raise ValueError(f"A cell names the {what} {strangers[0]!r}, which is not among the {what}s.")
-        keys = Counter((cell.target, cell.learner, cell.seed) for cell in self.cells)
-        if repeated := [key for key, times in keys.items() if times > 1]:
-            raise ValueError(f"Two cells are for target, learner and seed {repeated[0]}: one is allowed.")
-
-    def __repr__(self) -> str:
-        return (
-            f"<Results: {len(self.targets)} targets, {len(self.learners)} learners, {len(self.cells)} cells>"
-        )
 
     def __str__(self) -> str:
         """The table, what it shows and its legend, as `attention-bounds compare` prints them."""
-        from arena.table import table_text
-
         return table_text(self).rstrip("\n")
 
     def _repr_html_(self) -> str:
-        from arena.page import render_map
-
         return render_map(self)
-
-    @property
-    def shown(self) -> list[TargetRecord]:
-        """The targets as they are shown: those with a secret below the others, otherwise in their own order."""
-        return sorted(self.targets, key=lambda target: target.hardness is not None)
-
-    @property
-    def seeds(self) -> int:
-        """How many seeds a pair of target and learner is to have."""
-        most = max(Counter((cell.target, cell.learner) for cell in self.cells).values(), default=0)
-        return max(int(self.made.get("seeds", 0)), most)
 
     def plot(
         self, target: str | None = None, against: Literal["examples", "seconds"] | None = None
@@ -121,8 +69,6 @@ class Results:
         ValueError
             If there is no such target or axis, or an axis is given without a target.
         """
-        from arena.figures import heat_map, learning_curves
-
         if target is not None:
             return learning_curves(self, target, "examples" if against is None else against)
         if against is not None:
@@ -131,14 +77,10 @@ class Results:
 
     def to_pandas(self) -> "pandas.DataFrame":
         """The cells as a data frame, one row each, with what is known of target and learner."""
-        from arena.frames import cell_frame
-
         return cell_frame(self)
 
     def page(self) -> str:
         """The page of the comparison: one HTML document that needs no network."""
-        from arena.page import render_page
-
         return render_page(self)
 
     def save(self, folder: FilePath) -> tuple[Path, Path]:
@@ -187,120 +129,6 @@ class Results:
         except ValueError as error:
             raise FileFormatError(f"{path}: {error}") from None
 
-    def to_json(self) -> str:
-        """As JSON text; `from_json` gives back equal records, every float to its last bit."""
-        return json.dumps({"format": _FORMAT, **asdict(self)}, allow_nan=False, ensure_ascii=False, indent=1)
-
-    @classmethod
-    def from_json(cls, text: str) -> "Results":
-        """Records from the text `to_json` wrote.
-
-        Raises
-        ------
-        ValueError
-            If the text is not JSON, is of another kind, lacks a field, or holds a wrong value.
-        """
-        try:
-            data = json.loads(text, parse_constant=_refuse_constant)
-            if not isinstance(data, dict) or data.get("format") != _FORMAT:
-                raise ValueError(f"This is not a comparison of the format {_FORMAT!r}: compare again.")
-            return msgspec.convert(data, cls)
-        except RecursionError:
-            raise ValueError("The results are nested too deeply to be a comparison.") from None
-        except json.JSONDecodeError as error:
-            raise ValueError(f"The results are not JSON ({error}): give a whole results.json.") from None
-        except msgspec.ValidationError as error:
-            raise ValueError(f"The results hold a wrong value. {error}") from None
-
     def to_csv(self) -> str:
         """The cells as CSV, one line each, traces left out; text a spreadsheet would run is disarmed."""
-        from arena.frames import csv_of
-
         return csv_of(self.to_pandas())
-
-    def target(self, name: str) -> TargetRecord:
-        """The target of that name."""
-        return _named("target", self.targets, name)
-
-    def learner(self, name: str) -> LearnerRecord:
-        """The learner of that name."""
-        return _named("learner", self.learners, name)
-
-    def cell(self, target: str, learner: str) -> list[Cell]:
-        """The cells of a target and a learner, one per seed, in order of seeds."""
-        found = [cell for cell in self.cells if (cell.target, cell.learner) == (target, learner)]
-        return sorted(found, key=lambda cell: cell.seed)
-
-    def summary(self, target: str, learner: str) -> Summary:
-        """One learner on one target over all seeds."""
-        return summarise(self.cell(target, learner))
-
-    def only(
-        self,
-        targets: str | Sequence[str] | None = None,
-        learners: str | Sequence[str] | None = None,
-        seeds: int | Sequence[int] | None = None,
-    ) -> "Results":
-        """A part of the comparison: what is named, in the order it has here; of what is left out, everything.
-
-        Parameters
-        ----------
-        targets, learners : str or sequence of str, optional
-            Names; by default all.
-        seeds : int or sequence of int, optional
-            Seeds; by default all.
-
-        Raises
-        ------
-        ValueError
-            If a target, a learner or a seed is not in the comparison.
-        """
-        kept_targets = _chosen("target", [record.name for record in self.targets], targets)
-        kept_learners = _chosen("learner", [record.name for record in self.learners], learners)
-        kept_seeds = _chosen("seed", sorted({cell.seed for cell in self.cells}), seeds)
-        cells = tuple(
-            cell
-            for cell in self.cells
-            if cell.target in kept_targets and cell.learner in kept_learners and cell.seed in kept_seeds
-        )
-        return replace(
-            self,
-            made=self.made if seeds is None else {**self.made, "seeds": len(kept_seeds)},
-            targets=tuple(record for record in self.targets if record.name in kept_targets),
-            learners=tuple(record for record in self.learners if record.name in kept_learners),
-            cells=cells,
-        )
-
-    def without_seconds(self) -> "Results":
-        """The same without times and without how the run was started, to compare two runs bit for bit."""
-        made = {key: value for key, value in self.made.items() if key not in _HOW_STARTED}
-        cells = [
-            replace(cell, seconds=None, trace=tuple(replace(one, seconds=None) for one in cell.trace))
-            for cell in self.cells
-        ]
-        return replace(self, made=made, cells=tuple(cells))
-
-
-def _chosen(what: str, there: Sequence[Any], wanted: Any) -> set[Any]:
-    """What is wanted of what is there: all of it for None; one thing may stand for a list of one."""
-    if wanted is None:
-        return set(there)
-    wanted = [wanted] if isinstance(wanted, str | int) else list(wanted)
-    if strangers := [one for one in wanted if one not in there]:
-        raise _absent(what, strangers[0], there)
-    return set(wanted)
-
-
-def _absent(what: str, name: Any, there: Sequence[Any]) -> ValueError:
-    return ValueError(f"There is no {what} {name!r}: there are {', '.join(map(str, there)) or 'none'}.")
-
-
-def _named(what: str, records: Sequence[Any], name: str) -> Any:
-    for record in records:
-        if record.name == name:
-            return record
-    raise _absent(what, name, [one.name for one in records])
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON: null stands for a number that is not finite.")

@@ -1,4 +1,4 @@
-"""The table of students: what each is called, what it guarantees, and how it is set up for a target."""
+"""The table of students: what each is called, what it guarantees, and how it is set up for a target with an effort."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from arena.effort import Effort
 from arena.records import LearnerRecord
 from arena.targets import Target
 from attention import Learner
+from attention.validation import one_of
 from lwe import Attack, AttackLearner, LatticeAttack, LinearisationAttack, describe_instance
+from runs.figures import line_look
 from sq import ParityElimination
 from upper import (
     LBFGS,
@@ -28,7 +29,7 @@ from upper.linear_attention.learner import LinearAttentionLearner
 from upper.linear_attention.least_squares import require_feature_memory
 from upper.six_phase import SixPhase
 
-__all__ = ["STUDENTS", "DoesNotApplyError", "Student"]
+__all__ = ["PRESETS", "STUDENTS", "DoesNotApplyError", "Effort", "Student", "choose_effort", "learner_looks"]
 
 _MOST_HEADS_ON_HARD_TARGETS = 8
 _LATTICE = partial(LatticeAttack, largest_block=40, rounds=3)  # some twenty seconds at most at n = 24
@@ -36,6 +37,81 @@ _LATTICE = partial(LatticeAttack, largest_block=40, rounds=3)  # some twenty sec
 
 class DoesNotApplyError(ValueError):
     """A specialised learner was asked for on a target it is not for."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard the students try, in steps and passes, so that results do not depend on the machine.
+
+    Attributes
+    ----------
+    adam_steps, adam_steps_hard : int
+        Steps of Adam on nice and on hard targets; of gradient descent, and of each setting of the tuned Adam, too.
+    adam_tolerance : float
+        The error at which those stop.
+    newton_passes, newton_passes_hard : int
+        Passes over the data for Newton, and for L-BFGS, on nice and on hard targets.
+    seeds : int
+        How many seeds unless the caller says.
+    six_phase_accept, six_phase_accept_hard : float or None
+        The share of rows the six-phase learners certify on nice and on hard targets: they look at so many the more rows
+        the smaller it is. None as the learner has it.
+    six_phase_tuples : int or None
+        Tuples of the net in paper mode; None as the learner has it.
+    """
+
+    adam_steps: int
+    adam_steps_hard: int
+    adam_tolerance: float
+    newton_passes: int
+    newton_passes_hard: int
+    seeds: int
+    six_phase_accept: float | None = None
+    six_phase_accept_hard: float | None = None
+    six_phase_tuples: int | None = None
+
+    def steps(self, target: Target) -> int:
+        """Steps of Adam and of gradient descent on that target."""
+        return self.adam_steps if target.instance is None else self.adam_steps_hard
+
+    def passes(self, target: Target) -> int:
+        """Passes of Newton and L-BFGS over the data on that target."""
+        return self.newton_passes if target.instance is None else self.newton_passes_hard
+
+
+PRESETS: Mapping[str, Effort] = {
+    "quick": Effort(
+        adam_steps=1500,
+        adam_steps_hard=4000,
+        adam_tolerance=1e-4,
+        newton_passes=20_000,
+        newton_passes_hard=3000,
+        seeds=1,
+        six_phase_accept_hard=0.05,
+        six_phase_tuples=50_000,
+    ),
+    "full": Effort(
+        adam_steps=8000,
+        adam_steps_hard=12_000,
+        adam_tolerance=0.0,
+        newton_passes=50_000,
+        newton_passes_hard=20_000,
+        seeds=3,
+    ),
+}
+"""Effort by name: quick shows the picture within a minute or two, full lets Adam reach its floor."""
+
+
+def choose_effort(preset: str) -> Effort:
+    """The effort of a preset.
+
+    Raises
+    ------
+    ValueError
+        If the preset is not known.
+    """
+    one_of("preset", preset, tuple(PRESETS))
+    return PRESETS[preset]
 
 
 @dataclass(frozen=True)
@@ -86,27 +162,18 @@ class Student:
         return LearnerRecord(self.name, self.title, self.guarantee, parameters)
 
 
+def _is_hard(target: Target) -> bool:
+    return target.instance is not None
+
+
 def _heads(target: Target) -> int:
     # on hard targets a student of as many heads as the target would only be slower
-    return (
-        min(target.layer.heads, _MOST_HEADS_ON_HARD_TARGETS)
-        if target.instance is not None
-        else target.layer.heads
-    )
-
-
-def _newton(target: Target, effort: Effort) -> Learner:
-    work = effort.newton_passes_hard if target.instance is not None else effort.newton_passes
-    return Newton(m=_heads(target), work=work)
-
-
-def _adam(target: Target, effort: Effort) -> Learner:
-    work = effort.adam_steps_hard if target.instance is not None else effort.adam_steps
-    return Adam(m=_heads(target), work=work, tolerance=effort.adam_tolerance)
+    heads = target.layer.heads
+    return min(heads, _MOST_HEADS_ON_HARD_TARGETS) if _is_hard(target) else heads
 
 
 def _tuned_adam(target: Target, effort: Effort) -> Learner:
-    steps = effort.adam_steps_hard if target.instance is not None else effort.adam_steps
+    steps = effort.steps(target)
     lengths = (max(1, steps // 3), steps)
     grid = TunedAdam(
         m=_heads(target), lengths=lengths, schedules=("cosine",), tolerance=effort.adam_tolerance
@@ -114,37 +181,11 @@ def _tuned_adam(target: Target, effort: Effort) -> Learner:
     return replace(grid, work=sum(setting.work for setting in grid.settings()))
 
 
-def _sgd(target: Target, effort: Effort) -> Learner:
-    steps = effort.adam_steps_hard if target.instance is not None else effort.adam_steps
-    return SGD(m=_heads(target), work=steps, tolerance=effort.adam_tolerance)
-
-
-def _lbfgs(target: Target, effort: Effort) -> Learner:
-    work = effort.newton_passes_hard if target.instance is not None else effort.newton_passes
-    return LBFGS(m=_heads(target), work=work)
-
-
-def _frozen_attention(target: Target, effort: Effort) -> Learner:
-    return FrozenAttention()
-
-
-def _one_step(target: Target, effort: Effort) -> Learner:
-    return OneGradientStep()
-
-
-def _six_phase(target: Target, effort: Effort) -> Learner:
-    work = effort.newton_passes_hard if target.instance is not None else effort.newton_passes
-    return SixPhase(m=_heads(target), accept=_accept(target, effort), work=work)
-
-
-def _six_phase_paper(target: Target, effort: Effort) -> Learner:
-    return SixPhase(
-        m=_heads(target), mode="paper", accept=_accept(target, effort), work=effort.six_phase_tuples
-    )
-
-
-def _accept(target: Target, effort: Effort) -> float | None:
-    return effort.six_phase_accept_hard if target.instance is not None else effort.six_phase_accept
+def _six_phase(target: Target, effort: Effort, *, paper: bool = False) -> Learner:
+    accept = effort.six_phase_accept_hard if _is_hard(target) else effort.six_phase_accept
+    if paper:
+        return SixPhase(m=_heads(target), mode="paper", accept=accept, work=effort.six_phase_tuples)
+    return SixPhase(m=_heads(target), accept=accept, work=effort.passes(target))
 
 
 def _linear_attention(target: Target, effort: Effort) -> Learner:
@@ -156,14 +197,6 @@ def _linear_attention(target: Target, effort: Effort) -> Learner:
             f"Regression on cubic features is for tokens of some two dozen dimensions at most. {error}"
         ) from None
     return LinearAttentionLearner("cent")
-
-
-def _linear(target: Target, effort: Effort) -> Learner:
-    return LinearBaseline()
-
-
-def _known_part(target: Target, effort: Effort) -> Learner:
-    return KnownPart(None if target.instance is None else target.instance.known)
 
 
 def _elimination(target: Target, effort: Effort) -> Learner:
@@ -189,7 +222,7 @@ STUDENTS: Mapping[str, Student] = {
             "No theorem. Measured: on nice random layers one random start at four times the counting floor of "
             "examples "
             "ends at rounding error.",
-            _newton,
+            lambda target, effort: Newton(m=_heads(target), work=effort.passes(target)),
             cost=2.0,
         ),
         Student(
@@ -197,7 +230,9 @@ STUDENTS: Mapping[str, Student] = {
             "Adam",
             "No theorem. Measured: it solves nice layers too, with hundreds of times the examples, and float32 stops "
             "it near 2e-7.",
-            _adam,
+            lambda target, effort: Adam(
+                m=_heads(target), work=effort.steps(target), tolerance=effort.adam_tolerance
+            ),
             cost=4.0,
             extra="torch",
         ),
@@ -215,20 +250,20 @@ STUDENTS: Mapping[str, Student] = {
             "Proved by Chen and Li under non-degeneracy conditions: time (dk)^O(m^3), squared error "
             "(kd)^-Omega(m), for "
             "constants of theirs. With ours it is measured only; a phase that cannot do its work says so.",
-            _six_phase_paper,
+            partial(_six_phase, paper=True),
         ),
         Student(
             "linear",
             "Linear baseline",
             "Exact least squares: no predictor linear in the token and the mean token does better on the examples.",
-            _linear,
+            lambda target, effort: LinearBaseline(),
             proper=False,
         ),
         Student(
             "known-part",
             "Known part",
             "By definition at 1.0: it predicts what is known in advance and nothing else.",
-            _known_part,
+            lambda target, effort: KnownPart(None if target.instance is None else target.instance.known),
             proper=False,
         ),
         Student(
@@ -269,7 +304,9 @@ STUDENTS: Mapping[str, Student] = {
             "sgd",
             "SGD",
             "No theorem. Gradient descent with momentum: as fast as Adam (measured), if the rate suits the dimension.",
-            _sgd,
+            lambda target, effort: SGD(
+                m=_heads(target), work=effort.steps(target), tolerance=effort.adam_tolerance
+            ),
             cost=3.0,
             by_default=False,
         ),
@@ -278,7 +315,7 @@ STUDENTS: Mapping[str, Student] = {
             "L-BFGS",
             "No theorem. Measured: on most nice layers it ends at rounding error, with twice Newton's examples and "
             "several times its passes.",
-            _lbfgs,
+            lambda target, effort: LBFGS(m=_heads(target), work=effort.passes(target)),
             cost=6.0,
             by_default=False,
         ),
@@ -287,7 +324,7 @@ STUDENTS: Mapping[str, Student] = {
             "Frozen attention",
             "The best projections of 64 random heads that stay as they are, by ridge regression: a convex problem, "
             "exactly solved.",
-            _frozen_attention,
+            lambda target, effort: FrozenAttention(),
             by_default=False,
         ),
         Student(
@@ -295,7 +332,7 @@ STUDENTS: Mapping[str, Student] = {
             "One step",
             "Phase 1 of Chen and Li as the first step of training: an estimate of the sum of the projections, with a "
             "bias that stays.",
-            _one_step,
+            lambda target, effort: OneGradientStep(),
             by_default=False,
         ),
         Student(
@@ -310,3 +347,15 @@ STUDENTS: Mapping[str, Student] = {
     )
 }
 """Every student by name, in the order of the table; baselines that are not `by_default` run when they are named."""
+
+
+def learner_looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Colour, marker and line of each learner in every figure: those of `STUDENTS` have theirs, others the next ones.
+
+    Examples
+    --------
+    >>> learner_looks(["own", "adam"])["adam"] == learner_looks(["adam"])["adam"]
+    True
+    """
+    order = list(dict.fromkeys([*STUDENTS, *names]))
+    return {name: line_look(order.index(name)) for name in names}

@@ -4,8 +4,6 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import count
 from pathlib import Path
@@ -13,8 +11,8 @@ from typing import Any
 
 import cloudpickle
 
-from arena.effort import PRESETS, Effort, choose_effort
-from arena.student_table import STUDENTS, DoesNotApplyError, Student
+from arena.names import find_name
+from arena.student_table import PRESETS, STUDENTS, DoesNotApplyError, Effort, Student, choose_effort
 from arena.targets import Target
 from attention import Learner
 from attention.validation import require_instance
@@ -35,7 +33,9 @@ __all__ = [
 
 
 def choose_students(names: str | None = None) -> list[Student]:
-    """The students in a comma-separated list of names, "all" for every one; those that run by default if None.
+    """The students in a comma-separated list of names, whatever their case; those that run by default if None.
+
+    "all" names every one, and FILE.py:CLASS a learner of one's own.
 
     Raises
     ------
@@ -44,24 +44,23 @@ def choose_students(names: str | None = None) -> list[Student]:
 
     Examples
     --------
-    >>> [student.title for student in choose_students("newton, l-bfgs")]
+    >>> [student.title for student in choose_students("Newton, l-bfgs")]
     ['Newton', 'L-BFGS']
     """
     if names is not None:
         require_instance("names", names, str, needed="a text with commas")
     if names is None:
         return [student for student in STUDENTS.values() if student.by_default]
-    parts = [part.strip() for part in names.split(",") if part.strip()]
-    wanted = list(dict.fromkeys(name for part in parts for name in (STUDENTS if part == "all" else [part])))
-    unknown = [name for name in wanted if name not in STUDENTS and ".py:" not in name]
-    if unknown or not wanted:
-        given = f"{unknown[0]!r} is no learner" if unknown else "No learner is named"
-        close = get_close_matches(unknown[0], STUDENTS, 1) if unknown else []
-        meant = f" Did you mean {close[0]!r}?" if close else ""
-        raise ValueError(
-            f"{given}: choose among {', '.join(STUDENTS)}, all, or FILE.py:CLASS for your own.{meant}"
-        )
-    return [STUDENTS[name] if name in STUDENTS else student_of_file(name) for name in wanted]
+    chosen: dict[str, Student] = {}
+    for part in [part.strip() for part in names.split(",") if part.strip()] or [""]:
+        if ".py:" in part:
+            chosen[part] = student_of_file(part)
+        elif part.casefold() == "all":
+            chosen |= STUDENTS
+        else:
+            name = find_name(part, STUDENTS, "learner", other=", all, or FILE.py:CLASS for your own")
+            chosen[name] = STUDENTS[name]
+    return list(chosen.values())
 
 
 def student_of_file(place: str) -> Student:
@@ -92,8 +91,12 @@ def student_of_file(place: str) -> Student:
             f"{path} has no learner {name!r}: a frozen dataclass with a fit as attention.Learner says is needed."
         )
     cloudpickle.register_pickle_by_value(module)  # the processes of a comparison do not import it
-    said = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-    return Student(name.lower(), name, f"Set up by the caller. {said}".strip(), _OfTarget(kind))
+    make: Any = kind
+    has_heads = any(field.name == "m" for field in dataclasses.fields(kind))
+    build = (
+        (lambda target, effort: make(m=target.layer.heads)) if has_heads else lambda target, effort: make()
+    )
+    return Student(name.lower(), name, _own_guarantee(kind), build)
 
 
 def as_students(
@@ -167,14 +170,18 @@ def _student_of(learner: Learner, *, taken: set[str]) -> Student:
             f"A {kind.__name__} is no dataclass: a learner is a frozen dataclass of its parameters."
         )
     number = next(n for n in count(1) if _numbered(kind.__name__.lower(), n, "-") not in taken)
-    said = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     return Student(
         name=_numbered(kind.__name__.lower(), number, "-"),
         title=_numbered(kind.__name__, number, " "),
-        guarantee=f"Set up by the caller. {said}".strip(),
-        build=_Always(learner),
+        guarantee=_own_guarantee(kind),
+        build=lambda target, effort: learner,
         extra="torch" if isinstance(learner, Adam | TunedAdam) else "",
     )
+
+
+def _own_guarantee(kind: type) -> str:
+    said = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+    return f"Set up by the caller. {said}".strip()
 
 
 def _is_learner(given: Any) -> bool:
@@ -183,25 +190,3 @@ def _is_learner(given: Any) -> bool:
 
 def _numbered(name: str, number: int, mark: str) -> str:
     return name if number == 1 else f"{name}{mark}{number}"
-
-
-@dataclass(frozen=True)
-class _OfTarget:
-    """A learner of a class of the caller's, with as many heads as the target where it asks for them."""
-
-    kind: type
-
-    def __call__(self, target: Target, effort: Effort) -> Learner:
-        names = {field.name for field in dataclasses.fields(self.kind)}
-        learner: Learner = self.kind(**({"m": target.layer.heads} if "m" in names else {}))
-        return learner
-
-
-@dataclass(frozen=True)
-class _Always:
-    """The same learner whatever the target."""
-
-    learner: Learner
-
-    def __call__(self, target: Target, effort: Effort) -> Learner:
-        return self.learner

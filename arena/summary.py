@@ -1,4 +1,4 @@
-"""One learner on one target over all seeds, in a few numbers and one word."""
+"""One learner on one target over all seeds, or on all targets of a kind, in a few numbers and one word."""
 
 import math
 from collections import Counter
@@ -8,7 +8,7 @@ from statistics import median
 
 from arena.records import Cell, Status
 
-__all__ = ["LEARNED", "NOTHING", "Summary", "summarise"]
+__all__ = ["LEARNED", "NOTHING", "Summary", "Tally", "summarise"]
 
 LEARNED = 1e-3
 """At or below this error on the unknown part the verdict is "learned"."""
@@ -97,3 +97,29 @@ def _gravity(cell: Cell) -> int:
 def _median(values: Sequence[float | int | None]) -> float:
     there = [value for value in values if value is not None]
     return float(median(there)) if there else math.nan
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How a learner did on the targets of one kind."""
+
+    learner: str  #: its title
+    family: str  #: the kind, as `TargetRecord.family` names it
+    targets: int  #: how many there are
+    verdicts: dict[str, int]  #: how often each verdict was given, the most frequent first
+
+    @property
+    def text(self) -> str:
+        """Such as "3 of 5 learned", or what stands in the way of all of them.
+
+        Examples
+        --------
+        >>> Tally("Newton", "nice", 5, {"learned": 3, "partly": 2}).text, Tally("Adam", "nice", 5, {"failed": 5}).text
+        ('3 of 5 learned', 'failed')
+        """
+        ran = [word for word in ("learned", "partly", "nothing") if word in self.verdicts]
+        return (
+            f"{self.verdicts.get('learned', 0)} of {self.targets} learned"
+            if ran
+            else next(iter(self.verdicts))
+        )

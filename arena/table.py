@@ -5,11 +5,10 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from arena.numbers import count_text, error_text, printable, seconds_text
+from arena.comparison_record import ComparisonRecord
+from arena.formats import count_text, error_text, printable, seconds_text
 from arena.records import TargetRecord
-from arena.results import Results
 from arena.summary import LEARNED, NOTHING, Summary
-from arena.tally import tally
 from lower import Hardness
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ LINES = "    \n    \n -- \n    \n -- \n    \n    \n    \n"
 """The lines of a table: dashes, not box-drawing characters, as pipes, logs and every encoding take them."""
 
 
-def print_table(results: Results, *, file: Any = None, width: int | None = None) -> None:
+def print_table(results: ComparisonRecord, *, file: Any = None, width: int | None = None) -> None:
     """Print the table and its legend.
 
     Parameters
@@ -54,7 +53,7 @@ def print_table(results: Results, *, file: Any = None, width: int | None = None)
         console.print(_table(results, console.width))
 
 
-def table_text(results: Results, *, width: int = 100) -> str:
+def table_text(results: ComparisonRecord, *, width: int = 100) -> str:
     """The table as plain text without colours, `width` columns wide at most."""
     return rendered(_table(results, width), width=width)
 
@@ -76,7 +75,7 @@ def rendered(shown: Any, *, width: int = 100) -> str:
     return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
 
-def legend(results: Results) -> list[str]:
+def legend(results: ComparisonRecord) -> list[str]:
     """What the error, the verdicts and the labels of the targets mean."""
     there = {target.hardness for target in results.targets}
     return [
@@ -86,7 +85,7 @@ def legend(results: Results) -> list[str]:
     ]
 
 
-def _table(results: Results, width: int) -> "Group":
+def _table(results: ComparisonRecord, width: int) -> "Group":
     from rich.console import Group
     from rich.text import Text
 
@@ -98,7 +97,7 @@ def _table(results: Results, width: int) -> "Group":
     parts: list[Any] = []
     for first in range(0, len(names) or 1, size):
         parts += [_band(results, names[first : first + size]), Text("")]
-    for row in tally(results):
+    for row in results.tallies:
         found = "; ".join(f"{one.family}: {one.text}" for one in row)
         parts.append(Text(f"{printable(row[0].learner)}: {found}.", style="bold") if row else Text(""))
     for cell in results.cells:
@@ -110,7 +109,7 @@ def _table(results: Results, width: int) -> "Group":
     )
 
 
-def _band(results: Results, names: list[str]) -> "Table":
+def _band(results: ComparisonRecord, names: list[str]) -> "Table":
     from rich.box import Box
     from rich.table import Table
     from rich.text import Text

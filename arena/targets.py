@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import sq  # noqa: F401 - its families are there once it is imported
-from arena._origin import FROM_ARRAYS, how_made, made_of_import
-from arena._phrases import plural
+from arena.formats import plural
+from arena.origin import FROM_ARRAYS, how_made, made_of_import
 from arena.records import TargetRecord
 from attention import (
     AttentionLayer,

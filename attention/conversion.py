@@ -133,7 +133,7 @@ def convert_projections(
 
 
 def convert_torch_module(
-    module: Any, *, biases: Biases = "dropped", coordinates: int | None = None
+    module: Any, *, biases: Biases | None = None, coordinates: int | None = None
 ) -> ImportedLayer:
     """A ``torch.nn.MultiheadAttention`` as a layer, with notes on what was dropped.
 
@@ -143,11 +143,12 @@ def convert_torch_module(
         Parameters of any floating type; ``batch_first`` makes no difference. The layer is the module's
         self-attention without mask, in evaluation mode.
     biases, coordinates
-        As for `convert_projections`.
+        As for `convert_projections`; `biases` is needed where one of the module's is not zero.
 
     Notes
     -----
-    A ValueError if `module` is something else, or uses ``kdim``, ``vdim``, ``add_bias_kv`` or ``add_zero_attn``.
+    A ValueError if `module` is something else, has biases and `biases` is not given, or uses ``kdim``,
+    ``vdim``, ``add_bias_kv`` or ``add_zero_attn``.
     """
     torch = sys.modules.get("torch")  # whoever has such a module has imported it
     if torch is None or not isinstance(module, torch.nn.MultiheadAttention):
@@ -168,8 +169,14 @@ def convert_torch_module(
     ]
     inward_biases: list[Any] = [None] * 3 if inward_bias is None else [*np.split(inward_bias, 3)]
     given: list[Any] = [*np.split(cast(np.ndarray, inward), 3), outward, *inward_biases, outward_bias]
+    projections = Projections(*given)
+    if biases is None and projections.biased:
+        raise ValueError(
+            f"The module has biases that are not zero ({', '.join(projections.biased)}), and a layer has none: "
+            "biases='dropped' leaves them out, biases='absorbed' keeps them by a last coordinate that is 1."
+        )
     converted = convert_projections(
-        Projections(*given), heads=module.num_heads, biases=biases, coordinates=coordinates
+        projections, heads=module.num_heads, biases=biases or "dropped", coordinates=coordinates
     )
     dropout = f"Dropout of attention patterns ({module.dropout:g}), which acts in training only, is left out."
     notes = (dropout, *converted.notes) if module.dropout else converted.notes

@@ -18,8 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from arena._fields import as_plain
-from arena._phrases import plural
+from arena.formats import as_plain, plural
 from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, Learner, make_nice_layer
 from benchmarks.kernels import CASES
 from benchmarks.learner_figure import draw_learners

@@ -19,7 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from arena._fields import as_plain
+from arena.formats import as_plain
 from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
 from runs import single_thread, versions
 from upper import Newton, counting_floor, gauss_newton

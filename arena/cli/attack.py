@@ -14,13 +14,14 @@ from arena.cli.console import (
     EngineOption,
     JsonOption,
     SeedOption,
+    gather,
     print_json,
     require_counts,
     require_writable,
     say,
+    write_json,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
-from arena.cli.gathered import gather, write_json
 from arena.engines import require_engine
 from arena.targets import load_target
 from attention.validation import non_negative

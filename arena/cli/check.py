@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from arena._phrases import plural
 from arena.cli.console import (
     JsonOption,
     SeedOption,
@@ -16,6 +15,7 @@ from arena.cli.console import (
     say,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
+from arena.formats import plural
 from paper_checks import GROUPS, CheckResult, all_checks, find_checks, run_checks
 from paper_checks.claims_folder import ClaimsFolder
 from paper_checks.reports import check_to_json, result_text, summary_text

@@ -9,19 +9,24 @@ from typing import Annotated
 import typer
 
 from arena.cli.console import (
+    DaskOption,
     DeviceOption,
     EngineOption,
+    FreshOption,
+    InputsOption,
+    JobsOption,
     JsonOption,
-    cores,
+    StoreOption,
+    TimeoutOption,
+    TokensOption,
     progress_bar,
-    require_writable,
+    run_options,
     say,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
-from arena.cli.generate import InputsName
 from arena.comparison import compare
 from arena.engines import require_engine, require_known_engine
-from arena.made_targets import preset_count, preset_targets
+from arena.generated_targets import preset_count, preset_targets
 from arena.page import render_page
 from arena.records import Cell
 from arena.results import Results
@@ -30,7 +35,6 @@ from arena.table import print_table
 from arena.targets import load_targets
 from attention.files import write_whole
 from attention.validation import count
-from runs import Store
 
 __all__ = ["compare_command"]
 
@@ -50,28 +54,19 @@ def compare_command(
     seeds: Annotated[int | None, typer.Option(help="Seeds a cell; by default 1 (quick) or 3 (full).")] = None,
     engine: EngineOption = None,
     device: DeviceOption = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
-    tokens: Annotated[int | None, typer.Option(help="Number k of tokens, instead of the files'.")] = None,
-    inputs: Annotated[
-        InputsName | None, typer.Option(help="Distribution of the tokens, instead of the files'.")
-    ] = None,
+    jobs: JobsOption = None,
+    tokens: TokensOption = None,
+    inputs: InputsOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results.json and index.html.")] = Path(
         "results"
     ),
-    store: Annotated[
-        Path | None, typer.Option(help="The run store; by default runs.sqlite in the folder of --out.")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Compute every cell again, also those in the run store.")
-    ] = False,
+    store: StoreOption = None,
+    fresh: FreshOption = False,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Compute those again that failed or timed out.")
     ] = False,
-    timeout: Annotated[float | None, typer.Option(help="Seconds a cell may take; by default any.")] = None,
-    dask: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Run the cells on the dask cluster of this scheduler."),
-    ] = None,
+    timeout: TimeoutOption = None,
+    dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run every learner on every target; print a table, write DIR/results.json and DIR/index.html.
@@ -86,11 +81,9 @@ def compare_command(
     (require_engine if dask is None else require_known_engine)(engine, device)
     targets = load_targets(files, tokens=tokens, inputs=inputs) if files else preset_targets()
     seeds = None if seeds is None else count("seeds", seeds)
-    processes = cores(jobs, dask)
-    require_writable(out, directory=True)
-    seeds_wanted = effort.seeds if seeds is None else seeds
-    total = len(targets) * len(students) * seeds_wanted
-    kept = Store(out / "runs.sqlite" if store is None else store)
+    options = run_options(out, "runs", jobs, dask, store, fresh)
+    total = len(targets) * len(students) * (effort.seeds if seeds is None else seeds)
+    options["jobs"] = min(options["jobs"], total)
     with (
         progress_bar("compare", total, quiet=as_json) as tick,
         warnings.catch_warnings(),
@@ -103,14 +96,11 @@ def compare_command(
             seeds=seeds,
             engine=engine,
             device=device,
-            jobs=min(processes, total),
-            store=kept,
-            fresh=fresh,
             retry_failed=retry_failed,
             timeout=timeout,
-            cluster=dask,
             command=shlex.join(["attention-bounds", *sys.argv[1:]]),
             on_cell=lambda cell: tick(f"{cell.learner} on {cell.target}"),
+            **options,
         )
     if not results.cells:
         _report_failures(results, total)
@@ -122,7 +112,10 @@ def compare_command(
         print_table(results)
     write_whole(out / "index.html", render_page(results).encode())
     if reused := results.made["reused"]:
-        say(f"\n{reused} of {total} cells were in {kept.path}; --fresh computes them again.", quiet=as_json)
+        say(
+            f"\n{reused} of {total} cells were in {options['store'].path}; --fresh computes them again.",
+            quiet=as_json,
+        )
     say(f"\n{out / 'results.json'}\n{out / 'index.html'}", quiet=as_json)
     _report_failures(results, total)
 

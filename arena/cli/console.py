@@ -1,33 +1,58 @@
-"""What every command shares: JSON alone on standard output, words elsewhere, progress that vanishes off a terminal."""
+"""What every command shares: options, JSON alone on standard output, progress that vanishes off a terminal, files."""
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
+from attention.conversion import Biases
 
-from arena._fields import as_plain
-from arena.targets import Target
+from arena.cli.errors import WorkInterruptedError
+from arena.drawing import Drawing
+from arena.formats import as_plain
+from arena.frames import csv_of
+from arena.targets import Target, save_target
+from attention.files import write_whole
 from attention.validation import count
+from runs import Store, versions
 
 __all__ = [
+    "BiasesOption",
+    "CoordinatesOption",
+    "DaskOption",
     "DeviceOption",
     "EngineOption",
+    "FolderOption",
+    "FreshOption",
+    "HeadsOption",
+    "InputsName",
+    "InputsOption",
+    "JobsOption",
     "JsonOption",
+    "OutOption",
+    "PrefixOption",
     "SeedOption",
+    "StoreOption",
+    "TimeoutOption",
+    "TokensOption",
     "cores",
+    "gather",
     "listed",
     "print_json",
     "progress_bar",
+    "report_curve",
+    "require_all",
     "require_counts",
     "require_layer_file",
     "require_writable",
+    "run_options",
     "say",
-    "target_json",
+    "write_json",
+    "write_target",
 ]
 
 Item = TypeVar("Item")
@@ -44,6 +69,52 @@ DeviceOption = Annotated[
     typer.Option(help="Where Newton and Adam compute, by PyTorch: cpu, cuda, or cuda:1 for the second GPU."),
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
+FolderOption = Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, figures and the store.")]
+JobsOption = Annotated[int | None, typer.Option(help="Processes; by default one a core.")]
+DaskOption = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Run on the dask cluster of this scheduler.")
+]
+StoreOption = Annotated[
+    Path | None, typer.Option(help="The run store; by default a file in the folder of --out.")
+]
+FreshOption = Annotated[
+    bool, typer.Option("--fresh", help="Compute every cell again, also those in the store.")
+]
+TimeoutOption = Annotated[float | None, typer.Option(help="Seconds a cell may take; by default any.")]
+InputsName = Literal["boolean", "gaussian", "sphere"]
+
+HeadsOption = Annotated[
+    int | None,
+    typer.Option(help="Number m of heads of a checkpoint's layer; by default what its config.json says."),
+]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option(help="How the names of a checkpoint's layer begin, where it holds several models."),
+]
+BiasesOption = Annotated[
+    Biases,
+    typer.Option(help="Biases of a checkpoint's layer: dropped, or absorbed by a last coordinate that is 1."),
+]
+CoordinatesOption = Annotated[
+    int | None,
+    typer.Option(help="Keep the first so many coordinates of a checkpoint's layer; by default all."),
+]
+TokensOption = Annotated[int | None, typer.Option(help="Number k of tokens, instead of the file's.")]
+InputsOption = Annotated[
+    InputsName | None, typer.Option(help="Distribution of the tokens, instead of the file's.")
+]
+
+
+def _writable(out: Path) -> Path:
+    require_layer_file(out)
+    require_writable(out)
+    return out
+
+
+# held to what can be written before the target is made, which may take long
+OutOption = Annotated[
+    Path, typer.Option("-o", "--out", help="The safetensors file to write.", callback=_writable)
+]
 
 
 def print_json(data: Any) -> None:
@@ -55,21 +126,6 @@ def say(text: str, *, quiet: bool = False) -> None:
     """Print words for a person on standard output, unless machines are listening."""
     if not quiet:
         typer.echo(text)
-
-
-def target_json(file: Path, target: Target) -> dict[str, Any]:
-    """What every command tells machines about a target in a file."""
-    record = target.record
-    return {
-        "file": str(file),
-        "kind": record.kind,
-        "title": record.title,
-        "heads": record.heads,
-        "tokens": record.tokens,
-        "dim": record.dim,
-        "inputs": record.inputs,
-        "made": target.made,
-    }
 
 
 def require_writable(path: Path, *, directory: bool = False, source: Path | None = None) -> None:
@@ -186,3 +242,96 @@ def listed(option: str, text: str, kind: Callable[[str], Item], what: str, examp
         raise ValueError(
             f"{option} is {text!r}: {what} with commas between them are needed, as in {example}."
         ) from None
+
+
+def run_options(
+    out: Path, name: str, jobs: int | None, dask: str | None, store: Path | None, fresh: bool
+) -> dict[str, Any]:
+    """The options of `runs.run`, held to what there is before the work; the folder of `out` is made.
+
+    Raises
+    ------
+    ValueError
+        If options exclude each other, or nothing can be written there.
+    """
+    processes = cores(jobs, dask)
+    require_writable(out, directory=True)
+    kept = Store(out / f"{name}.sqlite" if store is None else store)
+    return {"jobs": processes, "cluster": dask, "store": kept, "fresh": fresh}
+
+
+def gather(
+    label: str, total: int | None, quiet: bool, work: Callable[[Callable[[Any], None]], Iterable[Any]]
+) -> tuple[list[Any], bool]:
+    """What `work` gives, with a progress bar; after an interruption, what it told of until then, and False."""
+    done: list[Any] = []
+    with progress_bar(label, total, quiet=quiet) as tick:
+
+        def keep(one: Any) -> None:
+            done.append(one)
+            tick(f"{len(done)} done")
+
+        try:
+            return list(work(keep)), True
+        except KeyboardInterrupt:
+            return done, False
+
+
+def report_curve(
+    out: Path, name: str, rows: Sequence[Mapping[str, Any]], figure: Drawing, table: str, as_json: bool
+) -> None:
+    """Write rows as JSON and CSV and the figure as SVG and PDF into a folder; print the table, or the JSON."""
+    from pandas import DataFrame
+
+    data = {"versions": versions(), "points": as_plain(list(rows))}
+    write_json(out / f"{name}.json", data)
+    flat = [
+        {key: " ".join(map(str, one)) if isinstance(one, list) else one for key, one in row.items()}
+        for row in rows
+    ]
+    # whole numbers that are missing stay whole, and those past 64 bits too
+    frame = DataFrame(flat, dtype=object).convert_dtypes()
+    write_whole(out / f"{name}.csv", csv_of(frame).encode())
+    for ending in ("svg", "pdf"):
+        figure.save(out / f"{name}.{ending}")
+    if as_json:
+        print_json(data)
+    say(f"{table}\n\n{out / name}.svg, .pdf, .csv, .json", quiet=as_json)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write one JSON document; what is not finite becomes null."""
+    text = json.dumps(as_plain(data), indent=1, ensure_ascii=False, allow_nan=False)
+    write_whole(path, f"{text}\n".encode())
+
+
+def require_all(whole: bool, done: str) -> None:
+    """Raise where the work was interrupted, with how far it came.
+
+    Raises
+    ------
+    WorkInterruptedError
+        Unless it is whole.
+    """
+    if not whole:
+        raise WorkInterruptedError(
+            f"Interrupted: {done} are done and kept; without --fresh the command goes on."
+        )
+
+
+def write_target(target: Target, out: Path, as_json: bool) -> None:
+    """Write the target and say so, to people or as JSON.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    save_target(out, target)
+    say(f"{out}: {target.record.title}.", quiet=as_json)
+    if as_json:
+        record = target.record
+        shape = {
+            name: getattr(record, name) for name in ("kind", "title", "heads", "tokens", "dim", "inputs")
+        }
+        print_json({"file": str(out), **shape, "made": target.made})

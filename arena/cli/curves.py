@@ -6,22 +6,33 @@ from typing import Annotated, Any
 import typer
 
 from arena.attacks import ATTACKS
-from arena.cli.console import JsonOption, SeedOption, listed, require_writable
-from arena.cli.errors import WorkFailedError
-from arena.cli.gathered import (
+from arena.cli.console import (
     DaskOption,
     FolderOption,
     FreshOption,
     JobsOption,
+    JsonOption,
+    SeedOption,
     StoreOption,
+    TimeoutOption,
     gather,
+    listed,
     report_curve,
     require_all,
+    require_writable,
     run_options,
 )
-from arena.curves import curve_table, draw_curves, run_curves
-from arena.learner_side import draw_learner_side, learner_side, learner_side_table
+from arena.cli.errors import WorkFailedError
+from arena.curves import (
+    curve_table,
+    draw_curves,
+    draw_learner_side,
+    learner_side,
+    learner_side_table,
+    run_curves,
+)
 from arena.lwr_reach import draw_lwr_curve, lwr_curve, lwr_table
+from arena.names import find_names
 from lower.bounds import exact_fraction
 from sq import curve_cells
 from sq.curves import CURVE_LEARNERS
@@ -65,7 +76,7 @@ def curves_command(
     jobs: JobsOption = None,
     dask: DaskOption = None,
     store: StoreOption = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds a cell may take; by default any.")] = None,
+    timeout: TimeoutOption = None,
     seed: SeedOption = 0,
     fresh: FreshOption = False,
     as_json: JsonOption = False,
@@ -81,7 +92,7 @@ def curves_command(
         listed("--dims", dims, int, "whole numbers", "10,16,20"),
         listed("--bits", bits, int, "whole numbers", "2,3"),
         listed("--tau", tau, lambda text: float(exact_fraction("tau", text)), "numbers", "0.3,0.1"),
-        learners=listed("--learners", learners, str, "names", "scan,group"),
+        learners=find_names(learners, CURVE_LEARNERS, "learner"),
         oracle=oracle,
         batch=batch,
         seed=seed,
@@ -139,7 +150,7 @@ def lwr_curve_command(
     """
     from pandas import DataFrame
 
-    names = listed("--attacks", attacks, str, "names", "bkw,newton") if attacks else list(ATTACKS)
+    names = find_names(attacks, ATTACKS, "attack") if attacks else list(ATTACKS)
     sizes = listed("--dims", dims, int, "whole numbers", "8,16,24")
     numbers = listed("--levels", levels, int, "whole numbers", "2,8,32")
     given: dict[str, Any] = {"matrix": matrix, "secret": secret_law, "samples": samples, "seconds": budget}
@@ -160,7 +171,7 @@ def lwr_curve_command(
 def learner_side_command(
     dims: Annotated[str, typer.Option(help="Comma-separated dimensions d.")] = "8,16,32,64,128,256,512,1024",
     heads: Annotated[str, typer.Option(help="Comma-separated heads m of the hard families.")] = "2,4,8,16",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables and figures.")] = Path("curves"),
+    out: FolderOption = Path("curves"),
     as_json: JsonOption = False,
 ) -> None:
     """Count the queries of the six phases on nice targets, beside the tolerance at which as many hide parities.

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from arena.cli.console import JsonOption, print_json, say
+from arena.names import find_name
 from lwe import PRESETS, LWRParameters, estimate, parse_law
 from lwe.costs import PlainLWE
 from lwe.costs.reduction import CostModelName
@@ -72,11 +73,7 @@ def _problem(
             raise ValueError(
                 f"{name} has numbers of its own: leave --n, --q, --sigma, --noise and --secret out."
             )
-        if name not in PRESETS:
-            raise ValueError(
-                f"There is no set of parameters {name[:60]!r}: one of {', '.join(PRESETS)} is needed."
-            )
-        return PRESETS[name]
+        return PRESETS[find_name(name, PRESETS, "set of parameters")]
     if n is None or q is None or (sigma is None) == (noise is None):
         raise ValueError(
             "Give the name of a set of parameters, such as kyber512, or --n, --q and one of --sigma and --noise."

@@ -14,7 +14,7 @@ from arena.cli.console import (
     require_writable,
     say,
 )
-from arena.made_targets import nice_target
+from arena.generated_targets import nice_target
 from arena.phases import LAYER_FILE, learn_phases
 from arena.targets import load_target
 

@@ -1,25 +1,50 @@
-"""``attention-bounds generate``: nice and hard targets as files of data."""
+"""``attention-bounds generate``: targets as files of data, with a command for each family of hard ones."""
 
+import inspect
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from arena.cli.console import JsonOption, SeedOption, require_writable, say
-from arena.cli.generate_families import FamilyCommands
-from arena.cli.written import OutOption, write_target
-from arena.made_targets import nice_target
+from arena.cli.console import (
+    BiasesOption,
+    CoordinatesOption,
+    HeadsOption,
+    InputsName,
+    JsonOption,
+    OutOption,
+    PrefixOption,
+    SeedOption,
+    listed,
+    require_writable,
+    say,
+    write_target,
+)
+from arena.generated_targets import family_target, nice_target
 from arena.targets import checkpoint_target
-from attention.conversion import Biases
+from lower import FAMILIES, Family
+from lower.family import Option
 
-__all__ = [
-    "BiasesOption",
-    "CoordinatesOption",
-    "HeadsOption",
-    "InputsName",
-    "PrefixOption",
-    "generate_app",
-]
+__all__ = ["generate_app"]
+
+_PLAIN = (int, float, str, bool)
+
+
+class _FamilyCommands(typer.core.TyperGroup):
+    """A group that has, beside its own commands, one for each family that is registered."""
+
+    @property  # type: ignore[override]
+    def commands(self) -> dict[str, Any]:
+        """Its own commands, and the families'."""
+        return {**self._own, **{name: _command(FAMILIES[name]) for name in sorted(FAMILIES)}}
+
+    @commands.setter
+    def commands(self, own: dict[str, Any]) -> None:
+        self._own = own
+
 
 generate_app = typer.Typer(
     help=(
@@ -27,29 +52,10 @@ generate_app = typer.Typer(
         "data.\n\n"
         "Example: attention-bounds generate sq-parity --heads 2 --dim 48 -o parity.safetensors"
     ),
-    cls=FamilyCommands,
+    cls=_FamilyCommands,
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-InputsName = Literal["boolean", "gaussian", "sphere"]
-
-HeadsOption = Annotated[
-    int | None,
-    typer.Option(help="Number m of heads of a checkpoint's layer; by default what its config.json says."),
-]
-PrefixOption = Annotated[
-    str | None,
-    typer.Option(help="How the names of a checkpoint's layer begin, where it holds several models."),
-]
-BiasesOption = Annotated[
-    Biases,
-    typer.Option(help="Biases of a checkpoint's layer: dropped, or absorbed by a last coordinate that is 1."),
-]
-CoordinatesOption = Annotated[
-    int | None,
-    typer.Option(help="Keep the first so many coordinates of a checkpoint's layer; by default all."),
-]
 
 
 @generate_app.command("nice")
@@ -105,3 +111,66 @@ def checkpoint_command(
     write_target(target, out, as_json)
     for note in target.made["notes"]:
         say(f"  - {note}", quiet=as_json)
+
+
+@cache
+def _command(family: type[Family]) -> Any:
+    options = family.options()
+
+    def make(out: Any, seed: int, as_json: bool, **given: Any) -> None:
+        read = {name: _read(options[name], name, value) for name, value in given.items() if value is not None}
+        made = family.preset(**read)
+        write_target(family_target(made, seed=seed), out, as_json)
+        if made.remark:
+            say(made.remark, quiet=as_json)
+
+    kinds: dict[str, tuple[Any, Any]] = {"out": (OutOption, inspect.Parameter.empty)}
+    kinds |= {
+        name: (Annotated[_kind(one.kind), typer.Option(_flag(name, one), help=one.help)], _default(one))
+        for name, one in options.items()
+    }
+    kinds |= {"seed": (SeedOption, 0), "as_json": (JsonOption, False)}
+    make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+            for name, (kind, default) in kinds.items()
+        ]
+    )
+    make.__annotations__ = {name: kind for name, (kind, _) in kinds.items()}
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    summary = (family.__doc__ or "").partition("\n")[0]
+    words = f"{summary}\n\nExample: attention-bounds generate {family.name} --seed 1 -o target.safetensors"
+    app.command(family.name, help=words)(make)
+    return typer.main.get_command(app)
+
+
+def _flag(name: str, one: Option) -> str:
+    return one.flag or f"--{name.replace('_', '-')}"
+
+
+def _kind(hint: Any) -> Any:
+    """What typer makes of an annotation: numbers, texts and choices as they are, all else as text."""
+    parts = [one for one in _alternatives(hint) if one is not NoneType]
+    kind = parts[0] if len(parts) == 1 and (parts[0] in _PLAIN or get_origin(parts[0]) is Literal) else str
+    return kind | None
+
+
+def _alternatives(hint: Any) -> Sequence[Any]:
+    """The types of a union, without what they are annotated with."""
+    if get_origin(hint) is Annotated:
+        return _alternatives(get_args(hint)[0])
+    if get_origin(hint) in (Sequence, Literal) or not get_args(hint):
+        return [hint]
+    return [one for part in get_args(hint) for one in _alternatives(part)]
+
+
+def _default(one: Option) -> Any:
+    if isinstance(one.preset, tuple):
+        return ",".join(f"{number:g}" for number in one.preset)
+    return one.preset if isinstance(one.preset, (*_PLAIN, NoneType)) else str(one.preset)
+
+
+def _read(one: Option, name: str, value: Any) -> Any:
+    if any(get_origin(kind) is Sequence for kind in _alternatives(one.kind)):
+        return tuple(listed(_flag(name, one), value, float, "numbers", "0.5,1"))
+    return value if one.read is None else one.read(value)

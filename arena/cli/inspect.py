@@ -6,9 +6,17 @@ from typing import Annotated
 
 import typer
 
-from arena.cli.console import JsonOption, print_json, require_counts, say
+from arena.cli.console import (
+    BiasesOption,
+    CoordinatesOption,
+    HeadsOption,
+    JsonOption,
+    PrefixOption,
+    print_json,
+    require_counts,
+    say,
+)
 from arena.cli.errors import WorkFailedError
-from arena.cli.generate import BiasesOption, CoordinatesOption, HeadsOption, PrefixOption
 from arena.inspection import inspect
 from arena.targets import checkpoint_target
 

@@ -10,8 +10,10 @@ import typer
 from arena.cli.console import (
     DeviceOption,
     EngineOption,
+    InputsOption,
     JsonOption,
     SeedOption,
+    TokensOption,
     print_json,
     progress_bar,
     require_counts,
@@ -20,7 +22,6 @@ from arena.cli.console import (
     say,
 )
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
-from arena.cli.generate import InputsName
 from arena.engines import require_known_engine
 from arena.given_examples import LearnedExamples, learn_examples
 from arena.learned import Learned, UnusedSettingError, learn
@@ -71,10 +72,8 @@ def learn_command(
             "files. What was learned is then measured on a twentieth of them, held out.",
         ),
     ] = None,
-    tokens: Annotated[int | None, typer.Option(help="Number k of tokens, instead of the file's.")] = None,
-    inputs: Annotated[
-        InputsName | None, typer.Option(help="Distribution of the tokens, instead of the file's.")
-    ] = None,
+    tokens: TokensOption = None,
+    inputs: InputsOption = None,
     engine: EngineOption = None,
     device: DeviceOption = None,
     preset: Annotated[str, typer.Option(help="Effort: quick or full.")] = "full",

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from arena._phrases import plural
 from arena.cli.console import (
     JsonOption,
     SeedOption,
@@ -20,6 +19,7 @@ from arena.cli.console import (
 )
 from arena.cli.generate import InputsName
 from arena.cli.study import measure_studies
+from arena.formats import plural
 from arena.linear_certify import certify_linear, token_source
 from arena.linear_learn import learn_linear
 from attention import BooleanInputs, GaussianInputs, SphereInputs

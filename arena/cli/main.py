@@ -1,18 +1,18 @@
-"""The entry point: commands put together, and every error one line with an exit status of 1 or 2."""
+"""The entry point: commands, imported when they are asked for, and errors, one line with an exit status of 1 or 2."""
 
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
-from typing import Annotated
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
-from arena.cli.groups import LazyCommands
 
 __all__ = ["app", "run"]
 
@@ -24,13 +24,95 @@ _INTERRUPTED = 130  # what the command-line library makes of Ctrl-C
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 _CommandLineError: type[Exception] = _UsageError.__bases__[0]
 
+_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "generate": (
+        "generate:generate_app",
+        "Make a nice or a hard target, or take a layer out of a trained model.",
+    ),
+    "families": ("lists:families_command", "List the hard families that two heads realise."),
+    "inspect": (
+        "inspect:inspect_command",
+        "Show a layer, its conditions, and the certificate of a hard instance.",
+    ),
+    "learn": ("learn:learn_command", "Learn a target, or examples of your own."),
+    "learners": ("lists:learners_command", "List the learners and what each promises."),
+    "attack": ("attack:attack_command", "Attack samples of learning with rounding or with errors."),
+    "attacks": ("lists:attacks_command", "List the attacks."),
+    "estimate": ("estimate:estimate_command", "Estimate the cost of attacks on learning with errors."),
+    "explain": ("explain:explain_command", "Run the six phases and show what each found."),
+    "compare": ("compare:compare_command", "Run every learner on every target, side by side."),
+    "runs": ("runs:runs_command", "List or export the cells of a run store."),
+    "check": ("check:check_command", "Check what the papers claim, claim by claim."),
+    "study": ("study:study_command", "Answer an open question with numbers."),
+    "curves": ("curves:curves_app", "Count queries, or how far attacks reach, and draw the curves."),
+    "linear": ("linear:linear_app", "Learn and certify linear attention exactly."),
+}
+
+
+class _LazyCommands(typer.core.TyperGroup):
+    """The commands of the toolkit, none of them imported for a list or a completion of their names."""
+
+    _names_only = False
+
+    @property  # type: ignore[override]
+    def commands(self) -> Mapping[str, Any]:
+        """Every command by its name."""
+        if self._names_only:
+            return {
+                name: typer.core.TyperCommand(name, short_help=said) for name, (_, said) in _COMMANDS.items()
+            }
+        return _Imported()
+
+    @commands.setter
+    def commands(self, own: Any) -> None:
+        pass
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order in which they are shown."""
+        return list(_COMMANDS)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """The names that begin so, with what each command does; a process that completes does nothing else."""
+        self._names_only = True
+        return super().shell_complete(ctx, incomplete)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a line for each command, without importing it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, said) for name, (_, said) in _COMMANDS.items()])
+
+
+class _Imported(Mapping[str, Any]):
+    def __getitem__(self, name: str) -> Any:
+        return _command(name, *_COMMANDS[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+
+@cache
+def _command(name: str, place: str, said: str) -> Any:
+    module, attribute = place.split(":")
+    found = getattr(import_module(f"arena.cli.{module}"), attribute)
+    if not isinstance(found, typer.Typer):
+        app = typer.Typer(rich_markup_mode=None, add_completion=False)
+        app.command(name, short_help=said)(found)
+        found = app
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
+
+
 app = typer.Typer(
     name="attention-bounds",
     help=(
         "Can a multi-head attention layer be learned from examples, how, and when is it hopeless?\n\n"
         "Example: attention-bounds compare --preset quick --out results"
     ),
-    cls=LazyCommands,
+    cls=_LazyCommands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -40,6 +122,8 @@ app = typer.Typer(
 
 def _show_version(wanted: bool | None) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"attention-bounds {version('attention-bounds')}")
         raise typer.Exit()
 

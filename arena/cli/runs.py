@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arena._phrases import plural
 from arena.cli.console import JsonOption, require_writable, say
-from arena.numbers import count_text, error_text, printable, seconds_text
-from arena.plain import aligned
-from arena.stored import EXPORTS, export_cells, stored_cells
+from arena.formats import aligned, count_text, error_text, plural, printable, seconds_text
+from arena.run_store import EXPORTS, export_cells, stored_cells
 from runs import Store
 
 if TYPE_CHECKING:

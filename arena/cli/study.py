@@ -7,12 +7,24 @@ from typing import Annotated, Any
 
 import typer
 
-from arena._phrases import plural
-from arena.cli.console import JsonOption, SeedOption, cores, print_json, progress_bar, require_writable, say
+from arena.cli.console import (
+    DaskOption,
+    FreshOption,
+    JobsOption,
+    JsonOption,
+    SeedOption,
+    StoreOption,
+    TimeoutOption,
+    print_json,
+    progress_bar,
+    run_options,
+    say,
+)
 from arena.cli.errors import WorkFailedError, WorkInterruptedError
-from arena.plain import aligned
+from arena.formats import aligned, plural
+from arena.names import find_name
 from attention.validation import non_negative
-from runs import Scale, Store
+from runs import Scale
 from studies import STUDIES, Study, StudyResult, find_studies, load_result, run_study, write_study
 from studies.folder import result_json
 
@@ -32,22 +44,12 @@ def study_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of records, tables and figures.")] = Path(
         "results/studies"
     ),
-    store: Annotated[
-        Path | None,
-        typer.Option(help="Where measured cells are kept; by default studies.sqlite in that folder."),
-    ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes; by default one a core.")] = None,
-    dask: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Measure the cells on the dask cluster of this scheduler."),
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(help="Seconds a cell may take; by default all it needs.")
-    ] = None,
+    store: StoreOption = None,
+    jobs: JobsOption = None,
+    dask: DaskOption = None,
+    timeout: TimeoutOption = None,
     seed: SeedOption = 0,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Measure every cell again, also those in the store.")
-    ] = False,
+    fresh: FreshOption = False,
     redraw: Annotated[
         bool, typer.Option("--redraw", help="Measure nothing: draw the records in --out again.")
     ] = False,
@@ -59,6 +61,7 @@ def study_command(
 
     Example: attention-bounds study agreement --scale quick --out results/studies
     """
+    names = [find_name(name, [*STUDIES, "all"], "study") for name in names or []]
     if list_only:
         _list(find_studies(names or ["all"]), as_json)
         return
@@ -108,11 +111,9 @@ def measure_studies(
     WorkInterruptedError
         If the user interrupts.
     """
-    processes = cores(jobs, dask)
     if timeout is not None:
         non_negative("--timeout", timeout, strictly=True)
-    require_writable(out, directory=True)
-    kept = Store(out / "studies.sqlite" if store is None else store)
+    options = run_options(out, "studies", jobs, dask, store, fresh)
     done: list[dict[str, Any]] = []
     failures: list[str] = []
     for study in studies:
@@ -125,17 +126,14 @@ def measure_studies(
                     study,
                     scale=scale,
                     seed=seed,
-                    jobs=processes,
-                    store=kept,
-                    fresh=fresh,
                     timeout=timeout,
-                    cluster=dask,
+                    **options,
                     on_row=lambda row, tick=tick: tick("measured"),  # type: ignore[misc]
                 )
             except KeyboardInterrupt:
                 raise WorkInterruptedError(
                     f"Interrupted at {study.name}: {plural(len(done), 'study', 'studies')} of {len(studies)} done. "
-                    f"What was measured is kept in {kept.path}; the same command goes on."
+                    f"What was measured is kept in {options['store'].path}; the same command goes on."
                 ) from None
         failures += [f"{study.name}: {failure}" for failure in result.failures]
         if result.rows:

@@ -122,7 +122,7 @@ else:
 if has_torch:
     from attention import convert_torch_module
 
-    converted = convert_torch_module(module)
+    converted = convert_torch_module(module, biases="dropped")
     trained = converted.layer
     for note in converted.notes:
         print("-", note)

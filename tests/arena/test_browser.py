@@ -21,8 +21,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from arena.formats import error_text
 from arena.frames import csv_of, pair_frame, step_frame
-from arena.numbers import error_text
 from arena.page import render_page
 from arena.results import Results
 

@@ -256,6 +256,11 @@ def test_the_calls_that_are_changed_work_as_they_stand(name, here):
     assert run([*name.split(), *CALLS[name].split()]) == 0
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_has_an_example(name):
+    assert "Example: attention-bounds" in COMMANDS[name].help
+
+
 def test_every_command_is_tried_and_a_defect_is_told_from_a_refusal(monkeypatch):
     assert set(CALLS) == set(COMMANDS)
     for broken in (lambda words: {}["no"], lambda words: 3, lambda words: print("Traceback") or 1):

@@ -9,7 +9,6 @@ from importlib.util import find_spec
 import cloudpickle
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from arena import (
     Results,
@@ -18,11 +17,10 @@ from arena import (
     lwr_target,
     nice_target,
     parity_target,
-    save_target,
 )
 from arena.students import PRESETS, STUDENTS, DoesNotApplyError, Student
 from runs import Store, StoreError
-from upper import KnownPart, Newton
+from upper import KnownPart
 
 # learners of this file go to other processes as they are: those cannot import it
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -61,10 +59,6 @@ def test_every_pair_has_a_cell_per_seed(one_job, targets):
 def test_one_and_two_jobs_give_the_same_bits(one_job, targets):
     two_jobs = compare(targets, choose_students(SMALL), seeds=2, jobs=2)
     assert two_jobs.without_seconds().to_json() == one_job.without_seconds().to_json()
-
-
-def test_the_record_comes_back_from_json(one_job):
-    assert Results.from_json(one_job.to_json()) == one_job
 
 
 def test_nice_is_learned_and_hard_is_not(one_job, targets):
@@ -120,7 +114,6 @@ class _Deadly(KnownPart):
     def fit(self, oracle, *, rng=None, truth=None, progress=None):
         import os
         import signal
-        import time
 
         if self.end == "never":
             while True:
@@ -192,11 +185,6 @@ def test_where_a_learner_does_not_apply_that_is_the_reason_whatever_is_installed
     assert Results.from_json(results.to_json()) == results
 
 
-class _BrokenImport(KnownPart):
-    def fit(self, oracle, *, rng=None, truth=None, progress=None):
-        from attention import no_such_name  # noqa: F401
-
-
 class _Unprintable(Exception):
     def __str__(self):
         raise RuntimeError("not even this")
@@ -218,12 +206,6 @@ class _Shapeless(KnownPart):
         return replace(super().fit(oracle, rng=rng, truth=truth), outcome=None)
 
 
-def test_the_learners_own_broken_import_is_its_failure(targets):
-    (cell,) = compare(targets[:1], [_BrokenImport()], isolated=False).cells
-    assert cell.status == "failed"
-    assert "no_such_name" in cell.message
-
-
 def test_a_learner_beyond_words_takes_no_other_down(targets):
     strange = [_Unspeakable(), _Unspeakable(how="surrogate"), _Unspeakable(how="long"), _Shapeless()]
     results = compare(targets[:1], [*strange, "known-part"], isolated=False)
@@ -233,24 +215,6 @@ def test_a_learner_beyond_words_takes_no_other_down(targets):
     assert messages[1] == "ValueError: ?"
     assert len(messages[2]) < 3000
     Results.from_json(results.to_json())
-
-
-@dataclass(frozen=True)
-class _Counting(KnownPart):
-    threads: list = dataclasses.field(default_factory=list)
-
-    def fit(self, oracle, *, rng=None, truth=None, progress=None):
-        np.ones((64, 64)) @ np.ones((64, 64))
-        self.threads.extend(pool["num_threads"] for pool in threadpool_info())
-        return super().fit(oracle, rng=rng, truth=truth, progress=progress)
-
-
-def test_every_cell_runs_under_one_thread(targets):
-    learner = _Counting()
-    student = Student("counting", "Counting", "None.", lambda target, effort: learner)
-    with threadpool_limits(limits=2):
-        compare(targets[:1], [student], isolated=False)
-    assert set(learner.threads) == {1}
 
 
 def test_an_interruption_keeps_the_cells_done(targets):
@@ -274,14 +238,6 @@ def test_students_on_hard_targets_have_at_most_eight_heads():
     assert STUDENTS["newton"].build(nice, PRESETS["full"]).m == 9
     with pytest.raises(DoesNotApplyError):
         STUDENTS["elimination"].build(nice, PRESETS["full"])
-
-
-@pytest.mark.parametrize(
-    ("names", "complaint"), [("newton,nobody", "'nobody' is no learner"), (" , ", "No learner")]
-)
-def test_unknown_learners_are_named(names, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        choose_students(names)
 
 
 def test_two_targets_of_one_name_are_refused(targets):
@@ -332,48 +288,6 @@ def test_what_the_store_holds_is_not_computed_again(targets, log, tmp_path):
     assert fits(log) == 12
 
 
-def test_fresh_computes_this_comparison_again_and_no_other(targets, log, tmp_path):
-    learner, store = _Logging(log=str(log)), tmp_path / "runs.sqlite"
-    compare(targets, [learner], store=store, **HERE)
-    fresh = compare(targets[:1], [learner], store=store, fresh=True, **HERE)
-    assert (fresh.made["reused"], fits(log)) == (0, 3)
-    assert compare(targets, [learner], store=store, **HERE).made["reused"] == 2
-
-
-def test_failed_cells_are_computed_again_on_request(targets, log, tmp_path):
-    learner, store = _Logging(log=str(log)), tmp_path / "runs.sqlite"
-    broken = log.with_suffix(".broken")
-    broken.touch()
-    again = {"store": store, "retry_failed": True} | HERE
-    assert compare(targets[:1], [learner], store=store, **HERE).cells[0].status == "failed"
-    broken.unlink()
-    assert compare(targets[:1], [learner], store=store, **HERE).cells[0].status == "failed"
-    assert fits(log) == 1
-    assert compare(targets[:1], [learner], **again).cells[0].status == "done"
-    assert compare(targets[:1], [learner], **again).made["reused"] == 1
-    assert fits(log) == 2
-
-
-@dataclass(frozen=True)
-class _Sleepy(KnownPart):
-    seconds: float = 1.0
-
-    def fit(self, oracle, *, rng=None, truth=None, progress=None):
-        time.sleep(self.seconds)
-        return super().fit(oracle, rng=rng, truth=truth, progress=progress)
-
-
-@pytest.mark.slow
-def test_more_time_runs_again_what_timed_out(targets, tmp_path):
-    store = tmp_path / "runs.sqlite"
-    run = lambda timeout: compare(targets[:1], [_Sleepy()], store=store, timeout=timeout)  # noqa: E731
-    assert run(0.1).cells[0].status == "timed out"
-    assert run(0.1).made["reused"] == 1
-    assert run(0.2).made["reused"] == 0
-    assert run(None).cells[0].status == "done"
-    assert run(0.1).cells[0].status == "done"
-
-
 def test_a_store_that_fails_ends_the_run_and_loses_nothing(targets, tmp_path, monkeypatch):
     store, put = Store(tmp_path / "runs.sqlite"), Store.put
 
@@ -393,41 +307,7 @@ def test_a_store_that_fails_ends_the_run_and_loses_nothing(targets, tmp_path, mo
     assert whole.without_seconds() == compare(targets, "linear,known-part", seeds=2, **HERE).without_seconds()
 
 
-def test_learners_of_the_caller_stand_beside_the_named_ones(targets):
-    results = compare(targets[:1], [Newton(m=2), Newton(m=1, work=100), "linear"], **HERE)
-    assert [learner.name for learner in results.learners] == ["newton", "newton-2", "linear"]
-    assert results.cell(targets[0].name, "newton")[0].outcome == "EXACT"
-    assert results.learners[1].parameters["m"] == 1
-
-
 def test_targets_of_one_title_carry_their_names():
     pair = [nice_target(heads=2, tokens=2, dim=4, sigma=sigma, name=f"sigma-{sigma}") for sigma in (1.0, 2.0)]
     titles = [target.title for target in compare(pair, KnownPart(), **HERE).targets]
     assert titles == ["sigma-1.0: Nice, 2 heads, 2 tokens", "sigma-2.0: Nice, 2 heads, 2 tokens"]
-
-
-def test_targets_come_from_files(targets, tmp_path):
-    path = tmp_path / f"{targets[0].name}.safetensors"
-    save_target(path, targets[0])
-    one, two = (compare([given], "linear", **HERE) for given in (path, targets[0]))
-    assert one.cells[0].unknown_part_error == two.cells[0].unknown_part_error
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"timeout": 0.0}, "timeout is 0.0"),
-        ({"timeout": 1.0, "isolated": False}, "isolated=False"),
-        ({"jobs": 0}, "jobs is 0"),
-        ({"seeds": 0}, "seeds is 0"),
-        ({"preset": "slow"}, "'quick' or 'full'"),
-        ({"learners": "nobody"}, "'nobody' is no learner"),
-        ({"learners": []}, "No learner is given"),
-        ({"learners": [KnownPart]}, "is no learner"),
-        ({"targets": [3]}, "A target is a int"),
-    ],
-)
-def test_wrong_input_is_a_sentence(targets, options, words):
-    with pytest.raises(ValueError, match=words):
-        compare(**{"targets": targets[:1], "learners": "linear"} | options)

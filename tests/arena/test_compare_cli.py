@@ -12,7 +12,6 @@ import pytest
 
 import arena.cli.compare
 from arena import STUDENTS, Results, Student, nice_target, save_target
-from arena.cli.main import run
 from upper import KnownPart
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -61,23 +60,6 @@ def test_a_second_run_says_where_its_cells_come_from(cli, nice, tmp_path):
     assert "--fresh" not in cli("compare", nice, *FEW, "-o", tmp_path / "r").out
     assert "2 of 2 cells were in" in cli("compare", nice, *FEW, "-o", tmp_path / "r").out
     assert "--fresh" not in cli("compare", nice, *FEW, "-o", tmp_path / "r", "--fresh").out
-
-
-@pytest.mark.slow
-def test_one_store_serves_several_folders(cli, nice, tmp_path):
-    store = tmp_path / "all.sqlite"
-    cli("compare", nice, *FEW, "-o", tmp_path / "a", "--store", store)
-    said = json.loads(cli("compare", nice, *FEW, "-o", tmp_path / "b", "--store", store, "--json").out)
-    assert (said["made"]["reused"], said["made"]["store"]) == (2, "all.sqlite")
-    assert not (tmp_path / "a" / "runs.sqlite").exists()
-    assert read(tmp_path / "a").cells == read(tmp_path / "b").cells
-
-
-@pytest.mark.parametrize("make", [lambda path: path.write_text("hello"), lambda path: path.mkdir()])
-def test_what_is_no_store_is_one_line(cli, nice, tmp_path, make):
-    make(tmp_path / "runs.sqlite")
-    assert run(["compare", str(nice), *map(str, FEW), "-o", str(tmp_path)]) in (1, 2)
-    assert not (tmp_path / "results.json").exists()
 
 
 def test_what_is_no_store_is_left_alone(cli, nice, tmp_path):

@@ -2,22 +2,15 @@
 
 import csv
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
-from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
 
-import arena.curves
 from arena import draw_curves, learner_side, run_curves
 from arena.curves import curve_table
 from lower import query_lower_bound
-from runs import Store, StoreError
 from sq import CurveCell, curve_cells, measure_cell
 
 PROGRAM = [sys.executable, "-c", "from arena.cli import main; main()"]
@@ -54,79 +47,6 @@ def test_counts_hold_the_lower_bound_and_a_second_run_writes_the_same_bytes(cli,
     again = json.loads(cli(*SMALL, "--jobs", 1, "-o", tmp_path, "--json").out)
     assert [str(one["queries"]) for one in again["points"]] == [row["queries"] for row in rows]
     assert {path: path.read_bytes() for path in before} == before
-
-
-def test_what_is_in_the_store_is_not_computed(tmp_path, monkeypatch):
-    computed, seen = Counter(), []
-
-    def counted(cell):
-        computed[cell] += 1
-        return measure_cell(cell)
-
-    monkeypatch.setattr(arena.curves, "measure_cell", counted)
-    cells = curve_cells([6, 8], [1, 2], [0.3])
-    options = {"store": Store(tmp_path / "s.sqlite"), "isolated": False}
-    first = run_curves(cells[:5], **options)
-    assert run_curves(cells, on_point=seen.append, **options)[:5] == first
-    assert set(computed.values()) == {1}
-    assert {point.cell for point in seen} == set(cells)
-    assert run_curves(cells, fresh=True, **options)[:5] == first
-    assert set(computed.values()) == {2}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
-def test_a_run_that_was_ended_goes_on_and_computes_nothing_twice(tmp_path, name, cli):
-    # the last cells take a while: 9139 targets, one query each
-    arguments = [
-        "curves",
-        "sq",
-        "--dims",
-        "8,10,40",
-        "--bits",
-        "2,3",
-        "--tau",
-        "0.3,0.1",
-        "--learners",
-        "scan,group",
-        "--jobs",
-        "1",
-        "-o",
-    ]
-    arguments.append(str(tmp_path))
-    with subprocess.Popen([*PROGRAM, *arguments], stderr=subprocess.PIPE, text=True) as process:
-        keep = wait_for_points(tmp_path / "curves.sqlite", 3, process)
-        process.send_signal(getattr(signal, name))
-        _, error = process.communicate(timeout=120)
-    if name == "SIGINT":
-        assert process.returncode == 130
-        assert re.search(r"Interrupted: \d+ of 24 cells are done and kept", error)
-        assert keep <= len(read(tmp_path / "curves.csv")) < 24
-    before = stored(tmp_path / "curves.sqlite")
-    assert keep <= len(before) < 24
-    cli(*arguments)
-    after = stored(tmp_path / "curves.sqlite")
-    assert len(after) == 24
-    assert {key: after[key] for key in before} == before
-    assert all(row["status"] == "found" for row in read(tmp_path / "curves.csv"))
-
-
-def stored(path):
-    return {json.dumps(one["arguments"]): one["finished"] for one in Store(path, read_only=True).values()}
-
-
-def wait_for_points(path, number, process):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        if path.exists() and path.stat().st_size:
-            try:
-                if len(stored(path)) >= number:
-                    return number
-            except StoreError:
-                pass  # it is being made
-        time.sleep(0.01)
-    raise AssertionError("no point was done in a minute, or the command ended")
 
 
 @pytest.mark.slow
@@ -182,25 +102,14 @@ def test_learner_side_is_written(cli, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["sq", "--bits", "10", "--dims", "10,20"], "bits is 10 and dim 10"),
-        (["sq", "--tau", "0.3,1"], "above 0 and below 1"),
         (["sq", "--tau", "nan"], "--tau is 'nan'"),
         (["sq", "--dims", ""], "--dims is ''"),
         (["sq", "--oracle", "delphi"], "reference, most-preserving, exact, honest"),
         (["sq", "--learners", "scan,guess"], "'guess'"),
-        (["sq", "--batch", "10"], "draws no examples"),
         (["sq", "--jobs", "0"], "jobs"),
         (["sq", "--jobs", "2", "--dask", "tcp://127.0.0.1:9"], "--jobs is for this machine"),
-        (["sq", "lwx"], "lwx"),
         (["lwr", "--dims", "4,x"], "whole numbers with commas"),
-        (["lwr", "--levels", "128", "--modulus", "64"], "at most modulus = 64"),
-        (["lwr", "--matrix", "square"], "'square'"),
         (["lwr", "--attacks", "guess"], "'guess' is no attack"),
-        (["lwr", "--budget", "0"], "seconds"),
-        (["lwr", "--samples", "3"], "samples"),
-        (["lwr", "--secret-law", "odd"], "'odd'"),
-        (["lwr", "--modulus", "12", "--matrix", "gadget", "--levels", "2"], "power of two"),
-        (["learner-side", "--dims", "2"], "2"),
         (["learner-side", "--heads", "0"], "heads"),
         (["learner-side", "--dims", "8", "--heads", "16"], "two targets"),
     ],
@@ -211,9 +120,3 @@ def test_wrong_input_is_one_sentence_before_any_work(cli, tmp_path, options, sai
     assert said in error
     assert error.count("\n") == 1
     assert not list(tmp_path.glob("c/*.json"))
-
-
-def test_what_is_no_store_is_left_alone(cli, tmp_path):
-    (tmp_path / "curves.sqlite").write_text("hello")
-    assert "no store" in cli(*SMALL, "-o", tmp_path, status=1).err
-    assert (tmp_path / "curves.sqlite").read_text() == "hello"

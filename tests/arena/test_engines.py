@@ -10,8 +10,8 @@ import pytest
 
 from arena import compare, learn, nice_target, save_target, stored_cells
 from arena.attacks import choose_attacks, learners_on_engine
+from arena.cells import identity
 from arena.engines import engine_used, on_engine, require_engine
-from arena.identity import identity
 from arena.students import PRESETS, STUDENTS, as_students
 from runs import Store
 from upper import (

@@ -8,8 +8,8 @@ import pytest
 
 from arena import Results
 from arena.figures import LEAST_ERROR, heat_map, learning_curves
-from arena.looks import look_of
 from arena.records import Status, TracePoint
+from arena.student_table import learner_looks
 from runs.figures import heat_colours, heat_level
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -60,15 +60,6 @@ def test_the_heat_map_tells_learned_partly_nothing_and_worse_apart(sample_result
     assert colour(None) == found[-1]  # not finite is worse than nothing
 
 
-def test_what_has_no_number_is_hatched_each_in_its_way(sample_results, eventful_results):
-    assert heat_map(sample_results).svg.count("<pattern") == 1
-    drawing = heat_map(eventful_results)
-    assert drawing.svg.count("<pattern") == 3  # pairs that were not run have none
-    shown = " ".join(texts(drawing))
-    for words in ("timed out", "failed", "does not apply", "not run", "1 of 2 seeds"):
-        assert words in shown
-
-
 def test_figures_are_the_same_every_time_and_undated(sample_results):
     for draw in (heat_map, lambda results: learning_curves(results, "parity", "examples")):
         assert draw(sample_results).svg == draw(sample_results).svg
@@ -89,7 +80,7 @@ def test_a_learner_has_the_same_colour_in_every_figure(sample_results, kept):
     for target in ("nice-2-2-32", "parity"):
         svg = learning_curves(sample_results.only(learners=kept), target, "examples").svg
         (style,) = set(re.findall(r'id="curve-adam-\d">\s*<path [^>]*stroke: (#[0-9a-f]{6})', svg))
-        assert style == look_of("adam")["color"]
+        assert style == learner_looks(["adam"])["adam"]["color"]
 
 
 def test_an_error_of_zero_is_drawn(sample_results):

@@ -37,11 +37,6 @@ def test_there_is_a_row_for_every_fit_with_numbers_of_their_types(sample_results
     assert replace(results, cells=()).to_pandas().dtypes.equals(frame.dtypes)
 
 
-def test_a_seed_of_any_size_is_kept(sample_results):
-    large = replace(sample_results.cells[0], seed=2**70)
-    assert cell_frame(replace(sample_results, cells=(large,)))["seed"][0] == 2**70
-
-
 def test_there_is_a_row_for_every_pair(eventful_results):
     lines = {(line["target"], line["learner"]): line for line in rows(csv_of(pair_frame(eventful_results)))}
     assert len(lines) == 25
@@ -98,14 +93,3 @@ def test_a_text_is_no_formula_and_breaks_no_line(sample_results, evil):
     assert wanted in {line["learner_title"] for line in pairs}
     assert wanted in {line["name"] for line in steps}
     assert (len(fits), len(pairs)) == (50, 25)
-
-
-def test_a_number_is_no_formula(sample_results):
-    negative = replace(sample_results.cells[0], seed=-5)
-    assert rows(csv_of(cell_frame(replace(sample_results, cells=(negative,)))))[0]["seed"] == "-5"
-
-
-@pytest.mark.bad_input
-def test_an_unknown_target_is_refused(sample_results):
-    with pytest.raises(ValueError, match="no target 'nowhere'"):
-        step_frame(sample_results, "nowhere")

@@ -44,8 +44,8 @@ def test_newton_finds_the_layer_of_the_examples(cli, files, tmp_path):
 def test_the_text_has_what_was_found(cli, files):
     words = cli("learn", "--examples-from", *files, "--heads", "auto").out
     learned = learn_examples(files, heads="auto")
-    assert learned.summary.heads_found == 2
-    assert learned.summary.examples_used == N - learned.held_out
+    assert learned.found["heads_found"] == 2
+    assert learned.found["examples_used"] == N - learned.held_out
     assert words.splitlines()[:3] == str(learned).splitlines()[:3]
 
 
@@ -82,7 +82,7 @@ def test_the_held_out_error_is_that_of_the_predictor(files):
     np.save(files[1], y + np.random.default_rng(0).standard_normal(y.shape))
     learned = learn_examples(files, "newton", heads=2, examples=10_000)
     assert learned.fit.outcome.name == "RESIDUAL_FLOOR"
-    assert learned.summary.noise_level > 0
+    assert learned.found["noise_level"] > 0
     share = 1 / np.sqrt(1 + np.mean(y**2))  # noise is what is left of a label
     assert learned.held_out_error == pytest.approx(share, rel=0.25)
     again = learn_examples(files, "newton", heads=2, examples=10_000)

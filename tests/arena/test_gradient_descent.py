@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from arena import parity_target
-from arena.cells import single_thread
+from runs import single_thread
 from upper import Adam
 
 

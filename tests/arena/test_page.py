@@ -11,8 +11,8 @@ from itertools import pairwise
 import pytest
 
 from arena import Cell, LearnerRecord, Results, Status, TargetRecord
+from arena.formats import error_text
 from arena.frames import csv_of, pair_frame, step_frame
-from arena.numbers import error_text
 from arena.page import render_page
 from lower import Certificate, Statement
 from runs.figures import CARD, INK, heat_colours, heat_level

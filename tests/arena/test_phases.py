@@ -17,7 +17,7 @@ from arena import (
     nice_target,
     parity_target,
 )
-from arena.numbers import number_text
+from arena.formats import number_text
 from arena.phase_record import phase_records
 from arena.phases import LAYER_FILE
 from attention import Outcome

@@ -12,7 +12,7 @@ import pytest
 from arena import Cell, LearnerRecord, Status, TargetRecord, TracePoint, export_cells, stored_cells
 from arena.cells import _computed
 from arena.cli.main import run
-from arena.stored import EXPORTS
+from arena.run_store import EXPORTS
 from runs import Cell as EngineCell
 from runs import Result, Store
 
@@ -93,13 +93,6 @@ def test_filters(cli, path, options, numbers):
     assert cli(path, *options).out.splitlines()[-1] == f"{cells} in {path}."
 
 
-def test_json_is_alone_on_standard_output(cli, path, tmp_path):
-    said = cli(path, "--json", "--out", tmp_path / "cells.csv")
-    assert len(json.loads(said.out)) == 5
-    assert said.err == ""
-    assert (tmp_path / "cells.csv").exists()
-
-
 def test_a_data_frame_of_every_cell_with_its_trace(path):
     frame = stored_cells(Store(path, read_only=True))
     assert frame["status"].tolist() == [cell.status.value for cell in CELLS]
@@ -117,13 +110,6 @@ def test_csv_keeps_every_digit_and_starts_no_formula(cli, path, tmp_path):
     assert [float(rows[number]["unknown_part_error"]) for number in (0, 3)] == [5e-324, 1 / 3]
     assert rows[2]["message"] == CELLS[2].message
     assert (rows[4]["learner"], rows[4]["message"]) == ("'=1+1", "'" + CELLS[4].message)
-
-
-def test_json_keeps_every_digit(path, tmp_path):
-    export_cells(tmp_path / "cells.json", stored_cells(Store(path, read_only=True)))
-    rows = json.loads((tmp_path / "cells.json").read_text(encoding="utf-8"))
-    assert [rows[number]["unknown_part_error"] for number in (0, 1, 3)] == [5e-324, None, 1 / 3]
-    assert rows[4]["message"] == CELLS[4].message
 
 
 def test_parquet_keeps_every_type(path, tmp_path):
@@ -175,12 +161,6 @@ def test_an_empty_store_is_no_error(cli, tmp_path):
     assert json.loads(cli(empty, "--json").out) == []
     cli(empty, "--out", tmp_path / "cells.csv")
     assert (tmp_path / "cells.csv").read_text().count("\n") == 1
-
-
-def test_looking_leaves_the_file_as_it_is(cli, path):
-    before = path.read_bytes()
-    cli(path)
-    assert path.read_bytes() == before
 
 
 def _files(folder):

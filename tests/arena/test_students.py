@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from arena import PRESETS, STUDENTS, Student, compare, lwr_target, nice_target, parity_target, run_cell
-from arena.students import as_students, choose_effort, choose_students
+from arena.students import as_students, choose_students
 from upper import KnownPart, LinearBaseline, Newton
 
 
@@ -57,11 +57,6 @@ def test_the_tuned_adam_has_the_steps_for_all_its_settings():
 def test_names(given, names):
     students = as_students(given)
     assert students == [STUDENTS[name] for name in names]
-
-
-def test_one_learner_and_one_student_stand_for_a_list_of_one():
-    assert _names(Newton(m=2)) == ["newton"]
-    assert as_students(STUDENTS["adam"]) == [STUDENTS["adam"]]
 
 
 def test_learners_of_one_kind_are_numbered():
@@ -166,20 +161,6 @@ def test_a_build_function_that_returns_no_learner_is_a_sentence(returned):
         compare([nice_target(heads=1, tokens=2, dim=4)], [student], isolated=False)
 
 
-def test_presets_by_name():
-    assert choose_effort("quick") is PRESETS["quick"]
-    with pytest.raises(ValueError, match="'slow': 'quick' or 'full' is needed"):
-        choose_effort("slow")
-
-
-def test_choosing_keeps_the_order_given():
-    assert [student.name for student in choose_students("adam,newton")] == ["adam", "newton"]
-
-
-def test_a_learner_named_by_its_caller_makes_way_for_the_one_of_that_name():
-    assert [student.name for student in as_students([Newton(m=2), "newton"])] == ["newton-2", "newton"]
-
-
 def test_the_six_phase_learners_spare_the_effort_on_hard_targets_only():
     nice, hard = nice_target(heads=3, tokens=2, dim=8), parity_target(heads=2, dim=8)
     quick, full = PRESETS["quick"], PRESETS["full"]
@@ -197,15 +178,6 @@ def test_the_six_phase_learners_spare_the_effort_on_hard_targets_only():
     assert built["six-phase", True, 1].work == quick.newton_passes_hard
     assert built["six-phase-paper", False, 1].work == quick.six_phase_tuples
     assert built["six-phase-paper", False, 3].work is None
-
-
-def test_every_student_can_be_sent_to_a_process_of_its_own():
-    cloudpickle = pytest.importorskip("cloudpickle")
-    target = nice_target(heads=1, tokens=2, dim=4)
-    for student in STUDENTS.values():
-        sent = cloudpickle.loads(cloudpickle.dumps(student))
-        if student.name not in ("elimination", "linearisation", "lattice"):
-            assert type(sent.build(target, PRESETS["quick"])) is type(student.build(target, PRESETS["quick"]))
 
 
 @pytest.mark.parametrize("name", ["linearisation", pytest.param("lattice", marks=pytest.mark.slow)])

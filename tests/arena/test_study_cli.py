@@ -10,7 +10,7 @@ from studies import STUDIES, find_studies, linear_ranks
 
 WRONG = [
     ((), "No study is named"),
-    (("nothing",), "no study 'nothing'"),
+    (("nothing",), "'nothing' is no study"),
     (("linear-ranks", "--scale", "huge"), "'quick', 'full'"),
     (("linear-ranks", "--jobs", "0"), "--jobs"),
     (("linear-ranks", "--jobs", "2", "--dask", "tcp://127.0.0.1:1"), "--jobs is for this machine"),

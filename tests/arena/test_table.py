@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from arena.numbers import count_text, error_text, seconds_text
+from arena.formats import count_text, error_text, seconds_text
 from arena.results import Results
 from arena.table import print_table, table_text
 
@@ -38,13 +38,6 @@ def test_no_line_is_wider_than_asked_and_no_learner_is_lost(eventful_results, wi
     assert max(map(len, text.splitlines())) <= width
     for word in ("Newton", "Adam", "regression", "Known part", "elimination"):
         assert word in text
-
-
-def test_what_is_no_terminal_gets_no_colours_and_100_columns(sample_results, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "37")
-    out = io.StringIO()
-    print_table(sample_results, file=out)
-    assert [line.rstrip() for line in out.getvalue().splitlines()] == table_text(sample_results).splitlines()
 
 
 def test_a_terminal_gets_colours(sample_results, monkeypatch):

@@ -256,16 +256,3 @@ def test_what_a_family_is_built_on_is_kept():
     made = family_target(HiddenGateFamily(base=TwoSlopeFamily(dim=8, bits=6)), seed=3).made
     assert (made["generator"], made["seed"]) == ("sq-hidden-gate", 3)
     assert made["parameters"] == {"base": "sq-two-slope", "dim": 8, "bits": 6, "slopes": [0.1, 1.0]}
-
-
-def test_titles_of_rounding_tell_its_rows_and_laws():
-    titles = [
-        lwr_target(secret_dim=3, modulus=8, levels=2, matrix="gadget").record.title,
-        lwr_target(secret_dim=3, modulus=8, levels=2, matrix="ternary").record.title,
-        lwr_target(secret_dim=3, modulus=8, levels=8, secret="ternary", noise="binomial:1").record.title,
-    ]
-    assert titles == [
-        "Gadget rounding, n = 3, q = 8, p = 2",
-        "Ternary rounding, n = 3, q = 8, p = 2",
-        "Rounding, n = 3, q = 8, p = 8, ternary secret, binomial:1 errors",
-    ]

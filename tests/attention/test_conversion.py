@@ -64,7 +64,7 @@ class TestTorch:
     @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     def test_dropped_is_the_forward_pass_without_biases_and_says_so(self, torch, heads, head_dim, seed):
         module, x = torch_module(torch, heads, head_dim, seed, dropout=0.25)
-        converted = convert_torch_module(module.eval())
+        converted = convert_torch_module(module.eval(), biases="dropped")
         with torch.no_grad():
             module.in_proj_bias.zero_()
             module.out_proj.bias.zero_()
@@ -90,9 +90,10 @@ class TestTorch:
     @pytest.mark.bad_input
     def test_what_no_layer_can_express(self, torch):
         module = torch.nn.MultiheadAttention
-        unfinished = module(4, 2)
+        unfinished, biased = module(4, 2), module(4, 2)
         with torch.no_grad():
             unfinished.out_proj.bias[0] = torch.nan
+            biased.out_proj.bias[0] = 1.0
         for wrong, words in [
             (module(4, 2, kdim=3), "kdim"),
             (module(4, 2, vdim=5), "vdim"),
@@ -100,6 +101,7 @@ class TestTorch:
             (module(4, 2, add_zero_attn=True), "add_zero_attn"),
             (module(4, 2, device="meta"), "meta device"),
             (unfinished, "output_bias is an array with NaN"),
+            (biased, r"biases that are not zero \(output\)"),
             (torch.nn.Linear(3, 3), r"a torch.nn.MultiheadAttention is needed"),
             (None, r"a torch.nn.MultiheadAttention is needed"),
         ]:

@@ -1,8 +1,22 @@
-"""Numbers in a few characters, for tables and figures."""
+"""How things are written: numbers in a few characters, words, columns of text, values as JSON."""
 
 import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-__all__ = ["count_text", "error_text", "number_text", "printable", "seconds_text"]
+__all__ = [
+    "aligned",
+    "as_plain",
+    "count_text",
+    "error_text",
+    "folded",
+    "number_text",
+    "plural",
+    "printable",
+    "seconds_text",
+    "sentence",
+]
 
 
 def error_text(error: float | int | None) -> str:
@@ -87,3 +101,58 @@ def printable(text: str) -> str:
     'a?[31mb'
     """
     return "".join(letter if letter.isprintable() else " " if letter.isspace() else "?" for letter in text)
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: int = 0) -> str:
+    """Columns of text, the first `left` of them against the left edge and the others against the right one."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = (
+        "  ".join(
+            text.ljust(width) if place < left else text.rjust(width)
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def folded(sentences: Sequence[str]) -> list[str]:
+    """Sentences as lines of at most a hundred letters, those after the first indented."""
+    return [line for one in sentences for line in textwrap.wrap(one, 100, subsequent_indent="  ")]
+
+
+def plural(n: int, one: str, many: str | None = None) -> str:
+    """`n` things, in words.
+
+    Examples
+    --------
+    >>> plural(1, "head"), plural(2, "head"), plural(2, "study", "studies")
+    ('1 head', '2 heads', '2 studies')
+    """
+    return f"{n} {one}" if n == 1 else f"{n} {many or one + 's'}"
+
+
+def sentence(text: str) -> str:
+    """`text` with a capital at its beginning and one full stop at its end.
+
+    Examples
+    --------
+    >>> sentence("it ended"), sentence("It ended.")
+    ('It ended.', 'It ended.')
+    """
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
+def as_plain(value: Any) -> Any:
+    """`value` as JSON gives it back: lists for tuples, Python's numbers, None for NaN and infinities."""
+    if isinstance(value, Mapping):
+        return {str(key): as_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_plain(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, bool | int | float | str):
+        value = value.item()
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    raise TypeError(f"a {type(value).__name__} has no place there")

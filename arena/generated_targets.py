@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from arena._origin import made_by, made_of_family
+from arena.origin import made_by, made_of_family
 from arena.targets import Target, inputs_named, instance_target, layer_target
 from attention import make_nice_layer
 from attention.validation import count, require_callable, require_instance

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from arena._phrases import plural, sentence
+from arena.formats import plural, sentence
 from attention import Inputs
 from attention.conversion import ImportedLayer
 from attention.inputs import inputs_to_json

@@ -1,0 +1,85 @@
+"""``attention-bounds learners``, ``attacks`` and ``families``: which there are."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Annotated, Any
+
+import typer
+
+from arena.attacks import ATTACKS
+from arena.cli.console import JsonOption, print_json, say
+from arena.formats import aligned
+from arena.students import STUDENTS
+from sq import two_head_families
+
+__all__ = ["attacks_command", "families_command", "learners_command"]
+
+
+def learners_command(as_json: JsonOption = False) -> None:
+    """List the learners: the extra package each needs, and what it promises; --json has the whole promise.
+
+    Those marked with a star run in a comparison where no learner is named. A learner of your own is named by its file
+    and class: --learners own.py:Mine.
+
+    Example: attention-bounds learners
+    """
+    if as_json:
+        names = {"name": "name", "by_default": "by_default", "needs": "extra", "promise": "guarantee"}
+        print_json([{said: getattr(one, name) for said, name in names.items()} for one in STUDENTS.values()])
+        return
+    rows = [(f"{one.name}{'*' * one.by_default}", one.extra, one.guarantee) for one in STUDENTS.values()]
+    _show([("learner", "needs", "promise"), *rows])
+
+
+def attacks_command(as_json: JsonOption = False) -> None:
+    """List the attacks on learning with rounding and with errors.
+
+    Example: attention-bounds attacks
+    """
+    if as_json:
+        names = {"name": "name", "title": "title", "learner_of_layers": "learner"}
+        print_json([{said: getattr(one, name) for said, name in names.items()} for one in ATTACKS.values()])
+        return
+    rows = [(one.name, one.title, "learner of layers" if one.learner else "") for one in ATTACKS.values()]
+    _show([("attack", "title", ""), *rows])
+
+
+def families_command(
+    dim: Annotated[int, typer.Option(help="Number d of coordinates for which targets are counted.")] = 40,
+    bits: Annotated[int, typer.Option(help="Number l of hidden coordinates where it is free; even.")] = 8,
+    as_json: JsonOption = False,
+) -> None:
+    """List the hard families that two heads realise: how many targets, from which degree on, broken by what.
+
+    Example: attention-bounds families --dim 48
+    """
+    rows = [
+        {
+            "family": one.name,
+            "title": one.title,
+            "formula": one.secrets.formula,
+            "targets": one.secrets.size,
+            "lowest_degree": one.lowest_degree,
+            "broken_by": one.broken_by,
+        }
+        for one in two_head_families(dim=dim, bits=bits)
+    ]
+    if as_json:
+        print_json({"dim": dim, "bits": bits, "families": rows})
+        return
+    header = ("family", "of", "targets", f"d = {dim}", "lowest degree", "broken by")
+    _show([header, *(tuple(map(_short, row.values())) for row in rows)], width=400)
+
+
+def _show(rows: Sequence[Sequence[str]], *, width: int | None = None) -> None:
+    """Print a line a row, as wide as the terminal at most."""
+    if width is None:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
+    lines = aligned(rows, left=len(rows[0])).splitlines()
+    say("\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in lines))
+
+
+def _short(value: Any) -> str:
+    return f"{Decimal(value):.2e}" if isinstance(value, int) and value >= 10**12 else str(value)
