@@ -106,7 +106,7 @@ def test_the_grid_counts_the_whole_and_the_best_run():
 
 
 def test_a_shared_set_is_drawn_once_for_the_whole_grid():
-    fit = _fit(TunedAdam(1, lengths=(60,), batch=32, reused=500, dtypes=("float32", "float64")))
+    fit = _fit(TunedAdam(1, lengths=(60,), batch=32, reused=500))
     assert fit.examples_used == 500
 
 
@@ -159,7 +159,6 @@ def test_contract(learner):
         (TunedAdam, {"learning_rates": ()}),
         (TunedAdam, {"schedules": "cosine"}),
         (TunedAdam, {"lengths": (0,)}),
-        (TunedAdam, {"dtypes": ("float16",)}),
     ],
 )
 def test_wrong_parameters_are_said(learner, wrong):
