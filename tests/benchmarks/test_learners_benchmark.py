@@ -99,7 +99,7 @@ def test_a_complaint_for_every_aim_missed(runs, said):
             for n, seconds, error in one["trace"]
             if seconds != inf
         ] or [(1, 0.0, 1.0)]
-    lines = learners_complaint(compare_at_errors(runs, CASE)).splitlines()
+    lines = learners_complaint({"rows": compare_at_errors(runs, CASE)}).splitlines()
     assert len(lines) == len(said)
     for line, words in zip(lines, said, strict=True):
         assert words in line
@@ -108,7 +108,7 @@ def test_a_complaint_for_every_aim_missed(runs, said):
 
 def test_without_adam_nothing_is_claimed():
     runs = [one for one in field(1.0, 1.0, 10.0) if one["row"] != FRESH]
-    assert "Adam did not run" in learners_complaint(compare_at_errors(runs, CASE))
+    assert "Adam did not run" in learners_complaint({"rows": compare_at_errors(runs, CASE)})
 
 
 def test_a_peer_that_wins_shows():
