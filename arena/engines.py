@@ -56,7 +56,7 @@ def engine_used(learner: Learner, target: Target) -> str:
     if isinstance(learner, Adam):
         return f"torch {learner.device} {learner.dtype}"
     if isinstance(learner, TunedAdam):
-        return f"torch {learner.device} {'/'.join(learner.dtypes)}"
+        return f"torch {learner.device} float32"
     return "numpy" if isinstance(learner, _OF_NUMPY) else ""
 
 

@@ -13,7 +13,7 @@ from attention.evaluation import Outcome, Predictor, parameter_errors, relative_
 from attention.examples import ExampleOracle
 from attention.inputs import Inputs, Rng
 from attention.layer import AttentionLayer
-from attention.validation import PositiveInt, checked, require_array
+from attention.validation import PositiveInt, checked, random_generator, require_array
 
 
 @dataclass(frozen=True)
@@ -256,6 +256,52 @@ class Recorder:
             raise ValueError("A fit needs a predictor or a layer; neither was given.")
         trace = tuple(self._trace)
         return Fit(predictor, layer, outcome, self.examples, self.seconds, trace, alone, examples_needed)
+
+
+class LearnerBase:
+    """A learner whose `fit` begins as all do; `_learn` is its own part, and `_prepare` what no clock should count."""
+
+    examples: int | None = None
+
+    def minimum_examples(self, k: int, d: int) -> int:
+        """One example to fit and one to hold out."""
+        return 2
+
+    def fit(
+        self,
+        oracle: ExampleOracle,
+        *,
+        rng: Rng = None,
+        truth: GroundTruth | None = None,
+        progress: Progress | None = None,
+    ) -> Fit:
+        """Learn from the oracle.
+
+        Raises
+        ------
+        ValueError
+            If the budget is below `minimum_examples`, or the oracle's examples are malformed.
+        """
+        require_oracle(oracle)
+        self._prepare(oracle)
+        recorder = Recorder(oracle, truth=truth, progress=progress)
+        return self._learn(oracle, recorder, check_budget(self, oracle), random_generator(rng))
+
+    def _prepare(self, oracle: ExampleOracle) -> None:
+        """Refuse what does not fit the oracle, and import what takes seconds."""
+
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
+    ) -> Any:
+        raise NotImplementedError
+
+
+def apart(rng: np.random.Generator) -> np.random.Generator:
+    """A generator whose numbers are not those of `rng` itself.
+
+    A learner seeded like the maker of its target would otherwise draw the very numbers of the target as its start.
+    """
+    return np.random.default_rng([int(rng.integers(2**63)), 1])
 
 
 def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:

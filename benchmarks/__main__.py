@@ -2,225 +2,200 @@
 
 import argparse
 import sys
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from arena.engines import require_engine
-from benchmarks.kernels import run_kernels
-from benchmarks.kills import run_kills
-from benchmarks.lattice import lattice_complaint, run_lattice, run_reach
-from benchmarks.learners import learners_complaint, run_learners, show_learners
-from benchmarks.linear_attention import linear_complaint, run_linear
-from benchmarks.linearisation import run_linearisation
-from benchmarks.lwr_attacks import run_searches, searches_complaint
-from benchmarks.overhead import complaint, run_overhead
-from benchmarks.scaling import run_scaling
-from benchmarks.six_phase import run_agreement, run_paper_mode, run_practical_mode
-from benchmarks.success import run_success, success_complaint
-from benchmarks.walsh import run_walsh
 
 __all__ = ["main"]
 
 
+@dataclass(frozen=True)
+class Option:
+    """An option, named after the parameter that it sets; its kind is that of the default, or a path."""
+
+    parameter: str
+    default: Any
+    words: str
+    name: str = ""  #: where it is not the parameter's
+    choices: tuple[str, ...] | None = None
+
+    def add_to(self, command: argparse.ArgumentParser) -> None:
+        """Let the command take it."""
+        flag = f"--{self.name or self.parameter.replace('_', '-')}"
+        if isinstance(self.default, bool):
+            command.add_argument(flag, dest=self.parameter, action="store_true", help=self.words)
+            return
+        kind = Path if self.default is None else type(self.default)
+        kind = {"rows": int, "device": str}.get(self.parameter, kind)
+        command.add_argument(
+            flag, dest=self.parameter, type=kind, default=self.default, choices=self.choices, help=self.words
+        )
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What a benchmark measures, the function that runs it, its options, and what says where it misses its aim."""
+
+    words: str
+    module: str
+    run: str
+    options: tuple[Option, ...] = ()
+    complaint: str = ""
+
+
+_JSON = Option("out", None, "where to write the figures", "json")
+_SVG = Option("figure", None, "where to draw them", "svg")
+_TURNS = Option("turns", 3, "runs of each kind, in turn")
+_ENGINE = Option("engine", "auto", "what Newton computes with", choices=("auto", "numpy", "torch"))
+_DEVICE = Option("device", None, "a device of torch, such as cuda, instead of the CPU")
+_PHASES = (Option("jobs", 1, "threads"), _JSON)
+
+
+def _targets(number: int) -> Option:
+    return Option("targets", number, "targets a case")
+
+
+BENCHMARKS = {
+    "learners": Benchmark(
+        "seconds and examples of Newton and of what one would run instead to given errors",
+        "learners",
+        "run_learners",
+        (
+            _targets(3),
+            Option("full_grid", False, "Adam with a whole grid of settings: hours"),
+            Option("of", None, "run nothing: the tables and the figure of what --json has written before"),
+            *(_JSON, _SVG, _ENGINE, _DEVICE),
+        ),
+        "learners_complaint",
+    ),
+    "scaling": Benchmark(
+        "how time, examples and memory of Newton grow with d, m and k",
+        "scaling",
+        "run_scaling",
+        (_targets(5), _JSON, _SVG, _ENGINE),
+    ),
+    "hard-cases": Benchmark(
+        "targets that are hard for Newton: what works, and how often",
+        "hard_cases",
+        "run_hard_cases",
+        (_targets(3), _JSON, _SVG),
+    ),
+    "transformer-shaped": Benchmark(
+        "targets of the shape of a trained transformer's layer, by full and by factored heads",
+        "transformer_shaped",
+        "run_transformer_shaped",
+        (
+            Option("dim", 96, "coordinates d (96)"),
+            Option("heads", 12, "heads m (12)"),
+            Option("rank", 32, "rank of each head (32)"),
+            Option("tokens", 16, "tokens k (16)"),
+            Option("targets", 3, "targets, each by both solvers (3)"),
+            *(_JSON, _ENGINE, _DEVICE),
+        ),
+    ),
+    "success": Benchmark(
+        "how often Newton recovers a random nice layer",
+        "success",
+        "run_success",
+        (_targets(20), _JSON, _ENGINE),
+        "success_complaint",
+    ),
+    "kernels": Benchmark(
+        "the solver's kernels against the rate of a matrix product",
+        "kernels",
+        "run_kernels",
+        (_targets(3), _DEVICE, _JSON, _SVG),
+    ),
+    "kills": Benchmark(
+        "comparisons killed at random moments and resumed",
+        "kills",
+        "run_kills",
+        (Option("times", 20, "how many"), Option("seed", 0, "seed of the moments"), _JSON),
+    ),
+    "overhead": Benchmark(
+        "what the arena and its store add to the learners' own time",
+        "overhead",
+        "run_overhead",
+        (_TURNS, _JSON),
+        "overhead_complaint",
+    ),
+    "practical": Benchmark(
+        "the six-phase learner in practical mode, phase by phase",
+        "six_phase",
+        "run_practical_mode",
+        (Option("seeds", 5, "targets a case"), *_PHASES),
+    ),
+    "paper": Benchmark(
+        "the six-phase learner in paper mode, phase by phase",
+        "six_phase",
+        "run_paper_mode",
+        (Option("seeds", 3, "targets a case"), *_PHASES),
+    ),
+    "agreement": Benchmark(
+        "how often heads agree, against the tolerance",
+        "six_phase",
+        "run_agreement",
+        (
+            Option("rows", None, "rows a case, instead of two to twenty million"),
+            Option("figure", Path("agreement.svg"), "where to draw it", "svg"),
+        ),
+    ),
+    "walsh": Benchmark("Gram matrices by full enumeration of 22 input bits", "walsh", "run_walsh", (_JSON,)),
+    "searches": Benchmark(
+        "exhaustive search against meet in the middle",
+        "lwr_attacks",
+        "run_searches",
+        (_JSON,),
+        "searches_complaint",
+    ),
+    "linearisation": Benchmark(
+        "linearisation over GF(2) beside plain elimination", "linearisation", "run_linearisation", (_JSON,)
+    ),
+    "linear": Benchmark(
+        "linear attention by regression, beside plain least squares; memory at d = 24",
+        "linear_attention",
+        "run_linear",
+        (_TURNS, Option("threads", 2, "threads of BLAS"), _JSON),
+        "linear_complaint",
+    ),
+    "lattice": Benchmark(
+        "what the lattice attack adds to fpylll's own time, and how far it reaches",
+        "lattice",
+        "run_lattice",
+        (
+            _TURNS,
+            Option("secrets", 3, "secrets of each size it has to reach"),
+            Option("out", None, "where to write the figures of the first kind", "json"),
+            Option("reach_out", None, "where to write how far it reaches", "reach-json"),
+        ),
+        "lattice_complaint",
+    ),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    commands = parser.add_subparsers(required=True)
-    learners = commands.add_parser(
-        "learners", help="seconds and examples of Newton and of what one would run instead to given errors"
-    )
-    learners.add_argument("--targets", type=int, default=3, help="targets a case")
-    learners.add_argument(
-        "--full-grid", action="store_true", help="Adam with a whole grid of settings: hours"
-    )
-    learners.add_argument(
-        "--of", type=Path, help="run nothing: the tables and the figure of what --json has written before"
-    )
-    learners.add_argument("--json", type=Path, help="where to write the figures")
-    learners.add_argument("--svg", type=Path, help="where to draw them")
-    _add_engine(learners)
-    learners.set_defaults(run=_run_learners)
-    scaling = commands.add_parser(
-        "scaling", help="how time, examples and memory of Newton grow with d, m and k"
-    )
-    scaling.add_argument("--targets", type=int, default=5, help="targets a case")
-    scaling.add_argument("--json", type=Path, help="where to write the figures")
-    scaling.add_argument("--svg", type=Path, help="where to draw them")
-    scaling.add_argument(
-        "--engine", choices=("auto", "numpy", "torch"), default="auto", help="what Newton computes with"
-    )
-    scaling.set_defaults(run=_run_scaling)
-    hard = commands.add_parser(
-        "hard-cases", help="targets that are hard for Newton: what works, and how often"
-    )
-    hard.add_argument("--targets", type=int, default=3, help="targets a case")
-    hard.add_argument("--json", type=Path, help="where to write the figures")
-    hard.add_argument("--svg", type=Path, help="where to draw them")
-    hard.set_defaults(run=_run_hard)
-    shaped = commands.add_parser(
-        "transformer-shaped",
-        help="targets of the shape of a trained transformer's layer, by full and by factored heads",
-    )
-    for name, number, words in (
-        ("dim", 96, "coordinates d"),
-        ("heads", 12, "heads m"),
-        ("rank", 32, "rank of each head"),
-        ("tokens", 16, "tokens k"),
-    ):
-        shaped.add_argument(f"--{name}", type=int, default=number, help=f"{words} ({number})")
-    shaped.add_argument("--targets", type=int, default=3, help="targets, each by both solvers (3)")
-    shaped.add_argument("--json", type=Path, help="where to write the figures")
-    _add_engine(shaped)
-    shaped.set_defaults(run=_run_transformer_shaped)
-    success = commands.add_parser("success", help="how often Newton recovers a random nice layer")
-    success.add_argument("--targets", type=int, default=20, help="targets a case")
-    success.add_argument("--json", type=Path, help="where to write the figures")
-    success.add_argument("--engine", choices=("auto", "numpy", "torch"), default="auto", help="what computes")
-    success.set_defaults(run=_run_success)
-    kernels = commands.add_parser("kernels", help="the solver's kernels against the rate of a matrix product")
-    kernels.add_argument("--targets", type=int, default=3, help="targets a case")
-    kernels.add_argument("--device", help="a device of torch, such as cuda, instead of the CPU")
-    kernels.add_argument("--json", type=Path, help="where to write the figures")
-    kernels.add_argument("--svg", type=Path, help="where to draw them")
-    kernels.set_defaults(
-        run=lambda given: run_kernels(given.json, given.svg, targets=given.targets, device=given.device)
-    )
-    kills = commands.add_parser("kills", help="comparisons killed at random moments and resumed")
-    kills.add_argument("--times", type=int, default=20, help="how many")
-    kills.add_argument("--seed", type=int, default=0, help="seed of the moments")
-    kills.add_argument("--json", type=Path, help="where to write what came of each")
-    kills.set_defaults(run=lambda given: run_kills(given.times, seed=given.seed, out=given.json))
-    overhead = commands.add_parser(
-        "overhead", help="what the arena and its store add to the learners' own time"
-    )
-    overhead.add_argument("--turns", type=int, default=3, help="runs of each kind, in turn")
-    overhead.add_argument("--json", type=Path, help="where to write the figures")
-    overhead.set_defaults(run=_run_overhead)
-    for name, run, seeds, words in (
-        ("practical", run_practical_mode, 5, "the six-phase learner in practical mode, phase by phase"),
-        ("paper", run_paper_mode, 3, "the six-phase learner in paper mode, phase by phase"),
-    ):
-        phases = commands.add_parser(name, help=words)
-        phases.add_argument("--seeds", type=int, default=seeds, help="targets a case")
-        phases.add_argument("--jobs", type=int, default=1, help="threads")
-        phases.add_argument("--json", type=Path, help="where to write the figures")
-        phases.set_defaults(run=lambda given, run=run: run(given.seeds, given.jobs, given.json))
-    agreement = commands.add_parser("agreement", help="how often heads agree, against the tolerance")
-    agreement.add_argument("--rows", type=int, help="rows a case, instead of two to twenty million")
-    agreement.add_argument("--svg", type=Path, default=Path("agreement.svg"), help="where to draw it")
-    agreement.set_defaults(run=lambda given: run_agreement(given.svg, rows=given.rows))
-    walsh = commands.add_parser("walsh", help="Gram matrices by full enumeration of 22 input bits")
-    walsh.add_argument("--json", type=Path, help="where to write the figures")
-    walsh.set_defaults(run=lambda given: run_walsh(given.json))
-    searches = commands.add_parser("searches", help="exhaustive search against meet in the middle")
-    searches.add_argument("--json", type=Path, help="where to write the figures")
-    searches.set_defaults(run=_run_searches)
-    linearisation = commands.add_parser(
-        "linearisation", help="linearisation over GF(2) beside plain elimination"
-    )
-    linearisation.add_argument("--json", type=Path, help="where to write the figures")
-    linearisation.set_defaults(run=lambda given: run_linearisation(given.json))
-    linear = commands.add_parser(
-        "linear", help="linear attention by regression, beside plain least squares; memory at d = 24"
-    )
-    linear.add_argument("--turns", type=int, default=3, help="runs of each kind, in turn")
-    linear.add_argument("--threads", type=int, default=2, help="threads of BLAS")
-    linear.add_argument("--json", type=Path, help="where to write the figures")
-    linear.set_defaults(run=_run_linear)
-    lattice = commands.add_parser(
-        "lattice", help="what the lattice attack adds to fpylll's own time, and how far it reaches"
-    )
-    lattice.add_argument("--turns", type=int, default=3, help="runs of each kind, in turn")
-    lattice.add_argument("--secrets", type=int, default=3, help="secrets of each size it has to reach")
-    lattice.add_argument("--json", type=Path, help="where to write the figures of the first kind")
-    lattice.add_argument("--reach-json", type=Path, help="where to write how far it reaches")
-    lattice.set_defaults(run=_run_lattice)
-    given = parser.parse_args()
-    given.run(given)
-
-
-def _add_engine(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--engine", choices=("auto", "numpy", "torch"), default="auto", help="what Newton computes with"
-    )
-    command.add_argument("--device", help="a device of torch, such as cuda, instead of the CPU")
-
-
-def _run_learners(given: argparse.Namespace) -> None:
-    if given.of is not None:
-        try:
-            show_learners(given.of, given.json, given.svg)
-        except (OSError, ValueError) as error:
-            sys.exit(str(error))
-        return
-    _require_engine(given)
-    found = run_learners(
-        given.targets,
-        given.json,
-        given.svg,
-        full_grid=given.full_grid,
-        engine=given.engine,
-        device=given.device,
-    )
-    if said := learners_complaint(found["rows"]):
-        sys.exit(said)  # on the error stream, with status 1
-
-
-def _run_scaling(given: argparse.Namespace) -> None:
-    _require_engine(given)
-    run_scaling(given.json, given.svg, targets=given.targets, engine=given.engine)
-
-
-def _run_hard(given: argparse.Namespace) -> None:
-    from benchmarks.hard_cases import run_hard_cases
-
-    run_hard_cases(given.json, given.svg, targets=given.targets)
-
-
-def _run_transformer_shaped(given: argparse.Namespace) -> None:
-    from benchmarks.transformer_shaped import run_transformer_shaped
-
-    _require_engine(given)
-    run_transformer_shaped(
-        given.json,
-        dim=given.dim,
-        heads=given.heads,
-        rank=given.rank,
-        tokens=given.tokens,
-        targets=given.targets,
-        device=given.device,
-        engine=given.engine,
-    )
-
-
-def _require_engine(given: argparse.Namespace) -> None:
+    commands = parser.add_subparsers(required=True, dest="benchmark")
+    for name, one in BENCHMARKS.items():
+        command = commands.add_parser(name, help=one.words)
+        for option in one.options:
+            option.add_to(command)
+    given = vars(parser.parse_args())
+    chosen = BENCHMARKS[given.pop("benchmark")]
+    module = import_module(f"benchmarks.{chosen.module}")
     try:
-        require_engine(given.engine, getattr(given, "device", None))
-    except (ImportError, ValueError) as error:
-        sys.exit(str(error))
-
-
-def _run_success(given: argparse.Namespace) -> None:
-    if said := success_complaint(run_success(given.targets, given.json, engine=given.engine)):
-        sys.exit(said)
-
-
-def _run_overhead(given: argparse.Namespace) -> None:
-    if said := complaint(run_overhead(given.turns, given.json)):
-        sys.exit(said)
-
-
-def _run_lattice(given: argparse.Namespace) -> None:
-    reached = run_reach(given.secrets, given.reach_json)
-    if said := lattice_complaint(run_lattice(given.turns, given.json), reached):
-        sys.exit(said)
-
-
-def _run_linear(given: argparse.Namespace) -> None:
-    if said := linear_complaint(run_linear(given.json, turns=given.turns, threads=given.threads)):
-        sys.exit(said)
-
-
-def _run_searches(given: argparse.Namespace) -> None:
-    if said := searches_complaint(run_searches(given.json)):
+        if (earlier := given.pop("of", None)) is not None:
+            module.show_learners(earlier, given["out"], given["figure"])
+            return
+        if "engine" in given:
+            require_engine(given["engine"], given.get("device"))
+    except (ImportError, OSError, ValueError) as error:
+        sys.exit(str(error))  # on the error stream, with status 1
+    found = getattr(module, chosen.run)(**given)
+    if chosen.complaint and (said := getattr(module, chosen.complaint)(found)):
         sys.exit(said)
 
 

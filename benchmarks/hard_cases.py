@@ -1,7 +1,5 @@
 """Targets that are hard for Newton, and what helps: large logits, heads nearly equal, many heads."""
 
-import json
-import platform
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -10,11 +8,10 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from attention import AttentionLayer, BooleanInputs, ExampleOracle, make_nice_layer, relative_error
+from benchmarks.report import case_words, drawing, machine, show_table, write_json
 from upper import Newton, counting_floor
 
 __all__ = ["CASES", "Case", "Remedy", "run_hard_cases"]
@@ -89,8 +86,8 @@ CASES = (
 
 
 def run_hard_cases(
-    path: Path | None = None,
-    svg: Path | None = None,
+    out: Path | None = None,
+    figure: Path | None = None,
     *,
     targets: int = 3,
     cases: tuple[Case, ...] = CASES,
@@ -107,11 +104,9 @@ def run_hard_cases(
                 last = rows[-1]
                 print(f"{_label(last)}: {last['successes']}/{last['targets']}", file=sys.stderr)
     _show(rows)
-    if path is not None:
-        machine = {"machine": platform.processor() or platform.machine(), "threads": 1, "success": SUCCESS}
-        path.write_text(json.dumps({**machine, "rows": rows}, indent=1), encoding="utf-8")
-    if svg is not None:
-        _draw(rows, svg)
+    write_json(out, {**machine(), "success": SUCCESS, "rows": rows})
+    if figure is not None:
+        _draw(rows, figure)
 
 
 def _row(case: Case, remedy: Remedy, targets: int) -> dict[str, Any]:
@@ -132,66 +127,50 @@ def _row(case: Case, remedy: Remedy, targets: int) -> dict[str, Any]:
         starts.append(measures["starts"])
         outcomes.append(fit.outcome.name)
     return {
-        "case": case.name,
-        "m": case.m,
-        "k": case.k,
-        "d": case.d,
-        "remedy": remedy.name,
-        "floors": remedy.floors,
-        "student heads": student,
-        "examples": examples,
-        "targets": targets,
+        **{"case": case.name, "m": case.m, "k": case.k, "d": case.d},
+        **{"remedy": remedy.name, "floors": remedy.floors, "student heads": student},
+        **{"examples": examples, "targets": targets},
         "successes": sum(error <= SUCCESS for error in errors),
-        "errors": errors,
-        "seconds": seconds,
-        "passes": passes,
-        "starts": starts,
-        "outcomes": outcomes,
+        **{"errors": errors, "seconds": seconds, "passes": passes, "starts": starts, "outcomes": outcomes},
     }
 
 
 def _label(row: dict[str, Any]) -> str:
-    return f"{row['case']} ({row['m']},{row['k']},{row['d']}), {row['remedy']}, {row['floors']}x"
+    return f"{row['case']} ({case_words(row)}), {row['remedy']}, {row['floors']}x"
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    table = Table(title="Hard cases: successes, and medians over targets; one thread")
-    for name in ("case", "m,k,d", "remedy", "x floor", "examples", "exact", "error", "s", "passes", "starts"):
-        table.add_column(name, justify="left" if name in ("case", "remedy") else "right")
-    for row in rows:
-        table.add_row(
-            row["case"],
-            f"{row['m']},{row['k']},{row['d']}",
-            row["remedy"],
-            str(row["floors"]),
-            str(row["examples"]),
-            f"{row['successes']}/{row['targets']}",
-            f"{median(row['errors']):.1e}",
-            f"{median(row['seconds']):.1f}",
-            f"{median(row['passes']):.0f}",
-            f"{median(row['starts']):.0f}",
-        )
-    Console(width=120).print(table)
+    show_table(
+        "Hard cases: successes, and medians over targets; one thread",
+        ("<case", "m,k,d", "<remedy", "x floor", "examples", "exact", "error", "s", "passes", "starts"),
+        [
+            (
+                row["case"],
+                case_words(row),
+                row["remedy"],
+                str(row["floors"]),
+                str(row["examples"]),
+                f"{row['successes']}/{row['targets']}",
+                f"{median(row['errors']):.1e}",
+                f"{median(row['seconds']):.1f}",
+                f"{median(row['passes']):.0f}",
+                f"{median(row['starts']):.0f}",
+            )
+            for row in rows
+        ],
+        width=120,
+    )
 
 
-def _draw(rows: list[dict[str, Any]], svg: Path) -> None:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "hard cases"}):
-        figure = _figure(Figure, rows)
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Title": "Hard cases"})
-
-
-def _figure(make: Any, rows: list[dict[str, Any]]) -> Any:
-    figure = make(figsize=(9, 0.8 + 0.32 * len(rows)), layout="constrained")
-    axes = figure.subplots()
-    for position, row in enumerate(rows):
-        axes.plot(row["errors"], [position] * len(row["errors"]), "o", color="C0", alpha=0.6)
-    axes.axvline(SUCCESS, color="C3", linewidth=1)
-    axes.set_yticks(range(len(rows)), [f"{_label(row)}: {row['successes']}/{row['targets']}" for row in rows])
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.set_xlabel("relative error, a point a target; line: success")
-    axes.grid(axis="x", alpha=0.3)
-    return figure
+def _draw(rows: list[dict[str, Any]], path: Path) -> None:
+    with drawing(path, "Hard cases", (9, 0.8 + 0.32 * len(rows))) as figure:
+        axes = figure.subplots()
+        for position, row in enumerate(rows):
+            axes.plot(row["errors"], [position] * len(row["errors"]), "o", color="C0", alpha=0.6)
+        axes.axvline(SUCCESS, color="C3", linewidth=1)
+        labels = [f"{_label(row)}: {row['successes']}/{row['targets']}" for row in rows]
+        axes.set_yticks(range(len(rows)), labels)
+        axes.invert_yaxis()
+        axes.set_xscale("log")
+        axes.set_xlabel("relative error, a point a target; line: success")
+        axes.grid(axis="x", alpha=0.3)

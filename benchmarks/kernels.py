@@ -4,9 +4,6 @@ The rate is that of the float32 product of all tokens by all Theta_i, measured b
 precision are held to the same float32 rate, so that theirs may exceed 1.
 """
 
-import io
-import json
-import platform
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -15,16 +12,15 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from attention import BooleanInputs, make_nice_layer
+from benchmarks.report import case_words, drawing, machine, show_table, write_json
 from runs import single_thread
 from upper import counting_floor, gauss_newton
 from upper.engine import Engine, choose_engine
 from upper.newton.full_heads import FullHeads
 
-__all__ = ["CASES", "draw_kernels", "run_kernels"]
+__all__ = ["CASES", "run_kernels"]
 
 CASES = ((2, 2, 32), (4, 4, 32), (8, 4, 32), (4, 4, 64), (8, 8, 64))
 _KERNELS = ("forward", "J", "J^T", "J^T J")
@@ -49,24 +45,18 @@ def run_kernels(
                 row |= _to_exactness(engine, m, k, d, targets, row["seconds a forward pass"])
                 rows.append(row)
     _show(rows)
-    if out is not None:
-        machine = {"machine": platform.processor() or platform.machine(), "threads": 1, "device": device}
-        out.write_text(json.dumps({**machine, "rows": rows}, indent=1), encoding="utf-8")
+    write_json(out, {**machine(), "device": device, "rows": rows})
     if figure is not None:
-        figure.write_text(draw_kernels(rows), encoding="utf-8")
+        _draw(rows, figure)
     return rows
 
 
-def draw_kernels(rows: list[dict[str, Any]]) -> str:
-    """The shares as bars, a panel a case, as SVG."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
+def _draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """The shares as bars, a panel a case."""
     cases = sorted({(row["m"], row["k"], row["d"]) for row in rows}, key=lambda case: (case[2], *case))
     names = list(dict.fromkeys(row["engine"] for row in rows))
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "kernels"}):
-        drawing = Figure(figsize=(2.3 * len(cases), 3.2), layout="constrained")
-        panels = drawing.subplots(1, len(cases), sharey=True, squeeze=False)[0]
+    with drawing(path, "Shares of the product's rate", (2.3 * len(cases), 3.2)) as figure:
+        panels = figure.subplots(1, len(cases), sharey=True, squeeze=False)[0]
         for panel, case in zip(panels, cases, strict=True):
             of_case = [row for row in rows if (row["m"], row["k"], row["d"]) == case]
             for number, row in enumerate(of_case):
@@ -79,10 +69,7 @@ def draw_kernels(rows: list[dict[str, Any]]) -> str:
             panel.set_title("m, k, d = " + ", ".join(map(str, case)))
         panels[0].set_ylabel("share of the float32 product's rate")
         handles, labels = panels[0].get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-        out = io.StringIO()
-        drawing.savefig(out, format="svg", metadata={"Date": None, "Title": "Shares of the product's rate"})
-        return out.getvalue()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
 
 
 def _engines(device: str | None) -> list[tuple[str, Engine]]:
@@ -181,18 +168,19 @@ def _examples(m: int, k: int, d: int) -> int:
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    table = Table(title="Shares of the float32 product's rate, and the way to residual 1e-13; one thread")
-    columns = ("m,k,d", "engine", "Gflop/s", *_KERNELS, "passes", "seconds", "in forward passes")
-    for name in columns:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(
-            f"{row['m']},{row['k']},{row['d']}",
-            row["engine"],
-            f"{row['product, Gflop/s']:.0f}",
-            *(f"{row[kernel]:.0%}" for kernel in _KERNELS),
-            f"{row['passes to exactness']:.0f}",
-            f"{row['seconds to exactness']:.2f}",
-            f"{row['forward passes to exactness']:.0f}",
-        )
-    Console(width=130).print(table)
+    show_table(
+        "Shares of the float32 product's rate, and the way to residual 1e-13; one thread",
+        ("m,k,d", "engine", "Gflop/s", *_KERNELS, "passes", "seconds", "in forward passes"),
+        [
+            (
+                case_words(row),
+                row["engine"],
+                f"{row['product, Gflop/s']:.0f}",
+                *(f"{row[kernel]:.0%}" for kernel in _KERNELS),
+                f"{row['passes to exactness']:.0f}",
+                f"{row['seconds to exactness']:.2f}",
+                f"{row['forward passes to exactness']:.0f}",
+            )
+            for row in rows
+        ],
+    )

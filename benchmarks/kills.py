@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from arena import Results, nice_target, parity_target, save_target
+from benchmarks.report import write_json
 from runs import Store, StoreError
 
 __all__ = ["Kill", "run_kills"]
@@ -58,8 +59,7 @@ def run_kills(times: int = 20, *, seed: int = 0, seeds: int = 6, out: Path | Non
                 flush=True,
             )
     print(f"{sum(one.good for one in kills)} of {times} resumed to the uninterrupted table.")
-    if out is not None:
-        out.write_text(json.dumps([vars(one) for one in kills], indent=1), encoding="utf-8")
+    write_json(out, [vars(one) for one in kills])
     return kills
 
 

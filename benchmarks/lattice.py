@@ -1,6 +1,5 @@
 """The lattice attack: what it adds to bare LLL and BKZ of fpylll on the same bases, and how far it reaches."""
 
-import json
 import statistics
 import time
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.report import write_json
 from lwe.attacks.bases import Embedding
 from lwe.attacks.blocks import bkz_parameters
 from lwe.attacks.lattice import LatticeAttack
@@ -15,7 +15,7 @@ from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.parameters import LWRParameters
 from lwe.samples import make_samples
 
-__all__ = ["CASES", "REACH", "TOO_SLOW", "lattice_complaint", "run_lattice", "run_reach"]
+__all__ = ["CASES", "REACH", "TOO_SLOW", "lattice_complaint", "run_lattice", "run_ratios", "run_reach"]
 
 TOO_SLOW = 1.1
 """How many times the seconds of fpylll alone the attack may take."""
@@ -30,7 +30,14 @@ _BUDGET = Budget(300.0)
 _REACH_BUDGET = Budget(120.0)
 
 
-def run_lattice(turns: int = 3, out: Path | None = None) -> list[dict[str, Any]]:
+def run_lattice(
+    turns: int = 3, secrets: int = 3, out: Path | None = None, reach_out: Path | None = None
+) -> dict[str, list[dict[str, Any]]]:
+    """How far the attack reaches, and what it adds to fpylll: `run_reach` and `run_ratios`."""
+    return {"reached": run_reach(secrets, reach_out), "ratios": run_ratios(turns, out)}
+
+
+def run_ratios(turns: int = 3, out: Path | None = None) -> list[dict[str, Any]]:
     """Run both in turn, in one process, and print the medians and their ratio.
 
     fpylll alone makes the same calls on the same basis from the same seed: LLL, then the same blocks up to the one
@@ -55,8 +62,7 @@ def run_lattice(turns: int = 3, out: Path | None = None) -> list[dict[str, Any]]
             f"fpylll alone {statistics.median(seconds['fpylll']):6.2f} s, ratio {row['ratio']:.3f}",
             flush=True,
         )
-    if out is not None:
-        out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    write_json(out, rows)
     return rows
 
 
@@ -80,20 +86,19 @@ def run_reach(secrets: int = 3, out: Path | None = None) -> list[dict[str, Any]]
             f"{', '.join(f'{one:.1f}' for one in seconds)} s",
             flush=True,
         )
-    if out is not None:
-        out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    write_json(out, rows)
     return rows
 
 
-def lattice_complaint(rows: list[dict[str, Any]], reached: list[dict[str, Any]]) -> str:
+def lattice_complaint(found: dict[str, list[dict[str, Any]]]) -> str:
     """What is to be said of the ratios and of the sizes reached, in sentences; nothing where all is well."""
     said = [
         f"Of {one['secrets']} secrets of {one['entries']} entries with {one['levels']} levels {one['found']} were "
         f"found within {_REACH_BUDGET.seconds:g} seconds: all of them are wanted."
-        for one in reached
+        for one in found["reached"]
         if one["found"] < one["secrets"]
     ]
-    worst = max(row["ratio"] for row in rows)
+    worst = max(row["ratio"] for row in found["ratios"])
     if worst > TOO_SLOW:
         said.append(
             f"The attack takes {worst:.2f} times the seconds of fpylll alone: at most {TOO_SLOW} is wanted."

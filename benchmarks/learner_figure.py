@@ -1,28 +1,26 @@
 """Errors of learners against seconds and against examples, a panel a case, as SVG."""
 
-import io
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from benchmarks.report import drawing
 
 __all__ = ["draw_learners"]
 
 _LEAST = 1e-16
 
 
-def draw_learners(found: Mapping[str, Any]) -> str:
+def draw_learners(found: Mapping[str, Any], path: Path) -> None:
     """A row of panels a case, against seconds and against examples; a line a target, the first one's strong.
 
     Of a learner with several settings the one is drawn that is best at 1e-6, or at the coarser error where none gets
     there.
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     cases = list(dict.fromkeys((row["m"], row["k"], row["d"]) for row in found["rows"]))
     names = list(dict.fromkeys(run["row"] for run in found["runs"]))
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "learners"}):
-        drawing = Figure(figsize=(8.4, 2.6 * len(cases) + 0.8), layout="constrained")
-        panels = drawing.subplots(len(cases), 2, sharex="col", sharey=True, squeeze=False)
+    with drawing(path, "Errors of learners", (8.4, 2.6 * len(cases) + 0.8)) as figure:
+        panels = figure.subplots(len(cases), 2, sharex="col", sharey=True, squeeze=False)
         for line, case in enumerate(cases):
             for column, what in enumerate(("seconds", "examples")):
                 panel = panels[line][column]
@@ -48,10 +46,7 @@ def draw_learners(found: Mapping[str, Any]) -> str:
         panels[-1][0].set_xlabel("seconds")
         panels[-1][1].set_xlabel("examples drawn")
         handles, labels = panels[0][0].get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
-        out = io.StringIO()
-        drawing.savefig(out, format="svg", metadata={"Date": None, "Title": "Errors of learners"})
-        return out.getvalue()
+        figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
 
 
 def _shown(found: Mapping[str, Any], case: tuple[int, int, int]) -> list[Mapping[str, Any]]:

@@ -16,13 +16,13 @@ from statistics import median
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from arena.formats import as_plain, plural
+from arena.formats import plural
 from attention import BooleanInputs, ExampleOracle, Fit, GroundTruth, Learner, make_nice_layer
 from benchmarks.kernels import CASES
 from benchmarks.learner_figure import draw_learners
 from benchmarks.peer_settings import REUSED, adam_settings, sgd_settings
+from benchmarks.report import case_words, show_table, write_json
 from runs import single_thread, versions
 from upper import LBFGS, SGD, Adam, FrozenAttention, Newton, OneGradientStep
 from upper.engine import EngineName
@@ -121,17 +121,16 @@ def _written(
     rows = [row for case in cases for row in compare_at_errors(runs, case)]
     found = {**made, "rows": rows, "runs": runs}
     _show(found)
-    if out is not None:
-        out.write_text(json.dumps(as_plain(found), indent=1, allow_nan=False), encoding="utf-8")
+    write_json(out, found)
     if figure is not None:
-        figure.write_text(draw_learners(found), encoding="utf-8")
+        draw_learners(found, figure)
     return found
 
 
-def learners_complaint(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What misses its aim in the ``rows`` that `run_learners` gives, in a sentence each; nothing where all is well."""
+def learners_complaint(found: Mapping[str, Any]) -> str:
+    """What misses its aim in what `run_learners` gives, in a sentence each; nothing where all is well."""
     said = []
-    for row in (row for row in rows if row["error"] == _JUDGED):
+    for row in (row for row in found["rows"] if row["error"] == _JUDGED):
         case = f"(m, k, d) = ({row['m']}, {row['k']}, {row['d']})"
         if FRESH not in row["learners"]:
             said.append(f"{case}: Adam did not run, as PyTorch is not installed.")
@@ -263,8 +262,7 @@ def _warm_up(field: Sequence[Contender]) -> None:
 
 
 def _words(one: Adam | SGD) -> str:
-    power = one.power if isinstance(one, Adam) else 1.0
-    shape = one.schedule if power == 1 else f"{one.schedule}^{power:g}"
+    shape = one.schedule if one.power == 1 else f"{one.schedule}^{one.power:g}"
     memory = f"beta1 {one.beta1:g}" if isinstance(one, Adam) else f"momentum {one.momentum:g}"
     rounding = "" if one.dtype == "float32" else f", {one.dtype}"
     source = "" if one.reused is None else f", from {one.reused}"
@@ -291,47 +289,32 @@ def _show(found: Mapping[str, Any]) -> None:
     console, rows = Console(width=130), found["rows"]
     for case in dict.fromkeys((row["m"], row["k"], row["d"]) for row in rows):
         here = [row for row in rows if (row["m"], row["k"], row["d"]) == case]
-        table = Table(
-            title=f"(m, k, d) = {case}: medians over {plural(found['targets'], 'target')}, one thread"
-        )
-        table.add_column("learner", no_wrap=True)
-        for row in here:
-            table.add_column(f"s to {row['error']:g}", justify="right")
-            table.add_column("examples", justify="right")
-        table.add_column("at its end", justify="right")
+        lines = []
         for name in here[0]["learners"]:
             costs = [row["learners"][name] for row in here]
             numbers = [_number(cost[what]) for cost in costs for what in ("seconds", "examples")]
-            table.add_row(name, *numbers, f"{costs[1]['end']:.0e}")
-        console.print(table)
+            lines.append((name, *numbers, f"{costs[1]['end']:.0e}"))
+        columns = [name for row in here for name in (f"s to {row['error']:g}", "examples")]
+        title = f"(m, k, d) = {case}: medians over {plural(found['targets'], 'target')}, one thread"
+        show_table(title, ("<learner", *columns, "at its end"), lines)
         for name, cost in here[1]["learners"].items():
             if cost["setting"]:
                 console.print(f"{name}, to {_JUDGED:g}: {cost['setting']}", highlight=False)
-    table = Table(
-        title="Newton's seconds, and with NumPy alone, as a share of others', and its examples of fresh Adam's"
+    show_table(
+        "Newton's seconds, and with NumPy alone, as a share of others', and its examples of fresh Adam's",
+        ("m,k,d", "error", "of Adam", "NumPy", "best peer", "of it", "NumPy", "examples"),
+        [
+            (
+                case_words(row),
+                f"{row['error']:g}",
+                *map(_share, row["of Adam's seconds"].values()),
+                row["best peer"] or "none gets there",
+                *map(_share, row["of the best peer's seconds"].values()),
+                _share(row["of Adam's examples"]),
+            )
+            for row in rows
+        ],
     )
-    for name in (
-        "m,k,d",
-        "error",
-        "of Adam",
-        "NumPy",
-        "best peer",
-        "of it",
-        "NumPy",
-        "examples",
-    ):
-        table.add_column(name, justify="right")
-    for row in rows:
-        adam, peer = row["of Adam's seconds"].values(), row["of the best peer's seconds"].values()
-        table.add_row(
-            f"{row['m']},{row['k']},{row['d']}",
-            f"{row['error']:g}",
-            *map(_share, adam),
-            row["best peer"] or "none gets there",
-            *map(_share, peer),
-            _share(row["of Adam's examples"]),
-        )
-    console.print(table)
     busy = median(run["share of the processor"] for run in found["runs"])
     if busy < 0.9:
         console.print(

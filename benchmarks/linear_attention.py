@@ -1,6 +1,5 @@
 """Linear attention by shared, symmetric normal equations, beside plain least squares; and the memory of d = 24."""
 
-import json
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import numpy as np
 from scipy.linalg import lstsq
 from threadpoolctl import threadpool_limits
 
+from benchmarks.report import write_json
 from runs import versions
 from upper.linear_attention import cubic_features, feature_count, make_linear_attention, regress
 
@@ -92,8 +92,7 @@ def run_linear(
             f"d = {large}, D = {told['features']}, N = {told['examples']}: {told['seconds']:.1f} s, peak "
             f"{told['bytes'] / 2**30:.2f} GiB, error {told['error']:.1e}"
         )
-    if out is not None:
-        out.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    write_json(out, found)
     return found
 
 

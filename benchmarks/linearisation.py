@@ -2,8 +2,6 @@
 
 import importlib
 import importlib.util
-import json
-import platform
 import time
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks.report import machine, write_json
 from lower.gf2 import solve_packed_gf2, unpack_gf2
 from lwe.attacks.linearisation import LinearisationAttack, label_monomials
 from lwe.attacks.outcome import Budget
@@ -70,9 +69,7 @@ def run_linearisation(out: Path | None = None) -> list[dict[str, Any]]:
                 f"{beside[1]:>5}  {result.accuracy:<8}  {parameters}",
                 flush=True,
             )
-    if out is not None:
-        machine = {"machine": platform.processor() or platform.machine(), "threads": 1}
-        out.write_text(json.dumps({**machine, "rows": rows}, indent=1), encoding="utf-8")
+    write_json(out, {**machine(), "rows": rows})
     return rows
 
 

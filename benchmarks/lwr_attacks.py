@@ -1,7 +1,5 @@
 """Exhaustive search and meet in the middle on the same ternary secrets in one run: seconds of one core."""
 
-import json
-import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks.report import machine, write_json
 from lwe.attacks.attack import Attack
 from lwe.attacks.exhaustive import ExhaustiveAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
@@ -62,9 +61,7 @@ def run_searches(
                 f"{row['exhaustive all']:24.3f} {row['meet all']:6.3f} {row['times']:8.1f}",
                 flush=True,
             )
-    if out is not None:
-        machine = {"machine": platform.processor() or platform.machine(), "threads": 1}
-        out.write_text(json.dumps({**machine, "rows": rows}, indent=1), encoding="utf-8")
+    write_json(out, {**machine(), "rows": rows})
     return rows
 
 

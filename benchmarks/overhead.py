@@ -1,6 +1,5 @@
 """What the arena adds to a quick comparison: its processes, its store, its page, against the bare cells in a loop."""
 
-import json
 import os
 import statistics
 import subprocess
@@ -10,7 +9,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["TOO_MUCH", "complaint", "run_overhead"]
+from benchmarks.report import write_json
+
+__all__ = ["TOO_MUCH", "overhead_complaint", "run_overhead"]
 
 TOO_MUCH = 0.05
 """The share of the bare time that the whole command may not add outside the learners."""
@@ -89,12 +90,11 @@ def run_overhead(turns: int = 3, out: Path | None = None) -> dict[str, dict[str,
         print(
             f"{words:45} {shares['outside']:+7.1%} outside the learners, {shares['clock']:+7.1%} on the clock"
         )
-    if out is not None:
-        out.write_text(json.dumps({"seconds": seconds, "overhead": overhead}, indent=1), encoding="utf-8")
+    write_json(out, {"seconds": seconds, "overhead": overhead})
     return overhead
 
 
-def complaint(overhead: Mapping[str, Mapping[str, float]]) -> str:
+def overhead_complaint(overhead: Mapping[str, Mapping[str, float]]) -> str:
     """What is to be said of the shares that `run_overhead` gives, in a sentence; nothing where all is well."""
     share = overhead["command"]["outside"]
     if share < TOO_MUCH:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from upper import SGD, Adam
-from upper.baselines.adam import AdamDtype
+from upper.baselines.descent import Dtype
 from upper.engine import choose_engine
 
 __all__ = ["REUSED", "adam_settings", "sgd_settings"]
@@ -102,7 +102,7 @@ def _nearest(m: int, k: int, d: int) -> tuple[int, int, int]:
 
 def _around(best: Adam, device: str) -> list[Adam]:
     engine = choose_engine("torch", device)
-    dtypes: list[AdamDtype] = ["float32"]
+    dtypes: list[Dtype] = ["float32"]
     if engine.low != engine.single:
         dtypes.append("bfloat16")
     shapes = [(best.schedule, best.power), ("cosine", 1.0), ("linear", 1.0)]

@@ -5,8 +5,6 @@ recovered exactly from one random start. Seconds and passes are those at four ti
 the solver on NumPy there, examples left out, beside the bound that it states.
 """
 
-import io
-import json
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -16,11 +14,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from arena.formats import as_plain
 from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
+from benchmarks.report import case_words, drawing, show_table, write_json
 from runs import single_thread, versions
 from upper import Newton, counting_floor, gauss_newton
 from upper.engine import EngineName, choose_engine
@@ -82,10 +78,9 @@ def run_scaling(
     made["versions"] = versions()
     found = {**made, "cases": cases, "powers": powers}
     _show(found)
-    if out is not None:
-        out.write_text(json.dumps(as_plain(found), indent=1, allow_nan=False), encoding="utf-8")
+    write_json(out, found)
     if figure is not None:
-        figure.write_text(_draw(found), encoding="utf-8")
+        _draw(found, figure)
     return found
 
 
@@ -206,29 +201,30 @@ def _peak_bytes(m: int, k: int, d: int, n: int) -> int:
 
 
 def _show(found: Mapping[str, Any]) -> None:
-    console = Console(width=120)
-    table = Table(
-        title=f"Newton by {found['engine']}, one thread; needed: four of five targets exact from one start each"
+    show_table(
+        f"Newton by {found['engine']}, one thread; needed: four of five targets exact from one start each",
+        ("m,k,d", "floor", "multiple needed", "examples", "seconds", "passes", "MiB", "of the bound"),
+        [
+            (
+                case_words(case),
+                str(case["floor"]),
+                *(_number(case[what]) for what in ("multiple", "examples", "seconds", "passes")),
+                f"{case['bytes'] / 2**20:.1f}",
+                f"{case['bytes'] / case['stated bytes']:.0%}",
+            )
+            for case in found["cases"]
+        ],
+        width=120,
     )
-    columns = ("m,k,d", "floor", "multiple needed", "examples", "seconds", "passes", "MiB", "of the bound")
-    for name in columns:
-        table.add_column(name, justify="right")
-    for case in found["cases"]:
-        table.add_row(
-            f"{case['m']},{case['k']},{case['d']}",
-            str(case["floor"]),
-            *(_number(case[what]) for what in ("multiple", "examples", "seconds", "passes")),
-            f"{case['bytes'] / 2**20:.1f}",
-            f"{case['bytes'] / case['stated bytes']:.0%}",
-        )
-    console.print(table)
-    table = Table(title=f"Exponents about (m, k, d) = {tuple(BASE.values())}, with 95 % intervals")
-    table.add_column("")
-    for name in found["powers"]:
-        table.add_column(f"of {name}", justify="right")
-    for what, words in _QUANTITIES.items():
-        table.add_row(words, *(_power(powers[what]) for powers in found["powers"].values()))
-    console.print(table)
+    show_table(
+        f"Exponents about (m, k, d) = {tuple(BASE.values())}, with 95 % intervals",
+        ("<", *(f"of {name}" for name in found["powers"])),
+        [
+            (words, *(_power(powers[what]) for powers in found["powers"].values()))
+            for what, words in _QUANTITIES.items()
+        ],
+        width=120,
+    )
 
 
 def _number(value: float) -> str:
@@ -241,15 +237,11 @@ def _power(power: Mapping[str, float] | None) -> str:
     return f"{power['exponent']:.2f} ({power['low']:.2f} to {power['high']:.2f})"
 
 
-def _draw(found: Mapping[str, Any]) -> str:
+def _draw(found: Mapping[str, Any], path: Path) -> None:
     """A panel for each of d, m and k, and for time, examples and memory: what was measured and the power fitted."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     rows = {"seconds": None, "examples": "floor", "bytes": "stated bytes"}
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "scaling"}):
-        drawing = Figure(figsize=(3.4 * len(found["powers"]) + 0.6, 8.6), layout="constrained")
-        panels = drawing.subplots(len(rows), len(found["powers"]), sharey="row", squeeze=False)
+    with drawing(path, "How Newton's costs grow", (3.4 * len(found["powers"]) + 0.6, 8.6)) as figure:
+        panels = figure.subplots(len(rows), len(found["powers"]), sharey="row", squeeze=False)
         for column, (name, powers) in enumerate(found["powers"].items()):
             values = _column(found["cases"], name, name)
             for line, (what, bound) in enumerate(rows.items()):
@@ -279,15 +271,8 @@ def _draw(found: Mapping[str, Any]) -> str:
                 panel.set_xlabel(name)
                 if column == 0:
                     panel.set_ylabel(_QUANTITIES[what])
-        legend = {label: handle for row in panels for handle, label in zip(*_legend(row[0]), strict=True)}
-        drawing.legend(
+        each = (panel.get_legend_handles_labels() for panel in panels[:, 0])
+        legend = {label: handle for one in each for handle, label in zip(*one, strict=True)}
+        figure.legend(
             legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend), frameon=False
         )
-        out = io.StringIO()
-        drawing.savefig(out, format="svg", metadata={"Date": None, "Title": "How Newton's costs grow"})
-        return out.getvalue()
-
-
-def _legend(panel: Any) -> tuple[list[Any], list[str]]:
-    handles, labels = panel.get_legend_handles_labels()
-    return handles, labels

@@ -1,15 +1,15 @@
 """The six-phase learner end to end, in both modes, with the error of every phase; and how often heads agree."""
 
-import json
 import statistics
 from pathlib import Path
 from typing import Any
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
+from benchmarks.report import drawing, write_json
 from upper.six_phase import Phases, SixPhase, measure_agreement
 from upper.six_phase.agreement_law import AgreementLaw
 
-__all__ = ["draw_agreement", "run_agreement", "run_paper_mode", "run_practical_mode"]
+__all__ = ["run_agreement", "run_paper_mode", "run_practical_mode"]
 
 PRACTICAL = [(m, k, 32) for m in (1, 2, 3, 4) for k in (2, 3)] + [(2, 2, 64)]
 PAPER = [(m, 2, d) for d in (16, 32, 48) for m in (1, 2)] + [(2, 3, 32)]
@@ -43,7 +43,7 @@ def run_practical_mode(seeds: int = 5, jobs: int = 1, out: Path | None = None) -
             f"{m} {k} {d:<3}  {figures}  {' '.join(f'{one:6.1f}' for one in times)}  {row['exact']}/{seeds}",
             flush=True,
         )
-    _write(out, rows)
+    write_json(out, rows)
     return rows
 
 
@@ -84,7 +84,7 @@ def run_paper_mode(seeds: int = 3, jobs: int = 1, out: Path | None = None) -> li
                     f"{row['seconds']:6.1f}  {row['outcome']}",
                     flush=True,
                 )
-    _write(out, rows)
+    write_json(out, rows)
     return rows
 
 
@@ -105,19 +105,13 @@ def run_agreement(figure: Path, *, rows: int | None = None) -> dict[tuple[int, i
             f"m = {m}, k = {k}: slope {law.slope:.2f}, (m-1)(k-1) = {law.exponent}, {law.rows} rows",
             flush=True,
         )
-    figure.write_text(draw_agreement(laws), encoding="utf-8")
+    _draw_agreement(laws, figure)
     return laws
 
 
-def draw_agreement(laws: dict[tuple[int, int], AgreementLaw]) -> str:
+def _draw_agreement(laws: dict[tuple[int, int], AgreementLaw], path: Path) -> None:
     """The measured probabilities against the tolerance, both axes logarithmic, with lines of slope (m-1)(k-1)."""
-    import io
-
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context({"svg.hashsalt": "agreement", "svg.fonttype": "none", "font.family": "sans-serif"}):
-        figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    with drawing(path, "How often heads agree", (6.4, 4.4)) as figure:
         axes = figure.add_subplot()
         for ((m, k), law), colour, marker in zip(
             laws.items(), ("#0072b2", "#d55e00", "#009e73", "#cc79a7"), "osD^", strict=False
@@ -130,9 +124,6 @@ def draw_agreement(laws: dict[tuple[int, int], AgreementLaw]) -> str:
         axes.set_xticks(ticks := [0.05, 0.1, 0.2, 0.4, 0.7], [str(tick) for tick in ticks])
         axes.set_xticks([], minor=True)
         figure.legend(loc="outside lower center", ncols=2, frameon=False, title="lines: slope (m-1)(k-1)")
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Title": "How often heads agree"})
-        return out.getvalue()
 
 
 def _run(learner: SixPhase, m: int, k: int, d: int, seed: int) -> Phases:
@@ -150,8 +141,3 @@ def _measure(phases: Phases, phase: int, name: str, beside: str = "") -> float:
 
 def _seconds(phases: Phases, phase: int) -> float:
     return next((one.seconds for one in phases.fit.trace if one.phase == phase), float("nan"))
-
-
-def _write(out: Path | None, rows: list[dict[str, Any]]) -> None:
-    if out is not None:
-        out.write_text(json.dumps(rows, indent=1), encoding="utf-8")

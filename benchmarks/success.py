@@ -1,15 +1,13 @@
 """How often Newton recovers a random nice layer, and how often from its first start, with intervals."""
 
-import json
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
 from scipy.stats import binomtest
 
 from attention import BooleanInputs, ExampleOracle, GroundTruth, make_nice_layer
+from benchmarks.report import case_words, show_table, write_json
 from runs import single_thread, versions
 from upper import Newton, counting_floor
 from upper.engine import EngineName
@@ -37,9 +35,7 @@ def run_success(
     with single_thread(torch=True):
         rows = [_row(*case, targets, engine) for case in cases]
     _show(rows)
-    if out is not None:
-        made = {"engine": engine, "exact": _EXACT, "versions": versions()}
-        out.write_text(json.dumps({**made, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    write_json(out, {"engine": engine, "exact": _EXACT, "versions": versions(), "rows": rows})
     return rows
 
 
@@ -79,19 +75,21 @@ def _row(m: int, k: int, d: int, floors: int, targets: int, engine: EngineName) 
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    table = Table(title="Random nice layers recovered to 1e-10; one thread")
-    for name in ("m,k,d", "x floor", "examples", "exact", "95 %", "first start", "worst error", "median s"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        low, high = row["interval"]
-        table.add_row(
-            f"{row['m']},{row['k']},{row['d']}",
-            str(row["floors"]),
-            str(row["examples"]),
-            f"{row['successes']}/{row['targets']}",
-            f"{low:.2f} to {high:.2f}",
-            str(row["first start"]),
-            f"{row['worst error']:.1e}",
-            f"{row['seconds']:.2f}",
-        )
-    Console(width=110).print(table)
+    show_table(
+        "Random nice layers recovered to 1e-10; one thread",
+        ("m,k,d", "x floor", "examples", "exact", "95 %", "first start", "worst error", "median s"),
+        [
+            (
+                case_words(row),
+                str(row["floors"]),
+                str(row["examples"]),
+                f"{row['successes']}/{row['targets']}",
+                "{:.2f} to {:.2f}".format(*row["interval"]),
+                str(row["first start"]),
+                f"{row['worst error']:.1e}",
+                f"{row['seconds']:.2f}",
+            )
+            for row in rows
+        ],
+        width=110,
+    )

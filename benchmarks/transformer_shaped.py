@@ -3,7 +3,6 @@
 The full solver knows the number of heads, the factored one the rank of every head too, and fits half the examples.
 """
 
-import json
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -13,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from attention import AttentionLayer, BooleanInputs, check_conditions, relative_error
 from attention._arrays import to_numpy
 from attention.generators import make_transformer_shaped_layer
+from benchmarks.report import show_table, write_json
 from upper import choose_engine, counting_floor, gauss_newton
 from upper.engine import Engine, EngineName
 from upper.newton.loop import Iterate
@@ -51,7 +50,7 @@ class _Case:
 
 
 def run_transformer_shaped(
-    path: Path | None,
+    out: Path | None = None,
     *,
     dim: int = 96,
     heads: int = 12,
@@ -96,13 +95,12 @@ def run_transformer_shaped(
             progress.print(f"target {target}, {solver}, {n} examples")
             row = _run(case, iterates(case, heads, rank, target), seconds, progress.print)
             rows.append({"target": target, "solver": solver, "examples": n} | row)
-    _show(console, rows)
-    if path is not None:
+    _show(rows)
+    if out is not None:
         sizes = {"dim": dim, "heads": heads, "rank": rank, "tokens": tokens, "strengths": list(strengths)}
         how = {"engine": chosen.name, "device": str(chosen.device or "cpu"), "inner": str(chosen.low)}
         floor = {"floor": full, "floor_of_known_rank": reduced}
-        text = json.dumps(sizes | how | floor | {"targets": conditions, "runs": rows}, indent=1)
-        path.write_text(text + "\n", encoding="utf-8")
+        write_json(out, sizes | how | floor | {"targets": conditions, "runs": rows})
 
 
 def _case(layer: AttentionLayer, inputs: BooleanInputs, n: int, engine: Engine, seed: int) -> _Case:
@@ -171,26 +169,21 @@ def _on_cuda(engine: Engine) -> bool:
     return str(engine.device).startswith("cuda")
 
 
-def _show(console: Console, rows: list[dict[str, Any]]) -> None:
-    table = Table(title="From one random start: seconds to a relative error on fresh examples")
-    for name in (
-        "target",
-        "solver",
-        "examples",
-        *(f"{goal:.0e}" for goal in ERRORS),
-        "passes",
-        "error at the end",
-        "GB",
-    ):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(
-            str(row["target"]),
-            row["solver"],
-            str(row["examples"]),
-            *("never" if one is None else f"{one['seconds']:.1f}" for one in row["reached"].values()),
-            str(row["passes"]),
-            f"{row['error']:.1e}",
-            f"{row['gigabytes']:.2f}",
-        )
-    console.print(table)
+def _show(rows: list[dict[str, Any]]) -> None:
+    goals = [f"{goal:.0e}" for goal in ERRORS]
+    show_table(
+        "From one random start: seconds to a relative error on fresh examples",
+        ("target", "solver", "examples", *goals, "passes", "error at the end", "GB"),
+        [
+            (
+                str(row["target"]),
+                row["solver"],
+                str(row["examples"]),
+                *("never" if one is None else f"{one['seconds']:.1f}" for one in row["reached"].values()),
+                str(row["passes"]),
+                f"{row['error']:.1e}",
+                f"{row['gigabytes']:.2f}",
+            )
+            for row in rows
+        ],
+    )

@@ -1,7 +1,5 @@
 """Full enumeration of hidden parts by the fast Walsh-Hadamard transform: seconds and memory, one core."""
 
-import json
-import platform
 import resource
 import sys
 import time
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks.report import machine, write_json
 from lower.walsh import walsh_hadamard
 from sq.gram import closed_form_gram, enumerated_gram
 from sq.parities import ParityFamily
@@ -61,9 +60,7 @@ def run_walsh(out: Path | None = None) -> list[dict[str, Any]]:
                 f"{row['largest difference from the closed form']:.1e}",
                 flush=True,
             )
-    if out is not None:
-        machine = {"machine": platform.processor() or platform.machine(), "threads": 1}
-        out.write_text(json.dumps({**machine, "rows": rows}, indent=1), encoding="utf-8")
+    write_json(out, {**machine(), "rows": rows})
     return rows
 
 

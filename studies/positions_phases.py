@@ -142,7 +142,7 @@ def later_phases(
     found["failed"] = None
     floor = counting_floor(heads=m, tokens=inputs.k, dim=inputs.d)
     x, y = draw_examples(oracle, 4 * floor)
-    start = fit_in_span(x, y, span.scaled_basis, rng=rng)
+    start, _ = fit_in_span(x, y, span.scaled_basis, rng=rng)
     begin = AttentionLayer(theta=start.theta, w=start.w)
     fit = Newton(m=m, start=begin, starts=1, engine="numpy", work=3000).fit(
         ExampleOracle.from_arrays(x, y), rng=rng

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
-from attention.conversion import Biases
 
 from arena.cli.errors import WorkInterruptedError
 from arena.drawing import Drawing
 from arena.formats import as_plain
 from arena.frames import csv_of
 from arena.targets import Target, save_target
+from attention.conversion import Biases
 from attention.files import write_whole
 from attention.validation import count
 from runs import Store, versions

@@ -53,7 +53,7 @@ def test_the_engine_used_is_named(nice, monkeypatch):
         assert engine_used(learner, nice) == "numpy"
     assert engine_used(KnownPart(), nice) == ""
     assert engine_used(Adam(1), nice) == "torch cpu float32"
-    assert engine_used(TunedAdam(1, dtypes=("float32", "float64")), nice) == "torch cpu float32/float64"
+    assert engine_used(TunedAdam(1), nice) == "torch cpu float32"
     assert engine_used(Newton(1, engine="auto"), nice) == "numpy"  # too small to be worth more
     assert engine_used(Newton(1, engine="torch"), nice) in ("torch cpu float32", "torch cpu bfloat16")
     large = nice_target(heads=8, tokens=8, dim=64, seed=1)

@@ -57,7 +57,7 @@ WORK = {"restarts", "steps", "rows"}
 # other words that a message may use
 WORDS = {
     "heads": "bits", "heads_count": "bits", "secret": "bits", "text": "law", "n": "oracle", "names": "no such",
-    **dict.fromkeys(("learning_rates", "schedules", "lengths", "dtypes"), "grid"), "predicted": "array",
+    **dict.fromkeys(("learning_rates", "schedules", "lengths"), "grid"), "predicted": "array",
     "target": "predicted",
     "d": "features", "first": "coordinates", "values": "lie in", "low": "lie in", "high": "lie in",
     "regression": "tensor", "id": "check", "dims": "d", "path": "layer",

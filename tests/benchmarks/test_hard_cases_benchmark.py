@@ -14,14 +14,9 @@ def test_the_gap_is_relative_to_the_first_head(case):
     assert np.linalg.norm(theta[1] - theta[0]) == pytest.approx(case.gap * np.linalg.norm(theta[0]))
 
 
-def test_logits_have_the_standard_deviation_asked_for():
-    case = next(case for case in CASES if case.sigma == 16.0)
-    assert case.target(0).theta.std() * case.d == pytest.approx(16.0, rel=0.05)
-
-
 def test_a_small_case_is_run_written_and_drawn(tmp_path, capsys):
     easy, hopeless = Remedy("enough"), Remedy("no work", work=1)
-    case = Case("small", 2, 3, 8, remedies=(easy, hopeless))
+    case = Case("small", 1, 3, 6, remedies=(easy, hopeless))
     run_hard_cases(tmp_path / "out.json", tmp_path / "out.svg", targets=2, cases=(case,))
     rows = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["rows"]
     assert [row["successes"] for row in rows] == [2, 0]

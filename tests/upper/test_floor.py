@@ -6,6 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upper import counting_floor
+from upper.floor import unknowns
+
+
+def test_it_counts_equations():
+    for m, k, d in [(2, 2, 32), (4, 4, 32), (8, 4, 32), (4, 4, 64), (8, 8, 64)]:
+        floor = counting_floor(heads=m, tokens=k, dim=d)
+        assert floor * k * (k - 1) >= d * d
+        assert floor * k >= 2 * m * d
+        assert (floor - 1) * k * (k - 1) < d * d or (floor - 1) * k < 2 * m * d
 
 
 @given(m=st.integers(1, 12), k=st.integers(1, 16), d=st.integers(1, 128))
@@ -26,13 +35,17 @@ def test_the_unknowns_of_a_matrix_are_the_dimension_of_the_matrices_of_its_rank(
     a, b = np.random.default_rng(0).standard_normal((2, d, r))
     moves = np.eye(d * r).reshape(-1, d, r)
     tangent = np.concatenate([move @ b.T for move in moves] + [a @ move.T for move in moves])
-    unknowns = np.linalg.matrix_rank(tangent.reshape(2 * d * r, d * d))
+    count = np.linalg.matrix_rank(tangent.reshape(2 * d * r, d * d))
     # with one head and k = 2 tokens, the floor is unknowns / 2 for Theta while d >= 2
-    assert counting_floor(heads=1, tokens=2, dim=d, rank=r) == -(-unknowns // 2)
+    assert counting_floor(heads=1, tokens=2, dim=d, rank=r) == -(-count // 2)
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize("rank", [0, 9, 2.5])
-def test_ranks_out_of_range(rank):
-    with pytest.raises(ValueError, match="rank"):
-        counting_floor(heads=2, tokens=2, dim=8, rank=rank)
+@pytest.mark.parametrize(("m", "d", "r"), [(3, 8, 2), (4, 8, 3), (1, 5, 2)])
+def test_of_one_token_the_sum_of_the_projections_alone_is_determined(m, d, r):
+    rng = np.random.default_rng(0)
+    v, o = (
+        rng.standard_normal((d, m * r)),
+        rng.standard_normal((m * r, d)),
+    )  # side by side, and below one another
+    tangent = np.concatenate([np.kron(np.eye(d), o), np.kron(v.T, np.eye(d))])
+    assert unknowns(heads=m, tokens=1, dim=d, rank=r) == np.linalg.matrix_rank(tangent)

@@ -9,9 +9,8 @@ from jaxtyping import Shaped
 from attention import ExampleOracle, Fit, Outcome, Recorder, draw_examples
 from attention._arrays import namespace
 from attention.evaluation import ENOUGH, ENOUGH_IN_SPAN, HeldOut, hold_out
-from attention.learning import Predictor
+from attention.learning import LearnerBase, Predictor
 from attention.validation import NonNegativeInt, checked
-from upper.baselines.baseline import Baseline
 from upper.baselines.descent import layer_of_stacked, squared_error_gradient
 from upper.linear import linear_part
 
@@ -22,7 +21,7 @@ _AT_ONCE = 1 << 22  # numbers of a batch of tokens, 32 MiB
 
 @dataclass(frozen=True)
 @checked
-class KnownPart(Baseline):
+class KnownPart(LearnerBase):
     """Predicts the part of the target that is known in advance, and draws no example.
 
     Parameters
@@ -51,7 +50,7 @@ class KnownPart(Baseline):
 
 @dataclass(frozen=True)
 @checked
-class LinearBaseline(Baseline):
+class LinearBaseline(LearnerBase):
     """Least squares on the token itself and on the mean token: what no attention at all can reach.
 
     Parameters
@@ -97,7 +96,7 @@ class LinearBaseline(Baseline):
 
 @dataclass(frozen=True)
 @checked
-class OneGradientStep(Baseline):
+class OneGradientStep(LearnerBase):
     """One step of gradient descent on a single head with Theta = 0 and W = 0: an estimate of the sum of the W_i.
 
     Parameters

@@ -7,7 +7,7 @@ W as the W_i below one another, (m d, d).
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -16,12 +16,14 @@ from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder, dra
 from attention._arrays import namespace, shown, to_numpy
 from attention.evaluation import EXACT_ERROR, HeldOut, hold_out, verdict
 from attention.layer import read_tokens, require_layer_memory
+from attention.learning import LearnerBase, apart
 from attention.memory import require_memory
-from upper.baselines.baseline import Baseline, apart
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Whole
 
 __all__ = [
     "Batches",
     "Descent",
+    "Dtype",
     "Schedule",
     "Student",
     "batches_of",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 Schedule = Literal["cosine", "linear", "constant"]
+Dtype = Literal["float32", "float64", "bfloat16"]
 Stacked = tuple[Any, Any]
 
 # A few times the rounding: no schedule gets a layer much below it. Errors in bfloat16 are no success.
@@ -121,20 +124,19 @@ class Student:
         return layer_of_stacked(*self.parameters)
 
 
-class Descent(Baseline):
-    """A learner of m heads that takes `work` steps on batches of `batch` examples; a dataclass has the settings.
+@dataclass(frozen=True)
+class Descent(LearnerBase):
+    """A learner that takes `work` steps on batches of examples; see `upper.Adam` for the settings that it has."""
 
-    With `reused` the batches are of a fixed set of so many examples, a twentieth of it held out, else all are fresh.
-    """
-
-    m: int
-    work: int
-    batch: int
-    reused: int | None
-    tolerance: float
-    schedule: Schedule
-    power: float = 1.0
-    dtype: str
+    m: PositiveInt
+    examples: NonNegativeInt | None = None
+    work: PositiveInt = 3000
+    batch: PositiveInt = 256
+    tolerance: NonNegativeFloat = 0.0
+    schedule: Schedule = "cosine"
+    power: PositiveFloat = 1.0
+    dtype: Dtype = "float32"
+    reused: Annotated[int, Whole(2)] | None = None
 
     def minimum_examples(self, k: int, d: int) -> int:
         """One batch; of a fixed set one example to learn from and one to hold out."""

@@ -10,9 +10,9 @@ from scipy.linalg import eigh
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder, draw_examples
 from attention.evaluation import HeldOut, hold_out
 from attention.layer import read_tokens
+from attention.learning import LearnerBase, apart
 from attention.memory import require_memory
 from attention.validation import NonNegativeInt, PositiveInt, checked
-from upper.baselines.baseline import Baseline, apart
 
 __all__ = ["FrozenAttention", "regress_projections"]
 
@@ -25,7 +25,7 @@ _AT_ONCE = 1 << 22  # numbers of features at once, 32 MiB
 
 @dataclass(frozen=True)
 @checked
-class FrozenAttention(Baseline):
+class FrozenAttention(LearnerBase):
     """A layer of many heads whose attention matrices stay as they were drawn, and whose W_i are regressed.
 
     Parameters

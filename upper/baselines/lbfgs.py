@@ -9,9 +9,9 @@ import numpy as np
 from attention import AttentionLayer, ExampleOracle, Fit, Outcome, Recorder, draw_examples
 from attention._arrays import shown
 from attention.evaluation import EXACT_ERROR, hold_out
+from attention.learning import LearnerBase
 from attention.memory import require_memory
 from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
-from upper.baselines.baseline import Baseline
 from upper.baselines.descent import layer_of_stacked, random_start, squared_error_gradient
 from upper.floor import counting_floor
 
@@ -29,7 +29,7 @@ _ROUNDING = 1e-15
 
 @dataclass(frozen=True)
 @checked
-class LBFGS(Baseline):
+class LBFGS(LearnerBase):
     """Limited-memory BFGS on Theta and W together, all examples in every pass, in float64.
 
     Parameters

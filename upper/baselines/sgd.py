@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from attention import ExampleOracle
-from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, Real, Whole, checked
-from upper.baselines.descent import Descent, Schedule, Stacked, Student, squared_error_gradient
+from attention.validation import NonNegativeFloat, Real, checked
+from upper.baselines.descent import Descent, Stacked, Student, squared_error_gradient
 
 __all__ = ["SGD"]
 
@@ -38,6 +38,8 @@ class SGD(Descent):
         The share of the last step that is taken again, at least 0 and below 1.
     schedule : {"cosine", "linear", "constant"}
         How the rate falls over the `work`.
+    power : float
+        To which the schedule is raised: above 1 more of the steps are small.
     tolerance : float
         Stop when the error is below it; 0 runs to the end. The error is that on fresh batches, before they are
         learned from, and with `reused` that on the examples held out.
@@ -71,16 +73,9 @@ class SGD(Descent):
     'REACHED_TOLERANCE'
     """
 
-    m: PositiveInt
-    examples: NonNegativeInt | None = None
-    work: PositiveInt = 3000
-    batch: PositiveInt = 256
     learning_rate: NonNegativeFloat | None = None
     momentum: Annotated[float, Real(least=0, below=1)] = 0.9
-    schedule: Schedule = "cosine"
-    tolerance: NonNegativeFloat = 0.0
     dtype: Literal["float64", "float32"] = "float64"
-    reused: Annotated[int, Whole(2)] | None = None
 
     def student(self, oracle: ExampleOracle, start: Stacked) -> Student:
         """The parameters with their velocities."""

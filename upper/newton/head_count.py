@@ -215,7 +215,7 @@ class _Search:
 
     def polish(self, student: _Student) -> _Student:
         """The same heads, fitted to the last digit."""
-        return self._polish(student.end.theta, f"{_heads(student.heads)}{_TO_THE_END}")
+        return self._again(student.end.theta, f"{_heads(student.heads)}{_TO_THE_END}", last=True)
 
     def add_to(self, student: _Student) -> _Student:
         """A head more, from where the others are, and again, while it takes more off the residual than off noise."""
@@ -227,7 +227,7 @@ class _Search:
             self.examples = self.draw(heads, self.examples)
             left = self.examples.y - student.end.layer(self.examples.x)
             added = self.runner.start(replace(self.examples, y=left), 1, 0)
-            more = self._polish(np.concatenate([student.end.theta, added]), f"A head more, {heads}")
+            more = self._again(np.concatenate([student.end.theta, added]), f"A head more, {heads}", last=True)
             if not self._counts(more, student) or len(self._superfluous(more)):
                 break
             student = more
@@ -303,13 +303,11 @@ class _Search:
         if not len(theta):
             return self._record("Pruned to no head", self.nothing(), 0)
         name = f"Pruned to {_heads(len(theta))}"
-        return self._polish(theta, f"{name}{_TO_THE_END}") if last else self._again(theta, name, self.coarse)
+        return self._again(theta, f"{name}{_TO_THE_END}" if last else name, last=last)
 
-    def _polish(self, theta: np.ndarray, name: str) -> _Student:
-        return self._again(theta, name, self.runner.tolerance)
-
-    def _again(self, theta: np.ndarray, name: str, tolerance: float) -> _Student:
-        heads = len(theta)
+    def _again(self, theta: np.ndarray, name: str, *, last: bool) -> _Student:
+        """The heads run on from there, to the last digit or to where sizes are compared."""
+        heads, tolerance = len(theta), self.runner.tolerance if last else self.coarse
         runner = replace(self.runner, tolerance=tolerance, held_out_too=tolerance <= self.runner.tolerance)
         end = runner.one(self.examples, theta, heads, work=max(1, self.work - self.passes))
         return self._record(name, _Student(heads, end), end.passes)
@@ -338,16 +336,13 @@ class _Search:
 
     def _unit(self, student: _Student) -> float:
         """What one head's unknowns take off white noise of the size of the student's residual."""
-        each = self._unknowns(student.heads) / max(1, student.heads)
+        _, k, d = self.examples.x.shape
+        each = unknowns(heads=student.heads, tokens=k, dim=d) / student.heads
         return self._variance(student) * each / self.examples.x.size
 
     def _variance(self, student: _Student) -> float:
         """Of the noise, relative to the labels, if noise is all that the student leaves."""
         return float(student.end.residual**2 / (1 - self._share(student.heads)))
-
-    def _unknowns(self, heads: int) -> int:
-        _, k, d = self.examples.x.shape
-        return unknowns(heads=heads, tokens=k, dim=d) if heads else 0
 
     def _share(self, heads: int) -> float:
         return fitted_share(self.examples.x, heads)

@@ -8,21 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from attention import (
-    AttentionLayer,
-    ExampleOracle,
-    Fit,
-    GroundTruth,
-    NotEnoughMemoryError,
-    Outcome,
-    Recorder,
-    check_budget,
-)
+from attention import AttentionLayer, ExampleOracle, Fit, NotEnoughMemoryError, Outcome, Recorder
 from attention._arrays import shown, to_numpy
-from attention.inputs import Rng
-from attention.learning import Progress, require_oracle
+from attention.learning import LearnerBase, apart
 from attention.memory import require_memory
-from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked, random_generator
+from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, checked
 from upper.engine import Engine, EngineName, choose_engine
 from upper.floor import counting_floor, unknowns
 from upper.newton.head_count import HeadCount, count_heads, most_heads
@@ -43,7 +33,7 @@ _SPECTRAL = 2
 
 @dataclass(frozen=True)
 @checked
-class Newton:
+class Newton(LearnerBase):
     """Damped Gauss-Newton on all parameters: W eliminated by least squares, Theta from one start after another.
 
     Parameters
@@ -132,32 +122,24 @@ class Newton:
         n = max(wanted, self._floor(heads, k, d) + 1)
         return self._engine(heads, (n - n // 20, k, d))
 
-    def fit(
-        self,
-        oracle: ExampleOracle,
-        *,
-        rng: Rng = None,
-        truth: GroundTruth | None = None,
-        progress: Progress | None = None,
-    ) -> Fit:
-        """Learn a layer of m heads from the oracle.
+    def _prepare(self, oracle: ExampleOracle) -> None:
+        heads, there = 1 if self.m == "auto" else self.m, self.start
+        if isinstance(there, AttentionLayer):
+            needed = there.heads if self.m == "auto" else heads
+            if (there.heads, there.dim) != (needed, oracle.d):
+                raise ValueError(
+                    f"start is a layer of {there.heads} heads in {there.dim} dimensions: {needed} in {oracle.d} are "
+                    "needed."
+                )
+        self.engine_for(heads, oracle.k, oracle.d)  # importing torch takes seconds
 
-        Raises
-        ------
-        ValueError
-            If the budget is below `minimum_examples`, or the oracle's examples are malformed.
-        """
-        require_oracle(oracle)
-        self._require_start(oracle.d)
-        # before any example is drawn, and before the clock starts: importing torch takes seconds
-        self.engine_for(1 if self.m == "auto" else self.m, oracle.k, oracle.d)
-        recorder = Recorder(oracle, truth=truth, progress=progress)
-        budget = check_budget(self, oracle)
-        # numbers of its own: a learner seeded like the maker of its target must not draw the target
-        random = np.random.default_rng([int(random_generator(rng).integers(2**63)), 1])
+    def _learn(
+        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
+    ) -> Fit:
+        rng = apart(rng)
         runner = Runner(
-            iterates=lambda x, y, start, tolerance: self._iterates(x, y, start, tolerance, random),
-            start=lambda examples, heads, number: self._start(examples, heads, number, random),
+            iterates=lambda x, y, start, tolerance: self._iterates(x, y, start, tolerance, rng),
+            start=lambda examples, heads, number: self._start(examples, heads, number, rng),
             tolerance=self.tolerance,
             rank=self.rank,
             # students of too few heads agree, too: that is how they are recognised
@@ -184,7 +166,7 @@ class Newton:
                 starts=self.starts,
                 work=self.work,
                 tell=tell,
-                rng=random,
+                rng=rng,
             )
         else:
             found = self._fixed(self.m, runner, draw(self.m, None), tell)
@@ -296,15 +278,6 @@ class Newton:
         if self.rank is not None:
             return FactoredHeads.of(AttentionLayer(theta=heads.theta, w=heads.w), self.rank)
         return to_numpy(heads.theta).astype(np.float64)
-
-    def _require_start(self, d: int) -> None:
-        if not isinstance(self.start, AttentionLayer):
-            return
-        there, needed = self.start, self.start.heads if self.m == "auto" else self.m
-        if (there.heads, there.dim) != (needed, d):
-            raise ValueError(
-                f"start is a layer of {there.heads} heads in {there.dim} dimensions: {needed} in {d} are needed."
-            )
 
     def _floor(self, heads: int, k: int, d: int) -> int:
         return counting_floor(heads=heads, tokens=k, dim=d, rank=self.rank)

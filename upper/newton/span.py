@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -17,25 +17,11 @@ from upper.newton.full_heads import FullHeads
 from upper.newton.loop import Iterate, gauss_newton
 from upper.newton.runs import Patience, last_iterate
 
-__all__ = ["SpanFit", "SpanHeads", "SpanStart", "fit_in_span"]
+__all__ = ["SpanHeads", "SpanStart", "fit_in_span"]
 
 _EXPLAINED = 0.01  # a residual below this ends the search
 _TOLERANCE = 1e-14
 _PATIENCE = Patience(10, 0.98, slow_below=0.0)
-
-
-@dataclass(frozen=True, eq=False)
-class SpanFit:
-    """The attention matrices within the span that fit best, with their projections by least squares.
-
-    `residual` is |Y - F(X)| / |Y|, `residuals` that of every start, and `passes` are those of all starts.
-    """
-
-    theta: Float[np.ndarray, "m d d"]
-    w: Float[np.ndarray, "m d d"]
-    residual: float
-    residuals: tuple[float, ...]
-    passes: int
 
 
 @checked
@@ -47,7 +33,7 @@ def fit_in_span(
     starts: PositiveInt = 4,
     work: PositiveInt | None = None,
     rng: Rng = None,
-) -> SpanFit:
+) -> tuple[Iterate, int]:
     """Minimise |Y - F(X)| over Theta_i = sum_j C_ij B_j, the W_i by least squares.
 
     Parameters
@@ -60,6 +46,13 @@ def fit_in_span(
         At most so many; the first that explains all but a hundredth ends the search.
     work : int, optional
         Budget in passes over the examples, shared by all starts; a step once begun is finished.
+
+    Returns
+    -------
+    Iterate
+        The best end of all starts, with the passes of all.
+    int
+        How many starts there were.
 
     Raises
     ------
@@ -77,18 +70,18 @@ def fit_in_span(
     size = float(np.linalg.norm(basis)) * float(np.mean(x**2))
     if 0 < size < 1:
         basis = basis / size
+    budget = math.inf if work is None else work
     ends: list[Iterate] = []
     passes = 0
-    while len(ends) < starts and (work is None or passes < work or not ends):
+    while not ends or (len(ends) < starts and passes < budget):
         start = SpanStart(basis, _simplex(len(basis), rng))
         iterates = gauss_newton(x, y, start, tolerance=_TOLERANCE, rng=rng)
-        left = math.inf if work is None else work - passes
-        ends.append(last_iterate(iterates, tolerance=_TOLERANCE, work=left, patience=_PATIENCE))
+        ends.append(last_iterate(iterates, tolerance=_TOLERANCE, work=budget - passes, patience=_PATIENCE))
         passes += ends[-1].passes
         if ends[-1].residual < _EXPLAINED:
             break
     best = min(ends, key=attrgetter("residual"))
-    return SpanFit(best.theta, best.w, best.residual, tuple(end.residual for end in ends), passes)
+    return replace(best, passes=passes), len(ends)
 
 
 @dataclass(frozen=True, eq=False)

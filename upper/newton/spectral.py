@@ -172,7 +172,8 @@ def spectral_start(
     basis = _with_last(moment.values[:m] * along, moment.theta[:m], rng)
     # heads of equal norm and orthogonal have their centre at this distance
     basis = _START_NORM / np.sqrt(m) * basis
-    return fit_in_span(x[:few], y[:few], basis, starts=1, work=_START_PASSES, rng=rng).theta
+    found, _ = fit_in_span(x[:few], y[:few], basis, starts=1, work=_START_PASSES, rng=rng)
+    return np.asarray(found.theta)
 
 
 def _with_last(

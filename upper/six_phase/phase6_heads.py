@@ -56,19 +56,18 @@ def fit_heads(
         raise PhaseFailedError(Outcome.EXAMPLES_SPENT, "no example is left to fit the heads to.")
     floor = counting_floor(heads=m, tokens=k, dim=d)
     split = draw_split(oracle, examples, least=min(floor, examples - 1))
-    found = fit_in_span(split.x, split.y, split.scale**2 * span.scaled_basis, work=work, rng=rng)
-    within = Iterate(found.theta, found.w, found.residual, damping=0.0, passes=found.passes)
-    measures = {"phase_examples": split.drawn, "residual": found.residual}
-    measures |= {"starts": len(found.residuals), "passes": found.passes}
+    within, starts = fit_in_span(split.x, split.y, split.scale**2 * span.scaled_basis, work=work, rng=rng)
+    measures = {"phase_examples": split.drawn, "residual": within.residual}
+    measures |= {"starts": starts, "passes": within.passes}
     tell("fit within the span", measures, layer=split.layer(within))
 
     def start(_examples: SplitExamples, _heads: int, number: int) -> np.ndarray:
         if number == 1:
-            return found.theta
-        size = np.linalg.norm(found.theta, axis=(1, 2), keepdims=True)
-        return found.theta + _AWAY * size / d * rng.standard_normal(found.theta.shape)
+            return within.theta
+        size = np.linalg.norm(within.theta, axis=(1, 2), keepdims=True)
+        return within.theta + _AWAY * size / d * rng.standard_normal(within.theta.shape)
 
-    before = last = found.passes
+    before = last = within.passes
 
     def trace_iterate(number: int, place: int, iterate: Iterate) -> None:
         nonlocal before, last
@@ -88,7 +87,7 @@ def fit_heads(
         split,
         m,
         starts=2,
-        work=max(1, work - found.passes),
+        work=max(1, work - within.passes),
         tell=trace_iterate,
     )
     best = min([within, *ends.iterates], key=attrgetter("residual"))
@@ -96,7 +95,7 @@ def fit_heads(
         best,
         split.held_out,
         tolerance=tolerance,
-        spent_all=found.passes + ends.passes >= work,
+        spent_all=within.passes + ends.passes >= work,
         at_floor=ends.at_floor,
     )
     layer = split.layer(best)

@@ -46,23 +46,58 @@ def _guess(monkeypatch, heads):
     monkeypatch.setattr(head_count, "cross_moment", lambda *_, **__: Spectrum())
 
 
+_NICE = make_nice_layer(heads=2, dim=12, rng=3)
+
+
+def _counted(m, layer, inputs, *, slow=True):
+    return pytest.param(m, layer, inputs, marks=pytest.mark.slow if slow else ())
+
+
+def _weighted(second):
+    return AttentionLayer(_NICE.theta, _NICE.w * np.array([1, second])[:, None, None])
+
+
 @pytest.mark.parametrize(
-    ("m", "k", "d", "seed"),
+    ("m", "layer", "inputs"),
     [
-        (2, 2, 16, 0),
-        pytest.param(3, 3, 16, 0, marks=pytest.mark.slow),
-        pytest.param(4, 4, 16, 1, marks=pytest.mark.slow),
-        pytest.param(6, 4, 32, 0, marks=pytest.mark.slow),
+        *(
+            _counted(m, make_nice_layer(heads=m, dim=d, rng=[seed, 100]), BooleanInputs(k, d), slow=m > 2)
+            for m, k, d, seed in ((2, 2, 16, 0), (3, 3, 16, 0), (4, 4, 16, 1), (6, 4, 32, 0))
+        ),
+        _counted(2, make_nice_layer(heads=2, dim=12, rng=5), GaussianInputs(3, 12)),
+        _counted(2, make_nice_layer(heads=2, dim=12, rng=5), SphereInputs(3, 12)),
+        _counted(2, make_nice_layer(heads=2, dim=12, rng=5), SliceInputs((6, 6), ((3, 3),) * 3), slow=False),
+        # a weak head is a head
+        *(
+            _counted(2, _weighted(weight), BooleanInputs(3, 12), slow=weight != 1e-4)
+            for weight in (1e-2, 1e-4, 1e-6)
+        ),
+        # fewer in truth: one token, equal Theta, W = 0, no attention, and W of opposite sign
+        _counted(1, make_nice_layer(heads=3, dim=6, rng=0), BooleanInputs(1, 6), slow=False),
+        _counted(1, AttentionLayer(np.stack([_NICE.theta[0]] * 2), _NICE.w), BooleanInputs(3, 12)),
+        _counted(1, _weighted(0), BooleanInputs(3, 12)),
+        _counted(1, AttentionLayer(0 * _NICE.theta, _NICE.w), BooleanInputs(3, 12), slow=False),
     ],
 )
-def test_the_heads_of_nice_layers_are_counted(m, k, d, seed):
-    layer, inputs = make_nice_layer(heads=m, dim=d, rng=[seed, 100]), BooleanInputs(k, d)
-    fit, heads = _find(layer, inputs, seed=seed)
+def test_heads_are_counted(m, layer, inputs):
+    fit, heads = _find(layer, inputs)
     assert heads == fit.layer.heads == m
     assert fit.outcome is Outcome.EXACT
     errors = GroundTruth.draw(layer, inputs, 200, rng=9).measure(layer=fit.layer)
-    assert errors["relative_error"] <= 1e-11
-    assert errors["theta_error"] <= 1e-10
+    assert errors["relative_error"] <= 1e-10
+    if isinstance(inputs, BooleanInputs) and inputs.d > 12:
+        assert errors["theta_error"] <= 1e-10
+
+
+@pytest.mark.slow
+def test_no_dead_heads_are_returned():
+    nice = make_nice_layer(heads=2, dim=16, rng=6)
+    fit, heads = _find(
+        AttentionLayer(nice.theta, np.stack([nice.w[0], -nice.w[0]])), GaussianInputs(4, 16), seed=6
+    )
+    assert fit.outcome is Outcome.EXACT
+    assert heads == fit.layer.heads == 2
+    assert np.linalg.norm(fit.layer.w, axis=(1, 2)).min() > 1e-2
 
 
 @pytest.mark.slow
@@ -102,43 +137,6 @@ def test_noise_below_what_sizes_are_compared_at():
     assert fit.trace[-1].measures["residual"] == pytest.approx(1e-5, rel=0.3)
 
 
-@pytest.mark.parametrize(
-    "weight", [pytest.param(1e-2, marks=pytest.mark.slow), 1e-4, pytest.param(1e-6, marks=pytest.mark.slow)]
-)
-def test_a_weak_head_is_a_head(weight):
-    nice = make_nice_layer(heads=2, dim=12, rng=3)
-    layer = AttentionLayer(nice.theta, nice.w * np.array([1, weight])[:, None, None])
-    fit, heads = _find(layer, BooleanInputs(3, 12))
-    assert heads == 2
-    assert fit.outcome is Outcome.EXACT
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param("equal theta", marks=pytest.mark.slow),
-        pytest.param("zero w", marks=pytest.mark.slow),
-        "no attention",
-    ],
-)
-def test_heads_that_are_fewer_in_truth_are_counted_as_fewer(kind):
-    nice = make_nice_layer(heads=2, dim=12, rng=3)
-    layer = {
-        "equal theta": AttentionLayer(np.stack([nice.theta[0]] * 2), nice.w),
-        "zero w": AttentionLayer(nice.theta, nice.w * np.array([1, 0])[:, None, None]),
-        "no attention": AttentionLayer(0 * nice.theta, nice.w),
-    }[kind]
-    fit, heads = _find(layer, BooleanInputs(3, 12))
-    assert heads == fit.layer.heads == 1
-    assert fit.outcome is Outcome.EXACT
-
-
-def test_one_token_has_one_head():
-    fit, heads = _find(make_nice_layer(heads=3, dim=6, rng=0), BooleanInputs(1, 6))
-    assert heads == 1
-    assert fit.outcome is Outcome.EXACT
-
-
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_labels_without_signal_have_no_head(noise):
     oracle = ExampleOracle(lambda x: 0 * x, BooleanInputs(3, 12), noise=noise, rng=0)
@@ -157,22 +155,6 @@ def test_a_parity_has_no_head_that_can_be_found():
     assert heads == 0
     assert not fit.outcome.succeeded
     assert fit.outcome is not Outcome.RESIDUAL_FLOOR  # larger students fit what they saw: no noise looks so
-
-
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        pytest.param(GaussianInputs(3, 12), marks=pytest.mark.slow),
-        pytest.param(SphereInputs(3, 12), marks=pytest.mark.slow),
-        SliceInputs((6, 6), ((3, 3),) * 3),
-    ],
-    ids=["gaussian", "sphere", "slice"],
-)
-def test_other_inputs(inputs):
-    fit, heads = _find(make_nice_layer(heads=2, dim=12, rng=5), inputs)
-    truth = GroundTruth.draw(make_nice_layer(heads=2, dim=12, rng=5), inputs, 200, rng=3)
-    assert truth.measure(predict=fit.predict)["relative_error"] < 1e-10, fit.outcome
-    assert heads == 2
 
 
 @pytest.mark.slow
@@ -211,13 +193,13 @@ def test_the_work_is_bounded_over_all_students():
     assert not fit.outcome.succeeded
 
 
-def test_the_trace_has_the_evidence(monkeypatch):
-    _guess(monkeypatch, 3)
-    fit, _ = _find(make_nice_layer(heads=2, dim=16, rng=[0, 100]), BooleanInputs(3, 16))
+def test_the_trace_has_the_evidence():
+    # the layer to start from is the guess
+    start = make_nice_layer(heads=3, dim=16, rng=8)
+    fit, _ = _find(make_nice_layer(heads=2, dim=16, rng=[0, 100]), BooleanInputs(3, 16), start=start)
     spectrum, *others = [step for step in fit.trace if "iterate" not in step.name]
     assert spectrum.name == "Spectrum of the cross-moments"
     assert spectrum.measures["heads"] == 3
-    assert spectrum.measures["value_3"] == 1.0
     names = [step.name for step in others]
     assert names == [
         "3 heads",
@@ -231,17 +213,7 @@ def test_the_trace_has_the_evidence(monkeypatch):
     assert all({"residual", "heads", "total_passes"} <= step.measures.keys() for step in others)
 
 
-def test_the_layer_to_start_from_is_the_guess():
-    fit, heads = _find(
-        make_nice_layer(heads=2, dim=12, rng=3),
-        BooleanInputs(3, 12),
-        start=make_nice_layer(heads=3, dim=12, rng=8),
-    )
-    assert _tried(fit)[0] == 3
-    assert heads == 2
-
-
-def test_the_cost_of_a_head_is_what_dropping_it_costs():
+def test_the_cost_of_a_head_is_what_dropping_it_costs_and_nothing_where_others_stand_in():
     layer = make_nice_layer(heads=3, dim=6, rng=0)
     x, y = ExampleOracle(layer, BooleanInputs(3, 6), noise=0.1, rng=1).draw(200)
     _, read = read_tokens(x, layer.theta)
@@ -255,31 +227,13 @@ def test_the_cost_of_a_head_is_what_dropping_it_costs():
     costs = cost_of_each_head(x, layer.theta, w.reshape(3, 6, 6))
     dropped = [squared_residual([i for i in range(3) if i != head])[0] - whole for head in range(3)]
     assert np.allclose(costs, dropped, rtol=1e-8)
-
-
-def test_heads_that_others_can_stand_in_for_cost_nothing():
-    layer = make_nice_layer(heads=2, dim=6, rng=0)
-    x = BooleanInputs(3, 6).sample(100, rng=1)
-    theta = np.stack([layer.theta[0], layer.theta[0], layer.theta[1]])
-    w = np.stack([layer.w[0], -0.5 * layer.w[0], layer.w[1]])
-    scale = np.sum(layer(x) ** 2)
-    costs = cost_of_each_head(x, theta, w)
-    assert np.all(costs[:2] < 1e-8 * scale)
-    assert costs[2] > 1e-2 * scale
-    assert cost_of_each_head(x, layer.theta, layer.w * np.array([0, 1])[:, None, None])[0] == 0
-
-
-def test_fewest_examples_are_those_of_one_head():
-    assert Newton("auto").minimum_examples(3, 12) == counting_floor(heads=1, tokens=3, dim=12) + 1
+    twice = np.stack([layer.theta[0], layer.theta[0], layer.theta[1]])
+    costs = cost_of_each_head(x, twice, np.stack([layer.w[0], -0.5 * layer.w[0], layer.w[1]]))
+    assert np.all(costs[:2] < 1e-8 * costs[2])
+    assert cost_of_each_head(x, layer.theta, layer.w * np.array([0, 1, 1])[:, None, None])[0] == 0
 
 
 @pytest.mark.bad_input
 def test_contract():
     fit = check_learner(Newton("auto"), make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(3, 6))
     assert fit.outcome is Outcome.EXACT
-
-
-@pytest.mark.bad_input
-def test_another_word_than_auto():
-    with pytest.raises(ValueError, match="m is 'many': a whole number"):
-        Newton("many")

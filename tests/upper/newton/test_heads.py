@@ -52,50 +52,31 @@ def _outputs(heads, parameters, linear):
 
 
 @given(**SHAPES)
-@settings(max_examples=80, deadline=None)
-def test_reads_times_linear_factors_are_the_layer(kind, m, k, d, seed):
-    rng = np.random.default_rng(seed)
-    heads, parameters, linear, _ = _setting(kind, m, k, d, rng)
-    for at in (rng.standard_normal(parameters.shape), parameters):  # the second in the memory of the first
-        layer = AttentionLayer(*heads.matrices(at, linear))
-        np.testing.assert_allclose(
-            _outputs(heads, at, linear).reshape(heads.x.shape), layer(heads.x), atol=1e-10, rtol=1e-10
-        )
-
-
-@given(**SHAPES)
-@settings(max_examples=80, deadline=None)
-def test_products_with_the_derivative_are_finite_differences(kind, m, k, d, seed):
+@settings(max_examples=60, deadline=None)
+def test_reads_are_the_layers_and_products_are_with_its_derivative(kind, m, k, d, seed):
     rng = np.random.default_rng(seed)
     heads, parameters, linear, moving = _setting(kind, m, k, d, rng, scale=0.5)
-    direction = rng.standard_normal((len(parameters), moving))
-    whole = np.concatenate([direction, np.zeros((len(parameters), parameters.shape[1] - moving))], axis=1)
-    heads.reads(parameters)
+    for at in (rng.standard_normal(parameters.shape), parameters):  # the second in the memory of the first
+        layer = AttentionLayer(*heads.matrices(at, linear))
+        found = _outputs(heads, at, linear).reshape(heads.x.shape)
+        np.testing.assert_allclose(found, layer(heads.x), atol=1e-10, rtol=1e-10)
     heads.linearise(parameters, linear)
-    found = np.asarray(heads.times(direction)).copy()
+
+    direction = rng.standard_normal((len(parameters), moving))
+    change = np.asarray(heads.times(direction)).copy()
+    residual = rng.standard_normal(change.shape)
+    back = np.vdot(direction, heads.transpose_times(residual))
+    assert np.vdot(change, residual) == pytest.approx(back, rel=1e-9, abs=1e-8)
+
+    whole = np.concatenate([direction, np.zeros((len(parameters), parameters.shape[1] - moving))], axis=1)
     h = 1e-4  # of order four: errors are h^4 and rounding over h
     one, two = (
         _outputs(heads, parameters + step * whole, linear)
         - _outputs(heads, parameters - step * whole, linear)
         for step in (h, 2 * h)
     )
-    scale = (1 + np.abs(found).max()) * (1 + np.abs(direction).max() ** 5)
-    np.testing.assert_allclose(found, (8 * one - two) / (12 * h), atol=1e-7 * scale)
-
-
-@given(**SHAPES)
-@settings(max_examples=80, deadline=None)
-def test_the_transpose_is_the_adjoint(kind, m, k, d, seed):
-    rng = np.random.default_rng(seed)
-    heads, parameters, linear, moving = _setting(kind, m, k, d, rng)
-    heads.reads(parameters)
-    heads.linearise(parameters, linear)
-    for _ in range(2):
-        direction = rng.standard_normal((len(parameters), moving))
-        residual = rng.standard_normal((heads.x.shape[0] * k, d))
-        through = np.vdot(heads.times(direction), residual)
-        back = np.vdot(direction, heads.transpose_times(residual))
-        assert through == pytest.approx(back, rel=1e-9, abs=1e-8)
+    scale = (1 + np.abs(change).max()) * (1 + np.abs(direction).max() ** 5)
+    np.testing.assert_allclose(change, (8 * one - two) / (12 * h), atol=1e-7 * scale)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,12 +98,10 @@ def test_same_numbers_on_every_array_library(kind, library):
         found.append(np.asarray(heads.preconditioner(0.1)(single)).copy())
         return found
 
-    for ours, theirs in zip(numbers(np.asarray, np.float64), numbers(xp.asarray, xp.float64), strict=True):
-        np.testing.assert_allclose(theirs, ours, atol=1e-4 * (1 + np.abs(ours).max()))
-    for ours, theirs in zip(
-        numbers(np.asarray, np.float64)[:3], numbers(xp.asarray, xp.float64)[:3], strict=True
-    ):
-        np.testing.assert_allclose(theirs, ours, atol=1e-11 * (1 + np.abs(ours).max()))
+    both = zip(numbers(np.asarray, np.float64), numbers(xp.asarray, xp.float64), strict=True)
+    for number, (ours, theirs) in enumerate(both):  # the last two in single precision
+        close = 1e-11 if number < 3 else 1e-4
+        np.testing.assert_allclose(theirs, ours, atol=close * (1 + np.abs(ours).max()))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -136,7 +115,7 @@ def test_extreme_logits_leave_no_denormals(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_normal_equations_are_solved_with_the_linear_factor_eliminated(kind):
-    m, k, d, n = 2, 3, 5, 40
+    m, k, d, n = 2, 3, 4, 30
     rng = np.random.default_rng(3)
     heads, parameters, linear, moving = _setting(kind, m, k, d, rng, n=n, scale=0.7)
     read = np.asarray(heads.reads(parameters)).copy()
