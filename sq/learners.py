@@ -25,7 +25,7 @@ from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 from lower.bounds import eliminated_per_query, exact_tolerance
 from sq.answers import Candidates, TrueAnswers
-from sq.models import WithinTolerance
+from sq.models import ROUNDING, WithinTolerance
 from sq.oracles import SQOracle
 from sq.queries import GroupQuery, as_sequence
 from sq.target_family import TargetFamily
@@ -70,11 +70,6 @@ class SQResult:
 
     def __str__(self) -> str:
         return f"{self.learner}, {self.asked} queries: {self.explanation}"
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as plain JSON values, without `answer`."""
-        shown = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "answer"}
-        return shown | {"secret": None if self.secret is None else list(self.secret)}
 
 
 class QueryRun:
@@ -268,8 +263,7 @@ class GroupLearner(_Eliminator):
     name = "group learner"
 
     def _asking(self, candidates: Candidates, model: Any, rng: Rng) -> Asking:
-        most, twice = eliminated_per_query(model.tolerance), 2 * exact_tolerance(model.tolerance)
-        sure = eliminated_per_query(twice) if twice < 1 else 0  # the largest |A| with 1/sqrt|A| > 2 tau
+        most, sure = _largest_group(model.tolerance), _largest_group(2 * model.tolerance)
         careful = bisecting = False
         while True:
             left = len(candidates)
@@ -278,7 +272,7 @@ class GroupLearner(_Eliminator):
                 return _in_between(model.tolerance, left, "1/2")
             reply, out = yield GroupQuery.signed(candidates.first(size))
             # a hit: the answer on all others, 0, is ruled out
-            bisecting = bisecting or not model.allows(np.zeros(1), reply, size)[0]
+            bisecting = bisecting or not model.allows(np.zeros(1), reply)[0]
             if out == 0:
                 if careful:
                     return _in_between(model.tolerance, left, "1/2")
@@ -307,7 +301,7 @@ class SignedGroupLearner(_Eliminator):
     name = "signed-group learner"
 
     def _asking(self, candidates: Candidates, model: Any, rng: Rng) -> Asking:
-        most = eliminated_per_query(model.tolerance)
+        most = _largest_group(model.tolerance)
         while True:
             left = len(candidates)
             group = candidates.first(min(most, left))
@@ -324,15 +318,15 @@ def group_learner_bound(targets: PositiveInt, tolerance: float) -> int:
     Notes
     -----
     A reply settles the group A if it rules out either all of A or all others. Those of an exact oracle do, and those
-    of `ReferenceAdversary`, as 1/sqrt(M*) > tau; any valid reply does if 1/sqrt|A| > 2 tau. This holds at every float
-    tau, also where 1/sqrt(M*) and tau round to the same float: M* and validity are exact there (`CSQ.allows`).
+    of `ReferenceAdversary`, as 1/sqrt(M*) > tau; any valid reply does if 1/sqrt|A| > 2 tau. M* is that of a tolerance
+    larger by 4e-12, more than oracles allow for rounding.
 
     Examples
     --------
     >>> group_learner_bound(455, 0.3)
     46
     """
-    most = eliminated_per_query(tolerance)
+    most = max(_largest_group(float(exact_tolerance(tolerance))), 1)
     return math.ceil(Fraction(targets - 1, most)) + (most - 1).bit_length()
 
 
@@ -403,6 +397,12 @@ class _Recording:
     def _note(self, queries: Iterable[Any]) -> None:
         declared = (getattr(query, "tolerance", None) for query in queries)
         self.declared |= {float(one) for one in declared if one is not None}
+
+
+def _largest_group(tolerance: float) -> int:
+    """The largest |A| with 1/sqrt|A| above a tolerance by more than what oracles allow for rounding."""
+    beyond = tolerance + 4 * ROUNDING
+    return eliminated_per_query(beyond) if beyond < 1 else 0
 
 
 def _in_between(tau: float, left: int, edge: str) -> str:

@@ -144,25 +144,15 @@ class ParityFamily(SymmetricFamily):
         """The heads that compute (-1)^N + c0, the same for every secret."""
         return parity_heads(self.construction, bits=self.bits or 1, beta=self.beta, slopes=self.slopes)
 
-    @property
+    @cached_property
     def profile(self) -> Float[np.ndarray, " values"]:
-        """(-1)^N + c0."""
-        return self.normalised_profile + self.c0
-
-    @property
-    def normalised_profile(self) -> Float[np.ndarray, " values"]:
-        """(-1)^N."""
+        """(-1)^N: what the heads show beside the constant c0."""
         return (-1.0) ** np.arange(self.heads.bits + 1)
 
     @property
     def values(self) -> Mapping[int, float]:
         """The parity at every value of the heads' form."""
         return self.heads.values
-
-    @property
-    def orthonormal(self) -> bool:
-        """True: distinct characters."""
-        return True
 
     @property
     def c0(self) -> float:
@@ -174,19 +164,10 @@ class ParityFamily(SymmetricFamily):
         """One: parities have norm 1 as they are."""
         return 1.0
 
-    @cached_property
-    def weights(self) -> Float[np.ndarray, " degrees"]:
-        """All of the variance is at degree l."""
-        return np.eye(self.heads.bits + 1)[-1]
-
-    @cached_property
-    def overlap_correlations(self) -> Float[np.ndarray, " overlaps"]:
-        """Distinct parities are orthogonal."""
-        return np.eye(self.heads.bits + 1)[-1]
-
-    def correlations(self, number: int) -> Float[np.ndarray, " N"]:
-        """1 for the target itself and 0 for all others; O(N)."""
-        return self.secrets.indicator(number)
+    @property
+    def lowest_degree(self) -> int:
+        """2l + 1: all of the variance is at degree l in the differences."""
+        return 2 * self.heads.bits + 1
 
     def draw(self, rng: Rng = None) -> Int[np.ndarray, " l"]:
         """A secret drawn at random."""

@@ -87,7 +87,7 @@ class SymmetricFamily(SQFamily):
     @cached_property
     def normalised_profile(self) -> Float[np.ndarray, " values"]:
         """(g(N) - mean) / deviation for N = 0, ..., l."""
-        return (self.profile - self.c0) / self.scale
+        return (self.profile - float(self._moments[0])) / self.scale
 
     @property
     def values(self) -> Mapping[int, float]:

@@ -109,22 +109,6 @@ def test_labels_that_are_coins_are_objected_to_and_never_called_easy(dim, noise,
     assert not judge_secret([1] * dim, parameters.updated(noise=NO_NOISE)).coins
 
 
-def test_linearisation_is_not_held_against_noise_or_an_odd_modulus():
-    for changes in ({"noise": BinomialLaw(1)}, {"modulus": 5}, {"levels": 4, "noise": FlipLaw(0.1)}):
-        parameters = PRESETS["linearised-64"].updated(**changes)
-        assert "linearisation" not in str(judge_secret(drawn(parameters), parameters))
-
-
-def test_large_moduli_are_judged():
-    # without tables of their residues: those of 2^31 would take 2^34 bytes
-    rows = LWRParameters(256, 1 << 31, 2, matrix="uniform")
-    assert judge_secret(drawn(rows), rows).log2_distance == -math.inf
-    errors = LWRParameters(64, 1 << 31, 1 << 31, matrix="uniform", noise=GaussianLaw(3.0))
-    assert "lattice estimated at 2^18.6 operations" in str(judge_secret(drawn(errors), errors))
-    with pytest.raises(ValueError, match=r"at most 2\^22"):
-        judge_secret([1] * 24, LWRParameters(24, 1 << 31, 2))
-
-
 def test_uniform_matrices_are_judged_without_a_sum_of_bits():
     found = judge_secret(drawn(PRESETS["kyber512"]), PRESETS["kyber512"])
     assert found.rho is None

@@ -1,6 +1,6 @@
 from fractions import Fraction
 from itertools import combinations, product
-from math import ceil, comb
+from math import ceil
 
 import networkx
 import numpy as np
@@ -11,13 +11,7 @@ from scipy.optimize import linprog, nnls
 
 from lower.bounds import eliminated_per_query
 from sq import (
-    BumpFamily,
-    CentreThresholdFamily,
-    DesignedStepsFamily,
-    PairFamily,
     ParityFamily,
-    TokenParityFamily,
-    TwoSlopeFamily,
 )
 from sq.caps import (
     full_query_cap,
@@ -32,9 +26,8 @@ from sq.cliques import (
     packing_bound,
 )
 from sq.dimension import clique_dimension, reference_gram, statistical_dimension, vstat_calls
-from sq.gram import GramMatrix, closed_form_gram
+from sq.gram import GramMatrix
 from sq.johnson import OverlapGram, overlap_gram
-from sq.krawtchouk import overlap_correlations
 from sq.secret_set import SecretSet
 
 CODES = {(6, 3, 1): 4, (7, 3, 1): 7, (8, 4, 2): 14, (9, 3, 1): 12, (7, 4, 1): 2}
@@ -102,36 +95,6 @@ def test_the_dimension_by_cliques_depends_on_the_threshold():
     assert np.array_equal(kernel.joined(0.05), overlap_graph(SecretSet(10, 3), 1))
     # a kernel that joins what shares more: packings do not bound it
     assert clique_dimension(OverlapGram(SecretSet(6, 2), (1, 0, 1)), 0).value == 4
-
-
-SMALL_FAMILIES = [
-    ParityFamily(dim=7, bits=2),
-    ParityFamily(dim=8, bits=3, construction="D"),
-    PairFamily(dim=6),
-    TokenParityFamily(dim=8, bits=3, tokens=3),
-    BumpFamily(dim=8, bits=3),
-    BumpFamily(dim=9, bits=4),
-    *(BumpFamily(dim=9, bits=4, at=at) for at in (0, 1, 2, 3)),
-    BumpFamily(dim=7, bits=5),
-    TwoSlopeFamily(dim=8, bits=3),
-    TwoSlopeFamily(dim=9, bits=4),
-    DesignedStepsFamily(dim=8, bits=4, heads_count=3),
-    CentreThresholdFamily(dim=8, bits=4, heads_count=2),
-    CentreThresholdFamily(dim=8, bits=5, heads_count=3, steps="best-fit"),
-]
-
-
-@pytest.mark.parametrize("family", SMALL_FAMILIES, ids=lambda one: f"{one.name}-{one.dim}-{one.secrets.bits}")
-def test_overlaps_and_matrices_have_one_dimension_at_each_of_their_correlations(family):
-    kernel, dense = overlap_gram(family), closed_form_gram(family)
-    # the correlation at an overlap is a threshold that the rounding of the values straddles
-    for threshold in {0.0, *(abs(float(value)) for value in kernel.values)}:
-        found, expected = clique_dimension(kernel, threshold), clique_dimension(dense, threshold)
-        assert found.value == expected.value
-        graph = kernel.joined(threshold + 1e-12)
-        assert np.array_equal(graph, dense.joined(threshold + 1e-12))
-        assert all(graph[pair] for pair in combinations(correlation_clique(kernel, threshold), 2))
-    assert clique_dimension(kernel, max(abs(value) for value in kernel.values)).value == len(kernel)
 
 
 @pytest.mark.slow
@@ -261,27 +224,6 @@ def test_the_statistical_dimension_is_at_least_what_is_said(targets, dim, gamma,
     assert found.value <= true + 1
     orthogonal = statistical_dimension(gram_of(np.eye(targets)), gamma)
     assert orthogonal.whole == dimension_by_definition(gram_of(np.eye(targets)), gamma)
-
-
-def test_overlap_kernels_and_their_matrices_have_one_statistical_dimension():
-    kernel = OverlapGram(SecretSet(9, 3), overlap_correlations([0, 1, 0, 0]))
-    for gamma in (0.9, 0.5, 0.3, 0.2):
-        found, dense = statistical_dimension(kernel, gamma), statistical_dimension(kernel.dense(), gamma)
-        assert (found.whole, found.ruled_out) == (dense.whole, dense.ruled_out)
-        assert float(found.value) == pytest.approx(float(dense.value))
-    hopeless = statistical_dimension(kernel, 0.001)
-    assert (hopeless.value, hopeless.whole, hopeless.ruled_out) == (0, 0, 56)
-
-
-@pytest.mark.parametrize(("dim", "bits"), [(100, 30), (2000, 600)])
-def test_bounds_on_more_targets_than_a_machine_word_counts(dim, bits):
-    kernel, targets = reference_gram(SecretSet(dim, bits)), comb(dim - 1, bits)
-    found = statistical_dimension(kernel, "1/10")
-    assert found.value == Fraction(targets, 5)
-    assert f"{targets}/5" in str(found)
-    assert vstat_calls(kernel, 10).value == Fraction(2 * targets, 30)
-    assert f"of {targets}, so at least" in str(vstat_calls(kernel, 10))
-    assert spectral_cap(kernel, "1/10").whole == 49
 
 
 def test_calls_to_vstat():

@@ -46,19 +46,6 @@ def test_overlaps_and_members_count_shared_coordinates(size, data):
     assert (secrets.members.sum(axis=1) == secrets.bits).all()
 
 
-def test_rank_stays_exact_where_secrets_outnumber_float64():
-    secrets = SecretSet(70, 20)
-    assert len(secrets) > 2**53
-    for number in (0, 2**53 + 1, len(secrets) - 1):
-        assert secrets.rank(secrets.unrank(number)) == number
-
-
-def test_overlap_counts_follow_the_hypergeometric_law():
-    secrets = SecretSet(12, 4)
-    counts = np.bincount(secrets.overlaps(secrets.unrank(17)), minlength=5)
-    assert counts.tolist() == [math.comb(4, o) * math.comb(7, 4 - o) for o in range(5)]
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("call", "words"),
@@ -98,10 +85,6 @@ def test_draws_are_uniform_over_the_secrets():
     secrets, rng = SecretSet(dim=5, bits=2), np.random.default_rng(0)
     counts = np.bincount([secrets.draw(rng) for _ in range(6000)], minlength=secrets.size)
     assert np.all(np.abs(counts - 1000) < 5 * np.sqrt(1000))
-
-
-def test_coordinates_beyond_sixteen_bits_are_listed():
-    assert SecretSet(dim=40_000, bits=1).table[-1].tolist() == [39_999]
 
 
 def test_indicator_is_a_row_of_the_identity():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lwe.attacks.elimination import EliminationAttack
-from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.attacks.outcome import AttackOutcome
 from lwe.laws import FlipLaw
 from lwe.parameters import LWRParameters
 from lwe.samples import LWRSamples, make_samples
@@ -51,11 +51,3 @@ def test_a_column_that_is_always_0_leaves_a_secret_with_the_same_labels():
     result = EliminationAttack()(LWRSamples(public, labels), parameters)
     assert result.outcome is AttackOutcome.BROKEN
     assert result.details["rank"] == 19
-
-
-def test_tables_beyond_the_memory_are_not_made():
-    parameters = LWRParameters(300, modulus=2, levels=2)
-    samples, _ = make_samples(parameters, 1000, rng=1)
-    result = EliminationAttack()(samples, parameters, budget=Budget(memory=1000))
-    assert result.outcome is AttackOutcome.REFUSED
-    assert "GiB" in result.explanation

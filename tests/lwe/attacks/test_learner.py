@@ -29,7 +29,7 @@ from lwe.families import LWRFamily
 from lwe.laws import FlipLaw, SparseLaw, TernaryLaw
 from lwe.parameters import LWRParameters
 from lwe.samples import make_samples
-from upper import Adam, LinearBaseline, Newton
+from upper import Adam, LinearBaseline
 
 FAMILIES = [
     LWRParameters(6, 16, 4),
@@ -156,14 +156,6 @@ def test_a_learner_stopped_by_the_clock_is_judged_by_what_it_recorded_last():
     assert nothing.accuracy is not None
 
 
-def test_newton_breaks_the_smallest_sizes_and_uses_samples_more_than_once():
-    made = LWRParameters(4, 64, 2)
-    samples, _ = make_samples(made, 1000, rng=0)
-    result = LearnerAttack(Newton(m=8, examples=2000, work=400))(samples, made, rng=0)
-    assert result.outcome is AttackOutcome.BROKEN, str(result)
-    assert result.details["examples"] == 2000
-
-
 @pytest.mark.slow
 def test_adam_is_given_more_examples_than_there_are_samples_and_breaks_what_it_should():
     pytest.importorskip("torch")
@@ -221,17 +213,3 @@ def test_label_flips_end_at_the_floor_of_the_noise_not_at_exact():
     assert fit.outcome is Outcome.RESIDUAL_FLOOR
     x = instance.inputs.sample(300, rng=5)
     np.testing.assert_array_equal(fit.predict(x), instance.layer(x))
-
-
-def test_spent_work_and_examples_are_said():
-    made = LWRParameters(30, 64, 2, secret=TernaryLaw(), matrix="binary")
-    instance = LWRFamily.of(made).instance(rng=0)
-    fit = AttackLearner(ExhaustiveAttack(work=1000), made, examples=500).fit(
-        ExampleOracle(instance.layer, instance.inputs, rng=0)
-    )
-    assert fit.outcome is Outcome.WORK_SPENT
-    assert not np.any(fit.predict(instance.inputs.sample(5, rng=0)))
-    large = LWRParameters(40, 64, 2)
-    few = AttackLearner(LeastSquaresAttack(), large, examples=51)
-    target = LWRFamily.of(large).instance(rng=0)
-    assert few.fit(ExampleOracle(target.layer, target.inputs, rng=0)).outcome is Outcome.EXAMPLES_SPENT

@@ -25,13 +25,6 @@ def test_q_4_n_32_has_529_unknowns_and_is_predicted_exactly():
     np.testing.assert_array_equal(result.secret, secret)
 
 
-def test_q_4_n_64_takes_less_than_its_seven_tenths_of_a_second():
-    result, secret = broken(LWRParameters(64, modulus=4, levels=2), 2800)
-    assert result.details["unknowns"] == 2081
-    np.testing.assert_array_equal(result.secret, secret)
-    assert result.seconds < 5  # .1 s undisturbed
-
-
 def test_q_8_n_20_has_6196_unknowns_and_too_low_a_degree_predicts_nothing():
     parameters = LWRParameters(20, modulus=8, levels=2)
     result, secret = broken(parameters, 7500)
@@ -91,14 +84,6 @@ def test_rows_that_repeat_are_made_up_for_and_the_polynomial_predicts_alone_wher
     np.testing.assert_array_equal(alone.predict(samples.public), samples.labels)
 
 
-def test_even_secrets_have_other_secrets_with_the_same_labels():
-    parameters = LWRParameters(12, modulus=8, levels=2)
-    samples, _ = make_samples(parameters, 2500, secret=[2, 4, 0, 6, 2, 0, 0, 4, 2, 0, 6, 2], rng=0)
-    result = LinearisationAttack()(samples, parameters, rng=0)
-    assert result.outcome is AttackOutcome.BROKEN
-    assert result.secret is not None
-
-
 @pytest.mark.parametrize(
     ("q", "p", "noise"), [(7, 2, None), (12, 2, None), (9, 3, None), (2, 2, FlipLaw(0.1))]
 )
@@ -136,20 +121,6 @@ def test_huge_degrees_are_refused_at_once_and_by_a_number_one_can_read(matrix, q
     assert result.seconds < 2
     assert re.match(r"2\^\d+\.\d unknowns", result.explanation)
     json.dumps(result.to_json())
-
-
-def test_huge_degrees_in_few_bits_are_predicted_where_entries_have_too_many_values_to_list():
-    parameters = LWRParameters(5, modulus=1 << 31, levels=2)
-    samples, _ = make_samples(parameters, 2000, rng=0)
-    result = LinearisationAttack()(samples, parameters, rng=0)
-    assert result.outcome is AttackOutcome.BROKEN
-    assert result.secret is None
-    assert result.details["unknowns"] == 32
-
-
-def test_a_degree_above_the_one_that_suffices_is_taken_as_that():
-    result, _ = broken(LWRParameters(12, modulus=4, levels=2), 300, degree=12)
-    assert result.details["degree"] == 2
 
 
 def test_one_wrong_label_is_told():
