@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog, nnls
 
 from lower.bounds import eliminated_per_query
-from sq import (
-    ParityFamily,
-)
 from sq.caps import (
     full_query_cap,
     orthogonal_cap,
@@ -20,14 +17,13 @@ from sq.caps import (
     szorenyi_cap,
 )
 from sq.cliques import (
-    correlation_clique,
     maximum_clique,
     overlap_graph,
     packing_bound,
 )
 from sq.dimension import clique_dimension, reference_gram, statistical_dimension, vstat_calls
 from sq.gram import GramMatrix
-from sq.johnson import OverlapGram, overlap_gram
+from sq.johnson import OverlapGram
 from sq.secret_set import SecretSet
 
 CODES = {(6, 3, 1): 4, (7, 3, 1): 7, (8, 4, 2): 14, (9, 3, 1): 12, (7, 4, 1): 2}
@@ -95,17 +91,6 @@ def test_the_dimension_by_cliques_depends_on_the_threshold():
     assert np.array_equal(kernel.joined(0.05), overlap_graph(SecretSet(10, 3), 1))
     # a kernel that joins what shares more: packings do not bound it
     assert clique_dimension(OverlapGram(SecretSet(6, 2), (1, 0, 1)), 0).value == 4
-
-
-@pytest.mark.slow
-def test_cliques_of_thousands_of_vertices_are_found():
-    orthogonal = clique_dimension(overlap_gram(ParityFamily(dim=21, bits=3)), 0)
-    assert orthogonal.value == 1140
-    assert len(maximum_clique(np.ones((1100, 1100), dtype=bool))) == 1100
-    # pairs of vertices apart, all else joined: every other vertex is a branch of its own
-    pairs = np.kron(np.eye(1100), np.ones((2, 2)))
-    found = correlation_clique(GramMatrix(pairs, np.arange(2200)), 0.0)
-    assert [vertex // 2 for vertex in found] == list(range(1100))
 
 
 @pytest.mark.parametrize("tau", [0.9, 0.5, 0.3, 0.1, 0.05])

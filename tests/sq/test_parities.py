@@ -172,10 +172,10 @@ def test_the_same_rng_draws_the_same_secret_and_secrets_are_uniform():
         make_parity_instance(dim=30, heads=2, rng=5).secret,
         make_parity_instance(dim=30, heads=2, rng=5).secret,
     )
-    rng = np.random.default_rng(0)
+    rng, family = np.random.default_rng(0), ParityFamily(dim=6, bits=2)
     counts = np.zeros(6)
     for _ in range(200):
-        counts[make_parity_instance(dim=6, bits=2, rng=rng).secret] += 1
+        counts[family.draw(rng)] += 1
     assert counts[0] == 0
     assert np.abs(counts[1:] - 80).max() < 4 * np.sqrt(200 * 0.4 * 0.6)
 
