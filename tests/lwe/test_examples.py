@@ -1,5 +1,3 @@
-import math
-
 import cloudpickle
 import numpy as np
 import pytest
@@ -73,15 +71,6 @@ def test_noisy_labels_are_the_rounded_noisy_inner_product_in_both_rows(size, dev
         noisy.labels, rounded(products + errors, parameters.modulus, parameters.levels)
     )
     assert np.any(noisy.labels != own.labels)
-
-
-def test_parity_with_noise_flips_the_share_of_its_law():
-    instance = make_lwr_instance(secret_dim=10, modulus=2, levels=2, noise=FlipLaw(0.2), rng=0)
-    x, y = noisy_examples(instance, rng=1).draw(20_000)
-    on = x[:, 0, 0] != x[:, 1, 0]
-    flipped = np.any(y != instance.layer(x), axis=(1, 2))
-    assert not flipped[~on].any()
-    assert flipped[on].mean() == pytest.approx(0.2, abs=4 * math.sqrt(0.16 / on.sum()))
 
 
 def test_noisy_examples_split_count_and_go_to_other_processes(tmp_path):

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from lwe.labels import low_degree_weights, root_mean_square_correlation
 from lwe.parameters import LWRParameters, centred, rounded
-from lwe.uniformity import residue_deviations
 
 
 @st.composite
@@ -114,28 +113,6 @@ def test_weights_that_cancel_are_bounds_and_never_rounding_noise(matrix):
                 bounds += 1
     assert bounds or matrix == "ternary"
     assert low_degree_weights(np.array([1, 1]), LWRParameters(2, 2, 2)).log2_first == -math.inf
-
-
-@pytest.mark.parametrize("n", [10, 1100])
-def test_large_weights_of_pairs_do_not_swallow_small_ones_of_single_covariates(n):
-    # mod 6 the frequency 3 belongs to the pair of odd entries alone, with a character of size 1; the others are 2^-n
-    parameters = LWRParameters(n + 2, 6, 2)
-    found = low_degree_weights(np.array([1, 1] + [2] * n), parameters)
-    assert found.second == pytest.approx(1 / 9, rel=1e-2)
-    assert found.log2_first == pytest.approx(-2 * n + math.log2(n), abs=4)
-
-
-def test_residues_are_right_relative_to_the_largest():
-    for n, q in ((5, 9), (40, 64), (150, 30)):
-        form = centred(np.random.default_rng(n).integers(q, size=n), q)
-        counts = residue_counts(form, q)
-        exact = [Fraction(int(one), 2**n) - Fraction(1, q) for one in counts]
-        found, scale = residue_deviations(form, q)
-        largest = max(abs(one) for one in exact)
-        relative = [float(one / largest) for one in exact]
-        np.testing.assert_allclose(found / np.abs(found).max(), relative, atol=1e-12)
-        logarithm = math.log(largest.numerator) - math.log(largest.denominator)
-        assert scale + math.log(np.abs(found).max()) == pytest.approx(logarithm, abs=1e-10)
 
 
 @pytest.mark.parametrize(

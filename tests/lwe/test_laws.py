@@ -97,20 +97,6 @@ def test_the_uniform_law_answers_at_a_modulus_of_2_to_the_31_without_a_list():
         UNIFORM.support(q)
 
 
-@pytest.mark.parametrize(
-    ("law", "rate"),
-    [
-        (FlipLaw(0.0), 0.0),
-        (GaussianLaw(0.01), 0.0),
-        (GaussianLaw(5e-324), 0.0),
-        (GaussianLaw(0.05), 2 * 7.619853024160593e-24),  # 2 Phi(-10)
-        (FlipLaw(0.125), 0.125),
-    ],
-)
-def test_error_rates_keep_what_a_difference_from_1_would_lose(law, rate):
-    assert law.error_rate(4) == pytest.approx(rate, rel=1e-9, abs=0)
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("text", "word"),

@@ -5,7 +5,7 @@ from math import ceil
 import networkx
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, nnls
 
@@ -67,14 +67,6 @@ def test_cliques_of_random_graphs_are_as_large_as_enumeration_finds(vertices, de
     assert len(found) == largest
     assert all(graph.has_edge(*pair) for pair in combinations(found, 2))
     assert len(networkx.max_weight_clique(graph, weight=None)[0]) == largest
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 3))
-def test_the_packing_bound_holds(points, bits, overlap):
-    assume(bits <= points)
-    found = maximum_clique(overlap_graph(SecretSet(points, bits, first=0), overlap), transitive=True)
-    assert len(found) <= packing_bound(points, bits, overlap)
 
 
 def test_the_dimension_by_cliques_depends_on_the_threshold():
@@ -238,13 +230,3 @@ def test_no_call_to_vstat_rules_out_more_than_is_said(n, group, middle, height, 
     means = 0.5 * off_gate + 0.5 * np.mean(query * (1 + labelled), axis=1)
     wrong = np.abs(means - reference) > np.maximum(1 / n, np.sqrt(means * (1 - means) / n))
     assert wrong.sum() <= statistical_dimension(reference_gram(SecretSet(7, 3)), Fraction(1, 3 * n)).ruled_out
-
-
-def test_the_chi_square_matrix_of_parities_is_half_the_identity():
-    secrets = SecretSet(5, 2)
-    signs = 1 - 2 * ((np.arange(16)[:, None] >> np.arange(4)) & 1)
-    characters = np.array([signs[:, chosen - 1].prod(axis=1) for chosen in secrets.table])
-    # density less 1: off the gate 0; on it plus or minus the character, each label with probability 1/2
-    labelled = np.concatenate([characters, -characters], axis=1)
-    expected = 0.5 * labelled @ labelled.T / 32
-    assert np.array_equal(reference_gram(secrets).dense().matrix, expected)

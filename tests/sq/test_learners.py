@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attention import BooleanInputs, ExampleOracle, make_nice_layer
 from sq.adversaries import MostPreservingAdversary, ReferenceAdversary
 from sq.fitting import DescentLearner, LowDegreeLearner, _Student
 from sq.learners import (
@@ -21,7 +20,6 @@ from sq.parities import ParityFamily
 from sq.profiles import BumpFamily
 from sq.queries import StatisticalQuery
 from sq.token_parity import TokenParityFamily
-from upper.six_phase.statistical_queries import projection_sum_queries
 
 ELIMINATORS = [ScanLearner(), GroupLearner(), SignedGroupLearner()]
 
@@ -263,18 +261,6 @@ def test_a_learner_handed_in_is_answered_and_counted_by_every_oracle(temper):
     one, *many = result.answer
     assert abs(one) <= 0.1
     assert np.abs(many).max() <= 0.1
-
-
-def test_families_of_queries_of_the_six_phase_learner_are_answered_as_they_are():
-    layer, inputs = make_nice_layer(heads=2, dim=5, rng=0), BooleanInputs(3, 5)
-    asked = projection_sum_queries(5, 3, tolerance=0.05, label_bound=6.0)
-    oracle = HonestOracle(STAT(0.05), ExampleOracle(layer, inputs, rng=1), batch=3000)
-    result = run_by_queries(lambda oracle: (oracle.query_many(asked), oracle.query(asked[7])), oracle)
-    assert (result.asked, result.examples, result.least_tolerance) == (26, 6000, 0.05)
-    same = ExampleOracle(layer, inputs, rng=1)
-    many, one = result.answer
-    np.testing.assert_allclose(many, asked.means(*same.draw(3000)), atol=1e-15)
-    assert one == pytest.approx(asked[7](*same.draw(3000)).mean())
 
 
 @pytest.mark.parametrize(

@@ -85,10 +85,3 @@ def test_draws_are_uniform_over_the_secrets():
     secrets, rng = SecretSet(dim=5, bits=2), np.random.default_rng(0)
     counts = np.bincount([secrets.draw(rng) for _ in range(6000)], minlength=secrets.size)
     assert np.all(np.abs(counts - 1000) < 5 * np.sqrt(1000))
-
-
-def test_indicator_is_a_row_of_the_identity():
-    secrets = SecretSet(dim=6, bits=2)
-    assert np.array_equal([secrets.indicator(number) for number in range(10)], np.eye(10))
-    with pytest.raises(ValueError, match="number is 10: there are 10 secrets"):
-        secrets.indicator(10)

@@ -59,14 +59,6 @@ def test_two_slopes_at_sixteen_bits():
     assert fourier_weights(family.profile**2)[2] > 0.1
 
 
-@pytest.mark.parametrize("bits", range(3, 21))
-def test_two_slopes_have_no_degree_1_or_2_at_any_number_of_bits(bits):
-    family = TwoSlopeFamily(dim=bits + 1, bits=bits)
-    assert np.all(family.weights[:3] < 1e-25)
-    assert family.weights[3] > 0.5
-    assert family.lowest_degree == 7
-
-
 def test_designed_steps_at_six_bits_and_four_heads():
     family = DesignedStepsFamily(dim=20, bits=6, heads_count=4)
     np.testing.assert_array_equal(family.heads.thresholds, [0.5, 2.5, 3.5, 5.5])

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from lwe.attacks.attack import Attempt
-from lwe.attacks.bkw import BKWAttack, ReductionPlan, plan_reduction
+from lwe.attacks.bkw import BKWAttack, ReductionPlan
 from lwe.attacks.bkw import _columns as columns_of
 from lwe.attacks.bkw import _reduced as reduced
 from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw
+from lwe.laws import FlipLaw
 from lwe.parameters import LWRParameters
 from lwe.samples import make_samples
 
@@ -66,41 +66,9 @@ def test_each_step_adds_pairs_that_agree_in_a_block_and_keeps_the_parity(pairing
         np.testing.assert_array_equal(parity, level[:, -1])
 
 
-def test_too_few_samples_are_told_with_how_many_would_be_enough():
-    parameters = noisy(100, 0.125)
-    samples, _ = make_samples(parameters, 20_000, rng=0)
-    result = BKWAttack()(samples, parameters)
-    assert result.outcome is AttackOutcome.TOO_FEW_SAMPLES
-    assert "2^20 of them would be enough" in result.explanation
-    assert plan_reduction(100, 0.125, 1 << 20) is not None
-    assert plan_reduction(100, 0.125, 1 << 19) is None
-
-
-def test_what_fits_in_no_memory_is_refused():
-    parameters = noisy(100, 0.125)
-    samples, _ = make_samples(parameters, 20_000, rng=0)
-    result = BKWAttack()(samples, parameters, budget=Budget(memory=1 << 16))
-    assert result.outcome is AttackOutcome.REFUSED
-    assert "GiB" in result.explanation
-    for memory in (1 << 16, 1 << 20, 1 << 24):
-        plan = plan_reduction(40, 0.05, 10**6, memory=memory)
-        if plan is not None:
-            assert 32 << max(*plan.blocks, plan.tail) <= memory
-            assert 4 * sum(n * (len(plan.blocks) + 2) for n in plan.samples) <= memory
-
-
 def test_labels_without_any_parity_give_nothing():
     # claimed to be noisy parities at a rate of .1, and in truth coins
     samples, _ = make_samples(noisy(24, 0.5), 20_000, rng=0)
     result = BKWAttack()(samples, noisy(24, 0.1))
     assert result.outcome is AttackOutcome.NOTHING
     assert result.secret is None
-
-
-def test_other_moduli_and_coins_are_refused():
-    others = [
-        noisy(8, 0.0).updated(noise=noise) for noise in (BinomialLaw(1), BinomialLaw(7), GaussianLaw(2.9))
-    ]
-    for parameters in (LWRParameters(8, modulus=4, levels=2), noisy(8, 0.5), *others):
-        samples, _ = make_samples(parameters, 100, rng=0)
-        assert BKWAttack()(samples, parameters).outcome is AttackOutcome.NOT_APPLICABLE

@@ -8,7 +8,7 @@ from lwe import LWRParameters
 from lwe.attacks.dual import DualAttack, dual_statistic
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.laws import BinaryLaw, FlipLaw, GaussianLaw, TernaryLaw, UniformLaw, ZeroLaw
+from lwe.laws import BinaryLaw, GaussianLaw, TernaryLaw, UniformLaw
 from lwe.samples import LWRSamples, make_samples
 
 WITHOUT = "fpylll is not installed (extra `lattice`)"
@@ -84,16 +84,6 @@ def test_a_large_modulus_takes_no_table_of_its_residues():
         assert result.outcome is AttackOutcome.DISTINGUISHED, result
 
 
-def test_a_secret_without_choice_leaves_nothing_to_distinguish():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    for law in (ZeroLaw(), FlipLaw(0.0)):
-        parameters = LWRParameters(8, 64, 8, matrix="uniform", secret=law)
-        samples, _ = make_samples(parameters, 200, rng=0)
-        result = DualAttack()(samples, parameters, rng=0)
-        assert result.outcome is AttackOutcome.NOT_APPLICABLE
-        assert "allows one only" in result.explanation
-
-
 def test_statistic_is_the_sum_of_cosines_of_the_products_with_the_middles():
     parameters = LWRParameters(4, 30, 6)
     rng = np.random.default_rng(0)
@@ -104,16 +94,6 @@ def test_statistic_is_the_sum_of_cosines_of_the_products_with_the_middles():
     offsets = rng.random(7)
     expected = np.sum(weights * np.cos(2 * np.pi * (vectors @ middles - offsets) / 30))
     assert float(dual_statistic(vectors, weights, labels, parameters, offsets)) == pytest.approx(expected)
-
-
-def test_what_it_cannot_do_is_said():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    for parameters, number, outcome in (
-        (LWRParameters(20, 2, 2, matrix="uniform"), 200, AttackOutcome.NOT_APPLICABLE),
-        (LWRParameters(20, 128, 2, matrix="uniform"), 50, AttackOutcome.TOO_FEW_SAMPLES),
-    ):
-        samples, _ = make_samples(parameters, number, rng=0)
-        assert DualAttack()(samples, parameters, rng=0).outcome is outcome
 
 
 @pytest.mark.parametrize("attack", [DualAttack(), LatticeAttack()])

@@ -28,20 +28,6 @@ def test_flipped_labels_contradict_one_another():
     assert "contradict" in result.explanation
 
 
-def test_too_few_samples_and_other_moduli_are_told():
-    parameters = LWRParameters(100, modulus=2, levels=2)
-    samples, _ = make_samples(parameters, 110, rng=0)
-    result = EliminationAttack()(samples, parameters)
-    assert result.outcome is AttackOutcome.TOO_FEW_SAMPLES
-    assert "100 unknowns" in result.explanation
-    samples, _ = make_samples(parameters, 125, rng=0)  # 100 equations of rank 99 or so
-    result = EliminationAttack()(samples, parameters)
-    assert result.outcome in (AttackOutcome.TOO_FEW_SAMPLES, AttackOutcome.BROKEN)
-    other = LWRParameters(100, modulus=4, levels=2)
-    samples, _ = make_samples(other, 125, rng=0)
-    assert EliminationAttack()(samples, other).outcome is AttackOutcome.NOT_APPLICABLE
-
-
 def test_a_column_that_is_always_0_leaves_a_secret_with_the_same_labels():
     parameters = LWRParameters(20, modulus=2, levels=2)
     samples, secret = make_samples(parameters, 400, rng=0)

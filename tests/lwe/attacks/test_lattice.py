@@ -2,19 +2,16 @@ import numpy as np
 import pytest
 
 from lwe import LWRParameters
-from lwe.attacks.attack import Attempt
 from lwe.attacks.bases import (
     dual_basis,
     left_inverse,
     modular_hermite_form,
     primal_embedding,
 )
-from lwe.attacks.blocks import most_rows
-from lwe.attacks.dual import DualAttack
 from lwe.attacks.evidence import label_residues
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.least_squares import refined_secret
-from lwe.attacks.outcome import AttackOutcome, Budget, BudgetSpentError
+from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.costs.primal import primal_shape
 from lwe.laws import BinomialLaw, GaussianLaw, TernaryLaw, ZeroLaw
 from lwe.parameters import centred
@@ -168,32 +165,6 @@ def test_labels_without_a_secret_are_not_predicted():
     assert result.outcome in (AttackOutcome.NOTHING, AttackOutcome.BUDGET_SPENT)
 
 
-def test_what_it_cannot_do_is_said():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    for parameters, number, outcome in (
-        (LWRParameters(20, 2, 2, matrix="uniform"), 200, AttackOutcome.NOT_APPLICABLE),
-        (LWRParameters(20, 128, 2, matrix="uniform"), 50, AttackOutcome.TOO_FEW_SAMPLES),
-        (LWRParameters(1024, 4096, 64, matrix="uniform"), 4000, AttackOutcome.REFUSED),
-    ):
-        samples, _ = make_samples(parameters, number, rng=0)
-        result = LatticeAttack()(samples, parameters, rng=0, budget=Budget(2.0))
-        assert result.outcome is outcome, result
-        assert result.seconds < 5
-
-
-def test_a_budget_that_is_spent_before_it_begins_is_told():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWRParameters(secret_dim=24, modulus=128, levels=8, matrix="uniform")
-    samples, _ = make_samples(parameters, 500, rng=0)
-    for attack in (LatticeAttack(), DualAttack()):
-        result = attack(samples, parameters, rng=0, budget=Budget(1e-9))
-        assert result.outcome is AttackOutcome.BUDGET_SPENT
-    attempt = Attempt("late", samples, parameters, Budget(1e-9))
-    with pytest.raises(BudgetSpentError):
-        LatticeAttack().run(attempt, np.random.default_rng(0))
-    assert most_rows(-1.0, 128) == 0
-
-
 def test_rounds_limit_the_work_without_a_clock():
     pytest.importorskip("fpylll", reason=WITHOUT)
     parameters = LWRParameters(secret_dim=10, modulus=128, levels=2, matrix="uniform")
@@ -216,22 +187,6 @@ def test_a_secret_without_choice_is_known():
     result = LatticeAttack()(samples, parameters, rng=0)
     np.testing.assert_array_equal(result.secret, np.zeros(8))
     assert "this one only" in result.explanation
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        LWRParameters(16, 2**31, 2**20, matrix="uniform"),
-        LWRParameters(16, 2**31, 2**20, matrix="uniform", secret=TernaryLaw()),
-        LWRParameters(12, 2**31, 2**20),
-    ],
-    ids=str,
-)
-def test_a_large_modulus_takes_no_table_of_its_residues(parameters):
-    result, secret = attacked(parameters, number=300)
-    assert result.accuracy > 0.9, result
-    if parameters.matrix == "uniform":
-        np.testing.assert_array_equal(result.secret, secret)
 
 
 def _remainders(vectors, form):

@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 
 from attention import (
-    BooleanInputs,
-    ExampleOracle,
-    GaussianInputs,
     Outcome,
     Recorder,
     draw_examples,
-    make_nice_layer,
 )
 from attention.testing import check_learner
 from lwe.attacks.attack import run_attacks
@@ -95,18 +91,6 @@ def test_a_learner_with_a_memory_breaks_what_has_few_rows(made):
     np.testing.assert_array_equal(result.predict(samples.public[:50]), samples.labels[:50])
 
 
-def test_what_no_heads_realise_and_too_few_samples_are_said():
-    prime = LWRParameters(4, 13, 2, matrix="uniform")
-    samples, _ = make_samples(prime, 100, rng=0)
-    assert LearnerAttack(Memory())(samples, prime).outcome is AttackOutcome.NOT_APPLICABLE
-    large = LWRParameters(60, 16, 4)
-    samples, _ = make_samples(large, 5, rng=0)
-    few = LearnerAttack(LinearBaseline())(samples, large, rng=0)
-    assert few.outcome is AttackOutcome.TOO_FEW_SAMPLES
-    assert "give 4 examples" in few.explanation
-    assert "needs 62" in few.explanation
-
-
 def test_a_learner_that_breaks_down_misses_a_package_or_takes_long_loses_nothing():
     @dataclasses.dataclass(frozen=True)
     class Failing(Memory):
@@ -189,21 +173,6 @@ def test_attacks_keep_the_contract_of_learners(made, attack):
         assert fit.trace[-1].measures["relative_error"] == 0
     else:
         assert fit.outcome is Outcome.LOCAL_MINIMUM
-
-
-def test_layers_of_another_kind_are_not_applicable():
-    made = LWRParameters(5, 8, 2)
-    learner = AttackLearner(ExhaustiveAttack(), made, examples=200)
-    nice = make_nice_layer(heads=2, dim=6, rng=0)
-    other = LWRFamily.of(LWRParameters(7, 8, 2)).instance(rng=0)
-    instance = LWRFamily.of(made).instance(rng=0)
-    for target, inputs in (
-        (nice, BooleanInputs(k=2, d=6)),
-        (other.layer, other.inputs),
-        (instance.layer, GaussianInputs(k=2, d=6)),
-        (instance.layer, BooleanInputs(k=3, d=6)),
-    ):
-        assert learner.fit(ExampleOracle(target, inputs, rng=0), rng=0).outcome is Outcome.NOT_APPLICABLE
 
 
 def test_label_flips_end_at_the_floor_of_the_noise_not_at_exact():

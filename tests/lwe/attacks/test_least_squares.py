@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lwe.attacks.least_squares import LeastSquaresAttack
-from lwe.attacks.outcome import AttackOutcome, Budget
+from lwe.attacks.outcome import AttackOutcome
 from lwe.laws import BinomialLaw, TernaryLaw
 from lwe.parameters import LWRParameters
 from lwe.samples import make_samples
@@ -57,12 +57,3 @@ def test_errors_of_labels_are_averaged_out():
     result = LeastSquaresAttack()(samples, made)
     np.testing.assert_array_equal(result.secret, secret)
     assert result.outcome is AttackOutcome.BROKEN
-
-
-def test_too_few_samples_and_too_little_memory_are_said():
-    made = LWRParameters(secret_dim=24, modulus=64, levels=2)
-    samples, _ = make_samples(made, 30, rng=0)
-    assert LeastSquaresAttack()(samples, made).outcome is AttackOutcome.TOO_FEW_SAMPLES
-    samples, _ = make_samples(made, 300, rng=0)
-    spent = LeastSquaresAttack()(samples, made, budget=Budget(memory=100))
-    assert spent.outcome is AttackOutcome.REFUSED

@@ -1,7 +1,6 @@
 import json
 import math
 
-import numpy as np
 import pytest
 
 from lwe import LWRParameters
@@ -9,7 +8,7 @@ from lwe.attacks.linearisation import label_degree, label_monomials
 from lwe.costs import COST_MODELS, estimate
 from lwe.costs.algebra import arora_ge_cost, linearisation_cost, monomials
 from lwe.costs.bkw import bkw_cost
-from lwe.costs.deviations import deviations, error_character
+from lwe.costs.deviations import error_character
 from lwe.costs.dual import dual_cost
 from lwe.costs.primal import best_primal_shape, fewest_samples, lengths_tell, primal_cost
 from lwe.costs.reduction import reduction_floor
@@ -23,7 +22,6 @@ from lwe.laws import (
     UniformLaw,
     ZeroLaw,
 )
-from lwe.parameters import rounded
 from lwe.presets import PRESETS
 
 CASES = [
@@ -49,16 +47,6 @@ def test_estimates_are_sorted_and_name_themselves(parameters):
         assert cost.parameters == parameters
         assert f"about {cost.operations}" in str(cost)
         assert cost.to_json()["parameters"] == str(parameters)
-
-
-@pytest.mark.parametrize(("q", "p"), [(64, 4), (128, 32), (12, 6)])
-def test_deviation_and_character_of_rounding_are_those_of_all_residues(q, p):
-    parameters = LWRParameters(8, q, p)
-    residues = np.arange(q)
-    width = q // p
-    errors = residues - (width * rounded(residues, q, p) + (width - 1) / 2)
-    assert deviations(parameters).error == pytest.approx(errors.std())
-    assert error_character(parameters) == pytest.approx(abs(np.mean(np.exp(2j * np.pi * errors / q))))
 
 
 def test_monomials_of_the_known_cases():
