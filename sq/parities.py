@@ -159,10 +159,7 @@ class ParityFamily(SymmetricFamily):
         """The constant part, known in advance on the gate."""
         return self.heads.c0
 
-    @property
-    def scale(self) -> float:
-        """One: parities have norm 1 as they are."""
-        return 1.0
+    scale = 1.0  # parities have norm 1 as they are
 
     @property
     def lowest_degree(self) -> int:
@@ -187,8 +184,7 @@ class ParityFamily(SymmetricFamily):
             "With exactly two-valued labels queries of STAT(tau) have a like bound, sq.full_query_cap; of other "
             f"oracles nothing is proved. {leak if self.construction in 'AB' else rounding}"
         )
-        name, value = "what the bounds do not cover", "the low digits of the labels"
-        return [Statement(name, value, meaning, "derived", "Derived here")]
+        return [Statement.derived("what the bounds do not cover", "the low digits of the labels", meaning)]
 
 
 def make_parity_instance(

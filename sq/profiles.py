@@ -176,7 +176,7 @@ class SymmetricFamily(SQFamily):
         r = (self.lowest_degree - 1) // 2
         said = f"The share W_{r} of the variance at degree {r} in the differences of the tokens."
         source = "sq.fourier_weights (Krawtchouk polynomials)"
-        return [Statement("weight at the lowest degree", float(self.weights[r]), said, "derived", source)]
+        return [Statement.derived("weight at the lowest degree", float(self.weights[r]), said, source)]
 
 
 @register
