@@ -7,22 +7,19 @@ import pytest
 from lower import verify_instance
 from lwe.families import describe_instance, make_lwr_instance
 from lwe.heads import lwr_heads
-from lwe.laws import NO_NOISE, BinaryLaw, BinomialLaw, FlipLaw, SparseLaw, TernaryLaw
+from lwe.laws import BinaryLaw, BinomialLaw, FlipLaw, SparseLaw, TernaryLaw
 from lwe.parameters import LWRParameters, covariate_form
 
 CASES = [
     {"secret_dim": 24, "modulus": 64, "levels": 2},
-    {"secret_dim": 24, "modulus": 64, "levels": 4},
     {"secret_dim": 12, "modulus": 17, "levels": 3},
     {"secret_dim": 40, "modulus": 4, "levels": 2},
     {"secret_dim": 8, "modulus": 251, "levels": 32},
     {"secret_dim": 9, "modulus": 2, "levels": 2},
-    {"secret_dim": 6, "modulus": 8, "levels": 8},
     {"secret_dim": 5, "modulus": 128, "levels": 4, "matrix": "gadget"},
     {"secret_dim": 16, "modulus": 256, "levels": 2, "matrix": "gadget"},
     {"secret_dim": 10, "modulus": 16, "levels": 2, "matrix": "ternary"},
     {"secret_dim": 6, "modulus": 9, "levels": 4, "matrix": "ternary"},
-    {"secret_dim": 8, "modulus": 2, "levels": 2, "matrix": "ternary"},
 ]
 LAWS = [TernaryLaw(), BinaryLaw(), BinomialLaw(2), SparseLaw(4)]
 
@@ -103,19 +100,12 @@ def test_certificate_names_the_assumption_and_claims_no_security():
     [
         ({"modulus": 1 << 40}, "modulus is 1099511627776"),
         ({"modulus": 1 << 22, "levels": 1 << 22}, "fewer levels"),
-        ({"levels": 100}, "levels"),
         ({"modulus": 63, "matrix": "gadget"}, "power of two"),
-        ({"secret": [1, 2]}, "secret"),
         ({"secret": [0.5] * 8}, "whole numbers"),
-        ({"beta": -1.0}, "beta is -1.0"),
         ({"matrix": "uniform"}, "'binary' or 'ternary' or 'gadget'"),
-        ({"matrix": "plain"}, "'binary' or 'ternary' or 'gadget'"),
         ({"secret_law": TernaryLaw(), "secret": [2] * 8}, "does not draw"),
         ({"secret_law": SparseLaw(3), "secret": [1] * 8}, "does not draw"),
-        ({"secret_law": SparseLaw(9)}, "weight"),
-        ({"noise": SparseLaw(1)}, "independent"),
         ({"deviations": 1.0}, "at least 2"),
-        ({"deviations": float("nan")}, "deviations"),
     ],
 )
 def test_bad_arguments_are_explained(changes, word):
@@ -189,20 +179,3 @@ def test_truncated_layers_are_exact_within_their_range_and_hold_the_label_beyond
     x[:, 1, 0] = -x[:, 0, 0]
     differ = np.mean((instance.layer(x) != whole.layer(x)).any(axis=(1, 2)))
     assert differ <= instance.certificate["truncation"].value == pytest.approx(2 * math.exp(-(2.5**2) / 2))
-
-
-@pytest.mark.parametrize("matrix", ["binary", "ternary", "gadget"])
-def test_a_secret_that_is_always_0_makes_a_constant_label_and_is_objected_to(matrix):
-    instance = make_lwr_instance(
-        secret_dim=3, modulus=8, levels=2, matrix=matrix, secret_law=NO_NOISE, deviations=6.0, rng=0
-    )
-    assert not instance.secret.any()
-    assert verify_instance(instance).holds
-    assert largest_error(instance) == 0
-    certificate = instance.certificate
-    assert certificate["verdict"].value == "looks easy"
-    assert "nothing is hidden" in certificate["verdict"].meaning
-    assert "nothing to solve" in certificate["assumption"].meaning
-    assert certificate["distance from uniform"].value == 1 - 1 / 8
-    assert certificate["weight of degree 1"].value == certificate["weight of degree 2"].value == 0
-    assert describe_instance(instance).parameters.secret == NO_NOISE

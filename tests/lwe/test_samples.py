@@ -133,25 +133,6 @@ def test_files_that_hold_no_samples_are_explained(files, which, array, words):
     assert str(error.value).startswith(str(files[which]))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "which", "entry", "words"),
-    [
-        (BITS, 0, 2, "from 0 to 1 is allowed"),
-        (BITS, 0, -1, "from 0 to 1 is allowed"),
-        (BITS, 1, 2, "from 0 to 1 is allowed"),
-        (TRITS, 0, 2, "from -1 to 1 is allowed"),
-        (TRITS, 1, 4, "from 0 to 3 is allowed"),
-    ],
-)
-def test_ranges_are_those_of_the_matrix_and_the_levels(files, parameters, which, entry, words):
-    arrays = [one.copy() for one in GOOD]
-    arrays[which].flat[0] = entry
-    for path, array in zip(files, arrays, strict=True):
-        np.save(path, array)
-    with pytest.raises(FileFormatError, match=words):
-        read_samples(*files[:2], parameters)
-
-
 def test_files_that_are_missing_or_no_npy_are_explained(files):
     for path, array in zip(files, GOOD, strict=True):
         np.save(path, array)

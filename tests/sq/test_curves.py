@@ -142,7 +142,7 @@ def test_cells_out_of_reach_are_one_sentence(cell, said):
     assert "\n" not in point.explanation
 
 
-@pytest.mark.parametrize("learner", CURVE_LEARNERS)
+@pytest.mark.parametrize("learner", ["scan", "low-degree"])
 def test_rows_have_all_columns_and_give_the_point_back(learner):
     point = measure_cell(CurveCell(learner, 4, 1, 0.05))
     row = point.row()

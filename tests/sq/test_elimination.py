@@ -126,23 +126,3 @@ def test_contract_on_a_parity(construction):
     assert isinstance(learner, Learner)
     fit = check_learner(learner, instance.layer, instance.inputs, known=instance.known)
     assert fit.outcome is Outcome.EXACT
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"slopes": []},
-        {"slopes": [1.0]},
-        {"bits": "3"},
-        {"construction": "C"},
-        {"construction": []},
-        {"heads_count": 5},
-    ],
-)
-def test_instances_that_contradict_themselves_are_explained(changes):
-    instance = make_parity_instance(dim=12, heads=2, rng=0)
-    with pytest.raises(ValueError):
-        ParityElimination.for_instance(
-            dataclasses.replace(instance, parameters={**instance.parameters, **changes})
-        )

@@ -31,16 +31,6 @@ profiles = st.lists(st.fractions(-5, 5, max_denominator=9), min_size=2, max_size
 )
 
 
-@given(profiles)
-def test_weights_add_up_to_one_and_correlations_rise_from_nothing_to_one(profile):
-    weights = fourier_weights(profile)
-    assert weights[0] == 0
-    assert sum(weights) == 1
-    rho = overlap_correlations(profile)
-    assert (rho[0], rho[-1]) == (0, 1)
-    assert list(rho) == sorted(rho)
-
-
 @pytest.mark.parametrize("bits", [1, 2, 17, 40])
 def test_coefficients_weights_and_correlations_are_sums_of_krawtchouk_polynomials(bits):
     rng = np.random.default_rng(bits)

@@ -105,16 +105,6 @@ def test_every_scalar_query_counts_one_and_a_vector_counts_its_coordinates():
         assert oracle.asked == 6
 
 
-def test_no_norm_that_rounding_allows_rules_out_more_than_the_cap():
-    # 4 > M* = 3 targets of correlation above 1/2 would be ruled out by a norm of 1 + 8e-10
-    family = ParityFamily(dim=8, bits=2)
-    for weights in (np.full(4, 0.5 + 2e-10), np.full(4, 0.5), np.array([0.5, -0.5, 0.5 + 3e-10, 0.5])):
-        for asked in (lambda query: query, lambda query: as_function(family, query)):
-            oracle = ReferenceAdversary(CSQ(0.5), family)
-            assert oracle.query(asked(GroupQuery(np.arange(4), weights))) == 0.0
-            assert 21 - len(oracle.survivors) <= eliminated_per_query(0.5)
-
-
 def test_an_honest_oracle_draws_one_batch_a_call():
     query = StatisticalQuery(lambda x, y: x[:, 0, 0])
     oracle = HonestOracle(

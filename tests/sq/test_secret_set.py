@@ -46,26 +46,6 @@ def test_overlaps_and_members_count_shared_coordinates(size, data):
     assert (secrets.members.sum(axis=1) == secrets.bits).all()
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: SecretSet(4, 4), "bits is 4 and dim 4: at most 3"),
-        (lambda: SecretSet(4, 0), "bits is 0: a whole number of at least 1"),
-        (lambda: SecretSet(5, 2).unrank(6), "number is 6: there are 6"),
-        (lambda: SecretSet(5, 2).rank([0, 1]), "from 1 to 4"),
-        (lambda: SecretSet(5, 2).rank([1, 1]), "2 distinct"),
-        (lambda: SecretSet(5, 2).rank([1, 5]), "from 1 to 4"),
-        (lambda: SecretSet(5, 2).rank([1.0, 2.0]), "2 distinct"),
-        (lambda: SecretSet(5, 2).overlaps([1]), "2 distinct"),
-        (lambda: SecretSet(70, 20).table, "tables hold at most"),
-    ],
-)
-def test_bad_secrets_are_refused_in_a_sentence(call, words):
-    with pytest.raises(ValueError, match=words):
-        call()
-
-
 def test_families_of_more_targets_than_a_machine_word_are_counted_drawn_and_ranked():
     secrets = SecretSet(dim=200, bits=30)
     assert secrets.size == math.comb(199, 30)

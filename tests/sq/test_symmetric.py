@@ -131,44 +131,6 @@ def test_the_best_fit_is_the_projection_of_the_parity_on_the_steps(bits, m):
         assert family.correlation_with_parity == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("make", "word"),
-    [
-        (lambda: BumpFamily(dim=4, bits=4), "at most 3"),
-        (lambda: BumpFamily(dim=9, bits=4, at=5), "at is 5: a number from 0 to 4"),
-        (lambda: BumpFamily(dim=9, bits=4, beta=0.0), "beta is 0"),
-        (lambda: TwoSlopeFamily(dim=9, bits=2), "bits is 2: a whole number of at least 3"),
-        (
-            lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(40.0, 80.0)),
-            r"slopes is \(40.0, 80.0\).*at most one saturates",
-        ),
-        (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0, 1.0)), "distinct slopes"),
-        (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0, -1.0)), "slopes is a sequence with -1.0"),
-        (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0,)), "two numbers"),
-        (lambda: DesignedStepsFamily(dim=9, bits=4, heads_count=5), "heads_count is 5: 1 to 4"),
-        (
-            lambda: DesignedStepsFamily(dim=9, bits=4, thresholds=(0.5, 0.5)),
-            "distinct half-integers between 0 and 4",
-        ),
-        (lambda: DesignedStepsFamily(dim=9, bits=4, thresholds=(0.5, 1.0)), "half-integers"),
-        (lambda: DesignedStepsFamily(dim=9, bits=4, thresholds=(0.5, 4.5)), "between 0 and 4"),
-        (lambda: DesignedStepsFamily(dim=9, bits=4, heads_count=3, thresholds=(0.5, 1.5)), "one a head"),
-        (
-            lambda: CentreThresholdFamily(dim=9, bits=4, heads_count=3),
-            "heads_count is 3: an even number of at most 4",
-        ),
-        (lambda: CentreThresholdFamily(dim=9, bits=4, heads_count=6), "at most 4"),
-        (lambda: CentreThresholdFamily(dim=9, bits=4, steps="random"), "'alternating' or 'best-fit'"),
-        (lambda: BumpFamily(dim=9, bits=4).instance(direction=np.zeros(9)), "direction"),
-        (lambda: BumpFamily(dim=9, bits=4).instance(70), "there are 70 secrets"),
-    ],
-)
-def test_arguments_out_of_range_are_explained(make, word):
-    with pytest.raises(ValueError, match=word):
-        make()
-
-
 @pytest.mark.parametrize(
     ("family", "parity"),
     [

@@ -13,7 +13,7 @@ from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.least_squares import refined_secret
 from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.costs.primal import primal_shape
-from lwe.laws import BinomialLaw, GaussianLaw, TernaryLaw, ZeroLaw
+from lwe.laws import BinomialLaw, GaussianLaw, TernaryLaw
 from lwe.parameters import centred
 from lwe.samples import inner_products, make_samples
 
@@ -154,17 +154,6 @@ def test_refinement_makes_a_near_secret_exact():
     np.testing.assert_array_equal(centred(refined_secret(near, samples, parameters), 128), secret)
 
 
-@pytest.mark.slow
-def test_labels_without_a_secret_are_not_predicted():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWRParameters(secret_dim=10, modulus=128, levels=8, matrix="uniform")
-    samples, _ = make_samples(parameters, 600, rng=0)
-    labels = np.random.default_rng(1).permutation(samples.labels)
-    random = type(samples)(samples.public, labels)
-    result = LatticeAttack(largest_block=20)(random, parameters, rng=0, budget=Budget(4.0))
-    assert result.outcome in (AttackOutcome.NOTHING, AttackOutcome.BUDGET_SPENT)
-
-
 def test_rounds_limit_the_work_without_a_clock():
     pytest.importorskip("fpylll", reason=WITHOUT)
     parameters = LWRParameters(secret_dim=10, modulus=128, levels=2, matrix="uniform")
@@ -178,15 +167,6 @@ def test_rounds_limit_the_work_without_a_clock():
     result = attack(make_samples(large, 1000, rng=0)[0], large, budget=Budget(None))
     assert result.outcome is AttackOutcome.REFUSED
     assert "260 are the most" in result.explanation
-
-
-def test_a_secret_without_choice_is_known():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWRParameters(8, 64, 8, matrix="uniform", secret=ZeroLaw(), noise=GaussianLaw(8.0))
-    samples, _ = make_samples(parameters, 300, rng=0)
-    result = LatticeAttack()(samples, parameters, rng=0)
-    np.testing.assert_array_equal(result.secret, np.zeros(8))
-    assert "this one only" in result.explanation
 
 
 def _remainders(vectors, form):

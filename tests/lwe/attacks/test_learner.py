@@ -15,17 +15,11 @@ from lwe.attacks.learner import AttackLearner, LearnerAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.attacks.tokens import (
-    SampleOracle,
-    labels_of_outputs,
-    realised,
-)
-from lwe.examples import noisy_examples, rows_of_tokens, samples_from_examples
+from lwe.examples import noisy_examples
 from lwe.families import LWRFamily
 from lwe.laws import FlipLaw, SparseLaw, TernaryLaw
 from lwe.parameters import LWRParameters
 from lwe.samples import make_samples
-from upper import Adam, LinearBaseline
 
 FAMILIES = [
     LWRParameters(6, 16, 4),
@@ -58,29 +52,6 @@ class Memory:
 
         recorder.step("Remember", predict=predict)
         return recorder.fit(Outcome.EXACT, predict=predict)
-
-
-@pytest.mark.parametrize("made", FAMILIES, ids=str)
-def test_examples_of_samples_are_those_of_the_layer_that_has_the_labels(made):
-    samples, secret = make_samples(made, 300, rng=1)
-    heads = realised(made)
-    x, y = SampleOracle(samples, heads, rng=np.random.default_rng(0)).draw(300)
-    instance = LWRFamily.of(heads).instance(secret=secret)
-    np.testing.assert_array_equal(instance.layer(x), y)
-    rows, on_gate = rows_of_tokens(x, heads)
-    used = samples.take(int(on_gate.sum()))
-    np.testing.assert_array_equal(np.mod(rows[on_gate] - used.public, made.modulus), 0)
-    read = samples_from_examples(x, y, heads)
-    np.testing.assert_array_equal(read.labels, used.labels)
-    np.testing.assert_array_equal(labels_of_outputs(x, y, heads)[on_gate], used.labels)
-
-
-def test_a_linear_learner_finds_nothing_of_labels_that_depend_on_the_token_differences():
-    samples, _ = make_samples(FAMILIES[0], 4000, rng=0)
-    result = LearnerAttack(LinearBaseline())(samples, FAMILIES[0], rng=0)
-    assert result.outcome is AttackOutcome.NOTHING
-    assert result.attack == "learner LinearBaseline"
-    assert result.details["fit"] == "NOTHING_LEARNED"
 
 
 @pytest.mark.parametrize("made", [FAMILIES[0], FAMILIES[2], FAMILIES[3], FAMILIES[4]], ids=str)
@@ -138,16 +109,6 @@ def test_a_learner_stopped_by_the_clock_is_judged_by_what_it_recorded_last():
     nothing = LearnerAttack(Slow(remembers=False))(samples, FAMILIES[0], rng=0, budget=Budget(seconds=0.3))
     assert nothing.outcome is AttackOutcome.BUDGET_SPENT
     assert nothing.accuracy is not None
-
-
-@pytest.mark.slow
-def test_adam_is_given_more_examples_than_there_are_samples_and_breaks_what_it_should():
-    pytest.importorskip("torch")
-    made = LWRParameters(4, 16, 2)
-    samples, _ = make_samples(made, 1000, rng=0)
-    result = LearnerAttack(Adam(m=16, batch=256, work=500, learning_rate=0.01))(samples, made, rng=0)
-    assert result.outcome is AttackOutcome.BROKEN, str(result)
-    assert result.details["examples"] == 256 * 500
 
 
 @pytest.mark.bad_input
