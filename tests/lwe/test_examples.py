@@ -23,22 +23,6 @@ def parameters_of(size, **changes):
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_samples_of_a_layer_are_its_covariates_and_labels(size):
-    instance, parameters = make_lwr_instance(**size, rng=0), parameters_of(size)
-    x = instance.inputs.sample(400, rng=1)
-    samples = samples_from_examples(x, instance.layer(x), parameters)
-    assert len(samples) == np.count_nonzero(x[:, 0, 0] != x[:, 1, 0])
-    q, p = parameters.modulus, parameters.levels
-    expected = [
-        p * (sum(int(a) * int(s) for a, s in zip(row, instance.secret, strict=True)) % q) // q
-        for row in samples.public
-    ]
-    assert samples.labels.tolist() == expected
-    entries = {"binary": {0, 1}, "ternary": {-1, 0, 1}}.get(parameters.matrix, set(range(q)))
-    assert set(np.unique(samples.public)) == entries
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("deviations", [None, 2.0])
 def test_noisy_labels_are_the_rounded_noisy_inner_product_in_both_rows(size, deviations):
     noise = NOISES[size["modulus"]]

@@ -36,42 +36,6 @@ def test_weights_far_below_machine_precision_keep_their_digits():
     assert long.log2_first - short.log2_first == pytest.approx(expected, abs=1e-9)
 
 
-def residue_counts(form, q):
-    """How many of the 2^n covariates have <v, a> = r mod q, for every r."""
-    counts = np.array([1] + [0] * (q - 1), dtype=object)
-    for step in form:
-        counts = counts + np.roll(counts, int(step) % q)
-    return counts
-
-
-def first_weight(form, parameters):
-    """W_1 of bits as a fraction, from exact counts of all covariates but one."""
-    q, n = parameters.modulus, len(form)
-    label = (
-        (2 * rounded(np.arange(q), q, parameters.levels) - 2 * parameters.centre).astype(int).astype(object)
-    )
-    moment = Fraction(int(residue_counts(form, q) @ label**2), 2**n)
-    parts = [
-        int(residue_counts(np.delete(form, j), q) @ (label - np.roll(label, -int(form[j]) % q)))
-        for j in range(n)
-    ]
-    return Fraction(sum(one**2 for one in parts), 4**n) / moment
-
-
-@pytest.mark.parametrize(("n", "q", "p"), [(12, 30, 4), (30, 64, 2), (60, 17, 3), (64, 4, 2), (120, 12, 5)])
-def test_weights_have_the_digits_that_are_promised_of_them(n, q, p):
-    parameters = LWRParameters(n, q, p)
-    for seed in range(3):
-        form = centred(np.random.default_rng(seed).integers(q, size=n), q)
-        exact, weights = first_weight(form, parameters), low_degree_weights(form, parameters)
-        if not exact:
-            assert weights.log2_first == -math.inf or not weights.first_resolved
-            continue
-        assert weights.first_resolved
-        found = weights.log2_first
-        assert found == pytest.approx(math.log2(exact.numerator) - math.log2(exact.denominator), abs=1e-11)
-
-
 def exact_weights(form, parameters):
     """W_1 and W_2 of bits or ternary covariates as fractions, by enumeration in whole numbers."""
     ternary = parameters.matrix == "ternary"

@@ -106,23 +106,15 @@ GOOD = np.zeros((5, 6), dtype=int), np.zeros(5, dtype=int), np.zeros(6, dtype=in
     ("which", "array", "words"),
     [
         (0, np.zeros((6, 5), dtype=int), r"\(N, 6\) is needed; it looks transposed: save A.T"),
-        (0, np.zeros((5, 7), dtype=int), r"A has shape \(5, 7\)"),
         (0, np.zeros(6, dtype=int), r"A has shape \(6,\)"),
-        (0, np.zeros((0, 6), dtype=int), r"A has shape \(0, 6\)"),
         (0, np.full((5, 6), 97), "A has entries from 97 to 97: from -48 to 96 is allowed"),
         (0, np.full((5, 6), 0.5), "whole numbers"),
-        (0, np.full((5, 6), np.nan), "finite"),
-        (0, np.full((5, 6), 1e300), "whole numbers"),
         (0, np.full((5, 6), 2**64 - 1, dtype=np.uint64), "64 bits"),
         (0, np.array([[None] * 6] * 5), "Object arrays"),
-        (0, np.array([["a"] * 6] * 5), "dtype <U1"),
         (0, np.zeros((5, 6), dtype=complex), "dtype complex"),
         (1, np.zeros(4, dtype=int), r"\(5,\) is needed"),
-        (1, np.zeros((5, 1), dtype=int), r"b has shape \(5, 1\)"),
         (1, np.full(5, 97), "b has entries from 97"),
-        (1, np.full(5, -49), "b has entries from -49"),
         (2, np.zeros(5, dtype=int), r"The secret has shape \(5,\)"),
-        (2, np.full(6, 97), "The secret has entries"),
     ],
 )
 def test_files_that_hold_no_samples_are_explained(files, which, array, words):

@@ -64,7 +64,7 @@ def test_signed_groups_against_the_most_preserving_adversary():
     assert adversary.survivors.tolist() == [result.number]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     cells,
     st.sampled_from(ELIMINATORS),
@@ -92,7 +92,7 @@ def test_right_secret_or_honest_refusal_against_every_adversary(cell, learner, k
         assert not result.found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(cells, st.sampled_from(ELIMINATORS), st.data())
 def test_exact_answers_lead_to_the_target_within_the_bound(cell, learner, data):
     dim, bits, tau = cell
@@ -106,7 +106,7 @@ def test_exact_answers_lead_to_the_target_within_the_bound(cell, learner, data):
         assert result.asked == min(number + 1, len(family.secrets) - 1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(cells, st.sampled_from(ELIMINATORS), st.integers(0, 2**32))
 def test_any_valid_replies_lead_to_the_target_or_a_refusal(cell, learner, seed):
     dim, bits, tau = cell

@@ -1,7 +1,6 @@
 import math
 from itertools import combinations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,9 +58,3 @@ def test_families_of_more_targets_than_a_machine_word_are_counted_drawn_and_rank
     for table in (lambda: secrets.table, lambda: secrets.members, lambda: secrets.indicator(0)):
         with pytest.raises(ValueError, match="tables hold at most 20000000"):
             table()
-
-
-def test_draws_are_uniform_over_the_secrets():
-    secrets, rng = SecretSet(dim=5, bits=2), np.random.default_rng(0)
-    counts = np.bincount([secrets.draw(rng) for _ in range(6000)], minlength=secrets.size)
-    assert np.all(np.abs(counts - 1000) < 5 * np.sqrt(1000))

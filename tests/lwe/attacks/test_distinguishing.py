@@ -107,15 +107,6 @@ def test_an_attack_that_says_distinguished_counts_and_is_caught_if_it_always_doe
     assert (found.real_detected, found.random_detected, found.advantage) == (10, 10, 0)
 
 
-def test_the_interval_is_clopper_and_pearsons_at_a_quarter_of_the_error_each():
-    low, high = record(20, 0).interval
-    # all of 20: the exact lower end solves p^20 = error/8; none of 20 is its mirror image
-    end = (0.05 / 8) ** (1 / 20)
-    assert low == pytest.approx(end - (1 - end))
-    assert high == 1
-    assert record(10, 10).interval[0] == pytest.approx(-record(10, 10).interval[1])
-
-
 @pytest.mark.parametrize(("real", "random"), [(0.01, 0.01), (0.5, 0.5), (0.9, 0.2), (0.05, 0.0)])
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
 def test_the_interval_of_the_advantage_has_half_of_the_error(real, random, confidence):

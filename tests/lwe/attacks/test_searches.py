@@ -109,17 +109,6 @@ def test_joins_find_exactly_the_candidates_that_pass_all_windows(join, made):
     assert passing.sum() > 3
 
 
-def test_labels_of_no_secret_are_found_out():
-    made = parameters(8, 64, 2, secret=TernaryLaw())
-    samples, _ = make_samples(made, 500, rng=0)
-    random = LWRSamples(samples.public, np.random.default_rng(1).integers(2, size=500))
-    for search in SEARCHES:
-        result = search(random, made, rng=0)
-        assert result.outcome is AttackOutcome.NOTHING
-        assert "None of 6561 candidates" in result.explanation
-        assert result.secret is None
-
-
 @pytest.mark.parametrize("p", [8, 16])
 def test_boxes_look_at_less_than_a_tenth_of_the_candidates_of_20_entries(p, monkeypatch):
     made = parameters(20, 64, p, secret=TernaryLaw())

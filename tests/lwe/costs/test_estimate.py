@@ -25,28 +25,27 @@ from lwe.laws import (
 from lwe.presets import PRESETS
 
 CASES = [
-    LWRParameters(64, 4, 2),
-    LWRParameters(24, 64, 2),
-    LWRParameters(56, 128, 32, matrix="gadget"),
-    LWRParameters(32, 2, 2, noise=FlipLaw(0.05)),
-    LWRParameters(20, 17, 8, secret=TernaryLaw()),
+    *(PRESETS[name] for name in ("toy", "toy-lwe", "covariates-24", "gadget-56", "sparse-64", "lpn-512")),
+    *(PRESETS[name] for name in ("kyber512", "firesaber")),
     LWRParameters(40, 257, 257, matrix="uniform", secret=SparseLaw(5), noise=GaussianLaw(2.0)),
-    LWRParameters(16, 251, 126, matrix="uniform"),
     LWRParameters(1, 2, 2),
-    LWRParameters(1024, 4096, 2),
 ]
 
 
-@pytest.mark.parametrize("parameters", CASES, ids=str)
-def test_estimates_are_sorted_and_name_themselves(parameters):
-    costs = estimate(parameters)
+@pytest.mark.parametrize("number", range(len(CASES)), ids=list(map(str, CASES)))
+def test_estimates_are_sorted_finite_and_name_themselves(number):
+    # each with one of the models, and every other one without a limit of samples
+    parameters, model = CASES[number], list(COST_MODELS)[number % len(COST_MODELS)]
+    costs = estimate(parameters, None if number % 2 else 2000, model=model)
     exponents = [cost.exponent for cost in costs]
+    assert costs
     assert exponents == sorted(exponents)
     assert len({cost.attack for cost in costs}) == len(costs)
     for cost in costs:
         assert cost.parameters == parameters
-        assert f"about {cost.operations}" in str(cost)
-        assert cost.to_json()["parameters"] == str(parameters)
+        assert f"about 2^{cost.exponent:.1f}" in str(cost)
+        assert len(str(cost)) < 300
+        json.dumps(cost.to_json(), allow_nan=False)
 
 
 def test_monomials_of_the_known_cases():
@@ -73,20 +72,6 @@ def test_linearisation_is_estimated_with_the_monomials_that_the_attack_has(matri
     size = label_monomials(parameters, label_degree(parameters)).size
     assert linearisation_cost(parameters).details["monomials"] == size
     assert linearisation_cost(parameters, size - 1) is None
-    assert "linearisation over GF(2)" in {cost.attack for cost in estimate(parameters)}
-
-
-@pytest.mark.parametrize("number", range(len(PRESETS)), ids=list(PRESETS))
-def test_every_preset_has_estimates_that_are_finite_and_printable(number):
-    # each with one of the models, and every other one without a limit of samples
-    parameters, model = list(PRESETS.values())[number], list(COST_MODELS)[number % len(COST_MODELS)]
-    costs = estimate(parameters, None if number % 2 else 2000, model=model)
-    assert costs
-    for cost in costs:
-        assert math.isfinite(cost.exponent)
-        assert f"2^{cost.exponent:.1f}" in str(cost)
-        assert len(str(cost)) < 300
-        json.dumps(cost.to_json(), allow_nan=False)
 
 
 def test_what_does_not_apply_is_left_out():
