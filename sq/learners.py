@@ -155,7 +155,6 @@ class QueryRun:
 class _Eliminator(ABC):
     """Asks group queries until one candidate is consistent with all replies; a subclass says which."""
 
-    queries: PositiveInt | None = None
     name: ClassVar[str]
     orthonormal: ClassVar[bool] = True
 
@@ -181,15 +180,11 @@ class _Eliminator(ABC):
         candidates, answers = Candidates(family.secrets.size, oracle.model), TrueAnswers(family)
         asking = self._asking(candidates, oracle.model, rng)
         seen: Any = None
-        while (left := len(candidates)) > 1:
+        while len(candidates) > 1:
             try:
                 query = asking.send(seen)
             except StopIteration as ended:
                 return run.ended(candidates, ended.value)
-            if run.asked == self.queries:
-                return run.ended(
-                    candidates, f"The budget of {run.asked} queries was spent with {left} candidates left."
-                )
             reply = oracle.query(query)
             seen = reply, candidates.update(answers.to_group(query), reply)
         return run.ended(candidates, "")
@@ -205,8 +200,6 @@ class ScanLearner(_Eliminator):
 
     Parameters
     ----------
-    queries : int, optional
-        The most queries it asks; as many as there are candidates when left out.
     shuffled : bool
         Whether the order is drawn with `rng`; by number otherwise.
 
@@ -242,8 +235,6 @@ class ScanLearner(_Eliminator):
 
 class GroupLearner(_Eliminator):
     """Asks for h_A = sum_{S in A} f_S / sqrt|A| with |A| = M*, group after group, and bisects the group that is hit.
-
-    Asks `queries` at most, if they are given.
 
     Notes
     -----
@@ -281,8 +272,6 @@ class GroupLearner(_Eliminator):
 
 class SignedGroupLearner(_Eliminator):
     """Asks for h = (sum_{A+} f - sum_{A-} f) / sqrt|A|: every valid reply rules out one sign's half, or more.
-
-    Asks `queries` at most, if they are given.
 
     Notes
     -----

@@ -161,16 +161,6 @@ def test_scan_serves_families_that_are_not_orthogonal_and_groups_say_why_they_do
             learner.learn(ExactOracle(CSQ(0.2), bump, 0), bump)
 
 
-@pytest.mark.parametrize(
-    "learner", [ScanLearner(queries=7), GroupLearner(queries=7), SignedGroupLearner(queries=7)]
-)
-def test_a_budget_of_queries_is_kept(learner):
-    family = ParityFamily(dim=16, bits=3)
-    result = learner.learn(ReferenceAdversary(CSQ(0.5), family), family)
-    assert (result.asked, result.number) == (7, None)
-    assert "budget of 7" in result.explanation
-
-
 @pytest.mark.parametrize(("dim", "bits"), [(4, 1), (5, 1), (6, 2)])
 def test_low_degree_finds_nothing_below_2l_plus_1_and_everything_there(dim, bits):
     family = ParityFamily(dim=dim, bits=bits)
