@@ -4,12 +4,10 @@ import re
 import numpy as np
 import pytest
 
-from lwe.attacks import LinearisationAttack
 from lwe.families import make_lwr_instance
 from lwe.laws import NO_NOISE, UNIFORM, BinomialLaw, FlipLaw, GaussianLaw, TernaryLaw
 from lwe.parameters import LWRParameters, covariate_form
 from lwe.presets import PRESETS
-from lwe.samples import make_samples
 from lwe.uniformity import total_variation_from_uniform
 from lwe.verdict import judge_secret
 
@@ -67,19 +65,6 @@ def test_24_covariates_wrap_well_but_are_too_few():
         objections += len(found)
         assert "dual lattice estimated at 2^20.0 operations < 2^40" in found
     assert objections <= 11
-
-
-@pytest.mark.parametrize("matrix", ["binary", "ternary", "uniform", "gadget"])
-@pytest.mark.parametrize(("modulus", "levels"), [(4, 2), (16, 8), (64, 32), (8, 8)])
-def test_what_linearisation_breaks_is_objected_to_with_the_number_of_its_unknowns(matrix, modulus, levels):
-    parameters = LWRParameters(16, modulus, levels, matrix=matrix)
-    samples, secret = make_samples(parameters, 2000, rng=0)
-    result = LinearisationAttack()(samples, parameters, rng=0)
-    assert result.outcome.succeeded
-    said = (
-        f"D = {result.details['unknowns']} monomials" if levels < modulus else f"labels linear mod {modulus}"
-    )
-    assert any(said in one for one in judge_secret(secret, parameters).objections)
 
 
 def test_small_secrets_mod_17_hardly_wrap():
