@@ -69,6 +69,19 @@ class Statement:
         if isinstance(self.value, float) and not math.isfinite(self.value):
             raise ValueError(f"The value of {self.name!r} is {self.value}: a finite number is needed.")
 
+    @classmethod
+    def derived(
+        cls,
+        name: str,
+        value: Value,
+        meaning: str,
+        source: str = "Derived here",
+        *,
+        status: Status = "derived",
+    ) -> "Statement":
+        """A statement that was worked out in this project, unless its status says otherwise."""
+        return cls(name, value, meaning, status, source)
+
     def __str__(self) -> str:
         value = f"{self.value:.6g}" if isinstance(self.value, float) else str(self.value)
         return f"{self.name}: {value} ({self.status}). {self.meaning} [{self.source}]"

@@ -28,11 +28,10 @@ def lwr_statements(
 ) -> list[Statement]:
     """What is known of an instance: of the covariate form of its secret, its heads, its error and its verdict."""
     statements = [
-        Statement(
+        Statement.derived(
             "assumption",
             str(parameters),
             parameters.assumption,
-            "derived",
             "Banerjee, Peikert and Rosen 2012; Regev 2005; Blum, Furst, Kearns and Lipton 1993; on small secrets "
             "Applebaum, Cash, Peikert and Sahai 2009",
         ),
@@ -44,30 +43,26 @@ def lwr_statements(
         statements.append(_truncation(form, parameters, deviations))
     if parameters.noisy:
         statements.append(
-            Statement(
+            Statement.derived(
                 "noise",
                 parameters.noise.words,
                 f"The layer has none: its labels are f(T). Errors are added to the labels of examples, f(T + e), by "
                 f"lwe.noisy_examples; then the secret itself predicts a share of about {parameters.best_accuracy:.4g}.",
-                "derived",
                 "Derived here; the share is exact for a uniform inner product",
             )
         )
     statements += [
-        Statement(
+        Statement.derived(
             "verdict",
             (Hardness.ASSUMED if verdict.passes else Hardness.NEITHER).value,
             str(verdict),
-            "derived",
             "lwe.judge_secret; its limits are conventions of this project",
         ),
-        Statement(
+        Statement.derived(
             "what is claimed",
             "no security",
             "A learner of this family would solve the problem named above; that an attack fails here is no "
             "claim of security.",
-            "derived",
-            "Derived here",
         ),
     ]
     return statements
@@ -89,11 +84,10 @@ def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict
         else float(2.0**verdict.log2_distance)
     )
     statements = [
-        Statement(
+        Statement.derived(
             "rho",
             verdict.rho,
             f"{size}, the standard deviation of the inner product in units of q; {wraps}.",
-            "derived",
             "Exact for this secret",
         ),
         Statement(
@@ -114,22 +108,20 @@ def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict
     ):
         told = _power(log2) if resolved else "its terms cancel, and rounding leaves no more than a bound"
         statements.append(
-            Statement(
+            Statement.derived(
                 f"weight of degree {number}",
                 _share(share, log2) if resolved else f"at most {_power(log2)}",
                 f"The share of the centred label that {what} tell, without noise; {told}.",
-                "derived",
                 "lwe.low_degree_weights, by characters in floating point",
             )
         )
     if parameters.matrix == "binary" and parameters.secret.kind == "uniform":
         statements.append(
-            Statement(
+            Statement.derived(
                 "correlation of secrets",
                 root_mean_square_correlation(parameters),
                 "Root mean square, over pairs of uniform secrets, of how their labels correlate; statistical queries "
                 "of a larger tolerance hardly tell them apart, which says nothing of other algorithms.",
-                "derived",
                 "lwe.root_mean_square_correlation; exact for the family",
             )
         )
@@ -151,11 +143,10 @@ def _heads(form: np.ndarray, heads: Heads, parameters: LWRParameters, deviations
     if parameters.matrix == "ternary":
         told = f"2 |v|_1 p / q is {2 * spread:.4g}"
     within = "" if deviations is None else f" within {deviations:g} standard deviations"
-    return Statement(
+    return Statement.derived(
         "heads",
         len(heads),
         f"{len(heads) - 2} jumps of the label{within} and two pads; {told}.",
-        "derived",
         _DERIVED,
     )
 

@@ -5,7 +5,7 @@
   `MostPreservingAdversary`.
 * Learners: `ScanLearner`, `GroupLearner`, `SignedGroupLearner`, `LowDegreeLearner`, `DescentLearner`, and any other by
   `run_by_queries`.
-* Correlations: `closed_form_gram`, `enumerated_gram`, `sq.johnson.overlap_gram`.
+* Correlations: `closed_form_gram`, `enumerated_gram`, `sq.johnson.OverlapGram`.
 * Bounds: `orthogonal_cap`, `full_query_cap`, `spectral_cap`, `szorenyi_cap`, `statistical_dimension`,
   `vstat_calls`, `sq.dimension.clique_dimension`.
 * Curves: `curve_cells`, `measure_cell`, `visible_below`.

@@ -28,7 +28,7 @@ class _Adversary(FamilyOracle):
         return self._left.numbers
 
     @abstractmethod
-    def _choose(self, values: np.ndarray, many: np.ndarray, reference: float, answers: Answers) -> float:
+    def _choose(self, values: np.ndarray, many: np.ndarray, reference: float) -> float:
         """The reply where each of `values` is the true answer on so many of the candidates left."""
 
     def _in_question(self) -> np.ndarray:
@@ -42,7 +42,7 @@ class _Adversary(FamilyOracle):
         many = np.ones(len(values) + (others > 0), dtype=np.int64)
         if others:
             values, many[-1] = np.append(values, answers.others), others
-        reply = self._choose(values, many, reference, answers)
+        reply = self._choose(values, many, reference)
         self._left.update(answers, reply)
         assert len(self._left) > 0, "a reply was valid for no candidate"
         return reply
@@ -74,15 +74,15 @@ class ReferenceAdversary(_Adversary):
     (0.0, [0, 1, 3], 1)
     """
 
-    def _choose(self, values: np.ndarray, many: np.ndarray, reference: float, answers: Answers) -> float:
-        if answers.allowed(self.model, values, reference).any():
+    def _choose(self, values: np.ndarray, many: np.ndarray, reference: float) -> float:
+        if self.model.allows(values, reference).any():
             return reference
         nearest = float(values[np.argmin(abs(values - reference))])
         error = float(self.model.errors(nearest))
         for kept in (error, error - ROUNDING):
             reply = float(np.clip(reference, nearest - kept, nearest + kept))
             # in exact arithmetic the end of the interval may be one digit beyond it
-            if answers.allowed(self.model, np.array([nearest]), reply)[0]:
+            if self.model.allows(np.array([nearest]), reply)[0]:
                 return reply
         return nearest
 
@@ -96,8 +96,7 @@ class MostPreservingAdversary(_Adversary):
     Notes
     -----
     Each candidate allows an interval of replies, and the value in most of them is found by sorting their ends. Greedy:
-    it looks no query ahead. Cost as for `ReferenceAdversary`, and O(s log s). Where answers of one size are twice the
-    tolerance apart up to rounding (`CSQ.at_edge`), it takes the best of the values around the middles.
+    it looks no query ahead. Cost as for `ReferenceAdversary`, and O(s log s).
 
     Examples
     --------
@@ -107,25 +106,18 @@ class MostPreservingAdversary(_Adversary):
     (0.5, [0, 1, 2, 3])
     """
 
-    def _choose(self, values: np.ndarray, many: np.ndarray, reference: float, answers: Answers) -> float:
+    def _choose(self, values: np.ndarray, many: np.ndarray, reference: float) -> float:
         # touching intervals share their end, whichever way it was rounded
-        middles = _middles(values, many, self.model, ROUNDING / 2)
-        if self.model.at_edge(answers.even):
-            # there only an exact comparison tells what touches: whatever the float64 around an end is valid for counts
-            ends = _middles(values, many, self.model, 0.0)
-            apart = _middles(values, many, self.model, -ROUNDING / 2)
-            middles = np.concatenate([middles, ends, *(np.nextafter(ends, to) for to in (-2.0, 2.0)), apart])
-            kept = [many @ answers.allowed(self.model, values, reply) for reply in middles]
-            middles = middles[kept == np.max(kept)]
+        middles = _middles(values, many, self.model)
         best = np.lexsort((middles, abs(middles - reference)))[0]
         return float(np.clip(middles[best], self.model.low, self.model.high))
 
 
 def _middles(
-    values: Float[np.ndarray, " s"], weights: Int[np.ndarray, " s"], model: QueryModel, allowance: float
+    values: Float[np.ndarray, " s"], weights: Int[np.ndarray, " s"], model: QueryModel
 ) -> Float[np.ndarray, " i"]:
     """The middles of the intervals of replies that the greatest weight of true answers allows."""
-    errors = model.errors(values) + allowance
+    errors = model.errors(values) + ROUNDING / 2
     starts, ends = values - errors, values + errors
     by_start, by_end = np.argsort(starts, kind="stable"), np.argsort(ends, kind="stable")
     starts, ends = starts[by_start], ends[by_end]

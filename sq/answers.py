@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from lower import all_sign_matrices
 from sq.hidden_part import HiddenPart
@@ -29,15 +29,6 @@ class Answers:
     numbers: Int[np.ndarray, " s"]  #: the candidates listed, distinct
     values: Float[np.ndarray, " s"]  #: their answers
     others: float = 0.0  #: the answer on every candidate that is not listed
-    #: s where the answers listed are exactly 1/sqrt(s) or -1/sqrt(s) and the others 0, so that validity can be
-    #: decided beyond float64; None where that is not known
-    even: int | None = None
-
-    def allowed(
-        self, model: QueryModel, values: Float[np.ndarray, " n"], reply: float
-    ) -> Bool[np.ndarray, " n"]:
-        """For which of some of these answers the reply is valid."""
-        return model.allows(values, reply, self.even)
 
     def on(self, number: int) -> float:
         """The answer on one candidate."""
@@ -65,8 +56,6 @@ class TrueAnswers:
         if largest >= self._size:
             raise ValueError(f"The {query.name} names target {largest}: there are {self._size}, from 0 on.")
         if self._orthonormal:
-            if query.even:
-                return Answers(query.numbers, query.weights, even=len(query.numbers))
             return Answers(query.numbers, query.weights / _divisor(query.norm, query.name))
         values = np.zeros(self._size)
         for number, weight in zip(query.numbers, query.weights, strict=True):
@@ -206,8 +195,8 @@ class Candidates:
         """Rule out every candidate for which the reply is not valid; how many that were."""
         before = self._count
         numbers, values, others = self.listed(answers)
-        allowed = answers.allowed(self._model, values, reply)
-        if others == 0 or answers.allowed(self._model, np.array([answers.others]), reply)[0]:
+        allowed = self._model.allows(values, reply)
+        if others == 0 or self._model.allows(np.array([answers.others]), reply)[0]:
             out = numbers[~allowed]
             self._left[out] = False
             self._count -= len(out)

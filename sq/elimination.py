@@ -18,6 +18,8 @@ from sq.profiles import gated_values
 
 __all__ = ["ParityElimination"]
 
+_SURPLUS = 10  # equations beyond the d - 1 unknowns
+
 
 @dataclass(frozen=True, eq=False)
 @checked
@@ -30,8 +32,8 @@ class ParityElimination:
     Notes
     -----
     With d - 1 + r random equations the rank is full with probability prod_{i=r+1}^{d-1+r} (1 - 2^-i): .999 at the
-    default r = 10. A wrong or random system passes the r surplus equations with probability 2^-r. Label flips at rate
-    eta leave about (1 - eta)^(d-1+r) of the runs untouched. O(d^3 / 64) word operations.
+    r = 10 that are asked for. A wrong or random system passes the r surplus equations with probability 2^-r. Label
+    flips at rate eta leave about (1 - eta)^(d-1+r) of the runs untouched. O(d^3 / 64) word operations.
 
     References
     ----------
@@ -56,7 +58,6 @@ class ParityElimination:
     heads: ParityHeads | None = None
     #: the budget in examples; when left out, at most 4(d + 9), of which 2(d + 9) are the rule
     examples: PositiveInt | None = None
-    surplus: PositiveInt = 10  #: how many equations to have beyond the d - 1 unknowns
     #: how far a label may be off plus or minus the pattern above before the target counts as another kind
     tolerance: Annotated[float, Real(above=0, below=1)] = 1e-3
 
@@ -112,7 +113,7 @@ class ParityElimination:
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
         k, d = oracle.k, oracle.d
-        wanted = 2 * (d + self.surplus - 1)
+        wanted = 2 * (d + _SURPLUS - 1)
         limit = 2 * wanted if self.examples is None else self.examples
         limit = limit if budget is None else min(limit, budget)
         limit = max(limit, self.minimum_examples(k, d))
@@ -126,7 +127,7 @@ class ParityElimination:
             on_gate = x[:, 0, self.gate] != x[:, 1, self.gate]
             differ = np.delete(x[on_gate, 0] != x[on_gate, 1], self.gate, axis=1)
             surplus = len(np.unique(differ, axis=0)) - (d - 1)  # a copy is no further equation
-            missing = self.surplus - surplus
+            missing = _SURPLUS - surplus
             more = min(2 * missing, limit - len(x))
             if more <= 0 or not np.all(np.abs(x) == 1):
                 break
@@ -157,11 +158,11 @@ class ParityElimination:
             fitted=worst,
             held_out=worst,
             evidence=lambda: surplus,
-            enough=self.surplus,
+            enough=_SURPLUS,
             otherwise=spent,
             tolerance=self.tolerance,
         )
-        unchecked = outcome is Outcome.UNCONFIRMED and len(bits) < d - 1 + self.surplus
+        unchecked = outcome is Outcome.UNCONFIRMED and len(bits) < d - 1 + _SURPLUS
         return recorder.fit(spent if unchecked else outcome, predict=predict, layer=layer)
 
     def _fitting(self, d: int) -> tuple[KnownPart, np.ndarray]:

@@ -232,41 +232,37 @@ class SQFamily(Family):
         """What is known of every instance, whatever its secret."""
         targets, unknown, degree = self.secrets.size, self.scale**2, self.lowest_degree
         statements = [
-            Statement(
+            Statement.derived(
                 "targets",
                 targets,
                 f"One of {self.secrets.formula} secrets, d = {self.dim}, in {plural(len(self.heads), 'head')}.",
-                "derived",
                 _HERE,
             ),
             *self._about_correlations(),
-            Statement(
+            Statement.derived(
                 "share of the energy that is unknown",
                 unknown / (self.known_energy + unknown),
                 "Report errors relative to this part: the rest is known in advance.",
-                "derived",
                 _HERE,
             ),
-            Statement(
+            Statement.derived(
                 "lowest degree of the unknown part",
                 degree,
                 f"Every Fourier coefficient of F - K of degree below {degree} in the entries of X is zero.",
-                "derived",
                 _HERE,
             ),
             *self._about_queries(),
-            Statement(
+            Statement.derived(
                 "realisation error",
                 error,
                 "Upper bound on the row norm of the layer minus its ideal target, in exact arithmetic; evaluating the "
                 "layer in float64 adds rounding of about eps sum|c| = "
                 f"{np.finfo(np.float64).eps * np.abs(heads.coefficients).sum():.1e}.",
-                "derived",
                 "Intervals of 70 digits at every value of the heads' form, rounded outward",
             ),
             *self.further_statements(),
             self.verdict(),
-            Statement("who breaks it", self.broken_by, self.how_broken, "derived", "Derived here"),
+            Statement.derived("who breaks it", self.broken_by, self.how_broken),
         ]
         return statements
 
@@ -282,7 +278,7 @@ class SQFamily(Family):
     def verdict(self) -> Statement:
         """How hard the family is: PROVED where bounds ask for more queries than a token has coordinates."""
         if self.shortcut:
-            return Statement("verdict", Hardness.NEITHER.value, self.shortcut, "derived", "Derived here")
+            return Statement.derived("verdict", Hardness.NEITHER.value, self.shortcut)
         targets, source = self.secrets.size, "lower.query_lower_bound"
         needed = query_lower_bound(targets, "0.1", eigenvalue=self.largest_eigenvalue or targets)
         bound = f"At least {needed} correlational queries of tolerance 0.1 are proved to be needed"
@@ -290,7 +286,7 @@ class SQFamily(Family):
             said = f"{bound}, more than a token has coordinates. Other algorithms may be fast."
             return Statement("verdict", Hardness.PROVED.value, said, "proved", source)
         said = f"{bound}, and a token has {self.dim} coordinates: a scan of all {targets} targets is short."
-        return Statement("verdict", Hardness.NEITHER.value, said, "derived", source)
+        return Statement.derived("verdict", Hardness.NEITHER.value, said, source)
 
     @property
     def largest_correlation(self) -> tuple[float, str]:
@@ -305,12 +301,11 @@ class SQFamily(Family):
             off = self.known_energy
             on = off + self.scale**2
             found += [
-                Statement("Gram diagonal", on, "E|F_S|^2 over all rows.", "derived", _HERE),
-                Statement(
+                Statement.derived("Gram diagonal", on, "E|F_S|^2 over all rows.", _HERE),
+                Statement.derived(
                     "Gram off the diagonal",
                     off,
                     "E<F_S, F_T> for S != T: all of it is the known part's.",
-                    "derived",
                     _HERE,
                 ),
             ]

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -14,7 +13,7 @@ from lower import all_sign_matrices
 from lower.walsh import walsh_hadamard
 from sq.target_family import TargetFamily
 
-__all__ = ["MOST_DENSE", "GramMatrix", "closed_form_gram", "enumerated_gram", "fourier_spectrum"]
+__all__ = ["MOST_DENSE", "GramMatrix", "closed_form_gram", "enumerated_gram"]
 
 MOST_DENSE = 4096
 """Beyond this many targets no matrix is made: 4096^2 numbers are 128 MiB, 82251^2 would be 50 GiB."""
@@ -71,9 +70,9 @@ class GramMatrix:
 def closed_form_gram(family: TargetFamily, numbers: Sequence[NonNegativeInt] | None = None) -> GramMatrix:
     """The Gram matrix of the targets of these numbers, or of all, by the family's own formula.
 
-    ValueError if there are more than 4096 targets: take `overlap_gram`, which never writes the matrix out.
+    ValueError if there are more than 4096 targets: take `sq.johnson.OverlapGram`, which never writes the matrix out.
     """
-    chosen = _target_numbers(family, numbers, most=MOST_DENSE)
+    chosen = _target_numbers(family, numbers)
     return GramMatrix(np.stack([family.correlations(int(number))[chosen] for number in chosen]), chosen)
 
 
@@ -82,36 +81,14 @@ def enumerated_gram(family: TargetFamily, numbers: Sequence[NonNegativeInt] | No
     """The Gram matrix by full enumeration: Fourier coefficients over all 2^(k d) inputs, and Parseval.
 
     Of the family's members only `hidden` is asked, never a closed form; of the targets those of these numbers, or all.
-    ValueError if the inputs have more than 24 bits, or there are more than 4096 targets.
+    ValueError if the inputs have more than 24 bits, there are more than 4096 targets, or the coefficients that are not
+    zero are more than fifty million.
 
     Notes
     -----
     Exact but for float64 rounding, which `GramMatrix.rounding` allows for: what is left out of the coefficients
-    as zero is measured, not assumed. Cost as in `fourier_spectrum`.
-    """
-    chosen = _target_numbers(family, numbers, most=MOST_DENSE)
-    coefficients, dropped = fourier_spectrum(family, chosen.tolist())
-    matrix = np.asarray((coefficients @ coefficients.T).todense(), dtype=np.float64)
-    # |<f + e, g + e'> - <f, g>| <= |e| |g| + |f| |e'| + |e| |e'|
-    norm = sqrt(float(np.diag(matrix).max()))
-    lost = dropped * (2 * norm + dropped)
-    return GramMatrix(matrix, chosen, _ROUNDING + lost)
-
-
-@checked
-def fourier_spectrum(
-    family: TargetFamily, numbers: Sequence[NonNegativeInt] | None = None
-) -> tuple[Any, float]:
-    """The Fourier coefficients of hidden parts, by evaluating each at all inputs and the fast Walsh-Hadamard transform.
-
-    The coefficients are a scipy.sparse.csr_array (N, k 2^(k d)), a target a row: coefficient A of token r stands in
-    column r 2^(k d) + A. With them comes the largest Euclidean norm of what was left out of a row as rounding.
-    ValueError if the inputs have more than 24 bits, a number is out of range, or the coefficients that are not zero are
-    more than fifty million.
-
-    Notes
-    -----
-    One target at a time: O(N 2^(k d) k d) operations; memory 2 k 2^(k d) numbers (0.5 GiB at 24 bits, two tokens)
+    as zero is measured, not assumed. One target at a time is evaluated at all inputs and transformed by the fast
+    Walsh-Hadamard transform: O(N 2^(k d) k d) operations; memory 2 k 2^(k d) numbers (0.5 GiB at 24 bits, two tokens)
     plus the coefficients that are not zero. A row that is exactly plus or minus the first is seen to be so and not
     transformed again.
     """
@@ -144,10 +121,14 @@ def fourier_spectrum(
             )
         ends.append(stored)
         dropped = max(dropped, sqrt(left_out))
-    matrix = scipy.sparse.csr_array(
+    # a target a row: coefficient A of token r stands in column r 2^(k d) + A
+    spectrum = scipy.sparse.csr_array(
         (np.concatenate(entries), np.concatenate(places), np.array(ends)), shape=(len(chosen), k * size)
     )
-    return matrix, dropped
+    matrix = np.asarray((spectrum @ spectrum.T).todense(), dtype=np.float64)
+    # |<f + e, g + e'> - <f, g>| <= |e| |g| + |f| |e'| + |e| |e'|
+    norm = sqrt(float(np.diag(matrix).max()))
+    return GramMatrix(matrix, chosen, _ROUNDING + dropped * (2 * norm + dropped))
 
 
 def _hidden_values(family: TargetFamily, number: int) -> Float[np.ndarray, "k n"]:
@@ -164,15 +145,13 @@ def _hidden_values(family: TargetFamily, number: int) -> Float[np.ndarray, "k n"
     return values
 
 
-def _target_numbers(
-    family: TargetFamily, numbers: Sequence[int] | None, *, most: int | None = None
-) -> Int[np.ndarray, " N"]:
+def _target_numbers(family: TargetFamily, numbers: Sequence[int] | None) -> Int[np.ndarray, " N"]:
     size = family.secrets.size
     many = size if numbers is None else len(numbers)
-    if most is not None and many > most:
+    if many > MOST_DENSE:
         raise ValueError(
-            f"There are {many} targets: matrices are written out for at most {most}; name fewer of them, or take "
-            "overlap_gram."
+            f"There are {many} targets: matrices are written out for at most {MOST_DENSE}; name fewer of them, or take "
+            "sq.johnson.OverlapGram."
         )
     if not many:
         raise ValueError("numbers is empty: at least one target is needed.")

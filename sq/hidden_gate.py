@@ -1,8 +1,6 @@
 """The gate hidden as well: a symmetric family times d, where nothing known in advance gives the gate away."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -17,6 +15,11 @@ from sq.profiles import SymmetricFamily, gated_values
 from sq.secret_set import GateAndSecretSet
 
 __all__ = ["HiddenGateFamily"]
+
+
+def _of_base(name: str) -> Any:
+    """What a hidden gate leaves as it is in its base."""
+    return property(lambda family: getattr(family.base, name), doc=f"The base's `{name}`.")
 
 
 @register
@@ -113,40 +116,13 @@ class HiddenGateFamily(SQFamily):
             np.append(own.slopes, more[2]),
         )
 
-    @property
-    def c(self) -> float:
-        """Zero: the added head takes what the base shows off the gate away."""
-        return 0.0
-
-    @property
-    def values(self) -> Mapping[int, float]:
-        """Those of the base."""
-        return self.base.values
-
-    @property
-    def scale(self) -> float:
-        """What the hidden part was divided by."""
-        return self.base.scale
-
-    @property
-    def orthonormal(self) -> bool:
-        """Whether the base's targets are orthonormal: then all are."""
-        return self.base.orthonormal
-
-    @property
-    def largest_eigenvalue(self) -> Fraction | None:
-        """The base's, as targets with different gates are orthogonal."""
-        return self.base.largest_eigenvalue
-
-    @property
-    def largest_correlation(self) -> tuple[float, str]:
-        """The base's."""
-        return self.base.largest_correlation
-
-    @property
-    def lowest_degree(self) -> int:
-        """The lowest degree in the entries of X of the hidden part, the base's."""
-        return self.base.lowest_degree
+    c = 0.0  # the added head takes what the base shows off the gate away
+    values = _of_base("values")
+    scale = _of_base("scale")
+    orthonormal = _of_base("orthonormal")
+    largest_eigenvalue = _of_base("largest_eigenvalue")  # targets with different gates are orthogonal
+    largest_correlation = _of_base("largest_correlation")
+    lowest_degree = _of_base("lowest_degree")
 
     def heads_of(self, secret: Int[np.ndarray, " entries"], direction: Float[np.ndarray, " d"]) -> Heads:
         """The heads that hide a gate and a set."""

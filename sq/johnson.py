@@ -15,13 +15,8 @@ from attention._arrays import shown
 from attention.validation import checked
 from sq.gram import MOST_DENSE, GramMatrix
 from sq.secret_set import SecretSet
-from sq.target_family import TargetFamily
 
-__all__ = ["Gram", "OverlapGram", "overlap_gram"]
-
-# What closed forms may differ by at equal overlap and still count as functions of it.
-_SAME = 1e-12
-_ROWS = 4
+__all__ = ["Gram", "OverlapGram"]
 
 
 @dataclass(frozen=True)
@@ -122,30 +117,6 @@ class OverlapGram:
 
 
 Gram = GramMatrix | OverlapGram
-
-
-@checked
-def overlap_gram(family: TargetFamily) -> OverlapGram:
-    """The Gram matrix of a family whose `correlations` depend on overlaps only, by its word: four rows are looked at.
-
-    ValueError if two entries of those rows differ at equal overlap, or there are more than twenty million targets: give
-    `OverlapGram` the values of those.
-    """
-    secrets, size = family.secrets, family.secrets.size
-    low, high = np.full(secrets.bits + 1, np.inf), np.full(secrets.bits + 1, -np.inf)
-    for number in {step * (size - 1) // (_ROWS - 1) for step in range(_ROWS)}:
-        overlaps, values = secrets.overlaps(secrets.unrank(number)), family.correlations(number)
-        np.minimum.at(low, overlaps, values)
-        np.maximum.at(high, overlaps, values)
-        apart = high - low
-        if np.any(apart > _SAME):
-            overlap = int(np.argmax(apart))
-            raise ValueError(
-                f"The correlations of {family.name} run from {low[overlap]:.6g} to {high[overlap]:.6g} at overlap "
-                f"{overlap}: they are no function of the overlap; use a dense Gram matrix."
-            )
-    # overlaps that cannot occur, as secrets are too large to be disjoint
-    return OverlapGram(secrets, np.where(np.isinf(low), 0.0, low).tolist())
 
 
 def _eberlein(points: int, bits: int, distance: int, space: int) -> int:

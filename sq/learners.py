@@ -25,7 +25,7 @@ from attention.inputs import Rng
 from attention.validation import PositiveInt, checked, random_generator
 from lower.bounds import eliminated_per_query, exact_tolerance
 from sq.answers import Candidates, TrueAnswers
-from sq.models import WithinTolerance
+from sq.models import ROUNDING, WithinTolerance
 from sq.oracles import SQOracle
 from sq.queries import GroupQuery, as_sequence
 from sq.target_family import TargetFamily
@@ -70,11 +70,6 @@ class SQResult:
 
     def __str__(self) -> str:
         return f"{self.learner}, {self.asked} queries: {self.explanation}"
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as plain JSON values, without `answer`."""
-        shown = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "answer"}
-        return shown | {"secret": None if self.secret is None else list(self.secret)}
 
 
 class QueryRun:
@@ -160,7 +155,6 @@ class QueryRun:
 class _Eliminator(ABC):
     """Asks group queries until one candidate is consistent with all replies; a subclass says which."""
 
-    queries: PositiveInt | None = None
     name: ClassVar[str]
     orthonormal: ClassVar[bool] = True
 
@@ -186,15 +180,11 @@ class _Eliminator(ABC):
         candidates, answers = Candidates(family.secrets.size, oracle.model), TrueAnswers(family)
         asking = self._asking(candidates, oracle.model, rng)
         seen: Any = None
-        while (left := len(candidates)) > 1:
+        while len(candidates) > 1:
             try:
                 query = asking.send(seen)
             except StopIteration as ended:
                 return run.ended(candidates, ended.value)
-            if run.asked == self.queries:
-                return run.ended(
-                    candidates, f"The budget of {run.asked} queries was spent with {left} candidates left."
-                )
             reply = oracle.query(query)
             seen = reply, candidates.update(answers.to_group(query), reply)
         return run.ended(candidates, "")
@@ -210,8 +200,6 @@ class ScanLearner(_Eliminator):
 
     Parameters
     ----------
-    queries : int, optional
-        The most queries it asks; as many as there are candidates when left out.
     shuffled : bool
         Whether the order is drawn with `rng`; by number otherwise.
 
@@ -248,8 +236,6 @@ class ScanLearner(_Eliminator):
 class GroupLearner(_Eliminator):
     """Asks for h_A = sum_{S in A} f_S / sqrt|A| with |A| = M*, group after group, and bisects the group that is hit.
 
-    Asks `queries` at most, if they are given.
-
     Notes
     -----
     |A| = min(M*, candidates left - 1), M* = ceil(1/tau^2) - 1: the answer on every member of A is 1/sqrt|A| > tau.
@@ -268,8 +254,7 @@ class GroupLearner(_Eliminator):
     name = "group learner"
 
     def _asking(self, candidates: Candidates, model: Any, rng: Rng) -> Asking:
-        most, twice = eliminated_per_query(model.tolerance), 2 * exact_tolerance(model.tolerance)
-        sure = eliminated_per_query(twice) if twice < 1 else 0  # the largest |A| with 1/sqrt|A| > 2 tau
+        most, sure = _largest_group(model.tolerance), _largest_group(2 * model.tolerance)
         careful = bisecting = False
         while True:
             left = len(candidates)
@@ -278,7 +263,7 @@ class GroupLearner(_Eliminator):
                 return _in_between(model.tolerance, left, "1/2")
             reply, out = yield GroupQuery.signed(candidates.first(size))
             # a hit: the answer on all others, 0, is ruled out
-            bisecting = bisecting or not model.allows(np.zeros(1), reply, size)[0]
+            bisecting = bisecting or not model.allows(np.zeros(1), reply)[0]
             if out == 0:
                 if careful:
                     return _in_between(model.tolerance, left, "1/2")
@@ -287,8 +272,6 @@ class GroupLearner(_Eliminator):
 
 class SignedGroupLearner(_Eliminator):
     """Asks for h = (sum_{A+} f - sum_{A-} f) / sqrt|A|: every valid reply rules out one sign's half, or more.
-
-    Asks `queries` at most, if they are given.
 
     Notes
     -----
@@ -307,7 +290,7 @@ class SignedGroupLearner(_Eliminator):
     name = "signed-group learner"
 
     def _asking(self, candidates: Candidates, model: Any, rng: Rng) -> Asking:
-        most = eliminated_per_query(model.tolerance)
+        most = _largest_group(model.tolerance)
         while True:
             left = len(candidates)
             group = candidates.first(min(most, left))
@@ -324,15 +307,15 @@ def group_learner_bound(targets: PositiveInt, tolerance: float) -> int:
     Notes
     -----
     A reply settles the group A if it rules out either all of A or all others. Those of an exact oracle do, and those
-    of `ReferenceAdversary`, as 1/sqrt(M*) > tau; any valid reply does if 1/sqrt|A| > 2 tau. This holds at every float
-    tau, also where 1/sqrt(M*) and tau round to the same float: M* and validity are exact there (`CSQ.allows`).
+    of `ReferenceAdversary`, as 1/sqrt(M*) > tau; any valid reply does if 1/sqrt|A| > 2 tau. M* is that of a tolerance
+    larger by 4e-12, more than oracles allow for rounding.
 
     Examples
     --------
     >>> group_learner_bound(455, 0.3)
     46
     """
-    most = eliminated_per_query(tolerance)
+    most = max(_largest_group(float(exact_tolerance(tolerance))), 1)
     return math.ceil(Fraction(targets - 1, most)) + (most - 1).bit_length()
 
 
@@ -403,6 +386,12 @@ class _Recording:
     def _note(self, queries: Iterable[Any]) -> None:
         declared = (getattr(query, "tolerance", None) for query in queries)
         self.declared |= {float(one) for one in declared if one is not None}
+
+
+def _largest_group(tolerance: float) -> int:
+    """The largest |A| with 1/sqrt|A| above a tolerance by more than what oracles allow for rounding."""
+    beyond = tolerance + 4 * ROUNDING
+    return eliminated_per_query(beyond) if beyond < 1 else 0
 
 
 def _in_between(tau: float, left: int, edge: str) -> str:

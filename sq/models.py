@@ -3,21 +3,18 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from attention.validation import PositiveInt, checked
-from lower.bounds import exact_fraction, exact_tolerance
+from lower.bounds import exact_tolerance
 
 __all__ = ["CSQ", "ROUNDING", "STAT", "VSTAT", "QueryModel", "WithinTolerance"]
 
 # What a reply may be off beyond its error before it counts as invalid: float64 rounding of sums of query values.
 ROUNDING = 1e-12
-# No further than this from an edge can the allowance above decide.
-_EDGE = 4 * ROUNDING
 
 Values = TypeVar("Values", float, np.ndarray)
 
@@ -35,18 +32,9 @@ class QueryModel(ABC):
     def errors(self, values: Values) -> Values:
         """The largest valid error of a reply where the true answer is each of `values`."""
 
-    def allows(
-        self, values: Float[np.ndarray, " n"], reply: float, even: int | None = None
-    ) -> Bool[np.ndarray, " n"]:
-        """For which of the true answers the reply is valid, with an allowance of 1e-12 for rounding.
-
-        `even` is s where the answers are known to be exactly -1/sqrt(s), 0 or 1/sqrt(s): see `CSQ.allows`.
-        """
+    def allows(self, values: Float[np.ndarray, " n"], reply: float) -> Bool[np.ndarray, " n"]:
+        """For which of the true answers the reply is valid, with an allowance of 1e-12 for rounding."""
         return np.abs(values - reply) <= self.errors(values) + ROUNDING
-
-    def at_edge(self, even: int | None) -> bool:
-        """Whether validity of such answers is decided in exact arithmetic."""
-        return False
 
 
 @dataclass(frozen=True)
@@ -83,50 +71,6 @@ class CSQ(WithinTolerance):
     """
 
     correlational = True
-
-    def allows(
-        self, values: Float[np.ndarray, " n"], reply: float, even: int | None = None
-    ) -> Bool[np.ndarray, " n"]:
-        """For which of the true answers the reply is valid, with an allowance of 1e-12 except at an edge.
-
-        At an edge (`at_edge`) any allowance would make one reply valid for answers that are more than tau, or 2 tau,
-        apart: the comparison is exact instead, with the reply as the number it is. An oracle other than those of this
-        package has to keep tau to the last digit there.
-        """
-        allowed = super().allows(values, reply)
-        if even is None or not self.at_edge(even):
-            return allowed
-        near = np.abs(np.abs(values - reply) - self.tolerance) <= _EDGE
-        for sign in np.unique(np.sign(values[near])):
-            allowed[near & (np.sign(values) == sign)] = _within(
-                int(sign), even, Fraction(float(reply)), self._exact
-            )
-        return allowed
-
-    def at_edge(self, even: int | None) -> bool:
-        """Whether 1/sqrt(even) is above tau, or above 2 tau, by so little that rounding would hide it.
-
-        In exact arithmetic, tau being the decimal that it prints, as `lower.eliminated_per_query` has it: the number of
-        candidates that a query can rule out changes between such tolerances.
-        """
-        if even is None:
-            return False
-        root, tau = 1 / math.sqrt(even), self.tolerance
-        if abs(root - tau) <= _EDGE:
-            return even * self._exact**2 < 1
-        return abs(root - 2 * tau) <= _EDGE and 4 * even * self._exact**2 < 1
-
-    @property
-    def _exact(self) -> Fraction:
-        return exact_fraction("tolerance", self.tolerance)
-
-
-def _within(sign: int, size: int, reply: Fraction, tau: Fraction) -> bool:
-    """|sign/sqrt(size) - reply| <= tau."""
-    if sign == 0:
-        return abs(reply) <= tau
-    low, high = sign * reply - tau, sign * reply + tau
-    return (low <= 0 or low**2 * size <= 1) and high >= 0 and high**2 * size >= 1
 
 
 class STAT(WithinTolerance):

@@ -66,20 +66,14 @@ class PairFamily(SQFamily):
         """One head, whose coefficient is C = 1 / tanh beta."""
         return ProfileHeads(np.zeros(1), np.array([1.0 / tanh(self.beta)]), np.array([self.beta]))
 
-    @property
-    def scale(self) -> float:
-        """1 / sqrt(2), by which the hidden part was divided."""
-        return math.sqrt(0.5)
+    scale = math.sqrt(0.5)  # by which the hidden part was divided
 
     @property
     def values(self) -> Mapping[int, float]:
         """The hidden part, without the gate, where x_ra u_b is -1, 0 or 1."""
         return {n: n / self.scale for n in (-1, 0, 1)}
 
-    @property
-    def lowest_degree(self) -> int:
-        """The lowest degree in the entries of X of the hidden part: three."""
-        return 3
+    lowest_degree = 3  # in the entries of X, of the hidden part
 
     def heads_of(self, secret: Int[np.ndarray, " 2"], direction: Float[np.ndarray, " d"]) -> Heads:
         """The head, with Theta = beta e_a e_b^T."""
@@ -97,15 +91,8 @@ class PairFamily(SQFamily):
         u = (x[:, 0, :] - x[:, 1, :]) / 2
         return (u[:, 0] * u[:, b])[:, None] * x[:, :, a] / self.scale
 
-    @property
-    def shortcut(self) -> str:
-        """Two scans."""
-        return "Queries that are no correlational ones find it."
-
-    @property
-    def broken_by(self) -> str:
-        """Who finds the pair."""
-        return "whether a label is 0"
+    shortcut = "Queries that are no correlational ones find it."
+    broken_by = "whether a label is 0"
 
     @property
     def how_broken(self) -> str:

@@ -144,14 +144,9 @@ class ParityFamily(SymmetricFamily):
         """The heads that compute (-1)^N + c0, the same for every secret."""
         return parity_heads(self.construction, bits=self.bits or 1, beta=self.beta, slopes=self.slopes)
 
-    @property
+    @cached_property
     def profile(self) -> Float[np.ndarray, " values"]:
-        """(-1)^N + c0."""
-        return self.normalised_profile + self.c0
-
-    @property
-    def normalised_profile(self) -> Float[np.ndarray, " values"]:
-        """(-1)^N."""
+        """(-1)^N: what the heads show beside the constant c0."""
         return (-1.0) ** np.arange(self.heads.bits + 1)
 
     @property
@@ -160,33 +155,16 @@ class ParityFamily(SymmetricFamily):
         return self.heads.values
 
     @property
-    def orthonormal(self) -> bool:
-        """True: distinct characters."""
-        return True
-
-    @property
     def c0(self) -> float:
         """The constant part, known in advance on the gate."""
         return self.heads.c0
 
+    scale = 1.0  # parities have norm 1 as they are
+
     @property
-    def scale(self) -> float:
-        """One: parities have norm 1 as they are."""
-        return 1.0
-
-    @cached_property
-    def weights(self) -> Float[np.ndarray, " degrees"]:
-        """All of the variance is at degree l."""
-        return np.eye(self.heads.bits + 1)[-1]
-
-    @cached_property
-    def overlap_correlations(self) -> Float[np.ndarray, " overlaps"]:
-        """Distinct parities are orthogonal."""
-        return np.eye(self.heads.bits + 1)[-1]
-
-    def correlations(self, number: int) -> Float[np.ndarray, " N"]:
-        """1 for the target itself and 0 for all others; O(N)."""
-        return self.secrets.indicator(number)
+    def lowest_degree(self) -> int:
+        """2l + 1: all of the variance is at degree l in the differences."""
+        return 2 * self.heads.bits + 1
 
     def draw(self, rng: Rng = None) -> Int[np.ndarray, " l"]:
         """A secret drawn at random."""
@@ -206,8 +184,7 @@ class ParityFamily(SymmetricFamily):
             "With exactly two-valued labels queries of STAT(tau) have a like bound, sq.full_query_cap; of other "
             f"oracles nothing is proved. {leak if self.construction in 'AB' else rounding}"
         )
-        name, value = "what the bounds do not cover", "the low digits of the labels"
-        return [Statement(name, value, meaning, "derived", "Derived here")]
+        return [Statement.derived("what the bounds do not cover", "the low digits of the labels", meaning)]
 
 
 def make_parity_instance(

@@ -87,7 +87,7 @@ class SymmetricFamily(SQFamily):
     @cached_property
     def normalised_profile(self) -> Float[np.ndarray, " values"]:
         """(g(N) - mean) / deviation for N = 0, ..., l."""
-        return (self.profile - self.c0) / self.scale
+        return (self.profile - float(self._moments[0])) / self.scale
 
     @property
     def values(self) -> Mapping[int, float]:
@@ -176,7 +176,7 @@ class SymmetricFamily(SQFamily):
         r = (self.lowest_degree - 1) // 2
         said = f"The share W_{r} of the variance at degree {r} in the differences of the tokens."
         source = "sq.fourier_weights (Krawtchouk polynomials)"
-        return [Statement("weight at the lowest degree", float(self.weights[r]), said, "derived", source)]
+        return [Statement.derived("weight at the lowest degree", float(self.weights[r]), said, source)]
 
 
 @register

@@ -24,8 +24,6 @@ __all__ = [
     "statistical_means",
 ]
 
-# 1/sqrt(s) times sqrt(s) is off 1 by two roundings, and weights may be the neighbour of the nearest float64.
-_LAST_DIGITS = 4 * float(np.finfo(np.float64).eps)
 # Values may step over their declared range by this much, relative to its largest number.
 _ROUNDING = 1e-12
 _NORM_ROUNDING = 1e-9
@@ -98,10 +96,6 @@ class CorrelationalQueries(Sequence[CorrelationalQuery]):
 class GroupQuery:
     """The correlational query h = sum_j weights_j f_{numbers_j}, a combination of a family's own hidden parts.
 
-    Notes
-    -----
-    Weights that are all 1/sqrt(s) or -1/sqrt(s) up to the last digit of float64 stand for exactly that (`even`).
-
     Examples
     --------
     >>> import numpy as np
@@ -134,11 +128,6 @@ class GroupQuery:
             raise ValueError("weights holds NaN or infinite entries: every entry must be finite.")
 
     @property
-    def even(self) -> bool:
-        """Whether every weight is 1/sqrt(s) or -1/sqrt(s), up to rounding: with orthonormal hidden parts |h| = 1."""
-        return bool((np.abs(np.abs(self.weights) * math.sqrt(len(self.weights)) - 1) <= _LAST_DIGITS).all())
-
-    @property
     def norm(self) -> float:
         """|weights|, the norm of h where the hidden parts are orthonormal."""
         return float(np.sqrt(self.weights @ self.weights))
@@ -151,13 +140,13 @@ class GroupQuery:
 
     @classmethod
     def signed(cls, plus: ArrayLike, minus: ArrayLike = ()) -> "GroupQuery":
-        """(sum over `plus` - sum over `minus`) / sqrt(their number), the weights rounded away from 0."""
+        """(sum over `plus` - sum over `minus`) / sqrt(their number)."""
         first, second = _whole_numbers(plus), _whole_numbers(minus)
         if first.ndim != 1 or second.ndim != 1:
             raise ValueError(
                 f"There are targets of shape {first.shape} and {second.shape}: vectors of numbers are needed."
             )
-        size = _rounded_up_root(max(len(first) + len(second), 1))
+        size = 1 / math.sqrt(max(len(first) + len(second), 1))
         weights = np.full(len(first) + len(second), size)
         weights[len(first) :] = -size
         return cls(np.concatenate([first, second]) if len(second) else first, weights)
@@ -273,16 +262,3 @@ def _whole_numbers(numbers: Any) -> np.ndarray:
             "needed."
         )
     return array.astype(np.int64, copy=False)
-
-
-def _rounded_up_root(size: int) -> float:
-    """The least float64 that is not below 1/sqrt(size).
-
-    A reply of it is then above every tolerance that 1/sqrt(size) is above.
-    """
-    root = math.nextafter(1 / math.sqrt(size), 0.0)
-    while True:
-        above, below = root.as_integer_ratio()
-        if above * above * size >= below * below:
-            return root
-        root = math.nextafter(root, 1.0)

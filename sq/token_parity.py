@@ -150,10 +150,7 @@ class TokenParityFamily(SQFamily):
         differ = np.any(x[:, :, 0] != x[:, :1, 0], axis=1)
         return differ[:, None] * parity / self.scale
 
-    @property
-    def broken_by(self) -> str:
-        """Who finds the secret."""
-        return "Gaussian elimination over GF(2)"
+    broken_by = "Gaussian elimination over GF(2)"
 
     @property
     def how_broken(self) -> str:

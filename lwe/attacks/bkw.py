@@ -1,13 +1,13 @@
 """Blum, Kalai and Wasserman's attack on learning parity with noise."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, get_args
 
 import numpy as np
 from jaxtyping import Int, UInt32
 
-from attention.validation import NonNegativeFloat, NonNegativeInt, PositiveInt, Real, checked
+from attention.validation import PositiveInt, Real, checked
 from lower.walsh import walsh_hadamard
 from lwe.attacks.attack import Attack, AttackResult, Attempt
 from lwe.attacks.evidence import share_right
@@ -19,6 +19,7 @@ Pairing = Literal["LF1", "LF2"]
 
 _LARGEST_TABLE = 28
 _MOST_STEPS = 12
+_RELIANCE = 3.0  # standard deviations from the largest of the wrong sums to the right one
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,10 @@ class BKWAttack(Attack):
     leave the labels a bias of (1 - 2 eta)^(2^t). LF1 loses 2^b samples a step; LF2 makes of N samples about
     N^2 / 2^(b+1) that depend on one another. The k bits left are those whose parity agrees with most labels: with N
     samples of bias epsilon the right ones have a sum of mean N epsilon, the 2^k - 1 wrong ones sums of standard
-    deviation sqrt(N), which rarely exceed sqrt(2 k ln 2 N); so N >= (sqrt(2 k ln 2) + reliance)^2 / epsilon^2 is asked
-    for. The bits of earlier blocks follow in the same way from the samples before each step, which are kept. That
-    sums behave as if independent is a heuristic; what is found is held to all training samples.
+    deviation sqrt(N), which rarely exceed sqrt(2 k ln 2 N); so N >= (sqrt(2 k ln 2) + 3)^2 / epsilon^2 is asked
+    for: three standard deviations between them. The bits of earlier blocks follow in the same way from the samples
+    before each step, which are kept. That sums behave as if independent is a heuristic; what is found is held to all
+    training samples.
     Work: N t n / 32 words and k 2^k; memory: the samples of all steps and 2^k numbers.
 
     References
@@ -51,13 +53,6 @@ class BKWAttack(Attack):
     ('BROKEN', True)
     """
 
-    #: Which samples of a class, all with the same block, are added: each to the first one, or each to every other.
-    #: Left out, what needs less work for the samples that are there.
-    pairing: Pairing | None = None
-    steps: NonNegativeInt | None = None  #: how many blocks are reduced; left out, what needs least work
-    #: by how many standard deviations the right bits are to lie above the largest of the wrong ones
-    reliance: NonNegativeFloat = 3.0
-
     name: ClassVar[str] = "bkw"
     title: ClassVar[str] = "BKW"
 
@@ -71,18 +66,19 @@ class BKWAttack(Attack):
             raise NotApplicableError(
                 f"Labels flipped at a rate of {rate:g} hold nothing: below 1/2 is needed."
             )
-        options = asdict(self) | {"memory": attempt.budget.memory}
-        plan = plan_reduction(parameters.secret_dim, rate, given, **options)
+        memory = attempt.budget.memory
+        plan = plan_reduction(parameters.secret_dim, rate, given, memory=memory)
         if plan is None:
             words = (
                 f"No reduction of {given} samples of {parameters.secret_dim} bits at a rate of {rate:g} leaves enough "
                 "of them"
             )
             for exponent in range(given.bit_length(), 41):
-                if plan_reduction(parameters.secret_dim, rate, 1 << exponent, **options) is not None:
+                if plan_reduction(parameters.secret_dim, rate, 1 << exponent, memory=memory) is not None:
                     raise TooFewSamplesError(f"{words}; 2^{exponent} of them would be enough.")
-            memory = attempt.budget.memory / 2**30
-            raise RefusedError(f"{words}; nor of any number up to 2^40 within {memory:.3g} GiB of memory.")
+            raise RefusedError(
+                f"{words}; nor of any number up to 2^40 within {memory / 2**30:.3g} GiB of memory."
+            )
         attempt.details.update(
             pairing=plan.pairing,
             blocks=list(plan.blocks),
@@ -127,17 +123,13 @@ def plan_reduction(
     samples: PositiveInt,
     *,
     memory: int = 1 << 31,
-    pairing: Pairing | None = None,
-    steps: int | None = None,
-    reliance: float = 3.0,
 ) -> ReductionPlan | None:
     """The reduction of least work for n = `dim` bits, that many samples and flip rate; None if there is none.
 
-    All numbers of steps up to 12 and all tails that fit into memory are tried. `pairing`, `steps` and `reliance` are
-    as in `BKWAttack`.
+    Both pairings, all numbers of steps up to 12 and all tails that fit into memory are tried.
     """
     best: ReductionPlan | None = None
-    for number in range(_MOST_STEPS + 1) if steps is None else (steps,):
+    for number in range(_MOST_STEPS + 1):
         bias = (1 - 2 * rate) ** (2**number)
         if bias < 2**-30:
             break
@@ -150,10 +142,10 @@ def plan_reduction(
                 continue
             short, more = divmod(dim - tail, number) if number else (0, 0)
             blocks = (short + 1,) * more + (short,) * (number - more)
-            for kind in get_args(Pairing) if pairing is None else (pairing,):
+            for kind in get_args(Pairing):
                 counts = _expected(min(samples, most) if number else samples, blocks, kind, most)
                 if any(
-                    counts[step] < samples_needed(bits, (1 - 2 * rate) ** (2**step), reliance)
+                    counts[step] < samples_needed(bits, (1 - 2 * rate) ** (2**step))
                     for step, bits in enumerate((*blocks, tail))
                 ):
                     continue
@@ -163,9 +155,9 @@ def plan_reduction(
     return best
 
 
-def samples_needed(bits: int, bias: float, reliance: float) -> float:
-    """(sqrt(2 k ln 2) + reliance)^2 / epsilon^2: how many samples tell the right k bits from all others."""
-    return (math.sqrt(2 * bits * math.log(2)) + reliance) ** 2 / bias**2
+def samples_needed(bits: int, bias: float) -> float:
+    """(sqrt(2 k ln 2) + 3)^2 / epsilon^2: how many samples tell the right k bits from all others."""
+    return (math.sqrt(2 * bits * math.log(2)) + _RELIANCE) ** 2 / bias**2
 
 
 def _expected(samples: int, blocks: tuple[int, ...], pairing: Pairing, most: int) -> tuple[int, ...]:

@@ -22,7 +22,6 @@ from lwe.samples import LWRSamples, make_samples
 
 __all__ = ["Distinguishing", "distinguish", "sufficient_examples"]
 
-_LEAST_GAIN = 1e-6  # below it no theorem is told: it would ask for some 10^13 samples and more
 _MOST_SAMPLES = 1 << 62
 
 Values = Callable[[np.ndarray], np.ndarray]
@@ -89,45 +88,21 @@ class Distinguishing:
         radius = 4 * bound**2 * math.sqrt(math.log(4 / (1 - self.confidence)) / (2 * self.runs * self.fresh))
         return self.gain - radius, self.gain + radius
 
-    @property
-    def conclusion(self) -> str:
-        """What follows, and what does not."""
-        low, high = self.interval
-        sure = f"{100 * self.confidence:.4g}% confidence"  # of all that is said: both intervals hold
-        whose = "this secret" if self.fixed_secret else "these parameters"
-        if low > 0:
-            return (
-                f"It distinguishes: the advantage is at least {low:.2g} ({sure}).{self._theorem()} So labels of "
-                f"{whose} are not pseudorandom to a distinguisher of this cost; of others nothing follows."
-            )
-        if high < 0:
-            return (
-                f"It takes random labels for real ones more often than real ones (advantage at most {high:.2g}, "
-                f"{sure}): something is wrong with it."
-            )
-        return (
-            f"No advantage was shown: it is at most {high:.2g} ({sure}) for this learner, {whose} and so many "
-            "examples. Of other learners nothing follows, and nothing of security."
-        )
-
-    def _theorem(self) -> str:
-        least, m = self.gain_interval[0], _scale(self.parameters)[1]
-        if not _LEAST_GAIN <= least <= 1:
-            return ""
-        return (
-            f" Its hypotheses have E(h - b)^2 <= E b^2 - {least:.2g} on average; whatever has that on an instance "
-            f"tells it from random labels with {sufficient_examples(least / m**2, self.false_alarm)} fresh samples, "
-            f"up to errors of {self.false_alarm:.2g} on both sides."
-        )
-
     def __str__(self) -> str:
-        low, high = self.interval
-        eps_low, eps_high = self.gain_interval
+        """The counts, both intervals, and what follows of the labels, or that nothing does."""
+        (low, high), (eps_low, eps_high) = self.interval, self.gain_interval
+        whose = "this secret" if self.fixed_secret else "these parameters"
+        follows = (
+            f"It distinguishes: labels of {whose} are not pseudorandom to a distinguisher of this cost; of others "
+            "nothing follows."
+            if low > 0
+            else "No advantage was shown: of other learners nothing follows, and nothing of security."
+        )
         return (
             f"{self.learner} on {self.parameters}: {self.real_detected} of {self.runs} runs on labels of secrets and "
             f"{self.random_detected} of {self.runs} on random labels taken for real; advantage {self.advantage:.3g} "
             f"[{low:.3g}, {high:.3g}]; eps {self.gain:.3g} [{eps_low:.3g}, {eps_high:.3g}], together at "
-            f"{100 * self.confidence:.4g}%. {self.conclusion}"
+            f"{100 * self.confidence:.4g}% confidence. {follows}"
         )
 
 
@@ -162,7 +137,7 @@ def distinguish(
     false_alarm : float
         The level delta of the test of a run.
     confidence : float
-        Of what is concluded: that both intervals hold, each at half the error.
+        That both intervals hold, each at half the error.
     secret : array of int (secret_dim,), optional
         One secret for all runs, of which alone something follows then; by default each run draws its own.
     rng : optional

@@ -79,11 +79,6 @@ def test_tolerances_outside_0_to_1_are_explained(tolerance):
         eliminated_per_query(tolerance)
 
 
-def test_success_must_be_a_probability():
-    with pytest.raises(ValueError, match="success"):
-        query_lower_bound(10, 0.1, success=1.5)
-
-
 @pytest.mark.bad_input  # they are no floats by type
 def test_numbers_of_numpy_are_read_as_they_print():
     assert exact_fraction("x", np.float64(0.1)) == exact_fraction("x", 0.1) == Fraction(1, 10)

@@ -24,16 +24,6 @@ def test_json_round_trip_is_exact():
     assert again["weight"].value == 0.1 + 0.2
 
 
-def test_it_prints_every_statement_with_its_status():
-    text = str(make())
-    for statement in make():
-        assert statement.name in text
-        assert statement.meaning in text
-        assert f"({statement.status})" in text
-    with pytest.raises(KeyError):
-        make()["colour"]
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     "data", [[], {}, {"family": "x"}, {"family": "", "statements": []}, {"family": "x", "statements": 3}]

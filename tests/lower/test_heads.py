@@ -128,13 +128,6 @@ def test_an_error_too_small_for_a_float_is_not_zero(slope):
     assert heads.one_slope_error() > 0
 
 
-def test_a_slope_near_zero_has_the_bound_of_heads_that_do_nothing():
-    heads = Heads(
-        form=np.array([0, 1]), thresholds=np.array([0.5]), coefficients=np.ones(1), slopes=np.array([1e-300])
-    )
-    assert heads.one_slope_error() == 2
-
-
 def test_the_error_along_a_direction_has_its_norm_and_the_rounding_of_products():
     heads = Heads(
         form=np.array([0, 1]),

@@ -120,12 +120,11 @@ def test_well_formed_files_with_wrong_contents_are_refused(tmp_path, change):
         load_instance(path)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_mutated_files_raise_nothing_but_the_format_error(tmp_path, seed):
+def test_mutated_files_raise_nothing_but_the_format_error(tmp_path):
     path = tmp_path / "one.safetensors"
     save_instance(path, make(), made={"seed": 3})
     whole = path.read_bytes()
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     refused = 0
     for _ in range(300):
         data = bytearray(whole)

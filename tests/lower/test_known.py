@@ -15,15 +15,6 @@ def test_from_gate_is_c_a_plus_c0_u():
     np.testing.assert_allclose(known(x), rows[..., None] * w, atol=1e-14)
 
 
-def test_a_batch_equals_a_loop_and_any_leading_shape_is_allowed():
-    rng = np.random.default_rng(1)
-    known = LinearKnownPart(mixing=rng.standard_normal((3, 3)), projection=rng.standard_normal((5, 5)))
-    x = rng.standard_normal((2, 4, 3, 5))
-    one_by_one = np.stack([np.stack([known(one) for one in row]) for row in x])
-    np.testing.assert_allclose(known(x), one_by_one, atol=1e-14)
-    np.testing.assert_allclose(known(x[0, 0]), known.mixing @ x[0, 0] @ known.projection, atol=1e-14)
-
-
 def test_other_array_libraries_come_back_as_they_went_in():
     rng = np.random.default_rng(2)
     known = LinearKnownPart(mixing=rng.standard_normal((2, 2)), projection=rng.standard_normal((3, 3)))

@@ -1,15 +1,13 @@
-import math
-
 import cloudpickle
 import numpy as np
 import pytest
 
 from lower import load_instance, save_instance
-from lwe.examples import covariates_of, noisy_examples, samples_from_examples
+from lwe.examples import noisy_examples, samples_from_examples
 from lwe.families import make_lwr_instance
 from lwe.heads import kept_range
 from lwe.laws import BinomialLaw, FlipLaw, GaussianLaw
-from lwe.parameters import LWRParameters, centred, covariate_form, rounded
+from lwe.parameters import LWRParameters, covariate_form, rounded
 
 SIZES = [
     {"secret_dim": 8, "modulus": 16, "levels": 2},
@@ -22,37 +20,6 @@ NOISES = {2: FlipLaw(0.3), 9: GaussianLaw(1.0), 16: BinomialLaw(3)}
 
 def parameters_of(size, **changes):
     return LWRParameters(**size, **changes)
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_samples_of_a_layer_are_its_covariates_and_labels(size):
-    instance, parameters = make_lwr_instance(**size, rng=0), parameters_of(size)
-    x = instance.inputs.sample(400, rng=1)
-    samples = samples_from_examples(x, instance.layer(x), parameters)
-    assert len(samples) == np.count_nonzero(x[:, 0, 0] != x[:, 1, 0])
-    q, p = parameters.modulus, parameters.levels
-    expected = [
-        p * (sum(int(a) * int(s) for a, s in zip(row, instance.secret, strict=True)) % q) // q
-        for row in samples.public
-    ]
-    assert samples.labels.tolist() == expected
-    entries = {"binary": {0, 1}, "ternary": {-1, 0, 1}}.get(parameters.matrix, set(range(q)))
-    assert set(np.unique(samples.public)) == entries
-
-
-def test_residues_of_the_gadget_are_spelt_by_their_bits():
-    parameters = LWRParameters(2, 8, 2, matrix="gadget")
-    x = np.ones((1, 2, 7))
-    x[0, 1, [0, 1, 3, 5]] = -1  # the gate; bits 1, 0, 1 and 0, 1, 0, least significant first
-    assert samples_from_examples(x, np.zeros((1, 2, 7)) + 0.0 + half(x), parameters).public.tolist() == [
-        [5, 2]
-    ]
-
-
-def half(x):
-    y = np.zeros_like(x)
-    y[:, :, 0] = x[:, :, 0] / 2
-    return y
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -88,36 +55,6 @@ def test_noisy_labels_are_the_rounded_noisy_inner_product_in_both_rows(size, dev
         noisy.labels, rounded(products + errors, parameters.modulus, parameters.levels)
     )
     assert np.any(noisy.labels != own.labels)
-
-
-@pytest.mark.slow
-def test_learning_with_errors_has_the_errors_of_its_law():
-    noise = BinomialLaw(2)
-    instance = make_lwr_instance(secret_dim=8, modulus=32, levels=32, noise=noise, rng=0)
-    x, y = noisy_examples(instance, rng=1).draw(20_000)
-    parameters = LWRParameters(8, 32, 32)
-    difference = (
-        samples_from_examples(x, y, parameters).labels
-        - samples_from_examples(x, instance.layer(x), parameters).labels
-    )
-    errors = centred(difference, 32)
-    seen = np.bincount(errors + 2, minlength=5) / len(errors)
-    assert seen == pytest.approx([1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16], abs=0.015)
-
-
-def test_parity_with_noise_flips_the_share_of_its_law():
-    instance = make_lwr_instance(secret_dim=10, modulus=2, levels=2, noise=FlipLaw(0.2), rng=0)
-    x, y = noisy_examples(instance, rng=1).draw(20_000)
-    on = x[:, 0, 0] != x[:, 1, 0]
-    flipped = np.any(y != instance.layer(x), axis=(1, 2))
-    assert not flipped[~on].any()
-    assert flipped[on].mean() == pytest.approx(0.2, abs=4 * math.sqrt(0.16 / on.sum()))
-
-
-def test_without_noise_examples_are_the_layers():
-    instance = make_lwr_instance(secret_dim=5, modulus=8, levels=2, rng=0)
-    x, y = noisy_examples(instance, rng=1).draw(50)
-    np.testing.assert_array_equal(y, instance.layer(x))
 
 
 def test_noisy_examples_split_count_and_go_to_other_processes(tmp_path):
@@ -169,9 +106,3 @@ def test_examples_that_are_none_of_these_are_explained():
         samples_from_examples(x, y, parameters, allowed_error=0.5)
     with pytest.raises(ValueError, match="gate is 5"):
         samples_from_examples(x, y, parameters, gate=5)
-
-
-def test_covariates_are_of_signs_only():
-    parameters = LWRParameters(secret_dim=2, modulus=8, levels=2)
-    with pytest.raises(ValueError, match="tokens of this family are signs"):
-        covariates_of(np.full((1, 2, 3), 0.5), parameters, 0)

@@ -1,6 +1,5 @@
 import math
 import pickle
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from lwe.laws import (
     BinomialLaw,
     FlipLaw,
     GaussianLaw,
-    IntegerLaw,
     SparseLaw,
     TernaryLaw,
     parse_law,
@@ -62,13 +60,6 @@ def test_a_binomial_number_is_a_difference_of_two_sums_of_bits():
     assert weights[values == 90][0] == pytest.approx(exact, rel=1e-12)
 
 
-def test_gaussians_wrap_around():
-    values, weights = GaussianLaw(8.0).support(16)
-    first = abs(np.sum(weights * np.exp(2j * np.pi * values / 16)))
-    rounding = math.sin(math.pi / 16) / (math.pi / 16)
-    assert first == pytest.approx(math.exp(-2 * math.pi**2 / 4) * rounding, rel=1e-9)
-
-
 def test_sparse_vectors_have_their_weight():
     law, counts = SparseLaw(3), np.zeros(8)
     for seed in range(400):
@@ -96,30 +87,6 @@ def test_words_give_a_law_back(law):
     assert len({law, parse_law(law.words)}) == 1
 
 
-def test_a_law_of_ones_own_is_a_table():
-    class Loaded(IntegerLaw):
-        def table(self):
-            return np.array([0, 5]), np.array([0.25, 0.75])
-
-    law = Loaded("loaded")
-    assert law.support(4)[0].tolist() == [0, 1]
-    assert law.error_rate(7) == 0.75
-    assert law.draw(1000, 7, rng=0).mean() == pytest.approx(-1.5, abs=0.2)
-
-
-@pytest.mark.parametrize("law", NARROW, ids=str)
-def test_narrow_laws_take_no_memory_at_a_modulus_of_2_to_the_31(law):
-    law.support(1 << 31)  # imports
-    tracemalloc.start()
-    values, _ = law.support(1 << 31)
-    assert len(values) < 200
-    assert len(law.draw(100, 1 << 31, rng=0)) == 100
-    assert law.allows(values, 1 << 31)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 1 << 20
-
-
 def test_the_uniform_law_answers_at_a_modulus_of_2_to_the_31_without_a_list():
     q = 1 << 31
     assert UNIFORM.is_uniform(q)
@@ -130,44 +97,16 @@ def test_the_uniform_law_answers_at_a_modulus_of_2_to_the_31_without_a_list():
         UNIFORM.support(q)
 
 
-def test_laws_that_are_uniform_by_another_name():
-    assert FlipLaw(0.5).is_uniform(2)
-    assert BinaryLaw().is_uniform(2)
-    assert TernaryLaw().is_uniform(3)
-    assert GaussianLaw(14.1).is_uniform(7)
-    assert all(BinomialLaw(eta).is_uniform(2) for eta in (1, 2, 7, 1 << 16))
-    assert not any(BinomialLaw(eta).is_uniform(3) for eta in (1, 10))
-
-
-@pytest.mark.parametrize(
-    ("law", "rate"),
-    [
-        (FlipLaw(0.0), 0.0),
-        (GaussianLaw(0.01), 0.0),
-        (GaussianLaw(5e-324), 0.0),
-        (GaussianLaw(0.05), 2 * 7.619853024160593e-24),  # 2 Phi(-10)
-        (FlipLaw(0.125), 0.125),
-    ],
-)
-def test_error_rates_keep_what_a_difference_from_1_would_lose(law, rate):
-    assert law.error_rate(4) == pytest.approx(rate, rel=1e-9, abs=0)
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("text", "word"),
     [
         ("tern", "one of uniform"),
-        ("ternary:2", "none is needed"),
         ("sparse", "weight is None"),
-        ("sparse:many", "a number is needed"),
         ("sparse:0", "weight is 0"),
         ("binomial:100000", "eta is 100000"),
-        ("binomial:2.5", "eta is 2.5"),
         ("flip:0.7", "rate is 0.7"),
         ("gaussian:-1", "sigma is -1"),
-        ("gaussian:nan", "sigma is nan"),
-        ("gaussian:1e6", "sigma is 1000000.0"),
         (None, "a text"),
     ],
 )

@@ -99,12 +99,6 @@ def test_centred_residues_are_those_mod_q(files, dtype):
     np.testing.assert_array_equal(read, secret)
 
 
-def test_minus_one_may_be_q_minus_one_in_a_ternary_matrix(files):
-    np.save(files[0], np.array([[8, 0, 1, 0, -1, 1]]))
-    np.save(files[1], np.array([3]))
-    assert read_samples(*files[:2], TRITS)[0].public.tolist() == [[-1, 0, 1, 0, -1, 1]]
-
-
 GOOD = np.zeros((5, 6), dtype=int), np.zeros(5, dtype=int), np.zeros(6, dtype=int)
 
 
@@ -112,23 +106,15 @@ GOOD = np.zeros((5, 6), dtype=int), np.zeros(5, dtype=int), np.zeros(6, dtype=in
     ("which", "array", "words"),
     [
         (0, np.zeros((6, 5), dtype=int), r"\(N, 6\) is needed; it looks transposed: save A.T"),
-        (0, np.zeros((5, 7), dtype=int), r"A has shape \(5, 7\)"),
         (0, np.zeros(6, dtype=int), r"A has shape \(6,\)"),
-        (0, np.zeros((0, 6), dtype=int), r"A has shape \(0, 6\)"),
         (0, np.full((5, 6), 97), "A has entries from 97 to 97: from -48 to 96 is allowed"),
         (0, np.full((5, 6), 0.5), "whole numbers"),
-        (0, np.full((5, 6), np.nan), "finite"),
-        (0, np.full((5, 6), 1e300), "whole numbers"),
         (0, np.full((5, 6), 2**64 - 1, dtype=np.uint64), "64 bits"),
         (0, np.array([[None] * 6] * 5), "Object arrays"),
-        (0, np.array([["a"] * 6] * 5), "dtype <U1"),
         (0, np.zeros((5, 6), dtype=complex), "dtype complex"),
         (1, np.zeros(4, dtype=int), r"\(5,\) is needed"),
-        (1, np.zeros((5, 1), dtype=int), r"b has shape \(5, 1\)"),
         (1, np.full(5, 97), "b has entries from 97"),
-        (1, np.full(5, -49), "b has entries from -49"),
         (2, np.zeros(5, dtype=int), r"The secret has shape \(5,\)"),
-        (2, np.full(6, 97), "The secret has entries"),
     ],
 )
 def test_files_that_hold_no_samples_are_explained(files, which, array, words):
@@ -139,25 +125,6 @@ def test_files_that_hold_no_samples_are_explained(files, which, array, words):
     assert str(error.value).startswith(str(files[which]))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "which", "entry", "words"),
-    [
-        (BITS, 0, 2, "from 0 to 1 is allowed"),
-        (BITS, 0, -1, "from 0 to 1 is allowed"),
-        (BITS, 1, 2, "from 0 to 1 is allowed"),
-        (TRITS, 0, 2, "from -1 to 1 is allowed"),
-        (TRITS, 1, 4, "from 0 to 3 is allowed"),
-    ],
-)
-def test_ranges_are_those_of_the_matrix_and_the_levels(files, parameters, which, entry, words):
-    arrays = [one.copy() for one in GOOD]
-    arrays[which].flat[0] = entry
-    for path, array in zip(files, arrays, strict=True):
-        np.save(path, array)
-    with pytest.raises(FileFormatError, match=words):
-        read_samples(*files[:2], parameters)
-
-
 def test_files_that_are_missing_or_no_npy_are_explained(files):
     for path, array in zip(files, GOOD, strict=True):
         np.save(path, array)
@@ -166,11 +133,3 @@ def test_files_that_are_missing_or_no_npy_are_explained(files):
     files[1].write_text("0 1 2")
     with pytest.raises(FileFormatError, match="the file is no valid"):
         read_samples(*files[:2], LWE)
-
-
-def test_inner_products_do_not_overflow():
-    q = (1 << 31) - 1
-    rng = np.random.default_rng(0)
-    public, secret = rng.integers(q, size=(20, 50)), rng.integers(q, size=50)
-    expected = [sum(int(a) * int(s) for a, s in zip(row, secret, strict=True)) % q for row in public]
-    assert inner_products(public, secret, q).tolist() == expected

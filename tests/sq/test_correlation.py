@@ -6,51 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sq import BumpFamily, ParityFamily, TokenParityFamily, TwoSlopeFamily
 from sq.gram import closed_form_gram, enumerated_gram
-from sq.johnson import OverlapGram, overlap_gram
-from sq.krawtchouk import overlap_correlations
+from sq.johnson import OverlapGram
 from sq.secret_set import SecretSet
-
-
-class Profile:
-    """u_0 g(N_S) [1, -1], N_S = #{j in S: y_j = -1}, g centred and scaled so that the norm is 1."""
-
-    name, tokens, orthonormal, scale = "profile", 2, False, 1.0
-
-    def __init__(self, dim, profile, *, wrong=0.0):
-        bits = len(profile) - 1
-        self.dim, self.secrets, self.wrong = dim, SecretSet(dim, bits), wrong
-        weights = np.array([comb(bits, n) for n in range(bits + 1)]) / 2**bits
-        centred = np.array(profile, dtype=float) - weights @ np.array(profile)
-        self.values = centred / np.sqrt(weights @ centred**2)
-        self.closed = np.array(overlap_correlations(profile), float)
-
-    def hidden(self, number, x):
-        chosen = self.secrets.unrank(number)
-        unequal = np.sum(x[:, 0, chosen] != x[:, 1, chosen], axis=-1)
-        value = (x[:, 0, 0] - x[:, 1, 0]) / 2 * self.values[unequal]
-        return np.stack([value, -value], axis=-1)
-
-    def correlations(self, number):
-        return (self.closed + self.wrong)[self.secrets.overlaps(self.secrets.unrank(number))]
-
-    def instance(self, number=None, *, rng=None):
-        raise NotImplementedError
-
-
-PARITY, BUMP = [1, -1, 1], [0, 1, 0, 0]
-FAMILIES = [Profile(5, PARITY), Profile(6, BUMP), Profile(5, [0, 1, 1, 0, 1])]
-
-
-def test_some_targets_only():
-    numbers = [4, 0, 3]
-    expected = closed_form_gram(FAMILIES[1]).matrix[np.ix_(numbers, numbers)]
-    for gram in (
-        closed_form_gram(FAMILIES[1], numbers),
-        enumerated_gram(FAMILIES[1], numbers),
-    ):
-        np.testing.assert_allclose(gram.matrix, expected, atol=1e-13)
-        assert gram.numbers.tolist() == numbers
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,47 +27,52 @@ def test_eberlein_eigenvalues_are_those_of_the_dense_matrix(points, bits, data):
     assert float(kernel.largest_eigenvalue()) == pytest.approx(found[-1], abs=1e-10)
 
 
-def test_the_bump_of_eight_bits():
-    kernel = OverlapGram(SecretSet(20, 8), overlap_correlations([int(n == 4) for n in range(9)]))
-    assert [round(float(value), 4) for value in kernel.values[1:5]] == [0, 0.0077, 0.0230, 0.0488]
-    assert all(isinstance(value, Fraction) for value in kernel.values)
-
-
-def test_the_overlap_kernel_of_a_family_is_read_off_its_closed_form():
-    kernel = overlap_gram(FAMILIES[1])
-    np.testing.assert_allclose([float(value) for value in kernel.values], FAMILIES[1].closed, atol=1e-15)
-    np.testing.assert_allclose(kernel.dense().matrix, closed_form_gram(FAMILIES[1]).matrix, atol=1e-14)
-    crowded = overlap_gram(Profile(5, [0, 1, 1, 0]))  # three of four: no two are disjoint
-    np.testing.assert_allclose(crowded.dense().matrix, closed_form_gram(Profile(5, [0, 1, 1, 0])).matrix)
-
-
-def test_a_family_that_is_no_function_of_overlaps_is_refused():
-    family = Profile(5, PARITY)
-    family.correlations = lambda number: np.arange(6.0)
-    with pytest.raises(ValueError, match="no function of the overlap"):
-        overlap_gram(family)
-
-
-def test_the_spectrum_of_a_kernel_beyond_the_numbers_of_float64():
-    kernel = OverlapGram(SecretSet(2000, 600), (*([0] * 600), Fraction(1, 2)))
-    assert kernel.largest_eigenvalue() == Fraction(1, 2)
-    assert kernel.size > 10**500
-
-
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [
+        ParityFamily(dim=5, bits=2),
+        BumpFamily(dim=6, bits=3, at=1),
+        TwoSlopeFamily(dim=6, bits=4),
+        TokenParityFamily(dim=5, tokens=3, bits=2),
+    ],
+    ids=lambda one: one.name,
+)
 def test_closed_form_and_enumeration_agree(family):
     closed, enumerated = closed_form_gram(family), enumerated_gram(family)
     np.testing.assert_allclose(enumerated.matrix, closed.matrix, atol=1e-13)
-    wrong = closed_form_gram(Profile(family.dim, PARITY, wrong=1e-8)) if family is FAMILIES[0] else closed
-    assert (np.abs(enumerated.matrix - wrong.matrix).max() > enumerated.rounding) == (wrong is not closed)
+    numbers = [2, 0]
+    some = enumerated_gram(family, numbers)
+    assert some.numbers.tolist() == numbers
+    np.testing.assert_allclose(some.matrix, closed.matrix[np.ix_(numbers, numbers)], atol=1e-13)
 
 
 def test_large_families_are_never_written_out():
-    kernel = OverlapGram(SecretSet(40, 4), overlap_correlations([0, 0, 1, 0, 0]))
+    kernel = OverlapGram(SecretSet(40, 4), (0, 0, 0, Fraction(1, 5), 1))
     assert len(kernel) == 82_251
     with pytest.raises(ValueError, match="82251 targets"):
         kernel.dense()
-    with pytest.raises(ValueError, match="overlap_gram"):
-        closed_form_gram(Profile(40, [1, -1, 1, -1, 1]))
-    huge = OverlapGram(SecretSet(100, 30), (*([0] * 30), 1))
-    assert (huge.size, huge.largest_eigenvalue()) == (comb(99, 30), 1)
+    huge = OverlapGram(SecretSet(2000, 600), (*([0] * 600), Fraction(1, 2)))
+    assert huge.largest_eigenvalue() == Fraction(1, 2)
+    assert huge.size > 10**500
+
+
+class Broken(ParityFamily):
+    """A hidden part that is no number on some inputs."""
+
+    def hidden(self, number, x):
+        return np.where(x[:, :, 0] > 0, np.nan, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("family", "numbers", "words"),
+    [
+        (ParityFamily(dim=13, bits=1), None, "26 input bits.*at most 24"),
+        (ParityFamily(dim=40, bits=4), None, "82251 targets"),
+        (ParityFamily(dim=4, bits=1), [3], "from 0 to 2"),
+        (ParityFamily(dim=4, bits=1), [], "at least one"),
+        (Broken(dim=4, bits=1), None, "NaN"),
+    ],
+)
+def test_what_cannot_be_enumerated_is_explained(family, numbers, words):
+    with pytest.raises(ValueError, match=words):
+        enumerated_gram(family, numbers)

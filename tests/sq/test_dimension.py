@@ -1,24 +1,15 @@
 from fractions import Fraction
 from itertools import combinations, product
-from math import ceil, comb
+from math import ceil
 
 import networkx
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, nnls
 
 from lower.bounds import eliminated_per_query
-from sq import (
-    BumpFamily,
-    CentreThresholdFamily,
-    DesignedStepsFamily,
-    PairFamily,
-    ParityFamily,
-    TokenParityFamily,
-    TwoSlopeFamily,
-)
 from sq.caps import (
     full_query_cap,
     orthogonal_cap,
@@ -26,15 +17,13 @@ from sq.caps import (
     szorenyi_cap,
 )
 from sq.cliques import (
-    correlation_clique,
     maximum_clique,
     overlap_graph,
     packing_bound,
 )
 from sq.dimension import clique_dimension, reference_gram, statistical_dimension, vstat_calls
-from sq.gram import GramMatrix, closed_form_gram
-from sq.johnson import OverlapGram, overlap_gram
-from sq.krawtchouk import overlap_correlations
+from sq.gram import GramMatrix
+from sq.johnson import OverlapGram
 from sq.secret_set import SecretSet
 
 CODES = {(6, 3, 1): 4, (7, 3, 1): 7, (8, 4, 2): 14, (9, 3, 1): 12, (7, 4, 1): 2}
@@ -80,14 +69,6 @@ def test_cliques_of_random_graphs_are_as_large_as_enumeration_finds(vertices, de
     assert len(networkx.max_weight_clique(graph, weight=None)[0]) == largest
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 3))
-def test_the_packing_bound_holds(points, bits, overlap):
-    assume(bits <= points)
-    found = maximum_clique(overlap_graph(SecretSet(points, bits, first=0), overlap), transitive=True)
-    assert len(found) <= packing_bound(points, bits, overlap)
-
-
 def test_the_dimension_by_cliques_depends_on_the_threshold():
     values = (0, Fraction(1, 20), Fraction(1, 4), 1)
     kernel = OverlapGram(SecretSet(10, 3), values)
@@ -102,47 +83,6 @@ def test_the_dimension_by_cliques_depends_on_the_threshold():
     assert np.array_equal(kernel.joined(0.05), overlap_graph(SecretSet(10, 3), 1))
     # a kernel that joins what shares more: packings do not bound it
     assert clique_dimension(OverlapGram(SecretSet(6, 2), (1, 0, 1)), 0).value == 4
-
-
-SMALL_FAMILIES = [
-    ParityFamily(dim=7, bits=2),
-    ParityFamily(dim=8, bits=3, construction="D"),
-    PairFamily(dim=6),
-    TokenParityFamily(dim=8, bits=3, tokens=3),
-    BumpFamily(dim=8, bits=3),
-    BumpFamily(dim=9, bits=4),
-    *(BumpFamily(dim=9, bits=4, at=at) for at in (0, 1, 2, 3)),
-    BumpFamily(dim=7, bits=5),
-    TwoSlopeFamily(dim=8, bits=3),
-    TwoSlopeFamily(dim=9, bits=4),
-    DesignedStepsFamily(dim=8, bits=4, heads_count=3),
-    CentreThresholdFamily(dim=8, bits=4, heads_count=2),
-    CentreThresholdFamily(dim=8, bits=5, heads_count=3, steps="best-fit"),
-]
-
-
-@pytest.mark.parametrize("family", SMALL_FAMILIES, ids=lambda one: f"{one.name}-{one.dim}-{one.secrets.bits}")
-def test_overlaps_and_matrices_have_one_dimension_at_each_of_their_correlations(family):
-    kernel, dense = overlap_gram(family), closed_form_gram(family)
-    # the correlation at an overlap is a threshold that the rounding of the values straddles
-    for threshold in {0.0, *(abs(float(value)) for value in kernel.values)}:
-        found, expected = clique_dimension(kernel, threshold), clique_dimension(dense, threshold)
-        assert found.value == expected.value
-        graph = kernel.joined(threshold + 1e-12)
-        assert np.array_equal(graph, dense.joined(threshold + 1e-12))
-        assert all(graph[pair] for pair in combinations(correlation_clique(kernel, threshold), 2))
-    assert clique_dimension(kernel, max(abs(value) for value in kernel.values)).value == len(kernel)
-
-
-@pytest.mark.slow
-def test_cliques_of_thousands_of_vertices_are_found():
-    orthogonal = clique_dimension(overlap_gram(ParityFamily(dim=21, bits=3)), 0)
-    assert orthogonal.value == 1140
-    assert len(maximum_clique(np.ones((1100, 1100), dtype=bool))) == 1100
-    # pairs of vertices apart, all else joined: every other vertex is a branch of its own
-    pairs = np.kron(np.eye(1100), np.ones((2, 2)))
-    found = correlation_clique(GramMatrix(pairs, np.arange(2200)), 0.0)
-    assert [vertex // 2 for vertex in found] == list(range(1100))
 
 
 @pytest.mark.parametrize("tau", [0.9, 0.5, 0.3, 0.1, 0.05])
@@ -263,27 +203,6 @@ def test_the_statistical_dimension_is_at_least_what_is_said(targets, dim, gamma,
     assert orthogonal.whole == dimension_by_definition(gram_of(np.eye(targets)), gamma)
 
 
-def test_overlap_kernels_and_their_matrices_have_one_statistical_dimension():
-    kernel = OverlapGram(SecretSet(9, 3), overlap_correlations([0, 1, 0, 0]))
-    for gamma in (0.9, 0.5, 0.3, 0.2):
-        found, dense = statistical_dimension(kernel, gamma), statistical_dimension(kernel.dense(), gamma)
-        assert (found.whole, found.ruled_out) == (dense.whole, dense.ruled_out)
-        assert float(found.value) == pytest.approx(float(dense.value))
-    hopeless = statistical_dimension(kernel, 0.001)
-    assert (hopeless.value, hopeless.whole, hopeless.ruled_out) == (0, 0, 56)
-
-
-@pytest.mark.parametrize(("dim", "bits"), [(100, 30), (2000, 600)])
-def test_bounds_on_more_targets_than_a_machine_word_counts(dim, bits):
-    kernel, targets = reference_gram(SecretSet(dim, bits)), comb(dim - 1, bits)
-    found = statistical_dimension(kernel, "1/10")
-    assert found.value == Fraction(targets, 5)
-    assert f"{targets}/5" in str(found)
-    assert vstat_calls(kernel, 10).value == Fraction(2 * targets, 30)
-    assert f"of {targets}, so at least" in str(vstat_calls(kernel, 10))
-    assert spectral_cap(kernel, "1/10").whole == 49
-
-
 def test_calls_to_vstat():
     kernel = reference_gram(SecretSet(40, 4))
     few, many = vstat_calls(kernel, 10), vstat_calls(kernel, 100)
@@ -311,13 +230,3 @@ def test_no_call_to_vstat_rules_out_more_than_is_said(n, group, middle, height, 
     means = 0.5 * off_gate + 0.5 * np.mean(query * (1 + labelled), axis=1)
     wrong = np.abs(means - reference) > np.maximum(1 / n, np.sqrt(means * (1 - means) / n))
     assert wrong.sum() <= statistical_dimension(reference_gram(SecretSet(7, 3)), Fraction(1, 3 * n)).ruled_out
-
-
-def test_the_chi_square_matrix_of_parities_is_half_the_identity():
-    secrets = SecretSet(5, 2)
-    signs = 1 - 2 * ((np.arange(16)[:, None] >> np.arange(4)) & 1)
-    characters = np.array([signs[:, chosen - 1].prod(axis=1) for chosen in secrets.table])
-    # density less 1: off the gate 0; on it plus or minus the character, each label with probability 1/2
-    labelled = np.concatenate([characters, -characters], axis=1)
-    expected = 0.5 * labelled @ labelled.T / 32
-    assert np.array_equal(reference_gram(secrets).dense().matrix, expected)

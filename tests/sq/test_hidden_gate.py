@@ -4,8 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from attention import BooleanInputs
-from lower import all_sign_matrices, load_instance, query_lower_bound, save_instance
+from lower import all_sign_matrices, load_instance, save_instance
 from sq import (
     HiddenGateFamily,
     ParityFamily,
@@ -43,22 +42,6 @@ def test_nothing_is_known_and_targets_of_different_gates_are_orthogonal_on_all_i
         assert instance.layer.heads == len(base.heads) + 1 == len(family.heads)
 
 
-def test_larger_ones_hold_on_random_inputs(enumerated):
-    for base in (ParityFamily(dim=14, bits=3), TwoSlopeFamily(dim=12, bits=5)):
-        checked = enumerated(HiddenGateFamily(base=base), targets=10, samples=4000)
-        assert checked.correlation_error < 0.1
-
-
-def test_the_target_is_its_definition_one_input_at_a_time():
-    family = HiddenGateFamily(base=ParityFamily(dim=6, bits=2))
-    number = family.secrets.rank([3, 1, 5])
-    instance = family.instance(number)
-    x = BooleanInputs(2, 6).sample(200, rng=0)
-    for one, found in zip(x, instance.layer(x), strict=True):
-        sign = (one[0, 3] - one[1, 3]) / 2 * np.prod(one[0, [1, 5]] * one[1, [1, 5]])
-        np.testing.assert_allclose(found, sign * np.array([[1], [-1]]) * np.eye(6)[0], atol=1e-13)
-
-
 def test_gates_and_secrets_are_numbered_without_gaps():
     secrets = GateAndSecretSet(dim=6, bits=2)
     wanted = [
@@ -74,15 +57,6 @@ def test_gates_and_secrets_are_numbered_without_gaps():
         assert secrets.members[number].nonzero()[0].tolist() == one[1:]
     np.testing.assert_array_equal(secrets.overlaps([0, 1, 2]), [len({1, 2} & set(one[1:])) for one in wanted])
     assert isinstance(secrets, SecretSet)
-
-
-def test_the_hidden_gate_multiplies_two_heads_of_one_bit_by_d():
-    family = HiddenGateFamily(base=ParityFamily(dim=40, bits=1))
-    assert len(family.heads) == 2
-    assert len(family.secrets) == 40 * 39
-    certificate = family.instance(7).certificate
-    assert certificate["targets"].value == 1560
-    assert certificate["queries at tolerance 0.3"].value == query_lower_bound(1560, "0.3")
 
 
 def test_whether_a_label_is_zero_gives_the_gate_away():

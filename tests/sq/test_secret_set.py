@@ -1,7 +1,6 @@
 import math
 from itertools import combinations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,39 +45,6 @@ def test_overlaps_and_members_count_shared_coordinates(size, data):
     assert (secrets.members.sum(axis=1) == secrets.bits).all()
 
 
-def test_rank_stays_exact_where_secrets_outnumber_float64():
-    secrets = SecretSet(70, 20)
-    assert len(secrets) > 2**53
-    for number in (0, 2**53 + 1, len(secrets) - 1):
-        assert secrets.rank(secrets.unrank(number)) == number
-
-
-def test_overlap_counts_follow_the_hypergeometric_law():
-    secrets = SecretSet(12, 4)
-    counts = np.bincount(secrets.overlaps(secrets.unrank(17)), minlength=5)
-    assert counts.tolist() == [math.comb(4, o) * math.comb(7, 4 - o) for o in range(5)]
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: SecretSet(4, 4), "bits is 4 and dim 4: at most 3"),
-        (lambda: SecretSet(4, 0), "bits is 0: a whole number of at least 1"),
-        (lambda: SecretSet(5, 2).unrank(6), "number is 6: there are 6"),
-        (lambda: SecretSet(5, 2).rank([0, 1]), "from 1 to 4"),
-        (lambda: SecretSet(5, 2).rank([1, 1]), "2 distinct"),
-        (lambda: SecretSet(5, 2).rank([1, 5]), "from 1 to 4"),
-        (lambda: SecretSet(5, 2).rank([1.0, 2.0]), "2 distinct"),
-        (lambda: SecretSet(5, 2).overlaps([1]), "2 distinct"),
-        (lambda: SecretSet(70, 20).table, "tables hold at most"),
-    ],
-)
-def test_bad_secrets_are_refused_in_a_sentence(call, words):
-    with pytest.raises(ValueError, match=words):
-        call()
-
-
 def test_families_of_more_targets_than_a_machine_word_are_counted_drawn_and_ranked():
     secrets = SecretSet(dim=200, bits=30)
     assert secrets.size == math.comb(199, 30)
@@ -92,20 +58,3 @@ def test_families_of_more_targets_than_a_machine_word_are_counted_drawn_and_rank
     for table in (lambda: secrets.table, lambda: secrets.members, lambda: secrets.indicator(0)):
         with pytest.raises(ValueError, match="tables hold at most 20000000"):
             table()
-
-
-def test_draws_are_uniform_over_the_secrets():
-    secrets, rng = SecretSet(dim=5, bits=2), np.random.default_rng(0)
-    counts = np.bincount([secrets.draw(rng) for _ in range(6000)], minlength=secrets.size)
-    assert np.all(np.abs(counts - 1000) < 5 * np.sqrt(1000))
-
-
-def test_coordinates_beyond_sixteen_bits_are_listed():
-    assert SecretSet(dim=40_000, bits=1).table[-1].tolist() == [39_999]
-
-
-def test_indicator_is_a_row_of_the_identity():
-    secrets = SecretSet(dim=6, bits=2)
-    assert np.array_equal([secrets.indicator(number) for number in range(10)], np.eye(10))
-    with pytest.raises(ValueError, match="number is 10: there are 10 secrets"):
-        secrets.indicator(10)

@@ -3,9 +3,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.linalg import hadamard
 
-from lower import all_sign_matrices
 from sq import BumpFamily, CentreThresholdFamily, DesignedStepsFamily, TwoSlopeFamily
 from sq.krawtchouk import fourier_coefficients, fourier_weights, overlap_correlations
 from sq.profiles import designed_coefficients
@@ -22,12 +20,6 @@ SMALL = [
     CentreThresholdFamily(dim=6, bits=4, steps="best-fit"),
     CentreThresholdFamily(dim=6, bits=3, heads_count=1),
 ]
-LARGE = [
-    BumpFamily(dim=20, bits=8),
-    TwoSlopeFamily(dim=20, bits=16),
-    DesignedStepsFamily(dim=12, bits=6, heads_count=4),
-    CentreThresholdFamily(dim=18, bits=16, heads_count=4, steps="best-fit"),
-]
 
 
 def words(family):
@@ -41,25 +33,6 @@ def test_layers_and_correlations_are_as_defined_on_all_inputs(family, enumerated
     assert checked.correlation_error < 1e-12
     if getattr(family, "beta", 40.0) == 40:
         assert checked.max_error < 1e-14
-
-
-@pytest.mark.parametrize("family", LARGE, ids=words)
-def test_layers_and_correlations_are_as_defined_on_random_inputs(family, enumerated):
-    checked = enumerated(family, targets=8, samples=6000)
-    assert checked.max_error < 1e-14
-    assert checked.correlation_error < 0.1
-
-
-@pytest.mark.parametrize("family", [one for one in SMALL if getattr(one, "beta", 40.0) == 40], ids=words)
-def test_lowest_fourier_degree_is_that_of_the_weights(family):
-    instance = family.instance(0)
-    x = all_sign_matrices(2, 6)
-    unknown = (instance.layer(x) - instance.known(x))[:, 0, 0]
-    coefficients = hadamard(4096) @ unknown / 4096
-    degree = np.array([index.bit_count() for index in range(4096)])
-    present = degree[np.abs(coefficients) > 1e-9]
-    assert present.min() == family.lowest_degree
-    assert instance.certificate["lowest degree of the unknown part"].value == family.lowest_degree
 
 
 def test_bump_in_the_middle_of_eight_bits():
@@ -84,20 +57,6 @@ def test_two_slopes_at_sixteen_bits():
     assert family.c0 == 0
     # squares are even about l/2: degree 2 is there
     assert fourier_weights(family.profile**2)[2] > 0.1
-
-
-@pytest.mark.parametrize("bits", range(3, 21))
-def test_two_slopes_have_no_degree_1_or_2_at_any_number_of_bits(bits):
-    family = TwoSlopeFamily(dim=bits + 1, bits=bits)
-    assert np.all(family.weights[:3] < 1e-25)
-    assert family.weights[3] > 0.5
-    assert family.lowest_degree == 7
-
-
-def test_two_slopes_at_three_bits_are_the_parity():
-    family = TwoSlopeFamily(dim=6, bits=3)
-    ratio = family.normalised_profile / (-1.0) ** np.arange(4)
-    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-12)
 
 
 def test_designed_steps_at_six_bits_and_four_heads():
@@ -172,71 +131,6 @@ def test_the_best_fit_is_the_projection_of_the_parity_on_the_steps(bits, m):
         assert family.correlation_with_parity == pytest.approx(1, abs=1e-12)
 
 
-def test_correlations_depend_on_the_overlap_alone():
-    family = BumpFamily(dim=12, bits=5, at=2)
-    rho = family.correlations(7)
-    overlaps = family.secrets.overlaps(family.secrets.unrank(7))
-    np.testing.assert_array_equal(rho, np.array(overlap_correlations(family.profile), float)[overlaps])
-    assert rho[7] == pytest.approx(1, abs=1e-15)
-    assert len(rho) == math.comb(11, 5)
-
-
-def test_hidden_parts_have_norm_1_and_the_scale_gives_the_layer_back():
-    x = all_sign_matrices(2, 6)
-    for family in SMALL:
-        hidden = family.hidden(0, x)
-        assert (hidden**2).sum() / len(x) == pytest.approx(1, abs=1e-12)
-        assert abs(hidden.mean(axis=0)).max() < 1e-12
-        instance = family.instance(0, direction=np.arange(6.0))
-        target = instance.known(x) + family.scale * hidden[..., None] * instance.parameters["direction"]
-        assert np.linalg.norm(instance.layer(x) - target, axis=-1).max() <= instance.allowed_error
-
-
-def test_the_realisation_error_is_reached_where_slopes_are_finite(enumerated):
-    family = BumpFamily(dim=6, bits=2, at=2, beta=1.5)
-    checked = enumerated(family)
-    assert checked.max_error == pytest.approx(family.instance(0).realisation_error, rel=1e-12)
-    assert checked.max_error > 0.1
-
-
-@pytest.mark.bad_input
-@pytest.mark.parametrize(
-    ("make", "word"),
-    [
-        (lambda: BumpFamily(dim=4, bits=4), "at most 3"),
-        (lambda: BumpFamily(dim=9, bits=4, at=5), "at is 5: a number from 0 to 4"),
-        (lambda: BumpFamily(dim=9, bits=4, beta=0.0), "beta is 0"),
-        (lambda: TwoSlopeFamily(dim=9, bits=2), "bits is 2: a whole number of at least 3"),
-        (
-            lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(40.0, 80.0)),
-            r"slopes is \(40.0, 80.0\).*at most one saturates",
-        ),
-        (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0, 1.0)), "distinct slopes"),
-        (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0, -1.0)), "slopes is a sequence with -1.0"),
-        (lambda: TwoSlopeFamily(dim=9, bits=4, slopes=(1.0,)), "two numbers"),
-        (lambda: DesignedStepsFamily(dim=9, bits=4, heads_count=5), "heads_count is 5: 1 to 4"),
-        (
-            lambda: DesignedStepsFamily(dim=9, bits=4, thresholds=(0.5, 0.5)),
-            "distinct half-integers between 0 and 4",
-        ),
-        (lambda: DesignedStepsFamily(dim=9, bits=4, thresholds=(0.5, 1.0)), "half-integers"),
-        (lambda: DesignedStepsFamily(dim=9, bits=4, thresholds=(0.5, 4.5)), "between 0 and 4"),
-        (lambda: DesignedStepsFamily(dim=9, bits=4, heads_count=3, thresholds=(0.5, 1.5)), "one a head"),
-        (
-            lambda: CentreThresholdFamily(dim=9, bits=4, heads_count=3),
-            "heads_count is 3: an even number of at most 4",
-        ),
-        (lambda: CentreThresholdFamily(dim=9, bits=4, heads_count=6), "at most 4"),
-        (lambda: CentreThresholdFamily(dim=9, bits=4, steps="random"), "'alternating' or 'best-fit'"),
-        (lambda: BumpFamily(dim=9, bits=4).instance(direction=np.zeros(9)), "direction"),
-        (lambda: BumpFamily(dim=9, bits=4).instance(70), "there are 70 secrets"),
-    ],
-)
-def test_arguments_out_of_range_are_explained(make, word):
-    with pytest.raises(ValueError, match=word):
-        make()
-
-
 @pytest.mark.parametrize(
     ("family", "parity"),
     [
@@ -259,9 +153,3 @@ def test_a_profile_that_is_a_parity_is_known_as_one(family, parity):
     if parity:
         gram = np.array([family.correlations(number) for number in range(family.secrets.size)])
         np.testing.assert_allclose(gram, np.eye(family.secrets.size), atol=1e-12)
-
-
-def test_targets_that_are_parities_have_no_rounding_noise_for_a_correlation():
-    family = TwoSlopeFamily(dim=20, bits=3)
-    assert family.orthonormal
-    assert family.instance(0).certificate["largest correlation of two targets"].value == 0.0

@@ -8,7 +8,7 @@ from lwe import LWRParameters
 from lwe.attacks.dual import DualAttack, dual_statistic
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.laws import BinaryLaw, FlipLaw, GaussianLaw, TernaryLaw, UniformLaw, ZeroLaw
+from lwe.laws import BinaryLaw, GaussianLaw, TernaryLaw, UniformLaw
 from lwe.samples import LWRSamples, make_samples
 
 WITHOUT = "fpylll is not installed (extra `lattice`)"
@@ -62,16 +62,6 @@ def test_labels_without_a_secret_are_distinguished_no_more_often_than_the_level_
         assert np.sum(np.array(reached) <= level) <= binom.isf(1e-4, runs, level)
 
 
-def test_blocks_of_one_label_alone_are_passed_over():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWRParameters(6, 64, 4, matrix="uniform")
-    samples, _ = make_samples(parameters, 400, rng=0)
-    constant = LWRSamples(samples.public, np.full(400, 3))
-    result = DualAttack()(constant, parameters, rng=0)
-    assert result.outcome is AttackOutcome.NOTHING
-    assert "one label alone" in result.explanation
-
-
 @pytest.mark.parametrize("q", [97, 2**31 - 1, 2**31])
 def test_products_with_short_vectors_are_exact_for_every_modulus(q):
     parameters = LWRParameters(4, q, q, matrix="uniform")
@@ -94,16 +84,6 @@ def test_a_large_modulus_takes_no_table_of_its_residues():
         assert result.outcome is AttackOutcome.DISTINGUISHED, result
 
 
-def test_a_secret_without_choice_leaves_nothing_to_distinguish():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    for law in (ZeroLaw(), FlipLaw(0.0)):
-        parameters = LWRParameters(8, 64, 8, matrix="uniform", secret=law)
-        samples, _ = make_samples(parameters, 200, rng=0)
-        result = DualAttack()(samples, parameters, rng=0)
-        assert result.outcome is AttackOutcome.NOT_APPLICABLE
-        assert "allows one only" in result.explanation
-
-
 def test_statistic_is_the_sum_of_cosines_of_the_products_with_the_middles():
     parameters = LWRParameters(4, 30, 6)
     rng = np.random.default_rng(0)
@@ -114,28 +94,6 @@ def test_statistic_is_the_sum_of_cosines_of_the_products_with_the_middles():
     offsets = rng.random(7)
     expected = np.sum(weights * np.cos(2 * np.pi * (vectors @ middles - offsets) / 30))
     assert float(dual_statistic(vectors, weights, labels, parameters, offsets)) == pytest.approx(expected)
-
-
-@pytest.mark.slow
-def test_labels_that_tell_nothing_end_it_at_once():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    for noise, seconds in ((TernaryLaw(), 0.5), (GaussianLaw(1.8), 5.0)):
-        parameters = LWRParameters(20, 3, 3, matrix="uniform", noise=noise)
-        samples, _ = make_samples(parameters, 500, rng=0)
-        result = DualAttack()(samples, parameters, rng=0, budget=Budget(3.0))
-        assert not result.outcome.succeeded
-        assert (result.outcome is AttackOutcome.NOT_APPLICABLE) == noise.is_uniform(3)
-        assert result.seconds < seconds
-
-
-def test_what_it_cannot_do_is_said():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    for parameters, number, outcome in (
-        (LWRParameters(20, 2, 2, matrix="uniform"), 200, AttackOutcome.NOT_APPLICABLE),
-        (LWRParameters(20, 128, 2, matrix="uniform"), 50, AttackOutcome.TOO_FEW_SAMPLES),
-    ):
-        samples, _ = make_samples(parameters, number, rng=0)
-        assert DualAttack()(samples, parameters, rng=0).outcome is outcome
 
 
 @pytest.mark.parametrize("attack", [DualAttack(), LatticeAttack()])

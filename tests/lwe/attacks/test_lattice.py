@@ -2,23 +2,19 @@ import numpy as np
 import pytest
 
 from lwe import LWRParameters
-from lwe.attacks.attack import Attempt
 from lwe.attacks.bases import (
     dual_basis,
     left_inverse,
     modular_hermite_form,
     primal_embedding,
 )
-from lwe.attacks.blocks import most_rows
-from lwe.attacks.dual import DualAttack
 from lwe.attacks.evidence import label_residues
 from lwe.attacks.lattice import LatticeAttack
 from lwe.attacks.least_squares import refined_secret
-from lwe.attacks.outcome import AttackOutcome, Budget, BudgetSpentError
+from lwe.attacks.outcome import AttackOutcome, Budget
 from lwe.costs.primal import primal_shape
-from lwe.laws import BinomialLaw, GaussianLaw, TernaryLaw, ZeroLaw
+from lwe.laws import BinomialLaw, GaussianLaw, TernaryLaw
 from lwe.parameters import centred
-from lwe.presets import PRESETS
 from lwe.samples import inner_products, make_samples
 
 WITHOUT = "fpylll is not installed (extra `lattice`)"
@@ -48,19 +44,6 @@ def test_hermite_form_spans_the_rows_and_q_times_everything(q):
         if combinations is not None:
             reached = len(np.unique(combinations @ rows % q, axis=0))
             assert reached == q**6 // np.prod([int(one) for one in diagonal])
-
-
-@pytest.mark.parametrize("q", [60, 101, 128, 2**31 - 1])
-def test_hermite_form_of_many_rows_stays_within_64_bits(q):
-    rows = np.random.default_rng(q).integers(q, size=(25, 40))
-    form = modular_hermite_form(rows, q)
-    assert np.all((form >= 0) & (form <= q))
-    left = rows.astype(object)
-    for j in range(40):
-        left = left - np.outer(left[:, j] // int(form[j, j]), form[j].astype(object))
-    assert np.all(left == 0)
-    volume = np.prod([int(one) for one in np.diagonal(form)], dtype=object)
-    assert volume == q**15
 
 
 @pytest.mark.parametrize("q", [8, 15, 30, 127, 128])
@@ -163,72 +146,12 @@ def test_with_wide_errors_it_ends_with_the_secret_though_no_label_is_right(sigma
     assert "stopped" not in result.explanation
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_of_near_secrets_the_likeliest_is_taken(seed):
-    result, secret = attacked(PRESETS["toy-lwe"], number=300, seed=seed)
-    assert result.outcome is AttackOutcome.BROKEN, result
-    np.testing.assert_array_equal(result.secret, secret)
-
-
-def test_where_errors_are_hardly_shorter_than_other_vectors_few_samples_are_taken():
-    # 74 of them, which would be surer, take blocks and minutes more
-    parameters = LWRParameters(secret_dim=6, modulus=128, levels=2, matrix="uniform")
-    result, secret = attacked(parameters, number=2000, seed=8)
-    assert result.outcome is AttackOutcome.BROKEN, result
-    np.testing.assert_array_equal(result.secret, secret)
-    assert result.details["samples"] <= 62
-
-
 def test_refinement_makes_a_near_secret_exact():
     parameters = LWRParameters(secret_dim=24, modulus=128, levels=4)
     samples, secret = make_samples(parameters, 2000, rng=2)
     near = secret + np.random.default_rng(0).integers(-2, 3, size=24)
     assert not np.array_equal(near, secret)
     np.testing.assert_array_equal(centred(refined_secret(near, samples, parameters), 128), secret)
-
-
-@pytest.mark.slow
-def test_labels_without_a_secret_are_not_predicted():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWRParameters(secret_dim=10, modulus=128, levels=8, matrix="uniform")
-    samples, _ = make_samples(parameters, 600, rng=0)
-    labels = np.random.default_rng(1).permutation(samples.labels)
-    random = type(samples)(samples.public, labels)
-    result = LatticeAttack(largest_block=20)(random, parameters, rng=0, budget=Budget(4.0))
-    assert result.outcome in (AttackOutcome.NOTHING, AttackOutcome.BUDGET_SPENT)
-
-
-def test_the_same_generator_gives_the_same_run():
-    parameters = LWRParameters(secret_dim=10, modulus=128, levels=4, matrix="uniform")
-    first, second = (attacked(parameters, seed=4)[0] for _ in range(2))
-    assert first.details == second.details
-    np.testing.assert_array_equal(first.secret, second.secret)
-
-
-def test_what_it_cannot_do_is_said():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    for parameters, number, outcome in (
-        (LWRParameters(20, 2, 2, matrix="uniform"), 200, AttackOutcome.NOT_APPLICABLE),
-        (LWRParameters(20, 128, 2, matrix="uniform"), 50, AttackOutcome.TOO_FEW_SAMPLES),
-        (LWRParameters(1024, 4096, 64, matrix="uniform"), 4000, AttackOutcome.REFUSED),
-    ):
-        samples, _ = make_samples(parameters, number, rng=0)
-        result = LatticeAttack()(samples, parameters, rng=0, budget=Budget(2.0))
-        assert result.outcome is outcome, result
-        assert result.seconds < 5
-
-
-def test_a_budget_that_is_spent_before_it_begins_is_told():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWRParameters(secret_dim=24, modulus=128, levels=8, matrix="uniform")
-    samples, _ = make_samples(parameters, 500, rng=0)
-    for attack in (LatticeAttack(), DualAttack()):
-        result = attack(samples, parameters, rng=0, budget=Budget(1e-9))
-        assert result.outcome is AttackOutcome.BUDGET_SPENT
-    attempt = Attempt("late", samples, parameters, Budget(1e-9))
-    with pytest.raises(BudgetSpentError):
-        LatticeAttack().run(attempt, np.random.default_rng(0))
-    assert most_rows(-1.0, 128) == 0
 
 
 def test_rounds_limit_the_work_without_a_clock():
@@ -244,53 +167,6 @@ def test_rounds_limit_the_work_without_a_clock():
     result = attack(make_samples(large, 1000, rng=0)[0], large, budget=Budget(None))
     assert result.outcome is AttackOutcome.REFUSED
     assert "260 are the most" in result.explanation
-
-
-def test_without_clock_and_rounds_it_ends_after_three_bases_with_the_same_result():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWRParameters(secret_dim=6, modulus=128, levels=32, matrix="uniform")
-    samples, _ = make_samples(parameters, 600, rng=0)
-    random = type(samples)(samples.public, np.random.default_rng(1).integers(32, size=600))
-    first, second = (LatticeAttack()(random, parameters, rng=3, budget=Budget(None)) for _ in range(2))
-    assert first.outcome is AttackOutcome.NOTHING
-    assert first.details["rounds"] == 3
-    assert first.details == second.details
-    assert first.explanation == second.explanation
-
-
-def test_a_secret_without_choice_is_known():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWRParameters(8, 64, 8, matrix="uniform", secret=ZeroLaw(), noise=GaussianLaw(8.0))
-    samples, _ = make_samples(parameters, 300, rng=0)
-    result = LatticeAttack()(samples, parameters, rng=0)
-    np.testing.assert_array_equal(result.secret, np.zeros(8))
-    assert "this one only" in result.explanation
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        LWRParameters(16, 2**31, 2**20, matrix="uniform"),
-        LWRParameters(16, 2**31, 2**20, matrix="uniform", secret=TernaryLaw()),
-        LWRParameters(12, 2**31, 2**20),
-    ],
-    ids=str,
-)
-def test_a_large_modulus_takes_no_table_of_its_residues(parameters):
-    result, secret = attacked(parameters, number=300)
-    assert result.accuracy > 0.9, result
-    if parameters.matrix == "uniform":
-        np.testing.assert_array_equal(result.secret, secret)
-
-
-def test_a_budget_stops_it_between_blocks():
-    pytest.importorskip("fpylll", reason=WITHOUT)
-    parameters = LWRParameters(secret_dim=12, modulus=128, levels=2, matrix="uniform")
-    samples, _ = make_samples(parameters, 2000, rng=0)
-    result = LatticeAttack()(samples, parameters, rng=0, budget=Budget(2.0))
-    assert result.outcome is AttackOutcome.BUDGET_SPENT
-    assert "stopped after" in result.explanation
-    assert result.seconds < 8
 
 
 def _remainders(vectors, form):

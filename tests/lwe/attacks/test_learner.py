@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 
 from attention import (
-    BooleanInputs,
-    ExampleOracle,
-    GaussianInputs,
     Outcome,
     Recorder,
     draw_examples,
-    make_nice_layer,
 )
 from attention.testing import check_learner
 from lwe.attacks.attack import run_attacks
@@ -19,17 +15,11 @@ from lwe.attacks.learner import AttackLearner, LearnerAttack
 from lwe.attacks.least_squares import LeastSquaresAttack
 from lwe.attacks.meet_in_the_middle import MeetInTheMiddleAttack
 from lwe.attacks.outcome import AttackOutcome, Budget
-from lwe.attacks.tokens import (
-    SampleOracle,
-    labels_of_outputs,
-    realised,
-)
-from lwe.examples import noisy_examples, rows_of_tokens, samples_from_examples
+from lwe.examples import noisy_examples
 from lwe.families import LWRFamily
 from lwe.laws import FlipLaw, SparseLaw, TernaryLaw
 from lwe.parameters import LWRParameters
 from lwe.samples import make_samples
-from upper import Adam, LinearBaseline, Newton
 
 FAMILIES = [
     LWRParameters(6, 16, 4),
@@ -64,47 +54,12 @@ class Memory:
         return recorder.fit(Outcome.EXACT, predict=predict)
 
 
-@pytest.mark.parametrize("made", FAMILIES, ids=str)
-def test_examples_of_samples_are_those_of_the_layer_that_has_the_labels(made):
-    samples, secret = make_samples(made, 300, rng=1)
-    heads = realised(made)
-    x, y = SampleOracle(samples, heads, rng=np.random.default_rng(0)).draw(300)
-    instance = LWRFamily.of(heads).instance(secret=secret)
-    np.testing.assert_array_equal(instance.layer(x), y)
-    rows, on_gate = rows_of_tokens(x, heads)
-    used = samples.take(int(on_gate.sum()))
-    np.testing.assert_array_equal(np.mod(rows[on_gate] - used.public, made.modulus), 0)
-    read = samples_from_examples(x, y, heads)
-    np.testing.assert_array_equal(read.labels, used.labels)
-    np.testing.assert_array_equal(labels_of_outputs(x, y, heads)[on_gate], used.labels)
-
-
-def test_a_linear_learner_finds_nothing_of_labels_that_depend_on_the_token_differences():
-    samples, _ = make_samples(FAMILIES[0], 4000, rng=0)
-    result = LearnerAttack(LinearBaseline())(samples, FAMILIES[0], rng=0)
-    assert result.outcome is AttackOutcome.NOTHING
-    assert result.attack == "learner LinearBaseline"
-    assert result.details["fit"] == "NOTHING_LEARNED"
-
-
 @pytest.mark.parametrize("made", [FAMILIES[0], FAMILIES[2], FAMILIES[3], FAMILIES[4]], ids=str)
 def test_a_learner_with_a_memory_breaks_what_has_few_rows(made):
     samples, _ = make_samples(made, 8000, rng=0)
     result = LearnerAttack(Memory())(samples, made, rng=0)
     assert result.outcome is AttackOutcome.BROKEN, str(result)
     np.testing.assert_array_equal(result.predict(samples.public[:50]), samples.labels[:50])
-
-
-def test_what_no_heads_realise_and_too_few_samples_are_said():
-    prime = LWRParameters(4, 13, 2, matrix="uniform")
-    samples, _ = make_samples(prime, 100, rng=0)
-    assert LearnerAttack(Memory())(samples, prime).outcome is AttackOutcome.NOT_APPLICABLE
-    large = LWRParameters(60, 16, 4)
-    samples, _ = make_samples(large, 5, rng=0)
-    few = LearnerAttack(LinearBaseline())(samples, large, rng=0)
-    assert few.outcome is AttackOutcome.TOO_FEW_SAMPLES
-    assert "give 4 examples" in few.explanation
-    assert "needs 62" in few.explanation
 
 
 def test_a_learner_that_breaks_down_misses_a_package_or_takes_long_loses_nothing():
@@ -156,24 +111,6 @@ def test_a_learner_stopped_by_the_clock_is_judged_by_what_it_recorded_last():
     assert nothing.accuracy is not None
 
 
-def test_newton_breaks_the_smallest_sizes_and_uses_samples_more_than_once():
-    made = LWRParameters(4, 64, 2)
-    samples, _ = make_samples(made, 1000, rng=0)
-    result = LearnerAttack(Newton(m=8, examples=2000, work=400))(samples, made, rng=0)
-    assert result.outcome is AttackOutcome.BROKEN, str(result)
-    assert result.details["examples"] == 2000
-
-
-@pytest.mark.slow
-def test_adam_is_given_more_examples_than_there_are_samples_and_breaks_what_it_should():
-    pytest.importorskip("torch")
-    made = LWRParameters(4, 16, 2)
-    samples, _ = make_samples(made, 1000, rng=0)
-    result = LearnerAttack(Adam(m=16, batch=256, work=500, learning_rate=0.01))(samples, made, rng=0)
-    assert result.outcome is AttackOutcome.BROKEN, str(result)
-    assert result.details["examples"] == 256 * 500
-
-
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("made", "attack"),
@@ -199,21 +136,6 @@ def test_attacks_keep_the_contract_of_learners(made, attack):
         assert fit.outcome is Outcome.LOCAL_MINIMUM
 
 
-def test_layers_of_another_kind_are_not_applicable():
-    made = LWRParameters(5, 8, 2)
-    learner = AttackLearner(ExhaustiveAttack(), made, examples=200)
-    nice = make_nice_layer(heads=2, dim=6, rng=0)
-    other = LWRFamily.of(LWRParameters(7, 8, 2)).instance(rng=0)
-    instance = LWRFamily.of(made).instance(rng=0)
-    for target, inputs in (
-        (nice, BooleanInputs(k=2, d=6)),
-        (other.layer, other.inputs),
-        (instance.layer, GaussianInputs(k=2, d=6)),
-        (instance.layer, BooleanInputs(k=3, d=6)),
-    ):
-        assert learner.fit(ExampleOracle(target, inputs, rng=0), rng=0).outcome is Outcome.NOT_APPLICABLE
-
-
 def test_label_flips_end_at_the_floor_of_the_noise_not_at_exact():
     made = LWRParameters(6, 16, 16, noise=FlipLaw(0.1), secret=TernaryLaw())
     instance = LWRFamily.of(made).instance(rng=0)
@@ -221,17 +143,3 @@ def test_label_flips_end_at_the_floor_of_the_noise_not_at_exact():
     assert fit.outcome is Outcome.RESIDUAL_FLOOR
     x = instance.inputs.sample(300, rng=5)
     np.testing.assert_array_equal(fit.predict(x), instance.layer(x))
-
-
-def test_spent_work_and_examples_are_said():
-    made = LWRParameters(30, 64, 2, secret=TernaryLaw(), matrix="binary")
-    instance = LWRFamily.of(made).instance(rng=0)
-    fit = AttackLearner(ExhaustiveAttack(work=1000), made, examples=500).fit(
-        ExampleOracle(instance.layer, instance.inputs, rng=0)
-    )
-    assert fit.outcome is Outcome.WORK_SPENT
-    assert not np.any(fit.predict(instance.inputs.sample(5, rng=0)))
-    large = LWRParameters(40, 64, 2)
-    few = AttackLearner(LeastSquaresAttack(), large, examples=51)
-    target = LWRFamily.of(large).instance(rng=0)
-    assert few.fit(ExampleOracle(target.layer, target.inputs, rng=0)).outcome is Outcome.EXAMPLES_SPENT

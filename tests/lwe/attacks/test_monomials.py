@@ -25,16 +25,6 @@ def test_exponents_are_listed_once_each_by_degree(columns, degree, largest):
     np.testing.assert_array_equal(table[1 : columns + 1], np.eye(columns))
 
 
-def test_the_numbers_of_monomials_are_the_binomial_sums_of_the_docstring():
-    assert [BinomialMonomials(n, degree).size for n, degree in ((32, 2), (64, 2), (20, 4))] == [
-        529,
-        2081,
-        6196,
-    ]
-    for n, q in ((5, 8), (9, 16), (20, 8)):
-        assert BinomialMonomials(n, q // 2, q - 1).size == math.comb(n + q // 2, n)
-
-
 @settings(deadline=None)
 @given(
     columns=st.integers(1, 4), degree=st.integers(1, 5), largest=st.integers(1, 7), seed=st.integers(0, 2**32)
@@ -85,19 +75,3 @@ def test_bit_i_has_degree_at_most_2_to_the_i_on_all_rows(matrix, largest, column
         assert found.consistent
         # the monomials are independent as functions, so the polynomial is the only one
         assert found.rank == min(monomials.size, len(public))
-
-
-def test_the_degree_is_attained_and_its_coefficients_are_the_products_of_the_entries_mod_2():
-    rng = np.random.default_rng(0)
-    public, degree = every_row("binary", 8, 8), 4
-    secret = rng.integers(8, size=8) | np.array([1, 1, 1, 1, 1, 0, 0, 0])
-    monomials = BinomialMonomials(8, degree)
-    values = unpack_gf2(monomials.packed(public), len(public)).T
-    found = solve_gf2(values, public @ secret % 8 >> 2)
-    table = monomials.table()
-    highest = table.sum(axis=1) == degree
-    products = np.prod(np.where(table[highest] == 1, secret, 1), axis=1) % 2
-    np.testing.assert_array_equal(found.solution[highest], products == 1)
-    assert products.any()
-    lower = BinomialMonomials(8, degree - 1)
-    assert not solve_gf2(unpack_gf2(lower.packed(public), len(public)).T, public @ secret % 8 >> 2).consistent

@@ -1,4 +1,4 @@
-"""Every attack on every preset within a second: none breaks down, and each says what came of it."""
+"""Every attack on a preset of each kind within a second: none breaks down, and each says what came of it."""
 
 import json
 
@@ -25,15 +25,21 @@ BREAKS = {
 }
 
 
+KINDS = [
+    *("toy", "toy-gadget", "toy-ternary", "toy-lpn", "linearised-32", "sparse-64", "gadget-16"),
+    *("parity-64", "lpn-512", "lwe-30", "kyber512", "firesaber"),
+]
+
+
 @pytest.fixture(scope="module")
 def samples():
-    return {name: make_samples(parameters, 1000, rng=0)[0] for name, parameters in PRESETS.items()}
+    return {name: make_samples(PRESETS[name], 1000, rng=0)[0] for name in KINDS}
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("attack", EVERY, ids=lambda one: one.name)
 def test_no_attack_breaks_down_on_a_preset_and_each_says_a_sentence(attack, name, samples):
-    result = attack(samples[name], PRESETS[name], rng=0, budget=Budget(seconds=0.5))
+    result = attack(samples[name], PRESETS[name], rng=0, budget=Budget(seconds=0.3))
     assert result.outcome is not AttackOutcome.FAILED
     assert len(result.explanation.split()) > 5
     assert result.explanation.endswith(".")

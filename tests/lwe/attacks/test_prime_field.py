@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lwe.attacks.prime_field import solve_prime_field
-from lwe.residues import is_prime
 
 
 @settings(deadline=None)  # the first call imports sympy
@@ -53,13 +52,3 @@ def test_larger_systems_are_solved_exactly(q):
     np.testing.assert_array_equal(found.solution, secret[-100:])
     system[-1, -1] = (system[-1, -1] + 1) % q
     assert not solve_prime_field(system.astype(float), q, 100).consistent
-
-
-def test_primes_are_told_from_other_numbers():
-    sieve = np.ones(3000, dtype=bool)
-    sieve[:2] = False
-    for number in range(2, 55):
-        sieve[number * number :: number] = False
-    assert [is_prime(number) for number in range(3000)] == sieve.tolist()
-    assert is_prime(16777213)
-    assert not is_prime(4093 * 4093)

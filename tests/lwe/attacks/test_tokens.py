@@ -60,16 +60,3 @@ def test_split_shares_samples_out_and_counts_what_is_drawn():
     many = oracle.split(100)
     assert len(many) == 100
     assert all(len(part.draw(3)[0]) == 3 for part in many)
-
-
-def test_what_is_called_before_a_draw_may_end_it():
-    def refuse(number):
-        raise RuntimeError(f"no {number}")
-
-    oracle = SampleOracle(NAMED_SAMPLES, NAMED, rng=np.random.default_rng(3), before_draw=refuse)
-    for one in (oracle, *oracle.split(2)):
-        with pytest.raises(RuntimeError, match="no 7"):
-            one.draw(7)
-    assert oracle.drawn == 0
-    empty = SampleOracle(NAMED_SAMPLES, NAMED, rng=np.random.default_rng(3))
-    assert empty.draw(0)[0].shape == (0, 2, 9)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lwe.costs import COST_MODELS
-from lwe.costs.reduction import block_size_for, block_sizes, gaussian_gap, root_hermite_factor
+from lwe.costs.reduction import block_size_for, block_sizes, root_hermite_factor
 
 
 def test_root_hermite_factors_are_those_of_the_lattice_estimator():
@@ -39,14 +39,3 @@ def test_core_svp_counts_one_sieve_and_no_less_than_a_pass_over_the_basis():
     assert COST_MODELS["core-SVP"].cost(1000, 2000) == pytest.approx(292)
     assert COST_MODELS["quantum core-SVP"].cost(1000, 2000) == pytest.approx(265)
     assert COST_MODELS["core-SVP"].cost(40, 1024) == pytest.approx(30)
-
-
-def test_gates_of_a_sieve_rise_with_the_block_and_the_basis():
-    model = COST_MODELS["MATZOV"]
-    costs = [model.cost(block, 500) for block in range(30, 400)]
-    assert np.all(np.diff(costs) > 0)
-    assert model.cost(200, 1000) > model.cost(200, 500)
-
-
-def test_a_gap_of_zero_is_the_length_expected():
-    assert gaussian_gap(100, 0.0, 1 / math.sqrt(2 * math.pi * math.e)) == pytest.approx(0)
