@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from arena._fields import as_plain
+from arena.formats import as_plain
 from rich.console import Console
 from rich.table import Table
 
