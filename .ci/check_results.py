@@ -31,7 +31,7 @@ def readme_rows(results: Results) -> list[str]:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     head, *rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in re.search(r"^\| target (?:.*\n)+", text, re.MULTILINE)[0].splitlines()
+        for line in re.search(r"^\| target .*\n(?:\|.*\n)+", text, re.MULTILINE)[0].splitlines()
         if "---" not in line
     ]
     learners = {one.title: one.name for one in results.learners}

@@ -15,7 +15,7 @@ run and by the one that has a theorem. Runs in about ten seconds.
 # .. math:: F(X) = \sum_{i=1}^m \mathrm{softmax}\big(X \Theta_i X^\top\big)\, X W_i .
 #
 # Head i has an *attention matrix* :math:`\Theta_i`, which decides who attends to whom, and a *projection*
-# :math:`W_i`, which decides what is said. Both are d x d, and both are hidden. The softmax acts on rows.
+# :math:`W_i`, which decides what is passed on. Both are d x d, and both are hidden. The softmax acts on rows.
 #
 # A learner sees examples :math:`(X, F(X))` for random X and nothing else. It must predict F on fresh X. This is
 # learning from examples as in PAC learning; here the distribution of X is known, and the labels are exact unless
@@ -161,6 +161,6 @@ results
 results.plot("mine", against="examples")
 
 # %%
-# Plain gradient descent does it, too: Adam learns such layers, from hundreds of thousands of examples, up to the
+# Plain gradient descent does it too: Adam learns such layers, from hundreds of thousands of examples, up to the
 # rounding of float32. That a layer is *hard* is another matter: see :doc:`plot_3_first_comparison`. Next: a layer of
 # your own, :doc:`plot_2_your_own_layer`.
