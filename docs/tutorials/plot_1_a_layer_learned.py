@@ -109,17 +109,16 @@ print(parameter_errors(learned.layer, layer).theta)
 # ---------------------
 #
 # The learner of Chen and Li has six phases and asks for no gradient. Here it keeps to them ("paper mode"); its
-# details and all constants are ours. `arena.learn_phases` keeps what each phase found. The story of one phase is a
-# few sentences:
-
-import textwrap
+# details and all constants are ours. `arena.learn_phases` keeps what each phase found. Each phase has a record;
+# `errors` says how far it is from the truth:
 
 from arena import learn_phases
 
 told = learn_phases(target, "six-phase-paper", seed=2, preset="quick")
-for story in told.stories:
-    print(f"{story.number}. {story.title}")
-    print(textwrap.indent(textwrap.fill(" ".join(story.error), 90), "   "))
+for record in told.records:
+    print(f"{record.number}. {record.title}")
+    for label, error in record.errors.items():
+        print(f"   {label}: {error:.2g}")
 
 # %%
 # Follow the error: phase 1 knows the sum of the projections to a tenth, phase 3 to a thousandth; phase 4 then knows
