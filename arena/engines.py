@@ -99,7 +99,7 @@ def require_engine(engine: str | None = None, device: str | None = None) -> None
     except ImportError:
         what = " and ".join(f"{name} {value}" for name, value in asked_settings(engine, device).items())
         raise ImportError(
-            f"To compute on {what}, PyTorch is needed: install the extra, pip install 'attention-bounds[torch]'."
+            f"To compute on {what}, PyTorch is needed: install it with pip install torch."
         ) from None
     except ValueError:
         raise ValueError(

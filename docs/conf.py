@@ -1,12 +1,18 @@
-"""Sphinx configuration: API reference from the docstrings, tutorials run as they stand, the rest from this folder."""
+"""Sphinx configuration: API from docstrings, commands from the command line, tutorials run as they stand."""
 
+import re
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version as installed_version
 from importlib.util import find_spec
 from pathlib import Path
 
+import typer
+from sphinx.util import rst
+
 sys.path.insert(0, str(Path(__file__).parent))  # for drawings.py
 
+from arena.cli.main import app as command_line
 from studies import STUDIES, find_studies, load_result
 from studies.folder import render_page
 
@@ -14,8 +20,15 @@ project = "attention-bounds"
 author = "The attention-bounds authors"
 version = release = installed_version("attention-bounds")
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.mathjax", "numpydoc", "sphinx_gallery.gen_gallery"]
-exclude_patterns = ["_build", "tutorials"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_templates", "tutorials"]
 # formulas are typeset without a network where the extra copy of MathJax is installed
 if find_spec("sphinx-mathjax-offline") is not None:
     extensions.append("sphinx-mathjax-offline")
@@ -24,7 +37,11 @@ html_title = "attention-bounds"
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["wide.css", "pages.css"]
+html_sidebars = {"api/*": [], "index": [], "commands": []}  # pages that are found by name
 
+templates_path = ["_templates"]
+autosummary_imported_members = True
+autosummary_ignore_module_all = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
@@ -54,15 +71,36 @@ def _norms_are_not_substitutions(app, what, name, obj, options, lines):
             lines[place] = line.replace("|", r"\|")
 
 
-def _fill_in_numbers(app, name, source):
-    # pages of studies quote the numbers of the record beside them
+def _fill_in(app, name, source):
+    # pages of studies quote the numbers of the record beside them; the page of commands is their help
     folder, _, study = name.partition("/")
     if folder == "studies" and study in STUDIES:
         record = Path(app.srcdir) / f"{name}.json"
         source[0] = render_page(source[0], *find_studies([study]), load_result(record))
+    if name == "commands":
+        source[0] += "\n".join(_describe("attention-bounds", typer.main.get_command(command_line)))
+
+
+def _describe(name: str, command) -> Iterator[str]:
+    """The help of a command, and of those below it, in reStructuredText."""
+    if hasattr(command, "list_commands"):
+        for one in command.list_commands(None):
+            yield from _describe(f"{name} {one}", command.commands[one])
+        return
+    context = command.make_context(name, [], resilient_parsing=True)
+    yield from ["", name, "-" * len(name), ""]
+    for paragraph in re.split(r"\n\s*\n", command.help or ""):
+        said, example, call = paragraph.partition("attention-bounds ")
+        yield from [rst.escape(" ".join(said.split())), ""]
+        if example:
+            yield from [".. code-block:: none", "", f"   {example}{' '.join(call.split())}", ""]
+    for parameter in command.get_params(context):
+        names, said = parameter.get_help_record(context) or ("", "")
+        if names:
+            yield from [f"``{names}``", f"   {rst.escape(' '.join(said.split())) or '.'}", ""]
 
 
 def setup(app):
-    """Connect the mending of docstrings, and the pages of studies with their records."""
+    """Connect the docstrings, the pages of studies and the page of commands with what they are made from."""
     app.connect("autodoc-process-docstring", _norms_are_not_substitutions)
-    app.connect("source-read", _fill_in_numbers)
+    app.connect("source-read", _fill_in)

@@ -37,9 +37,7 @@ def cluster(address: str) -> "Iterator[_Cluster]":
     have begun are finished on their workers, and no other begins.
     """
     if find_spec("distributed") is None:
-        raise ImportError(
-            "Running on a cluster needs dask: install it with pip install 'attention-bounds[distributed]'."
-        )
+        raise ImportError("Running on a cluster needs dask: install it with pip install dask distributed.")
     if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
         raise ValueError(
             f"The scheduler's address is {address!r}: one as tcp://host:8786 is needed, as dask scheduler prints it."

@@ -190,9 +190,7 @@ def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engin
     """
     installed = find_spec("torch") is not None
     if not installed and (name == "torch" or (name == "auto" and device not in (None, "cpu"))):
-        raise ImportError(
-            "This engine needs PyTorch: install the extra, pip install 'attention-bounds[torch]'."
-        )
+        raise ImportError("This engine needs PyTorch: install it with pip install torch.")
     if name == "numpy" or not installed:
         if device not in (None, "cpu"):
             raise ValueError(

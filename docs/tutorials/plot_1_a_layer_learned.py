@@ -15,7 +15,7 @@ run and by the one that has a theorem. Runs in about ten seconds.
 # .. math:: F(X) = \sum_{i=1}^m \mathrm{softmax}\big(X \Theta_i X^\top\big)\, X W_i .
 #
 # Head i has an *attention matrix* :math:`\Theta_i`, which decides who attends to whom, and a *projection*
-# :math:`W_i`, which decides what is said. Both are d x d, and both are hidden. The softmax acts on rows.
+# :math:`W_i`, which decides what is passed on. Both are d x d, and both are hidden. The softmax acts on rows.
 #
 # A learner sees examples :math:`(X, F(X))` for random X and nothing else. It must predict F on fresh X. This is
 # learning from examples as in PAC learning; here the distribution of X is known, and the labels are exact unless
@@ -109,17 +109,16 @@ print(parameter_errors(learned.layer, layer).theta)
 # ---------------------
 #
 # The learner of Chen and Li has six phases and asks for no gradient. Here it keeps to them ("paper mode"); its
-# details and all constants are ours. `arena.learn_phases` keeps what each phase found. The story of one phase is a
-# few sentences:
-
-import textwrap
+# details and all constants are ours. `arena.learn_phases` keeps what each phase found. Each phase has a record;
+# `errors` says how far it is from the truth:
 
 from arena import learn_phases
 
 told = learn_phases(target, "six-phase-paper", seed=2, preset="quick")
-for story in told.stories:
-    print(f"{story.number}. {story.title}")
-    print(textwrap.indent(textwrap.fill(" ".join(story.error), 90), "   "))
+for record in told.records:
+    print(f"{record.number}. {record.title}")
+    for label, error in record.errors.items():
+        print(f"   {label}: {error:.2g}")
 
 # %%
 # Follow the error: phase 1 knows the sum of the projections to a tenth, phase 3 to a thousandth; phase 4 then knows
@@ -161,6 +160,6 @@ results
 results.plot("mine", against="examples")
 
 # %%
-# Plain gradient descent does it, too: Adam learns such layers, from hundreds of thousands of examples, up to the
+# Plain gradient descent does it too: Adam learns such layers, from hundreds of thousands of examples, up to the
 # rounding of float32. That a layer is *hard* is another matter: see :doc:`plot_3_first_comparison`. Next: a layer of
 # your own, :doc:`plot_2_your_own_layer`.

@@ -77,14 +77,14 @@ import textwrap
 from arena import learn_phases
 
 told = learn_phases(target, "six-phase", seed=1, preset="quick")
-for story in told.stories:
-    said = " ".join(story.error) or story.ended
-    print(textwrap.fill(f"Phase {story.number}, {story.state}: {said}", 90, subsequent_indent="   "))
+for record in told.records:
+    errors = ", ".join(f"{label} {error:.2g}" for label, error in record.errors.items())
+    print(textwrap.fill(f"Phase {record.number}, {record.state}: {errors}", 90, subsequent_indent="   "))
 told.drawings["phase-4-spectrum"]
 
 # %%
 # Here it runs as one would run it today ("practical mode"), and Newton steps at the end of phase 6 take the error to
-# rounding. ``print(told)`` tells the whole story, ``told.save("phases")`` makes a page with every figure.
+# rounding. ``print(told)`` prints all of them, ``told.save("phases")`` makes a page with every figure.
 
 # %%
 # A layer that was trained
@@ -152,8 +152,8 @@ if has_torch:
 if has_torch:
     own = layer_target(trained, tokens=3, name="trained")
     paper = learn_phases(own, "six-phase-paper", seed=1, preset="quick")
-    for story in paper.stories:
-        print(f"Phase {story.number}: {story.state}")
+    for record in paper.records:
+        print(f"Phase {record.number}: {record.state}")
     print(textwrap.fill(paper.phases.explanation, 90))
 
 # %%

@@ -115,7 +115,7 @@ except AssertionError as sentence:
 # Beside the others
 # -----------------
 #
-# Learners of one's own stand in `arena.compare` next to names. The first two targets differ in how far attention is
+# Learners of your own stand in `arena.compare` beside names. The first two targets differ in how far attention is
 # from flat: sigma is the standard deviation of a logit.
 
 from arena import compare, nice_target, parity_target

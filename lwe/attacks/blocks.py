@@ -30,8 +30,7 @@ def require_fpylll() -> None:
     """Raise `MissingError` unless fpylll and what it needs at run time can be imported."""
     if any(importlib.util.find_spec(name) is None for name in ("fpylll", "cysignals")):
         raise MissingError(
-            "It needs fpylll, which is not installed: install it with `pip install 'attention-bounds[lattice]'` "
-            "(fpylll and cysignals)."
+            "It needs fpylll, which is not installed: install it with `pip install fpylll cysignals`."
         )
 
 

@@ -12,9 +12,7 @@ import pytest
 
 from runs import Cell, Store, cell, run
 
-pytest.importorskip(
-    "distributed", reason="dask is not installed (pip install 'attention-bounds[distributed]')"
-)
+pytest.importorskip("distributed", reason="dask is not installed (pip install dask distributed)")
 # dask leaves sockets and tasks to the garbage collector when a cluster ends
 pytestmark = pytest.mark.filterwarnings("ignore")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

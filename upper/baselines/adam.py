@@ -104,7 +104,7 @@ class Adam(Descent):
     def converter(self) -> Callable[[np.ndarray], Any]:
         """To tensors on the device; an error if PyTorch, the device or its bfloat16 is not there."""
         if find_spec("torch") is None:
-            raise ImportError("Adam needs PyTorch: install the extra, pip install 'attention-bounds[torch]'.")
+            raise ImportError("Adam needs PyTorch: install it with pip install torch.")
         import torch
 
         try:

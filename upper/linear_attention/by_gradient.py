@@ -98,7 +98,7 @@ def train_linear_attention(
                 f"{name} is zero everywhere: there is nothing to learn from, other examples are needed."
             )
     if find_spec("torch") is None:
-        raise ImportError("Adam needs PyTorch: install the extra, pip install 'attention-bounds[torch]'.")
+        raise ImportError("Adam needs PyTorch: install it with pip install torch.")
     import torch
 
     began = time.perf_counter()
