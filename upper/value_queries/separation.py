@@ -11,8 +11,8 @@ from upper.value_queries.two_tokens import TwoTokens, orthonormal
 
 # Fourth-order central differences: points in units of the step, and their weights.
 _POINTS, _WEIGHTS = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([1.0, -8.0, 8.0, -1.0]) / 12
-# A pencil is kept if it is the best of so many whose eigenvalues are real.
-_PENCILS, _TRIES = 3, 12
+# The best of so many pencils with real eigenvalues is kept, or the first that is as well conditioned as this.
+_PENCILS, _TRIES, _GOOD = 3, 12, 10.0
 # Points of a fit for each unknown: fewer leave some heads with neighbours just as good.
 _ROWS_A_UNKNOWN = 1.5
 # The first change of delta, relative to its length, and how often it is halved where heads fall together.
@@ -63,7 +63,7 @@ def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator
             heads = _separated(pairs, plane, delta[None], start)
             if heads.residual[0] < _RESIDUAL and np.isfinite(heads.condition[0]):
                 found.append((float(heads.condition[0]), FirstHeads(delta, plane, heads)))
-        if len(found) == _PENCILS or (found and m == 1):
+        if len(found) == _PENCILS or (found and found[-1][0] < _GOOD):
             break
     return min(found, key=lambda one: one[0])[1] if found else None
 

@@ -8,8 +8,9 @@ from scipy.special import expit
 
 _ITERATIONS = 40
 _DAMPING, _MOST_DAMPING = 1e-3, 1e8
-# Squared residuals a row below this are rounding.
-_ROUNDING = 1e-31
+# Squared residuals a row below the first are rounding, in units of a sigmoid's height; below the second, where a step
+# takes nothing off.
+_ROUNDING, _SMALL = 1e-32, 1e-26
 
 
 @dataclass(frozen=True)
@@ -64,45 +65,41 @@ def separate(
     inside = np.concatenate([g, total[:, None]], axis=1) @ np.swapaxes(space, 1, 2)
     unit = np.sqrt(np.mean(inside**2, axis=(1, 2), keepdims=True))
     q, triangle = np.linalg.qr(inside / unit)
-    outside = _outside(q[:, None])
-    unknowns = np.broadcast_to(
-        np.concatenate([start.slope, start.offset[:, None], start.drop[:, None]], axis=1), (batch, m, p + 2)
-    ).copy()
-
-    def residuals(unknowns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        first = unknowns[..., :p] @ y.T + unknowns[..., p, None]
-        sigmoid = expit(np.concatenate([first, first - unknowns[..., p + 1, None]], axis=-1))
-        ends = np.concatenate([sigmoid, np.ones((*sigmoid.shape[:-1], 1))], axis=-1)
-        return ends, outside(ends[..., None])[..., 0]
-
-    ends, left = residuals(unknowns)
-    squared = np.sum(left**2, axis=-1)
-    damping = np.full((batch, m), _DAMPING)
     at_x = np.concatenate([y, np.ones((len(y), 1)), np.zeros((len(y), 1))], axis=1)
     at_other = np.concatenate([y, np.ones((len(y), 1)), -np.ones((len(y), 1))], axis=1)
     inner = np.concatenate([at_x, at_other])
+
+    def residuals(unknowns: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        sigmoid = expit(unknowns @ inner.T)
+        ends = np.concatenate([sigmoid, np.ones((*sigmoid.shape[:-1], 1))], axis=-1)
+        left = _outside(q, ends)
+        return ends, left, np.sum(left**2, axis=-1)
+
+    unknowns = np.concatenate([start.slope, start.offset[:, None], start.drop[:, None]], axis=1)
+    unknowns = np.repeat(unknowns[None], batch, axis=0)
+    ends, left, squared = residuals(unknowns, q)
+    damping = np.full((batch, m), _DAMPING)
     for _ in range(_ITERATIONS):
         active = (squared > rows * _ROUNDING) & (damping < _MOST_DAMPING)
-        if not active.any():
+        some = np.flatnonzero(active.any(axis=1))
+        if not len(some):
             break
-        sigmoid = ends[..., :-1]
-        jacobian = np.zeros((batch, m, rows + 1, p + 2))
-        jacobian[..., :-1, :] = (sigmoid * (1 - sigmoid))[..., None] * inner
-        jacobian = outside(jacobian)
+        slopes = ends[some, :, :-1] * (1 - ends[some, :, :-1])
+        jacobian = np.concatenate([slopes[..., None] * inner, np.zeros((len(some), m, 1, p + 2))], axis=2)
+        # columns off the span of the values, as the residual is
+        jacobian -= q[some, None] @ (np.swapaxes(q[some], 1, 2)[:, None] @ jacobian)
         normal = np.swapaxes(jacobian, -1, -2) @ jacobian
         scale = np.trace(normal, axis1=-2, axis2=-1) / (p + 2) + np.finfo(float).tiny
-        normal += (damping * scale)[..., None, None] * np.eye(p + 2)
-        gradient = np.swapaxes(jacobian, -1, -2) @ left[..., None]
-        trial = unknowns - np.linalg.solve(normal, gradient)[..., 0]
-        trial_ends, trial_left = residuals(trial)
-        trial_squared = np.sum(trial_left**2, axis=-1)
-        better = active & (trial_squared < squared)
-        unknowns, ends, left = (
-            np.where(better[..., None], new, old)
-            for new, old in ((trial, unknowns), (trial_ends, ends), (trial_left, left))
-        )
-        squared = np.where(better, trial_squared, squared)
-        damping = np.where(better, damping * 0.05, np.maximum(damping, 1e-14) * 10)
+        normal += (damping[some] * scale)[..., None, None] * np.eye(p + 2)
+        gradient = np.swapaxes(jacobian, -1, -2) @ left[some][..., None]
+        trial = unknowns[some] - np.linalg.solve(normal, gradient)[..., 0]
+        found = residuals(trial, q[some])
+        better = active[some] & (found[2] < squared[some])
+        for kept, new in zip((unknowns, ends, left), (trial, *found[:2]), strict=True):
+            kept[some] = np.where(better[..., None], new, kept[some])
+        squared[some] = np.where(better, found[2], squared[some])
+        damping[some] = np.where(better, damping[some] * 0.05, np.maximum(damping[some], 1e-12) * 10)
+        damping[some] = np.where(~better & (squared[some] < rows * _SMALL), _MOST_DAMPING, damping[some])
     single = np.linalg.solve(triangle[:, None], np.swapaxes(q, 1, 2)[:, None] @ ends[..., None])[..., 0]
     singular = np.linalg.svd(single, compute_uv=False)
     condition = singular[:, 0] / np.maximum(singular[:, -1], np.finfo(float).tiny)
@@ -117,7 +114,6 @@ def separate(
     )
 
 
-def _outside(q: np.ndarray):
-    """The projection off the columns of q."""
-    transposed = np.swapaxes(q, -1, -2)
-    return lambda columns: columns - q @ (transposed @ columns)
+def _outside(q: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows (batch, m, n) less their parts in the columns of q (batch, n, m)."""
+    return rows - (rows @ q) @ np.swapaxes(q, 1, 2)
