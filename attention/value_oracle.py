@@ -81,7 +81,9 @@ class ValueOracle:
         oracle._prepare(f, k, d, noise, budget, rng)
         return oracle
 
-    def _prepare(self, target: Any, k: int | None, d: int, noise: float, budget: int | None, rng: Rng) -> None:
+    def _prepare(
+        self, target: Any, k: int | None, d: int, noise: float, budget: int | None, rng: Rng
+    ) -> None:
         self._target, self.noise, self.budget = target, noise, budget
         self.k, self.d = k, d
         self._rng = random_generator(rng)
@@ -107,8 +109,8 @@ class ValueOracle:
         require_array("x", x)
         if self.remaining is not None and len(x) > self.remaining:
             raise QueriesExhaustedError(
-                f"{len(x)} queries were asked and {self.remaining} of a budget of {self.budget} are left: give a larger "
-                "budget."
+                f"{len(x)} queries were asked and {self.remaining} of a budget of {self.budget} are left: give "
+                "a larger budget."
             )
         answers = np.asarray(self._target(x))
         self.drawn += len(x)

@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from attention import AttentionLayer, Fit, GroundTruth, Outcome, Recorder
-from attention.evaluation import relative_error, verdict
+from attention.evaluation import EXACT_ERROR, relative_error
 from attention.inputs import Rng
-from attention.learning import Progress
+from attention.learning import Access, Progress, require_oracle
 from attention.validation import PositiveInt, checked, random_generator
 from attention.value_oracle import ValueOracle
 from upper.value_queries.logits import read_logits
@@ -47,10 +47,8 @@ class RecoveredLayer:
     @property
     def biased(self) -> bool:
         """Whether the biases are more than rounding."""
-        return bool(
-            np.abs(self.bias).max() > _NO_BIAS * np.abs(self.w).max()
-            or np.abs(self.key_bias).max() > _NO_BIAS * np.abs(self.theta).max()
-        )
+        pairs = ((self.bias, self.w), (self.key_bias, self.theta))
+        return any(np.abs(bias).max() > _NO_BIAS * np.abs(other).max() for bias, other in pairs)
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class ByQueries:
     ('EXACT', 2, True)
     """
 
-    access: ClassVar[str] = "value queries"
+    access: ClassVar[Access] = "value queries"
 
     m: PositiveInt | Literal["auto"] = "auto"
     examples: PositiveInt | None = None
@@ -112,12 +110,22 @@ class ByQueries:
         ValueError
             If the oracle answers no value queries, has one token, or its answers are malformed.
         """
+        require_oracle(oracle, self.access)
+        if oracle.k == 1:
+            raise ValueError(
+                "Queries have one token: every layer is linear there; at least two tokens are needed."
+            )
         recorder = Recorder(oracle, truth=truth, progress=progress)
         random = np.random.default_rng([int(random_generator(rng).integers(2**63)), 2])
         linear = linear_part(oracle)
         recorder.step("Equal tokens", predict=lambda x: _linear(linear, x))
         pairs = TwoTokens(oracle, linear)
         scale = find_scale(pairs, random)
+        if scale is None:  # one head that attends to all tokens alike
+            d = oracle.d
+            zeros = np.zeros((1, d, d))
+            alike = RecoveredLayer(zeros, linear.projection_sum[None], zeros[:, 0], linear.bias, np.ones(1))
+            return self._fit(recorder, oracle, alike, random)
         rank, _ = count_heads(pairs, scale, random)
         m = rank if self.m == "auto" else self.m
         recorder.step("Heads counted", heads=m, rank=rank, scale=scale)
@@ -126,8 +134,44 @@ class ByQueries:
             found = self._recovered(pairs, m, scale, random, recorder)
         if found is None:
             return recorder.fit(Outcome.NOT_SEPARATED, predict=lambda x: _linear(linear, x))
-        return recorder.fit(
-            self._judged(oracle, found, scale, random),
-            layer=None if found.biased else AttentionLayer(found.theta, found.w),
-            predict=found,
+        return self._fit(recorder, oracle, found, random)
+
+    def _recovered(
+        self, pairs: TwoTokens, m: int, scale: float, random: np.random.Generator, recorder: Recorder
+    ) -> RecoveredLayer | None:
+        first = first_heads(pairs, m, scale, random)
+        if first is None:
+            return None
+        recorder.step("Heads separated", residual=first.residual, condition=first.condition.max())
+        followed = follow_heads(pairs, first, scale, random)
+        if followed is None:
+            return None
+        w, directions = followed
+        recorder.step(
+            "Projections", sum_error=relative_error(w.sum(axis=0)[None], pairs.linear.projection_sum[None])
         )
+        logits = read_logits(pairs.oracle, pairs.linear, w, directions, scale)
+        found = RecoveredLayer(logits.theta, w, logits.key_bias, pairs.linear.bias, first.condition)
+        recorder.step(
+            "Logits", predict=found, layer=None if found.biased else AttentionLayer(found.theta, found.w)
+        )
+        return found
+
+    def _fit(
+        self, recorder: Recorder, oracle: ValueOracle, found: RecoveredLayer, random: np.random.Generator
+    ) -> Fit:
+        x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
+        answers, predicted = oracle.ask(x), found(x)
+        error = relative_error(predicted, answers) if np.any(answers) else float(np.abs(predicted).max())
+        outcome = Outcome.EXACT if error < EXACT_ERROR else Outcome.NOT_SEPARATED
+        layer = None if found.biased else AttentionLayer(found.theta, found.w)
+        return recorder.fit(outcome, layer=layer, predict=found)
+
+
+def _linear(linear: Any, x: np.ndarray) -> np.ndarray:
+    """What is known without the heads: every token's weight is 1 / k."""
+    return np.broadcast_to((linear.bias + x.mean(axis=1) @ linear.projection_sum)[:, None], x.shape)
+
+
+def _shifted(logits: np.ndarray) -> np.ndarray:
+    return logits - logits.max(axis=-1, keepdims=True)

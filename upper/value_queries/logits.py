@@ -1,6 +1,8 @@
 """All logits, and so Theta and c, from queries of several tokens, once the projections are known."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,7 +13,7 @@ from upper.value_queries.two_tokens import LinearPart
 # Of the d numbers in a row of an answer so many are spent on weights at most: the system is well conditioned then.
 _SHARE = 0.6
 # A query with a smaller weight is asked again with tokens half as long, so often at most.
-_SMALL, _SHORTER = 1e-3, 8
+_SMALL, _SHORTER = 1e-2, 8
 # Queries are solved so many numbers at a time.
 _AT_A_TIME = 4_000_000
 
@@ -86,7 +88,7 @@ class _Mean:
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._sum, self._weight = np.zeros(shape), np.full(shape, np.finfo(float).tiny)
 
-    def add(self, where, value: np.ndarray, weight: np.ndarray) -> None:
+    def add(self, where: Any, value: np.ndarray, weight: np.ndarray) -> None:
         self._sum[where] += weight * value
         self._weight[where] += weight
 
@@ -105,9 +107,9 @@ class _Reader:
     directions: Float[np.ndarray, "d d"]
     scale: float
 
-    def __call__(self, queries: Int[np.ndarray, "n s"], *, zero: bool):
+    def __call__(self, queries: Int[np.ndarray, "n s"], *, zero: bool) -> Iterator[tuple[Any, ...]]:
         """For each query and length of its tokens the logits against the first, (m, rows, others), and the weights."""
-        length = self.scale
+        length = self.scale / 2
         size = max(1, _AT_A_TIME // (len(self.w) * self.oracle.d * queries.shape[1]))
         for _ in range(_SHORTER):
             again = []

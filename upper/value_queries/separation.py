@@ -1,9 +1,10 @@
 """The heads at one delta, from a matrix pencil, and at all others, by following them."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import linear_sum_assignment
 from scipy.special import logit
 
 from upper.value_queries.sigmoid_fit import Separated, Sigmoids, separate
@@ -40,7 +41,11 @@ class FirstHeads:
 
     delta: Float[np.ndarray, " d"]
     plane: Plane
-    heads: Separated
+    sigmoids: Sigmoids
+    values: Float[np.ndarray, "m d"]  #: v_i = delta W_i
+    residual: float  #: the worst head's, root mean square over rows
+    #: |v_i| over its distance to the span of the others
+    condition: Float[np.ndarray, " m"]
 
 
 def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator) -> FirstHeads | None:
@@ -62,7 +67,11 @@ def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator
             plane = Plane(basis, rng.standard_normal((_points(m, p), p)))
             heads = _separated(pairs, plane, delta[None], start)
             if heads.residual[0] < _RESIDUAL and np.isfinite(heads.condition[0]):
-                found.append((float(heads.condition[0]), FirstHeads(delta, plane, heads)))
+                sigmoids = Sigmoids(*(part[0] for part in astuple(heads.sigmoids)))
+                values = heads.values[0]
+                single = np.linalg.norm(values, axis=1) * np.linalg.norm(np.linalg.pinv(values), axis=0)
+                one = FirstHeads(delta, plane, sigmoids, values, float(heads.residual[0]), single)
+                found.append((float(single.max()), one))
         if len(found) == _PENCILS or (found and found[-1][0] < _GOOD):
             break
     return min(found, key=lambda one: one[0])[1] if found else None
@@ -74,7 +83,9 @@ def _points(m: int, p: int) -> int:
 
 def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> Sigmoids | None:
     p, step = len(basis), 0.25
-    x = np.concatenate([(step * _POINTS[:, None, None] * basis).reshape(-1, len(delta)), np.zeros((1, len(delta)))])
+    x = np.concatenate(
+        [(step * _POINTS[:, None, None] * basis).reshape(-1, len(delta)), np.zeros((1, len(delta)))]
+    )
     here, there = pairs(x, delta)
     jacobians = [
         np.tensordot(_WEIGHTS / step, values[:-1].reshape(len(_POINTS), p, -1), 1) for values in (here, there)
@@ -111,19 +122,28 @@ def follow_heads(
     d, delta = pairs.oracle.d, first.delta
     q = np.linalg.qr(np.column_stack([delta, rng.standard_normal((d, d - 1))]))[0].T
     q[0] = delta / np.linalg.norm(delta)
-    start = Sigmoids(*(part[0] for part in (first.heads.sigmoids.slope, first.heads.sigmoids.offset, first.heads.sigmoids.drop)))
-    at_delta = first.heads.values[0]
+    at_delta = first.values
     projected = np.empty((d, *at_delta.shape))
     projected[0] = at_delta / scale
     left, change = np.arange(1, d), _CHANGE * scale
     for _ in range(_HALVINGS):
         failed = []
         for some in np.split(left, range(batch, len(left), batch)):
-            heads = _separated(pairs, first.plane, delta + change * q[some], start)
-            right = (heads.residual < _RESIDUAL) & (heads.condition < _WORSE * first.heads.condition[0])
-            projected[some[right]] = (heads.values[right] - at_delta) / change
+            heads = _separated(pairs, first.plane, delta + change * q[some], first.sigmoids)
+            right = (heads.residual < _RESIDUAL) & (heads.condition < _WORSE * first.condition.max())
+            projected[some[right]] = (_matched(heads.values[right], at_delta) - at_delta) / change
             failed.append(some[~right])
         left, change = np.concatenate(failed), change / 2
         if not len(left):
             return np.einsum("jp,jmd->mpd", q, projected), q
     return None
+
+
+def _matched(
+    values: Float[np.ndarray, "batch m d"], before: Float[np.ndarray, "m d"]
+) -> Float[np.ndarray, "batch m d"]:
+    """The values in the order of the heads they have changed the least from: a fit may end with two heads exchanged."""
+    distance = np.linalg.norm(values[:, None] - before[:, None], axis=-1)
+    return np.array(
+        [some[linear_sum_assignment(one)[1]] for some, one in zip(values, distance, strict=True)]
+    ).reshape(values.shape)

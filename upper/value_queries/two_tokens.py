@@ -10,6 +10,8 @@ from attention.value_oracle import ValueOracle
 # Twice the way along a ray gives so much less than twice the odd part where sigmoids begin to bend.
 _BENT = 0.75
 _RAYS = 3
+# Odd parts below this share of the answers are rounding; lengths are looked for over so many doublings.
+_ROUNDING, _DOUBLINGS = 1e-12, 60
 
 
 @dataclass(frozen=True)
@@ -52,34 +54,35 @@ class TwoTokens:
         return answers[..., 0, :] - rest, answers[..., 1, :] - rest
 
 
-def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float:
+def find_scale(pairs: TwoTokens, rng: np.random.Generator) -> float | None:
     """The length r of tokens at which sigmoids begin to bend: logits of the order of 1, where little is rounded away.
 
-    From the odd part of g along random rays, at doubling distances. Some 40 queries.
+    From the odd part of g along random rays, at distances that double or halve; some 40 queries. None where there is no
+    odd part: the weights do not depend on the tokens.
     """
     d = pairs.oracle.d
     directions = orthonormal(rng, min(_RAYS + 1, d), d)
     delta, rays = directions[0], directions[-_RAYS:]
 
-    def odd(distance: float) -> float:
-        values, _ = pairs(distance * np.concatenate([rays, -rays]), delta)
-        half = len(values) // 2
-        return float(np.linalg.norm(values[:half] - values[half:]))
+    def odd(distance: float) -> tuple[float, float]:
+        x = distance * np.concatenate([rays, -rays])
+        values, _ = pairs(x, delta)
+        difference = float(np.linalg.norm(values[: len(rays)] - values[len(rays) :]))
+        answers = float(np.linalg.norm(values) + np.linalg.norm(x @ pairs.linear.projection_sum))
+        return difference, difference / (answers or 1.0)
 
-    distance, here = 1.0, odd(1.0)
-    if odd(2.0) < 2 * _BENT * here:
-        while distance > 2**-60:
-            nearer = odd(distance / 2)
-            if here >= 2 * _BENT * nearer:
-                break
-            distance, here = distance / 2, nearer
-        return float(np.sqrt(distance))
-    while distance < 2**60:
-        farther = odd(2 * distance)
-        if farther < 2 * _BENT * here:
-            break
-        distance, here = 2 * distance, farther
-    return float(np.sqrt(distance))
+    def bends(near: float, far: float) -> bool:
+        return far < 2 * _BENT * near
+
+    distance, (here, share) = 1.0, odd(1.0)
+    factor = 0.5 if share > _ROUNDING and bends(here, odd(2.0)[0]) else 2.0
+    for _ in range(_DOUBLINGS):
+        there, there_share = odd(distance * factor)
+        rounded = min(share, there_share) < _ROUNDING
+        if not rounded and bends(min(here, there), max(here, there)) != (factor < 1):
+            return float(np.sqrt(distance if factor > 1 else distance * factor))
+        distance, here, share = distance * factor, there, there_share
+    return None
 
 
 def count_heads(
