@@ -43,6 +43,7 @@ from attention.learning import (
     draw_examples,
 )
 from attention.memory import NotEnoughMemoryError
+from attention.value_oracle import QueriesExhaustedError, ValueOracle
 
 __all__ = [
     "AttentionLayer",
@@ -60,10 +61,12 @@ __all__ = [
     "NotEnoughMemoryError",
     "Outcome",
     "PositionedInputs",
+    "QueriesExhaustedError",
     "Recorder",
     "SliceInputs",
     "SphereInputs",
     "Step",
+    "ValueOracle",
     "attention_pattern",
     "check_budget",
     "check_conditions",

@@ -112,6 +112,10 @@ class Outcome(Enum):
         "Phase 6 failed: no tuple of the net reaches the tolerance on held-out examples; allow more work or more "
         "examples, or a larger tolerance."
     )
+    NOT_SEPARATED = (
+        "Heads not separated: the queries do not tell the heads apart, as where their outputs lie in one "
+        "direction, or where there are more heads than coordinates."
+    )
     NOT_APPLICABLE = (
         "Not of this kind: the examples contradict what this attack assumes; use a general learner."
     )

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -43,6 +43,14 @@ class Step:
 
 
 Progress = Callable[[Step], None]
+
+Access = Literal["random examples", "value queries"]
+"""How a learner sees its target; a learner that says nothing draws random examples."""
+# what an oracle of each access does, and how one is made
+_ORACLES: dict[Access, tuple[str, str]] = {
+    "random examples": ("draw", "ExampleOracle(layer, inputs) or ExampleOracle.from_arrays(x, y)"),
+    "value queries": ("ask", "ValueOracle(layer) or ValueOracle.from_callable(f, k, d)"),
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -192,7 +200,7 @@ class Recorder:
     def __init__(
         self, oracle: Any, *, truth: GroundTruth | None = None, progress: Progress | None = None
     ) -> None:
-        require_oracle(oracle)
+        require_oracle(oracle, None)
         self._oracle, self._truth, self._progress = oracle, truth, progress
         self._drawn_before = oracle.drawn
         self._trace: list[Step] = []
@@ -324,14 +332,16 @@ def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:
     return budget
 
 
-def require_oracle(oracle: Any) -> None:
-    """Refuse what learners cannot draw from: a layer or an array, say."""
+def require_oracle(oracle: Any, access: Access | None = "random examples") -> None:
+    """Refuse what a learner of this access cannot learn from: a layer or an array, or an oracle of another kind."""
     # what speaks the protocol may be the caller's own
-    if not all(hasattr(oracle, name) for name in ("draw", "drawn", "k", "d")):
-        raise ValueError(
-            f"The oracle is a {type(oracle).__name__}: learners draw from an ExampleOracle. Of a layer, give "
-            "ExampleOracle(layer, inputs); of arrays, ExampleOracle.from_arrays(x, y)."
-        )
+    counts = all(hasattr(oracle, name) for name in ("drawn", "k", "d"))
+    kinds = [kind for kind, (verb, _) in _ORACLES.items() if counts and hasattr(oracle, verb)]
+    if (access in kinds) if access is not None else kinds:
+        return
+    needed = " or ".join(text for kind, (_, text) in _ORACLES.items() if access in (kind, None))
+    given = f"gives {kinds[0]}" if kinds else f"is a {type(oracle).__name__}"
+    raise ValueError(f"The oracle {given}: {access or 'an oracle'} is needed, of {needed}.")
 
 
 def draw_examples(

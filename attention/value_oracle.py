@@ -1,0 +1,120 @@
+"""The value oracle: the output of an unknown layer on token matrices of one's own choice, every one counted."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from attention.inputs import Rng
+from attention.layer import AttentionLayer
+from attention.validation import (
+    NonNegativeFloat,
+    PositiveInt,
+    checked,
+    random_generator,
+    require_array,
+)
+
+__all__ = ["ValueOracle"]
+
+
+class QueriesExhaustedError(ValueError):
+    """More queries were asked than the budget allows."""
+
+
+class ValueOracle:
+    """Answers value queries, F(X) at an X of the learner's choice, and counts them.
+
+    Parameters
+    ----------
+    target : AttentionLayer
+        The layer that answers. For any other function of token matrices see `from_callable`.
+    k : int, optional
+        The number of tokens of a query; by default a query has as many as it likes.
+    noise : float, optional
+        Standard deviation of independent Gaussian noise on every entry of an answer.
+    budget : int, optional
+        The most token matrices that may be asked.
+    rng : optional
+        Anything `numpy.random.default_rng` accepts (SPEC 7); the noise is drawn from it.
+
+    Notes
+    -----
+    A query is one token matrix, so `drawn` is what a query-complexity statement counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attention import ValueOracle, make_nice_layer
+    >>> oracle = ValueOracle(make_nice_layer(heads=2, dim=4, rng=0), budget=10)
+    >>> oracle.ask(np.ones((3, 2, 4))).shape, oracle.drawn, oracle.tokens
+    ((3, 2, 4), 3, 6)
+    """
+
+    @checked
+    def __init__(
+        self,
+        target: AttentionLayer,
+        *,
+        k: PositiveInt | None = None,
+        noise: NonNegativeFloat = 0.0,
+        budget: PositiveInt | None = None,
+        rng: Rng = None,
+    ) -> None:
+        self._prepare(target, k, target.dim, noise, budget, rng)
+
+    @classmethod
+    @checked
+    def from_callable(
+        cls,
+        f: Callable[[np.ndarray], Any],
+        k: PositiveInt,
+        d: PositiveInt,
+        *,
+        noise: NonNegativeFloat = 0.0,
+        budget: PositiveInt | None = None,
+        rng: Rng = None,
+    ) -> "ValueOracle":
+        """An oracle over any function that maps arrays (n, k, d) to outputs of the same shape."""
+        oracle = cls.__new__(cls)
+        oracle._prepare(f, k, d, noise, budget, rng)
+        return oracle
+
+    def _prepare(
+        self, target: Any, k: int | None, d: int, noise: float, budget: int | None, rng: Rng
+    ) -> None:
+        self._target, self.noise, self.budget = target, noise, budget
+        self.k, self.d = k, d
+        self._rng = random_generator(rng)
+        self.drawn = 0  #: token matrices asked so far
+        self.tokens = 0  #: tokens in them
+
+    @property
+    def remaining(self) -> int | None:
+        """How many queries are left; None when there is no budget."""
+        return None if self.budget is None else self.budget - self.drawn
+
+    def ask(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
+        """The outputs on the token matrices `x`; each counts as a query.
+
+        A ValueError if `x` or the answers are not of the right shape, or an entry is not finite; a
+        QueriesExhaustedError, before anything is asked, if the budget has fewer queries left.
+        """
+        x = np.asarray(x, dtype=np.float64)
+        if x.ndim != 3 or x.shape[2] != self.d or x.shape[1] != (self.k or max(x.shape[1], 1)):
+            raise ValueError(
+                f"x has shape {x.shape}: (n, {self.k or 'k'}, {self.d}) is needed, that of token matrices."
+            )
+        require_array("x", x)
+        if self.remaining is not None and len(x) > self.remaining:
+            raise QueriesExhaustedError(
+                f"{len(x)} queries were asked and {self.remaining} of a budget of {self.budget} are left: give "
+                "a larger budget."
+            )
+        answers = np.asarray(self._target(x))
+        self.drawn += len(x)
+        self.tokens += x.shape[0] * x.shape[1]
+        require_array("The answer", answers, x.shape)
+        answers = answers.astype(np.float64)
+        return answers + self.noise * self._rng.standard_normal(x.shape) if self.noise else answers

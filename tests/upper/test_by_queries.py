@@ -1,0 +1,165 @@
+"""All heads of a layer are recovered from value queries, with biases, from any function; and what is not is said."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+
+from attention import (
+    AttentionLayer,
+    BooleanInputs,
+    ExampleOracle,
+    Outcome,
+    QueriesExhaustedError,
+    ValueOracle,
+    make_low_rank_layer,
+    make_nice_layer,
+    parameter_errors,
+)
+from upper import Newton
+from upper.value_queries import ByQueries, RecoveredLayer
+
+# Queries that a prototype of the steps without following needed, for each (m, d).
+PROTOTYPE = {(4, 32): 2127, (12, 64): 8695, (16, 64): 10487}
+
+
+def biased(heads, dim, seed):
+    rng = np.random.default_rng(seed)
+    nice = make_nice_layer(heads=heads, dim=dim, rng=rng)
+    bias, key_bias = rng.standard_normal(dim), rng.standard_normal((heads, dim)) / np.sqrt(dim)
+    return RecoveredLayer(nice.theta, nice.w, key_bias, bias, np.ones(heads))
+
+
+def errors(found, truth):
+    """The worst relative errors of Theta, W and c, heads matched."""
+    distance = [[np.linalg.norm(one - other) for other in found.w] for one in truth.w]
+    _, order = linear_sum_assignment(distance)
+    return [
+        max(
+            np.linalg.norm(getattr(found, name)[order[i]] - one) / np.linalg.norm(one)
+            for i, one in enumerate(getattr(truth, name))
+        )
+        for name in ("theta", "w", "key_bias")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("m", "d"),
+    [
+        (1, 8),
+        (2, 16),
+        (4, 32),
+        (8, 32),
+        pytest.param(12, 64, marks=pytest.mark.slow),
+        pytest.param(16, 64, marks=pytest.mark.slow),
+    ],
+)
+def test_theta_and_w_are_recovered_to_the_last_digits(m, d):
+    layer = make_nice_layer(heads=m, dim=d, rng=m)
+    fit = ByQueries().fit(ValueOracle(layer), rng=0)
+    assert fit.outcome is Outcome.EXACT
+    found = parameter_errors(fit.layer, layer)
+    assert max(found.theta.max(), found.w.max()) < 1e-12
+    assert fit.examples_used <= PROTOTYPE.get((m, d), 1500)
+
+
+@pytest.mark.parametrize(("m", "d", "k"), [(2, 16, None), (4, 32, None), (2, 12, 2), (3, 12, 3), (4, 16, 7)])
+def test_biases_are_recovered_whatever_the_number_of_tokens_of_a_query(m, d, k):
+    truth = biased(m, d, seed=d + (k or 0))
+    oracle = ValueOracle.from_callable(truth, k or 4, d)
+    if k is None:
+        oracle.k = None
+    fit = ByQueries().fit(oracle, rng=1)
+    assert fit.outcome is Outcome.EXACT
+    assert fit.layer is None  # a layer has no biases
+    assert np.allclose(fit.predict.bias, truth.bias, rtol=0, atol=1e-13)
+    assert max(errors(fit.predict, truth)) < 1e-11
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 5))
+def test_any_nice_layer_is_recovered_at_any_number_of_tokens(seed, m, k):
+    layer = make_nice_layer(heads=m, dim=10, rng=seed)
+    fit = ByQueries().fit(ValueOracle(layer, k=k), rng=seed + 1)
+    assert fit.outcome is Outcome.EXACT
+    assert parameter_errors(fit.layer, layer).theta.max() < 1e-9
+
+
+def test_heads_of_low_rank_are_recovered():
+    layer = make_low_rank_layer(heads=4, dim=32, rank=4, rng=3)
+    fit = ByQueries().fit(ValueOracle(layer), rng=0)
+    assert fit.outcome is Outcome.EXACT
+    assert parameter_errors(fit.layer, layer).theta.max() < 1e-11
+
+
+def test_two_heads_that_attend_alike_are_one():
+    nice = make_nice_layer(heads=3, dim=12, rng=0)
+    layer = AttentionLayer(nice.theta[[0, 0, 1]], nice.w)
+    fit = ByQueries().fit(ValueOracle(layer), rng=0)
+    assert fit.outcome is Outcome.EXACT
+    assert fit.layer.heads == 2
+
+
+def test_a_layer_that_attends_to_all_tokens_alike_is_linear():
+    w = np.random.default_rng(0).standard_normal((2, 6, 6))
+    fit = ByQueries().fit(ValueOracle(AttentionLayer(np.zeros((2, 6, 6)), w)), rng=0)
+    assert fit.outcome is Outcome.EXACT
+    assert np.allclose(fit.layer.w[0], w.sum(axis=0))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda x, rng: x + rng.standard_normal(x.shape),  # changes its answers
+        lambda x, rng: np.tanh(x),  # is no layer
+        lambda x, rng: AttentionLayer(*np.random.default_rng(1).standard_normal((2, 9, 6, 6)))(x),  # m > d
+        lambda x, rng: np.zeros_like(x),
+    ],
+)
+def test_what_is_no_layer_of_few_heads_ends_with_an_outcome(answer):
+    rng = np.random.default_rng(0)
+    fit = ByQueries().fit(ValueOracle.from_callable(lambda x: answer(x, rng), 3, 6), rng=1)
+    assert fit.outcome is Outcome.NOT_SEPARATED or not np.any(fit.predict(np.ones((1, 3, 6))))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        (lambda x: np.full_like(x, np.nan), "NaN"),
+        (lambda x: x[:, :1], "shape"),
+        (lambda x: None, "answer"),
+    ],
+)
+def test_wrong_answers_are_refused_with_what_was_given(answer, wrong):
+    with pytest.raises(ValueError, match=wrong):
+        ByQueries().fit(ValueOracle.from_callable(answer, 2, 5), rng=0)
+
+
+def test_queries_are_counted_and_refused_beyond_the_budget():
+    layer = make_nice_layer(heads=2, dim=8, rng=0)
+    oracle = ValueOracle(layer, budget=5)
+    assert np.array_equal(oracle.ask(np.ones((3, 2, 8))), layer(np.ones((3, 2, 8))))
+    assert (oracle.drawn, oracle.tokens, oracle.remaining) == (3, 6, 2)
+    with pytest.raises(QueriesExhaustedError, match="3 queries were asked and 2"):
+        oracle.ask(np.ones((3, 2, 8)))
+    assert oracle.drawn == 3
+    with pytest.raises(QueriesExhaustedError):
+        ByQueries().fit(oracle, rng=0)
+
+
+def test_noise_has_the_stated_standard_deviation():
+    layer = make_nice_layer(heads=1, dim=10, rng=0)
+    x = np.ones((4000, 1, 10))
+    off = ValueOracle(layer, noise=0.5, rng=0).ask(x) - layer(x)
+    assert abs(off.std() / 0.5 - 1) < 4 / np.sqrt(2 * off.size)
+
+
+@pytest.mark.bad_input
+def test_each_learner_refuses_the_other_ones_oracle():
+    layer = make_nice_layer(heads=1, dim=6, rng=0)
+    with pytest.raises(ValueError, match="gives value queries: random examples is needed"):
+        Newton(m=1).fit(ValueOracle(layer, k=2), rng=0)
+    with pytest.raises(ValueError, match="gives random examples: value queries is needed"):
+        ByQueries().fit(ExampleOracle(layer, BooleanInputs(k=2, d=6)), rng=0)

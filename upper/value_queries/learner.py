@@ -1,0 +1,177 @@
+"""The learner from value queries: all heads of a layer, exactly, with no search and no descent."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from attention import AttentionLayer, Fit, GroundTruth, Outcome, Recorder
+from attention.evaluation import EXACT_ERROR, relative_error
+from attention.inputs import Rng
+from attention.learning import Access, Progress, require_oracle
+from attention.validation import PositiveInt, checked, random_generator
+from attention.value_oracle import ValueOracle
+from upper.value_queries.logits import read_logits
+from upper.value_queries.separation import first_heads, follow_heads
+from upper.value_queries.two_tokens import TwoTokens, count_heads, find_scale, linear_part
+
+__all__ = ["ByQueries", "RecoveredLayer"]
+
+# Fresh queries on which the result is checked, of as many tokens where the oracle leaves it open.
+_CHECKS, _CHECKED_TOKENS = 8, 4
+# Biases below this share of the other parameters are rounding.
+_NO_BIAS = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class RecoveredLayer:
+    """A layer with biases, F(X) = 1 b^T + sum_i softmax(X Theta_i X^T + 1 (X c_i)^T) X W_i."""
+
+    theta: Float[np.ndarray, "m d d"]
+    w: Float[np.ndarray, "m d d"]
+    key_bias: Float[np.ndarray, "m d"]  #: c
+    bias: Float[np.ndarray, " d"]  #: b
+    #: for each head |delta W_i| over its distance to the span of the other heads' at the first delta: the digits that
+    #: separating it costs
+    condition: Float[np.ndarray, " m"]
+
+    def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
+        """The outputs on the token matrices `x`."""
+        layer = AttentionLayer(self.theta, self.w)
+        patterns = np.exp(_shifted(layer.logits(x) + np.einsum("nkd,md->nmk", x, self.key_bias)[:, :, None]))
+        patterns /= patterns.sum(axis=-1, keepdims=True)
+        read = np.swapaxes(patterns @ x[:, None], 1, 2).reshape(*x.shape[:2], -1)
+        return self.bias + read @ self.w.reshape(-1, x.shape[2])
+
+    @property
+    def biased(self) -> bool:
+        """Whether the biases are more than rounding."""
+        pairs = ((self.bias, self.w), (self.key_bias, self.theta))
+        return any(np.abs(bias).max() > _NO_BIAS * np.abs(other).max() for bias, other in pairs)
+
+
+@dataclass(frozen=True)
+@checked
+class ByQueries:
+    """Recovers all heads of a layer, with its biases, from the layer's outputs on token matrices of its own choice.
+
+    Parameters
+    ----------
+    m : int or "auto"
+        Heads of the layer; "auto" finds how many, as the rank of values.
+    examples : int, optional
+        The most value queries; by default as many as it takes.
+
+    Notes
+    -----
+    Derived here. Where m <= d, the m vectors delta W_i are independent and the Theta_i delta differ for generic delta,
+    all parameters follow in about d (m + 4) + 3 m^2 queries of arithmetic, up to the order of the heads:
+
+    1. equal tokens give b and the sum of the W_i (`linear_part`);
+    2. two tokens show a two-layer network of sigmoids, whose rank is the number of heads (`count_heads`);
+    3. a matrix pencil separates the heads for one difference of the tokens (`first_heads`);
+    4. they are followed to d differences, which gives all W_i (`follow_heads`);
+    5. with those known, the weights of any tokens are linear in an answer, and their log ratios are logits: Theta_i and
+       c_i (`read_logits`).
+
+    Nothing is assumed of the norms, ranks or coherence of the Theta_i.
+
+    Examples
+    --------
+    >>> from attention import ValueOracle, make_nice_layer
+    >>> layer = make_nice_layer(heads=2, dim=16, rng=0)
+    >>> fit = ByQueries().fit(ValueOracle(layer), rng=1)
+    >>> fit.outcome.name, fit.layer.heads, fit.examples_used < 400
+    ('EXACT', 2, True)
+    """
+
+    access: ClassVar[Access] = "value queries"
+
+    m: PositiveInt | Literal["auto"] = "auto"
+    examples: PositiveInt | None = None
+
+    def minimum_examples(self, k: int, d: int) -> int:
+        """The queries of the linear part."""
+        return d + 1
+
+    def fit(
+        self,
+        oracle: ValueOracle,
+        *,
+        rng: Rng = None,
+        truth: GroundTruth | None = None,
+        progress: Progress | None = None,
+    ) -> Fit:
+        """Recover the layer that answers the queries.
+
+        Raises
+        ------
+        ValueError
+            If the oracle answers no value queries, has one token, or its answers are malformed.
+        """
+        require_oracle(oracle, self.access)
+        if oracle.k == 1:
+            raise ValueError(
+                "Queries have one token: every layer is linear there; at least two tokens are needed."
+            )
+        recorder = Recorder(oracle, truth=truth, progress=progress)
+        random = np.random.default_rng([int(random_generator(rng).integers(2**63)), 2])
+        linear = linear_part(oracle)
+        recorder.step("Equal tokens", predict=lambda x: _linear(linear, x))
+        pairs = TwoTokens(oracle, linear)
+        scale = find_scale(pairs, random)
+        if scale is None:  # one head that attends to all tokens alike
+            d = oracle.d
+            zeros = np.zeros((1, d, d))
+            alike = RecoveredLayer(zeros, linear.projection_sum[None], zeros[:, 0], linear.bias, np.ones(1))
+            return self._fit(recorder, oracle, alike, random)
+        rank, _ = count_heads(pairs, scale, random)
+        m = rank if self.m == "auto" else self.m
+        recorder.step("Heads counted", heads=m, rank=rank, scale=scale)
+        found = None
+        if 0 < m <= rank:
+            found = self._recovered(pairs, m, scale, random, recorder)
+        if found is None:
+            return recorder.fit(Outcome.NOT_SEPARATED, predict=lambda x: _linear(linear, x))
+        return self._fit(recorder, oracle, found, random)
+
+    def _recovered(
+        self, pairs: TwoTokens, m: int, scale: float, random: np.random.Generator, recorder: Recorder
+    ) -> RecoveredLayer | None:
+        first = first_heads(pairs, m, scale, random)
+        if first is None:
+            return None
+        recorder.step("Heads separated", residual=first.residual, condition=first.condition.max())
+        followed = follow_heads(pairs, first, scale, random)
+        if followed is None:
+            return None
+        w, directions = followed
+        recorder.step(
+            "Projections", sum_error=relative_error(w.sum(axis=0)[None], pairs.linear.projection_sum[None])
+        )
+        logits = read_logits(pairs.oracle, pairs.linear, w, directions, scale)
+        found = RecoveredLayer(logits.theta, w, logits.key_bias, pairs.linear.bias, first.condition)
+        recorder.step(
+            "Logits", predict=found, layer=None if found.biased else AttentionLayer(found.theta, found.w)
+        )
+        return found
+
+    def _fit(
+        self, recorder: Recorder, oracle: ValueOracle, found: RecoveredLayer, random: np.random.Generator
+    ) -> Fit:
+        x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
+        answers, predicted = oracle.ask(x), found(x)
+        error = relative_error(predicted, answers) if np.any(answers) else float(np.abs(predicted).max())
+        outcome = Outcome.EXACT if error < EXACT_ERROR else Outcome.NOT_SEPARATED
+        layer = None if found.biased else AttentionLayer(found.theta, found.w)
+        return recorder.fit(outcome, layer=layer, predict=found)
+
+
+def _linear(linear: Any, x: np.ndarray) -> np.ndarray:
+    """What is known without the heads: every token's weight is 1 / k."""
+    return np.broadcast_to((linear.bias + x.mean(axis=1) @ linear.projection_sum)[:, None], x.shape)
+
+
+def _shifted(logits: np.ndarray) -> np.ndarray:
+    return logits - logits.max(axis=-1, keepdims=True)

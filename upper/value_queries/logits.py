@@ -1,0 +1,138 @@
+"""All logits, and so Theta and c, from queries of several tokens, once the projections are known."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from attention.value_oracle import ValueOracle
+from upper.value_queries.two_tokens import LinearPart
+
+# Of the d numbers in a row of an answer so many are spent on weights at most: the system is well conditioned then.
+_SHARE = 0.6
+# A query with a smaller weight is asked again with tokens half as long, so often at most.
+_SMALL, _SHORTER = 1e-2, 8
+# Queries are solved so many numbers at a time.
+_AT_A_TIME = 4_000_000
+
+
+@dataclass(frozen=True)
+class Logits:
+    """What the logits of a layer are made of."""
+
+    theta: Float[np.ndarray, "m d d"]
+    key_bias: Float[np.ndarray, "m d"]  #: c
+
+
+def read_logits(
+    oracle: ValueOracle,
+    linear: LinearPart,
+    w: Float[np.ndarray, "m d d"],
+    directions: Float[np.ndarray, "d d"],
+    scale: float,
+) -> Logits:
+    """Theta and c from the weights of tokens along orthonormal directions.
+
+    Row a of an answer is b + sum_i sum_b P_ab t_b W_i, linear in the weights. With W known they solve a linear system,
+    and their log ratios are the logits (t_a Theta_i + c_i) . (t_b - t_0) against the first token t_0. A query of a zero
+    token and two groups of g directions shows all entries of Theta_i between them: (d / g)^2 / 2 queries in all. Where
+    only two tokens fit, each direction goes with zero, then with each other direction.
+
+    Notes
+    -----
+    O(m^2 d^3) operations, whatever g is. Entries that several queries show are averaged by the weights they were read
+    from; a query with a small weight is asked again with shorter tokens.
+    """
+    m, d = len(w), oracle.d
+    most = int(_SHARE * d / m) if oracle.k is None else min(int(_SHARE * d / m), oracle.k - 1)
+    if most < 2 <= min(d // m, (oracle.k or 3) - 1):
+        most = 2
+    reader = _Reader(oracle, linear, w, directions, scale)
+    theta, bias = _Mean((m, d, d)), _Mean((m, d))
+    for queries in _groups(d, max(most, 1)):
+        for query, length, logits, weights in reader(queries, zero=True):
+            theta.add(
+                np.ix_(range(m), query, query), (logits[:, 1:] - logits[:, :1]) / length**2, weights[:, 1:]
+            )
+            bias.add((slice(None), query), logits[:, 0] / length, weights[:, 0])
+    if most < 2:
+        diagonal, c = np.diagonal(theta.value, axis1=1, axis2=2), bias.value
+        pairs = np.column_stack(np.triu_indices(d, 1))
+        for (i, j), length, logits, weights in reader(pairs, zero=False):
+            # row i is (t_i Theta + c)(t_j - t_i), and row j likewise
+            read = (logits[:, :, 0] - length * (c[:, j] - c[:, i])[:, None]) / length**2
+            theta.add((slice(None), i, j), read[:, 0] + diagonal[:, i], weights[:, 0, 0])
+            theta.add((slice(None), j, i), diagonal[:, j] - read[:, 1], weights[:, 1, 0])
+    return Logits(directions.T @ theta.value @ directions, bias.value @ directions)
+
+
+def _groups(d: int, most: int) -> list[Int[np.ndarray, "n s"]]:
+    """The unions of two groups of directions, those of one size together, so that each pair is in one."""
+    if most < 2:
+        return [np.arange(d)[:, None]]
+    groups = np.array_split(np.arange(d), -(-d // (most // 2)))
+    if len(groups) == 1:
+        return [groups[0][None]]
+    unions: dict[int, list[np.ndarray]] = {}
+    for i, one in enumerate(groups):
+        for other in groups[i + 1 :]:
+            unions.setdefault(len(one) + len(other), []).append(np.concatenate([one, other]))
+    return [np.array(some) for some in unions.values()]
+
+
+class _Mean:
+    """A mean of entries, each weighted by what it was read from."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._sum, self._weight = np.zeros(shape), np.full(shape, np.finfo(float).tiny)
+
+    def add(self, where: Any, value: np.ndarray, weight: np.ndarray) -> None:
+        self._sum[where] += weight * value
+        self._weight[where] += weight
+
+    @property
+    def value(self) -> np.ndarray:
+        return self._sum / self._weight
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Asks tokens along directions and reads the logits of their weights."""
+
+    oracle: ValueOracle
+    linear: LinearPart
+    w: Float[np.ndarray, "m d d"]
+    directions: Float[np.ndarray, "d d"]
+    scale: float
+
+    def __call__(self, queries: Int[np.ndarray, "n s"], *, zero: bool) -> Iterator[tuple[Any, ...]]:
+        """For each query and length of its tokens the logits against the first, (m, rows, others), and the weights."""
+        length = self.scale / 2
+        size = max(1, _AT_A_TIME // (len(self.w) * self.oracle.d * queries.shape[1]))
+        for _ in range(_SHORTER):
+            again = []
+            for some in np.split(queries, range(size, len(queries), size)):
+                logits, weights = self._read(length * self.directions[some], zero)
+                yield from zip(some, [length] * len(some), logits, weights, strict=True)
+                again.append(some[weights.min(axis=(1, 2, 3)) < _SMALL])
+            queries, length = np.concatenate(again), length / 2
+            if not len(queries):
+                return
+
+    def _read(self, tokens: np.ndarray, zero: bool) -> tuple[np.ndarray, np.ndarray]:
+        if zero:
+            tokens = np.concatenate([np.zeros_like(tokens[:, :1]), tokens], axis=1)
+        n, size, d = tokens.shape
+        copies = (self.oracle.k or size) - size + 1  # of the first token
+        answers = self.oracle.ask(np.concatenate([tokens[:, :1].repeat(copies - 1, axis=1), tokens], axis=1))
+        rest = answers[:, copies - 1 :] - self.linear.bias - tokens[:, :1] @ self.linear.projection_sum
+        others = tokens[:, None, 1:] - tokens[:, None, :1]
+        columns = np.swapaxes((others @ self.w).reshape(n, -1, d), 1, 2)
+        q, triangle = np.linalg.qr(columns)
+        weights = np.linalg.solve(triangle, np.swapaxes(rest @ q, 1, 2))
+        weights = np.swapaxes(weights.reshape(n, len(self.w), size - 1, size), 2, 3)
+        weights = np.maximum(weights, 1e-30)
+        first = np.maximum(1 - weights.sum(axis=-1, keepdims=True), 1e-30)
+        return np.log(weights * copies / first), np.minimum(weights, first)

@@ -1,0 +1,149 @@
+"""The heads at one delta, from a matrix pencil, and at all others, by following them."""
+
+from dataclasses import astuple, dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import linear_sum_assignment
+from scipy.special import logit
+
+from upper.value_queries.sigmoid_fit import Separated, Sigmoids, separate
+from upper.value_queries.two_tokens import TwoTokens, orthonormal
+
+# Fourth-order central differences: points in units of the step, and their weights.
+_POINTS, _WEIGHTS = np.array([-2.0, -1.0, 1.0, 2.0]), np.array([1.0, -8.0, 8.0, -1.0]) / 12
+# The best of so many pencils with real eigenvalues is kept, or the first that is as well conditioned as this.
+_PENCILS, _TRIES, _GOOD = 3, 12, 10.0
+# Points of a fit for each unknown: fewer leave some heads with neighbours just as good.
+_ROWS_A_UNKNOWN = 1.5
+# The first change of delta, relative to its length, and how often it is halved where heads fall together.
+_CHANGE, _HALVINGS = 0.125, 5
+# A separation is right where its residual is rounding, and where no two heads are nearly one.
+_RESIDUAL, _WORSE = 1e-11, 1e3
+
+
+@dataclass(frozen=True)
+class Plane:
+    """The points x = y . basis at which the heads are fitted."""
+
+    basis: Float[np.ndarray, "p d"]
+    y: Float[np.ndarray, "n p"]
+
+    @property
+    def points(self) -> Float[np.ndarray, "n d"]:
+        """The points x."""
+        return self.y @ self.basis
+
+
+@dataclass(frozen=True)
+class FirstHeads:
+    """The heads at the first delta."""
+
+    delta: Float[np.ndarray, " d"]
+    plane: Plane
+    sigmoids: Sigmoids
+    values: Float[np.ndarray, "m d"]  #: v_i = delta W_i
+    residual: float  #: the worst head's, root mean square over rows
+    #: |v_i| over its distance to the span of the others
+    condition: Float[np.ndarray, " m"]
+
+
+def first_heads(pairs: TwoTokens, m: int, scale: float, rng: np.random.Generator) -> FirstHeads | None:
+    """The m heads at a random delta, or None where no pencil separates them.
+
+    The Jacobians of g at 0 and at -delta, along the axes of a plane, are A diag(s) V and A diag(s') V with the rows v_i
+    of V, so the eigenvectors of one over the other are the v_i up to scale; v_1 + ... + v_m = delta (W_1 + ... + W_m)
+    gives the scales. That starts the fit of `separate`, which takes the error of the differences away.
+    4 p + 1 queries a try, and those of a fit; p = min(m, d).
+    """
+    d, p = pairs.oracle.d, min(m, pairs.oracle.d)
+    found: list[tuple[float, FirstHeads]] = []
+    for _ in range(_TRIES):
+        delta = scale * orthonormal(rng, 1, d)[0]
+        # logits of a plane's points have the spread of those of tokens of length 2 r
+        basis = 2 * scale / np.sqrt(p) * orthonormal(rng, p, d)
+        start = _pencil(pairs, delta, basis, m)
+        if start is not None:
+            plane = Plane(basis, rng.standard_normal((_points(m, p), p)))
+            heads = _separated(pairs, plane, delta[None], start)
+            if heads.residual[0] < _RESIDUAL and np.isfinite(heads.condition[0]):
+                sigmoids = Sigmoids(*(part[0] for part in astuple(heads.sigmoids)))
+                values = heads.values[0]
+                single = np.linalg.norm(values, axis=1) * np.linalg.norm(np.linalg.pinv(values), axis=0)
+                one = FirstHeads(delta, plane, sigmoids, values, float(heads.residual[0]), single)
+                found.append((float(single.max()), one))
+        if len(found) == _PENCILS or (found and found[-1][0] < _GOOD):
+            break
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def _points(m: int, p: int) -> int:
+    return int(np.ceil(_ROWS_A_UNKNOWN * (m + p + 2) / 2)) + 2
+
+
+def _pencil(pairs: TwoTokens, delta: np.ndarray, basis: np.ndarray, m: int) -> Sigmoids | None:
+    p, step = len(basis), 0.25
+    x = np.concatenate(
+        [(step * _POINTS[:, None, None] * basis).reshape(-1, len(delta)), np.zeros((1, len(delta)))]
+    )
+    here, there = pairs(x, delta)
+    jacobians = [
+        np.tensordot(_WEIGHTS / step, values[:-1].reshape(len(_POINTS), p, -1), 1) for values in (here, there)
+    ]
+    space = np.linalg.svd(np.concatenate([here, there]), full_matrices=False)[2][:m].T
+    inside = [jacobian @ space for jacobian in jacobians]
+    ratio = np.linalg.lstsq(inside[0], inside[1], rcond=None)[0]
+    eigenvalues, vectors = np.linalg.eig(ratio)
+    if np.any(np.abs(eigenvalues.imag) > 1e-9 * np.abs(eigenvalues).max()) or np.linalg.cond(vectors) > 1e10:
+        return None
+    dual = vectors.real / ((delta @ pairs.linear.projection_sum @ space) @ vectors.real)
+    if not np.isfinite(dual).all():
+        return None
+    # the heads' sigmoids at 0 and at -delta, and their slopes, as far as differences show them
+    weights = [np.clip(values[-1] @ space @ dual, 0.01, 0.99) for values in (here, there)]
+    slope = (inside[0] @ dual / (weights[0] * (1 - weights[0]))).T
+    return Sigmoids(slope, logit(weights[0]), logit(weights[0]) - logit(weights[1]))
+
+
+def _separated(pairs: TwoTokens, plane: Plane, deltas: np.ndarray, start: Sigmoids) -> Separated:
+    x = np.broadcast_to(plane.points, (len(deltas), *plane.points.shape))
+    values = np.concatenate(pairs(x, deltas), axis=1)
+    return separate(plane.y, values, deltas @ pairs.linear.projection_sum, start)
+
+
+def follow_heads(
+    pairs: TwoTokens, first: FirstHeads, scale: float, rng: np.random.Generator, *, batch: int = 64
+) -> tuple[Float[np.ndarray, "m d d"], Float[np.ndarray, "d d"]] | None:
+    """All projections W_i, and the orthonormal directions that were followed; None where heads fall together.
+
+    From delta to delta + s q for each of d orthonormal q, heads change little and are fitted from where they were, so
+    each keeps its name. s is halved where two end as one. About m + 4 queries a direction with p = m.
+    """
+    d, delta = pairs.oracle.d, first.delta
+    q = np.linalg.qr(np.column_stack([delta, rng.standard_normal((d, d - 1))]))[0].T
+    q[0] = delta / np.linalg.norm(delta)
+    at_delta = first.values
+    projected = np.empty((d, *at_delta.shape))
+    projected[0] = at_delta / scale
+    left, change = np.arange(1, d), _CHANGE * scale
+    for _ in range(_HALVINGS):
+        failed = []
+        for some in np.split(left, range(batch, len(left), batch)):
+            heads = _separated(pairs, first.plane, delta + change * q[some], first.sigmoids)
+            right = (heads.residual < _RESIDUAL) & (heads.condition < _WORSE * first.condition.max())
+            projected[some[right]] = (_matched(heads.values[right], at_delta) - at_delta) / change
+            failed.append(some[~right])
+        left, change = np.concatenate(failed), change / 2
+        if not len(left):
+            return np.einsum("jp,jmd->mpd", q, projected), q
+    return None
+
+
+def _matched(
+    values: Float[np.ndarray, "batch m d"], before: Float[np.ndarray, "m d"]
+) -> Float[np.ndarray, "batch m d"]:
+    """The values in the order of the heads they have changed the least from: a fit may end with two heads exchanged."""
+    distance = np.linalg.norm(values[:, None] - before[:, None], axis=-1)
+    return np.array(
+        [some[linear_sum_assignment(one)[1]] for some, one in zip(values, distance, strict=True)]
+    ).reshape(values.shape)
