@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from arena.formats import as_plain
 from rich.console import Console
 from rich.table import Table
+
+from arena.formats import as_plain
 
 __all__ = ["case_words", "drawing", "machine", "show_table", "write_json"]
 
