@@ -18,7 +18,7 @@ from arena.students import DoesNotApplyError, Effort, Student, set_up_for
 from arena.targets import Target
 from attention import Fit, Learner
 from attention.inputs import inputs_to_json
-from attention.learning import Progress
+from attention.learning import Progress, access_of
 from attention.validation import count, require_instance
 from runs import Cell as EngineCell
 from runs import Result, Store, single_thread
@@ -81,7 +81,7 @@ def fit_target(
     for_oracle, for_learner, for_truth = (np.random.default_rng([seed, which, stream]) for stream in range(3))
     with single_thread(torch=extra == "torch"):
         truth = target.ground_truth(rng=for_truth)
-        oracle = target.oracle(noise=noise, rng=for_oracle)
+        oracle = target.oracle(access_of(learner), noise=noise, rng=for_oracle)
         fit = learner.fit(oracle, rng=for_learner, truth=truth, progress=progress)
         return fit, truth.measure(predict=fit.predict, layer=fit.layer)
 

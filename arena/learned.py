@@ -27,6 +27,9 @@ _ONE_TOKEN = (
 )
 
 
+_COUNTED = {"value queries": "queries asked"}
+
+
 class UnusedSettingError(ValueError):
     """A learner was given a setting that it does not have.
 
@@ -100,7 +103,7 @@ class LearnerRun:
             "noise on the labels, found": _digits(found["noise_level"]),
             "expected excess error": _digits(found["expected_excess"]),
             "heads found": "" if found["heads_found"] is None else f"{found['heads_found']}{doubt}",
-            "examples used": f"{fit.examples_used}{needed}",
+            _COUNTED.get(self.learner.access, "examples used"): f"{fit.examples_used}{needed}",
             "seconds": f"{fit.seconds:.2f}",
         }
         lines = [f"{self.learner.title} on: {title}", f"  {fit.outcome}"]

@@ -89,12 +89,15 @@ class LearnerRecord:
         One sentence: what is promised, and by whom.
     parameters : dict
         The hyper-parameters it ran with.
+    access : str
+        How it sees a target: "random examples" or "value queries".
     """
 
     name: str
     title: str
     guarantee: str
     parameters: dict[str, Any] = field(default_factory=dict)
+    access: str = "random examples"
 
 
 @dataclass(frozen=True)

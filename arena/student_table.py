@@ -9,6 +9,7 @@ from typing import Any
 from arena.records import LearnerRecord
 from arena.targets import Target
 from attention import Learner
+from attention.learning import access_of
 from attention.validation import one_of
 from lwe import Attack, AttackLearner, LatticeAttack, LinearisationAttack, describe_instance
 from runs.figures import line_look
@@ -28,6 +29,7 @@ from upper.linear_attention.features import softmax_feature_count
 from upper.linear_attention.learner import LinearAttentionLearner
 from upper.linear_attention.least_squares import require_feature_memory
 from upper.six_phase import SixPhase
+from upper.value_queries import ByQueries
 
 __all__ = ["PRESETS", "STUDENTS", "DoesNotApplyError", "Effort", "Student", "choose_effort", "learner_looks"]
 
@@ -159,7 +161,8 @@ class Student:
             else ", ".join(map(str, seen)) + " (target by target)"
             for name, seen in values.items()
         }
-        return LearnerRecord(self.name, self.title, self.guarantee, parameters)
+        access = access_of(learners[0] if learners else None)
+        return LearnerRecord(self.name, self.title, self.guarantee, parameters, access)
 
 
 def _is_hard(target: Target) -> bool:
@@ -288,6 +291,14 @@ STUDENTS: Mapping[str, Student] = {
             "family; that it fails is no claim of security.",
             partial(_attack, _LATTICE),
             extra="fpylll",
+        ),
+        Student(
+            "by-queries",
+            "By queries",
+            "Derived here: heads whose outputs are independent are determined by value queries, F(X) at an X of one's "
+            "choice, and found by linear algebra. It sees more than the others, who draw random examples.",
+            lambda target, effort: ByQueries(),
+            by_default=False,
         ),
         # baselines, which run when they are named: side by side they take longer than all the others
         Student(

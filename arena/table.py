@@ -104,9 +104,10 @@ def _table(results: ComparisonRecord, width: int) -> "Group":
         if cell.status.lost:
             where = f"{cell.learner} on {cell.target}, seed {cell.seed}, {cell.status}: {cell.message}"
             parts.append(Text(printable(where), style="red"))
-    return Group(
-        *parts, Text(""), *(Text(line, style="dim") for line in (*legend(results), "ex: examples drawn."))
-    )
+    units = "ex: examples drawn."
+    if any(_asks(results, name) for name in names):
+        units += " q: value queries asked."
+    return Group(*parts, Text(""), *(Text(line, style="dim") for line in (*legend(results), units)))
 
 
 def _band(results: ComparisonRecord, names: list[str]) -> "Table":
@@ -120,7 +121,10 @@ def _band(results: ComparisonRecord, names: list[str]) -> "Table":
         title = Text(printable(results.learner(name).title))
         table.add_column(title, width=_CELL_WIDTH, overflow="fold", vertical="top")
     for target in results.shown:
-        cells = [_cell(results.summary(target.name, name), results.seeds) for name in names]
+        cells = [
+            _cell(results.summary(target.name, name), results.seeds, "q" if _asks(results, name) else "ex")
+            for name in names
+        ]
         table.add_row(_target(target), *cells, end_section=True)
     return table
 
@@ -135,14 +139,18 @@ def _target(target: TargetRecord) -> "Text":
     return text.append(f"\nm={target.heads} k={target.tokens} d={target.dim}", style="not bold dim default")
 
 
-def _cell(summary: Summary, seeds: int) -> "Text":
+def _asks(results: ComparisonRecord, learner: str) -> bool:
+    return results.learner(learner).access == "value queries"
+
+
+def _cell(summary: Summary, seeds: int, unit: str) -> "Text":
     from rich.text import Text
 
     style = _STYLES.get(summary.verdict, "dim")
     if math.isnan(summary.error):
         return Text(summary.verdict, style=style)
     text = Text(f"{error_text(summary.error)} {summary.verdict}", style=style)
-    cost = f"{count_text(summary.examples)} ex {seconds_text(summary.seconds).replace(' ', '')}"
+    cost = f"{count_text(summary.examples)} {unit} {seconds_text(summary.seconds).replace(' ', '')}"
     text.append(f"\n{cost}", style="not bold default")
     ended = summary.outcome.lower().replace("_", " ") + (
         f", by {summary.alone} alone" if summary.alone else ""

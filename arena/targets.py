@@ -21,6 +21,7 @@ from attention import (
     GroundTruth,
     Inputs,
     SphereInputs,
+    ValueOracle,
     read_checkpoint_layer,
 )
 from attention._arrays import shown as shown_value
@@ -29,6 +30,7 @@ from attention.conditions import ConditionReport, check_conditions
 from attention.conversion import Biases
 from attention.files import StoredLayer, load_layer, save_layer
 from attention.inputs import Rng, inputs_to_json
+from attention.learning import Access
 from attention.validation import count, require_instance, require_mapping
 from lower import FAMILIES, HardInstance, family_of, load_instance, save_instance
 from lwe import describe_instance, noisy_examples
@@ -88,11 +90,15 @@ class Target:
         record = self.record
         return f"<Target {self.name}: {record.title}, k = {record.tokens}, d = {record.dim}>"
 
-    def oracle(self, *, noise: float = 0.0, rng: Rng = None) -> ExampleOracle:
-        """A fresh example oracle on the target; of learning with errors, its labels are noisy.
+    def oracle(
+        self, access: Access = "random examples", *, noise: float = 0.0, rng: Rng = None
+    ) -> ExampleOracle | ValueOracle:
+        """A fresh oracle on the target; of learning with errors, the labels of random examples are noisy.
 
         Parameters
         ----------
+        access : "random examples" or "value queries"
+            How a learner sees the target; a query has as many tokens as an example.
         noise : float
             Standard deviation of independent Gaussian noise on every entry of a label.
         rng : optional
@@ -103,6 +109,8 @@ class Target:
         ValueError
             If the noise is out of range, or the labels have errors of their own.
         """
+        if access == "value queries":
+            return ValueOracle(self.layer, k=self.inputs.k, noise=noise, rng=rng)
         if self.instance is not None and self.instance.family == "lwr":
             if not noise:
                 return noisy_examples(self.instance, rng=rng)

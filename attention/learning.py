@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -46,6 +46,7 @@ Progress = Callable[[Step], None]
 
 Access = Literal["random examples", "value queries"]
 """How a learner sees its target; a learner that says nothing draws random examples."""
+_COUNTED: dict[Access, str] = {"random examples": "examples", "value queries": "queries"}
 # what an oracle of each access does, and how one is made
 _ORACLES: dict[Access, tuple[str, str]] = {
     "random examples": ("draw", "ExampleOracle(layer, inputs) or ExampleOracle.from_arrays(x, y)"),
@@ -105,13 +106,16 @@ class Learner(Protocol):
 
     def fit(
         self,
-        oracle: ExampleOracle,
+        oracle: Any,
         *,
         rng: Rng = None,
         truth: "GroundTruth | None" = None,
         progress: Progress | None = None,
     ) -> Fit:
-        """Learn from the oracle; `truth` only measures and never helps, `progress` is called with every step."""
+        """Learn from the oracle; `truth` only measures and never helps, `progress` is called with every step.
+
+        The oracle is an `ExampleOracle`, or a `ValueOracle` where the learner's `access` is "value queries".
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,6 +273,8 @@ class Recorder:
 class LearnerBase:
     """A learner whose `fit` begins as all do; `_learn` is its own part, and `_prepare` what no clock should count."""
 
+    access: ClassVar[Access] = "random examples"
+
     examples: int | None = None
 
     def minimum_examples(self, k: int, d: int) -> int:
@@ -277,7 +283,7 @@ class LearnerBase:
 
     def fit(
         self,
-        oracle: ExampleOracle,
+        oracle: Any,
         *,
         rng: Rng = None,
         truth: GroundTruth | None = None,
@@ -290,17 +296,15 @@ class LearnerBase:
         ValueError
             If the budget is below `minimum_examples`, or the oracle's examples are malformed.
         """
-        require_oracle(oracle)
+        require_oracle(oracle, self.access)
         self._prepare(oracle)
         recorder = Recorder(oracle, truth=truth, progress=progress)
         return self._learn(oracle, recorder, check_budget(self, oracle), random_generator(rng))
 
-    def _prepare(self, oracle: ExampleOracle) -> None:
+    def _prepare(self, oracle: Any) -> None:
         """Refuse what does not fit the oracle, and import what takes seconds."""
 
-    def _learn(
-        self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
-    ) -> Any:
+    def _learn(self, oracle: Any, recorder: Recorder, budget: int | None, rng: np.random.Generator) -> Any:
         raise NotImplementedError
 
 
@@ -312,12 +316,12 @@ def apart(rng: np.random.Generator) -> np.random.Generator:
     return np.random.default_rng([int(rng.integers(2**63)), 1])
 
 
-def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:
+def check_budget(learner: Learner, oracle: Any) -> int | None:
     """The learner's budget in examples, or what the oracle has left where that is less; None when neither ends.
 
     A ValueError if it is fewer than the learner's minimum for the oracle's k and d.
     """
-    require_oracle(oracle)
+    require_oracle(oracle, access_of(learner))
     if not all(hasattr(learner, name) for name in ("examples", "minimum_examples")):
         raise ValueError(f"learner is of the type {type(learner).__name__}: an attention.Learner is needed.")
     budgets = [budget for budget in (learner.examples, oracle.remaining) if budget is not None]
@@ -326,10 +330,15 @@ def check_budget(learner: Learner, oracle: ExampleOracle) -> int | None:
     budget, least = min(budgets), learner.minimum_examples(oracle.k, oracle.d)
     if budget < least:
         raise ValueError(
-            f"{type(learner).__name__} has {budget} examples of {oracle.k} tokens in {oracle.d} dimensions: "
-            f"at least {least} are needed."
+            f"{type(learner).__name__} has {budget} {_COUNTED[access_of(learner)]} of {oracle.k or 'any number of'} "
+            f"tokens in {oracle.d} dimensions: at least {least} are needed."
         )
     return budget
+
+
+def access_of(learner: Any) -> Access:
+    """How a learner sees its target."""
+    return getattr(learner, "access", "random examples")
 
 
 def require_oracle(oracle: Any, access: Access | None = "random examples") -> None:

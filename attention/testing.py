@@ -11,7 +11,8 @@ import numpy as np
 from attention.examples import ExampleOracle
 from attention.inputs import Inputs
 from attention.layer import AttentionLayer
-from attention.learning import Fit, GroundTruth, Learner, Outcome, Step
+from attention.learning import Fit, GroundTruth, Learner, Outcome, Step, access_of
+from attention.value_oracle import ValueOracle
 
 __all__ = ["check_learner"]
 
@@ -60,17 +61,20 @@ def check_learner(
     more than its budget; the same rng gives the same bits, with or without ground truth to measure against;
     its outcome claims no more than fresh examples bear out, no success on labels that are pure noise, and none where
     few inputs repeat themselves, permuted and with the other sign, unless the others are learned too; NaN in
-    labels or tokens, wrong shapes, m < 1 and too few examples are a ValueError.
+    labels or tokens, wrong shapes, m < 1 and too few examples are a ValueError. A learner from value queries is held to
+    the same, with queries for examples and answers for labels.
     """
     _require(dataclasses.is_dataclass(learner) and not isinstance(learner, type), "A learner is a dataclass.")
     _require(isinstance(learner, Learner), "A learner has examples, minimum_examples and fit.")
     _require(type(learner).__dataclass_params__.frozen, "A learner is frozen.")  # type: ignore[attr-defined]
     truth = GroundTruth.draw(target, inputs, 200, known=known, rng=seed + 1)
-    contract = _Contract(learner, target, inputs, truth, seed)
+    queries = access_of(learner) == "value queries"
+    contract = (_QueryContract if queries else _Contract)(learner, target, inputs, truth, seed)
     fit = contract.whole_fit()
     contract.reproducible(fit)
     contract.honest(fit)
-    contract.honest_on_few_inputs(fit)
+    if not queries:  # who asks for what it likes has inputs of its own
+        contract.honest_on_few_inputs(fit)
     contract.budget_respected()
     contract.bad_examples_refused()
     contract.bad_parameters_refused()
@@ -85,10 +89,10 @@ class _Contract:
     truth: GroundTruth
     seed: int
 
-    def fit(self, oracle: ExampleOracle, learner: Any = None, **options: Any) -> Fit:
+    def fit(self, oracle: Any, learner: Any = None, **options: Any) -> Fit:
         return (learner or self.learner).fit(oracle, rng=[self.seed, _LEARNER], **options)
 
-    def oracle(self, kind: type[ExampleOracle] = ExampleOracle, **noise: Any) -> ExampleOracle:
+    def oracle(self, kind: type[ExampleOracle] = ExampleOracle, **noise: Any) -> Any:
         # a stream of its own: a learner seeded like its oracle would draw the very tokens as its random start
         return kind(self.target, self.inputs, rng=[self.seed, _EXAMPLES], **noise)
 
@@ -204,6 +208,26 @@ class _Contract:
             )
         if "examples" in names:
             _require_error(lambda: self.changed(examples=-1), "A negative budget is an error.")
+
+
+class _QueryContract(_Contract):
+    """The contract of a learner that asks for values."""
+
+    def oracle(self, kind: Any = None, **options: Any) -> Any:
+        noise = options.get("noise")
+        answer, rng = self.target, np.random.default_rng([self.seed, _EXAMPLES])
+        k, d = self.inputs.k, self.inputs.d
+        return ValueOracle.from_callable(answer if noise is None else lambda x: noise(answer(x), rng), k, d)
+
+    def served(self, n: int) -> Any:
+        return ValueOracle.from_callable(self.target, self.inputs.k, self.inputs.d, budget=max(n, 1))
+
+    def bad_examples_refused(self) -> None:
+        for noise, sentence in (
+            (lambda y, rng: _last_is_nan(y), "NaN answers are an error."),
+            (lambda y, rng: y[:, :1, :-1], "Wrong shapes are an error."),
+        ):
+            _require_error(lambda noise=noise: self.fit(self.oracle(noise=noise)), sentence)  # type: ignore[misc]
 
 
 class _Repeating(ExampleOracle):

@@ -95,6 +95,12 @@ class ValueOracle:
         """How many queries are left; None when there is no budget."""
         return None if self.budget is None else self.budget - self.drawn
 
+    def limited(self, budget: int) -> "ValueOracle":
+        """The same oracle, which answers `budget` more queries at most; they count here, too."""
+        oracle = ValueOracle.__new__(ValueOracle)
+        oracle._prepare(self.ask, self.k, self.d, 0.0, budget, None)
+        return oracle
+
     def ask(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
         """The outputs on the token matrices `x`; each counts as a query.
 

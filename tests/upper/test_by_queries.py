@@ -17,6 +17,7 @@ from attention import (
     make_nice_layer,
     parameter_errors,
 )
+from attention.testing import check_learner
 from upper import Newton
 from upper.value_queries import ByQueries, RecoveredLayer
 
@@ -145,8 +146,21 @@ def test_queries_are_counted_and_refused_beyond_the_budget():
     with pytest.raises(QueriesExhaustedError, match="3 queries were asked and 2"):
         oracle.ask(np.ones((3, 2, 8)))
     assert oracle.drawn == 3
-    with pytest.raises(QueriesExhaustedError):
+    with pytest.raises(ValueError, match="has 2 queries of any number of tokens in 8 dimensions: at least 9"):
         ByQueries().fit(oracle, rng=0)
+
+
+@pytest.mark.parametrize("spent", [{"examples": 40}, {}])
+def test_a_budget_that_does_not_suffice_is_kept_and_said(spent):
+    oracle = ValueOracle(make_nice_layer(heads=2, dim=8, rng=0), budget=None if spent else 40)
+    fit = ByQueries(**spent).fit(oracle, rng=0)
+    assert fit.outcome is Outcome.EXAMPLES_SPENT
+    assert fit.examples_used == oracle.drawn <= 40
+
+
+@pytest.mark.bad_input
+def test_it_keeps_the_contract_of_learners():
+    check_learner(ByQueries(), make_nice_layer(heads=2, dim=6, rng=0), BooleanInputs(k=3, d=6))
 
 
 def test_noise_has_the_stated_standard_deviation():

@@ -1,20 +1,19 @@
 """The learner from value queries: all heads of a layer, exactly, with no search and no descent."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from attention import AttentionLayer, Fit, GroundTruth, Outcome, Recorder
+from attention import AttentionLayer, Fit, Outcome, QueriesExhaustedError, Recorder, ValueOracle
 from attention.evaluation import EXACT_ERROR, relative_error
-from attention.inputs import Rng
-from attention.learning import Access, Progress, require_oracle
-from attention.validation import PositiveInt, checked, random_generator
-from attention.value_oracle import ValueOracle
+from attention.learning import Access, LearnerBase, apart
+from attention.validation import NonNegativeInt, PositiveInt, checked
 from upper.value_queries.logits import read_logits
 from upper.value_queries.separation import first_heads, follow_heads
-from upper.value_queries.two_tokens import TwoTokens, count_heads, find_scale, linear_part
+from upper.value_queries.two_tokens import LinearPart, TwoTokens, count_heads, find_scale, linear_part
 
 __all__ = ["ByQueries", "RecoveredLayer"]
 
@@ -50,10 +49,15 @@ class RecoveredLayer:
         pairs = ((self.bias, self.w), (self.key_bias, self.theta))
         return any(np.abs(bias).max() > _NO_BIAS * np.abs(other).max() for bias, other in pairs)
 
+    @property
+    def layer(self) -> AttentionLayer | None:
+        """The layer of the target class, which has no biases; None where these have some."""
+        return None if self.biased else AttentionLayer(self.theta, self.w)
+
 
 @dataclass(frozen=True)
 @checked
-class ByQueries:
+class ByQueries(LearnerBase):
     """Recovers all heads of a layer, with its biases, from the layer's outputs on token matrices of its own choice.
 
     Parameters
@@ -61,7 +65,12 @@ class ByQueries:
     m : int or "auto"
         Heads of the layer; "auto" finds how many, as the rank of values.
     examples : int, optional
-        The most value queries; by default as many as it takes.
+        The most value queries; by default as many as it takes. Where they do not suffice, the outcome says so.
+
+    Raises
+    ------
+    ValueError
+        On `fit`, if the oracle answers no value queries, a query has one token, or answers are malformed.
 
     Notes
     -----
@@ -89,52 +98,47 @@ class ByQueries:
     access: ClassVar[Access] = "value queries"
 
     m: PositiveInt | Literal["auto"] = "auto"
-    examples: PositiveInt | None = None
+    examples: NonNegativeInt | None = None
 
-    def minimum_examples(self, k: int, d: int) -> int:
+    def minimum_examples(self, k: int | None, d: int) -> int:
         """The queries of the linear part."""
         return d + 1
 
-    def fit(
-        self,
-        oracle: ValueOracle,
-        *,
-        rng: Rng = None,
-        truth: GroundTruth | None = None,
-        progress: Progress | None = None,
-    ) -> Fit:
-        """Recover the layer that answers the queries.
-
-        Raises
-        ------
-        ValueError
-            If the oracle answers no value queries, has one token, or its answers are malformed.
-        """
-        require_oracle(oracle, self.access)
+    def _prepare(self, oracle: ValueOracle) -> None:
         if oracle.k == 1:
             raise ValueError(
                 "Queries have one token: every layer is linear there; at least two tokens are needed."
             )
-        recorder = Recorder(oracle, truth=truth, progress=progress)
-        random = np.random.default_rng([int(random_generator(rng).integers(2**63)), 2])
+
+    def _learn(
+        self, oracle: ValueOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
+    ) -> Fit:
+        random = apart(rng)
         linear = linear_part(oracle)
-        recorder.step("Equal tokens", predict=lambda x: _linear(linear, x))
-        pairs = TwoTokens(oracle, linear)
+        known = partial(_linear, linear)
+        recorder.step("Equal tokens", predict=known)
+        within = oracle if budget is None else oracle.limited(budget - recorder.examples)
+        try:
+            found = self._found(TwoTokens(within, linear), random, recorder)
+            outcome = Outcome.NOT_SEPARATED if found is None else _verdict(within, found, random)
+        except QueriesExhaustedError:
+            found, outcome = None, Outcome.EXAMPLES_SPENT
+        if found is None:
+            return recorder.fit(outcome, predict=known)
+        return recorder.fit(outcome, predict=found, layer=found.layer)
+
+    def _found(
+        self, pairs: TwoTokens, random: np.random.Generator, recorder: Recorder
+    ) -> RecoveredLayer | None:
+        linear, d = pairs.linear, pairs.oracle.d
         scale = find_scale(pairs, random)
         if scale is None:  # one head that attends to all tokens alike
-            d = oracle.d
             zeros = np.zeros((1, d, d))
-            alike = RecoveredLayer(zeros, linear.projection_sum[None], zeros[:, 0], linear.bias, np.ones(1))
-            return self._fit(recorder, oracle, alike, random)
+            return RecoveredLayer(zeros, linear.projection_sum[None], zeros[:, 0], linear.bias, np.ones(1))
         rank, _ = count_heads(pairs, scale, random)
         m = rank if self.m == "auto" else self.m
         recorder.step("Heads counted", heads=m, rank=rank, scale=scale)
-        found = None
-        if 0 < m <= rank:
-            found = self._recovered(pairs, m, scale, random, recorder)
-        if found is None:
-            return recorder.fit(Outcome.NOT_SEPARATED, predict=lambda x: _linear(linear, x))
-        return self._fit(recorder, oracle, found, random)
+        return self._recovered(pairs, m, scale, random, recorder) if 0 < m <= rank else None
 
     def _recovered(
         self, pairs: TwoTokens, m: int, scale: float, random: np.random.Generator, recorder: Recorder
@@ -152,23 +156,19 @@ class ByQueries:
         )
         logits = read_logits(pairs.oracle, pairs.linear, w, directions, scale)
         found = RecoveredLayer(logits.theta, w, logits.key_bias, pairs.linear.bias, first.condition)
-        recorder.step(
-            "Logits", predict=found, layer=None if found.biased else AttentionLayer(found.theta, found.w)
-        )
+        recorder.step("Logits", predict=found, layer=found.layer)
         return found
 
-    def _fit(
-        self, recorder: Recorder, oracle: ValueOracle, found: RecoveredLayer, random: np.random.Generator
-    ) -> Fit:
-        x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
-        answers, predicted = oracle.ask(x), found(x)
-        error = relative_error(predicted, answers) if np.any(answers) else float(np.abs(predicted).max())
-        outcome = Outcome.EXACT if error < EXACT_ERROR else Outcome.NOT_SEPARATED
-        layer = None if found.biased else AttentionLayer(found.theta, found.w)
-        return recorder.fit(outcome, layer=layer, predict=found)
+
+def _verdict(oracle: ValueOracle, found: RecoveredLayer, random: np.random.Generator) -> Outcome:
+    """Whether fresh queries are answered as the oracle does."""
+    x = random.standard_normal((_CHECKS, oracle.k or _CHECKED_TOKENS, oracle.d))
+    answers, predicted = oracle.ask(x), found(x)
+    error = relative_error(predicted, answers) if np.any(answers) else float(np.abs(predicted).max())
+    return Outcome.EXACT if error < EXACT_ERROR else Outcome.NOT_SEPARATED
 
 
-def _linear(linear: Any, x: np.ndarray) -> np.ndarray:
+def _linear(linear: LinearPart, x: np.ndarray) -> np.ndarray:
     """What is known without the heads: every token's weight is 1 / k."""
     return np.broadcast_to((linear.bias + x.mean(axis=1) @ linear.projection_sum)[:, None], x.shape)
 
