@@ -58,7 +58,7 @@ OPPOSITE_SECRET = Fault(
 )
 REPLIES_NEAR_ONE = Fault(
     "sq.adversaries:ReferenceAdversary._choose",
-    lambda right: lambda self, values, many, reference, answers: right(self, values, many, 1.0, answers),
+    lambda right: lambda self, values, many, reference: right(self, values, many, 1.0),
     "replies near 1 in place of 0",
 )
 REVERSED_COEFFICIENTS = Fault(

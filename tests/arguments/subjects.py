@@ -23,6 +23,7 @@ import upper.baselines
 import upper.linear_attention as linear
 import upper.newton
 import upper.six_phase as phases
+import upper.value_queries as queries
 from attention import BooleanInputs, ExampleOracle, GroundTruth, Recorder, intervals
 from attention.conversion import Projections
 from upper.linear_attention import tasks
@@ -35,6 +36,7 @@ PACKAGES = [
     linear,
     tasks,
     phases,
+    queries,
     lower,
     sq,
     lwe,
@@ -47,7 +49,7 @@ RECORDS = """
     Verification option register CurvePoint SQFamily SQOracle SymmetricFamily TargetFamily Attack
     AttackResult Attempt Cost IntegerLaw Result Status Parameters Row StudyResult AttackKind Attacked
     Cell Drawing Effort Inspection LWRPoint Learned LearnedPhases LearnerRecord LearnerSide
-    QueriedPhases Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
+    QueriedPhases RecoveredLayer Results StoredCell Student Target TargetRecord TracePoint Table CheckResult Comparison
     Constants Run Study Interval
 """
 # minutes of work, or files and processes: held through the command line, or by the tests of their package
@@ -124,6 +126,9 @@ def subjects(folder: Path) -> list[partial]:
         partial(attention.PositionedInputs, inputs=INPUTS, positions=np.ones((2, 3))),
         partial(INPUTS.sample, n=2, rng=0),
         partial(attention.ExampleOracle, target=LAYER, inputs=INPUTS),
+        partial(attention.ValueOracle, target=LAYER, k=2),
+        partial(attention.ValueOracle.from_callable, f=LAYER, k=2, d=LAYER.dim),
+        partial(queries.ByQueries, m=2),
         partial(ExampleOracle.from_arrays, x=TWO[None], y=TWO[None]),
         partial(oracle().split, workers=2),
         partial(oracle().draw, n=2),
