@@ -15,7 +15,7 @@ from studies.study import Row
 from upper import counting_floor
 from upper.linear_attention import feature_count
 
-__all__ = ["QUANTITIES", "Cost", "CostModel", "FittedLaw", "Law", "Size", "excess", "medians", "shown_bytes"]
+__all__ = ["QUANTITIES", "Cost", "CostModel", "FittedLaw", "Law", "excess", "medians", "shown_bytes"]
 
 QUANTITIES = ("examples", "passes", "memory")
 """What is fitted: examples, passes over them, and the peak of the arrays in bytes."""
