@@ -104,7 +104,8 @@ def convert_projections(
 
     The spread of a head's logits is the norm of Theta_i without the column of the constant coordinate. This is the
     standard deviation of the logit between two different Boolean tokens. A ValueError if the kept block of a head is
-    zero. O(m h d'^2) with d' the coordinates kept. The maps are those of Vaswani et al., arXiv 1706.03762, Section 3.2.2.
+    zero. O(m h d'^2) with d' the coordinates kept. The maps are those of Vaswani et al., arXiv 1706.03762,
+    Section 3.2.2.
 
     Examples
     --------
