@@ -397,9 +397,7 @@ class NormalEquations:
                 unit = curvature**-0.5
                 self._kept.append((p * unit, plain * unit))
                 if len(self._kept) > _KEPT:
-                    del self._kept[
-                        0
-                    ]  # drop at once: the directions of a long solve take several times the memory
+                    del self._kept[0]  # at once: a long solve has several times as many directions
                 length = rz / curvature
                 solution += length * p
                 plain += shift
