@@ -52,7 +52,7 @@ class Adam(Descent):
     work : int
         Budget in steps, each a pass over one batch; also the length of the schedule.
     batch : int
-        Examples a step.
+        Examples per step.
     learning_rate : float
         The rate at the start of the schedule, after a warm-up over a fiftieth of it.
     tolerance : float

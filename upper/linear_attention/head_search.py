@@ -1,7 +1,7 @@
 """The search for few heads: alternating projections, and Levenberg-Marquardt from reweighted starts.
 
-With T_(ab),(ce) = sum_h (V_h)_ab (Q_h)_ce, H heads are a matrix T of rank H; it is known up to anything antisymmetric
-in b and c. Tensors are of unit norm here.
+With T_(ab),(ce) = sum_h (V_h)_ab (Q_h)_ce, H heads are a matrix T of rank H. T is known only up to a part that is
+antisymmetric in b and c. Tensors have unit norm here.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ __all__ = ["HeadSearch", "alternating", "balanced", "symmetrised"]
 Tensor = Float[np.ndarray, "p d d e"]
 
 _STEPS, _NEWTON_STEPS, _REWEIGHTINGS = 400, 100, 40
-_QUICK = 3  # starts of a number of heads that is only passed by
+_QUICK = 3  # starts for each number of heads while the number rises
 _LARGEST = 4096  # unknowns of a dense Newton system: 128 MiB a matrix, of which three are held
 _RIDGE = 1e-12  # of systems of unit diagonal: above their rounding errors, and undone by one more solve
 _FLOOR = 4e-16  # a tail that is rounding alone
@@ -24,7 +24,7 @@ _PATIENCE, _SHARE = 6, 0.8  # steps in which a tail has to fall to this share of
 
 
 def symmetrised(tensor: Tensor) -> Tensor:
-    """What acts of a tensor M_abce: (M_abce + M_acbe) / 2."""
+    """The part of a tensor M_abce that affects outputs: (M_abce + M_acbe) / 2."""
     return (tensor + tensor.transpose(0, 2, 1, 3)) / 2
 
 
@@ -51,7 +51,7 @@ class HeadSearch:
         self.best: dict[int, tuple[float, str, np.ndarray]] = {}
 
     def fewest(self, least: int, most: int, restarts: int) -> int:
-        """The fewest heads found between two numbers, of which the larger one is enough."""
+        """The fewest heads found between `least` and `most`; `most` heads are known to be enough."""
         found = least
         while not self.succeeds(found, min(_QUICK, restarts)) and found < most:
             found = min(found + max(1, found - least), most)
@@ -60,7 +60,7 @@ class HeadSearch:
         return found
 
     def succeeds(self, heads: int, starts: int) -> bool:
-        """Whether that many heads come within the tolerance from some start; what is best is kept."""
+        """Whether some start of that many heads reaches the tolerance; the best result is kept."""
         attempts = self._attempts(heads, starts)
         while heads not in self.best or self.best[heads][0] > self.tolerance:
             strategy, found = next(attempts, ("", None))
@@ -77,7 +77,7 @@ class HeadSearch:
         if heads >= min(outputs * d, d * queries):
             yield "singular values", self.tensor
         elif heads not in self.best:
-            # where no Newton step is possible, alternating has to go down to rounding by itself
+            # if a Newton step is impossible, alternating must reach rounding error without it
             goal, steps = (self.tolerance, _STEPS) if newton else (min(self.tolerance, 1e-12), 3 * _STEPS)
             found, tail = alternating(self.tensor, heads, steps=steps, tolerance=goal, rng=self.rng)
             if newton:
@@ -99,8 +99,8 @@ def alternating(
     """Truncate T to rank H, put its symmetric part back, and so on, while the tolerance is in sight.
 
     The antisymmetric part floats, from a random start of 0.3 of the tensor's norm (larger starts fail more often). The
-    truncation projects on the leading eigenvectors of T T^T: O(p d (p d + d^2) H + (p d)^3) a step. It gives up where
-    the tail, falling as it did in the last 40 steps, would not reach the tolerance in those that are left. Gives the
+    truncation projects on the leading eigenvectors of T T^T: O(p d (p d + d^2) H + (p d)^3) per step. It stops if the
+    tail, at the rate of the last 40 steps, would not reach the tolerance in the remaining steps. It returns the
     truncated tensor and its tail.
     """
     unfolded = _unfolded(tensor + 0.3 * _random_antisymmetric(tensor, rng))

@@ -1,4 +1,4 @@
-"""From a learned tensor to as few heads as possible: rank minimisation over the part that does not act."""
+"""Compute few heads from a learned tensor: minimise the rank over the part that does not affect outputs."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -47,7 +47,7 @@ class HeadsFound:
     lower_bound : int
         Number of heads below which no model has a tail within the tolerance: proved, see `fewest_heads_bound`.
     strategy : str
-        What found them.
+        The method that found them.
     tried : tuple of (int, float)
         The numbers of heads that were tried, rising, with the least tail of each.
     """
@@ -101,14 +101,14 @@ def fit_heads(
     restarts: PositiveInt = 60,
     rng: Rng = 0,
 ) -> HeadsFound:
-    """As few heads as can be found for a learned tensor.
+    """Find as few heads as possible for a learned tensor.
 
     Parameters
     ----------
     regression : CubicRegression, LinearAttention or array (p, d, d, d)
         Whose tensor M_abce is to be represented; only its symmetric part in b and c acts.
     heads : int, optional
-        Fit exactly so many instead of the fewest (min(p d, d^2) if that is less).
+        Fit exactly this many heads instead of the fewest (or min(p d, d^2) if that is less).
     tolerance : float
         Relative tail |sym M - S| / |S| that counts as a representation. For noisy labels give a few times the relative
         error of the coefficients: below it noise is fitted.
@@ -120,7 +120,7 @@ def fit_heads(
     Returns
     -------
     HeadsFound
-        If `heads` did not suffice it is the best found, with ``exact`` false.
+        If `heads` are not enough, the best representation found, with ``exact`` false.
 
     Raises
     ------
@@ -131,9 +131,9 @@ def fit_heads(
     -----
     At each number of heads: alternating from a random antisymmetric part, finished by Levenberg-Marquardt; then
     Levenberg-Marquardt from reweighted starts. From the proved lower bound the number rises by 1, 1, 2, 4, ... with
-    three starts each, and then falls by one as long as `restarts` starts find a representation. That a number was
-    given up proves nothing; ``minimal`` says whether the lower bound does. A start costs some twenty steps of
-    O((H p d)^3) where p <= d; beyond H min(p, d) d = 4096 only alternating is tried.
+    three starts each, and then falls by one as long as `restarts` starts find a representation. A failed search proves
+    nothing; ``minimal`` says whether the lower bound proves that the number is the least. A start costs about twenty
+    steps of O((H p d)^3) if p <= d. Beyond H min(p, d) d = 4096, only alternating is tried.
 
     Examples
     --------
@@ -171,10 +171,10 @@ def fit_heads(
 def alternate(
     tensor: Tensor, heads: PositiveInt, *, tolerance: Tolerance = _TOLERANCE, rng: Rng = None
 ) -> tuple[LinearAttention, float]:
-    """Heads by alternating alone: truncate the unfolding to rank H, put the symmetric part back; 400 times at most.
+    """Heads by alternation only: truncate the unfolding to rank H, restore the symmetric part; at most 400 steps.
 
-    Arguments and errors as for `fit_heads`; with the model comes its tail |sym M - S| / |S|. It may stall at a positive
-    tail although H heads exist. O((p d)^3 + p d^3 H) a step.
+    Arguments and errors are those of `fit_heads`. It returns the model and its tail |sym M - S| / |S|. It may stall at
+    a positive tail although H heads exist. O((p d)^3 + p d^3 H) per step.
     """
     unit, norm = _unit_symmetric(tensor)
     if not norm:
@@ -186,9 +186,9 @@ def alternate(
 
 @checked
 def heads_of_tensor(tensor: Tensor, *, average: bool = False) -> LinearAttention:
-    """A model for a tensor (p, d, d, d) as it stands, antisymmetric part and all: its singular value decomposition.
+    """A model for a tensor (p, d, d, d), its antisymmetric part included, by singular value decomposition.
 
-    As many heads as singular values above rounding, balanced as in `HeadsFound`. O(p^2 d^4).
+    It has one head for each singular value above rounding, balanced as in `HeadsFound`. O(p^2 d^4).
 
     Examples
     --------

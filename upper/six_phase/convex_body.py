@@ -88,8 +88,8 @@ class Ellipsoid:
 
     Up to d = 24, all results are in closed form from the eigendecomposition of M. Above, M is never formed. Then the
     smallest eigenpairs come from restarted Lanczos (ARPACK). The centre, the point of least norm and the maximisers are
-    found within Krylov spaces of M. A product with M costs O(N d^2) for N equations. Memory is that of the equations and of a
-    few hundred matrices.
+    found within Krylov spaces of M. A product with M costs O(N d^2) for N equations. Memory is that of the equations
+    and of a few hundred matrices.
     Source: Chen and Li, arXiv 2402.04084, phases 2 and 4; the ellipsoid is derived here.
     """
 

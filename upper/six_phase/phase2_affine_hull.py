@@ -54,8 +54,8 @@ _BINS = np.geomspace(1e-8, 1e2, 101)
 class AffineHull:
     """The body K around the affine hull of the heads, and the agreement events that determine it.
 
-    `wide` is the number of K's wide directions, m - 1, as given or by the gap in its spectrum. `rows` counts all rows of
-    the `examples` drawn; `accepted` counts those with a relative residual up to `threshold`. The `contrasts` are the
+    `wide` is the number of K's wide directions, m - 1, as given or by the gap in its spectrum. `rows` counts all rows
+    of the `examples` drawn; `accepted` counts those with a relative residual up to `threshold`. The `contrasts` are the
     certified equations of the accepted rows. `histogram` counts the residuals between the edges in `bins`.
     """
 
