@@ -77,7 +77,7 @@ def cubic_features(x: Shaped[Any, "... n d"], *, average: bool = False) -> Shape
 def prefix_features(x: Shaped[Any, "... n d"]) -> Shaped[Any, "... n features"]:
     """The features (..., n, D) of every prefix: position t is the query and G is that of the tokens up to t.
 
-    Errors as for `cubic_features`, of which a sequence gives a row a position. O(n d^3) a sequence.
+    Errors are those of `cubic_features`; a sequence gives one row per position. O(n d^3) per sequence.
     """
     x = as_tokens(x)
     xp = namespace(x)

@@ -213,13 +213,13 @@ def fewest_heads_bound(
     Proved (up to rounding), for unit vectors g, u, f:
 
     * sum_bc S_abce g_b g_c = sum_h (V_h g)_a (Q_h^T g)_e has rank H at most, and a model within the tolerance
-      moves this p x d matrix by at most tolerance |S|. So H singular values suffice to that distance.
+      changes this p x d matrix by at most tolerance |S|. So H singular values are enough up to that distance.
     * sum_ae S_abce u_a f_e is the symmetric part of sum_h (V_h^T u)(Q_h f)^T, and each term has at most one positive
-      and one negative eigenvalue. So the positive ones beyond the first H are below that distance, and the negative
-      ones too. It says more than the first where p < d.
+      and one negative eigenvalue. So the norm of the positive ones beyond the first H is below that distance;
+      likewise for the negative ones. For p < d this gives more than the first item.
 
-    The greatest over 64 random directions; whatever they are, the bound holds. It is d at most, and 0 for a tensor that
-    does not act. O(64 (p d^3 + d^3)).
+    The bound is the largest over 64 random directions, and holds for any directions. It is at most d, and 0 for a
+    tensor that has no effect on outputs. O(64 (p d^3 + d^3)).
 
     Examples
     --------
@@ -246,7 +246,7 @@ def fewest_heads_bound(
 def symmetric_rank(tensor: Tensor) -> int:
     """The rank of the unfolding (a b), (c e) of the symmetrised tensor (p, d, d, d).
 
-    It is d^2 for one generic head with p = d already: no measure of the number of heads. O(p^2 d^4).
+    It is d^2 already for one generic head with p = d, so it does not measure the number of heads. O(p^2 d^4).
 
     Examples
     --------

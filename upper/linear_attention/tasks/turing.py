@@ -11,9 +11,9 @@ only one head, which reads the symbol.
 
 The same model is learned by regression from the steps of runs. In *short contexts* each step stands alone, the current
 tape and a query: the rank is P S (1 + P (A - 1)), and in the closed loop the tape is written out again after each step.
-With *whole histories* the tokens of all steps stay: G then counts visits, and the rank is larger and depends on the
-machine. A model of least norm from short contexts mostly fails on whole histories, where entries of G vary that it has
-only seen constant.
+With *whole histories* the tokens of all steps stay. G then counts visits, and the rank is larger and depends on the
+machine. A model of least norm from short contexts mostly fails on whole histories, since entries of G vary there that
+are constant in short contexts.
 """
 
 from collections.abc import Callable, Sequence
@@ -228,7 +228,7 @@ def run_closed_loop(
 ) -> Simulation:
     """Steps of a machine of one or more steps of attention, each with its `nearest` tokens; the last one writes.
 
-    Of the history only its Gram matrix acts, to which a token is added at each step. Whole numbers stay exact while
+    The history enters only through its Gram matrix, to which each step adds a token. Whole numbers stay exact while
     every sum is below 2^53.
     """
     symbols, positions, places = tape.blocks
