@@ -24,7 +24,7 @@ class Interval:
     estimate: float  #: the estimate
     high: float  #: its upper end
     confidence: Confidence  #: the probability with which it covers the true number
-    method: str  #: how it was made
+    method: str  #: how it was made, which decides whether the probability is exact or approximate
 
 
 @checked
