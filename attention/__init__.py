@@ -1,4 +1,4 @@
-"""The learning problem: attention layers, where examples come from, what a learner is and what it returns."""
+"""The learning problem: attention layers, oracles for examples and values, and the protocol of learners."""
 
 from attention._arrays import MixedArraysError
 from attention.checkpoints import read_checkpoint_layer

@@ -9,11 +9,11 @@ _SHOWN = 80
 
 
 class MixedArraysError(ValueError):
-    """Arrays of two libraries (say NumPy and torch) met in one call."""
+    """One call got arrays of two libraries, say NumPy and torch."""
 
 
 def namespace(*arrays: Any) -> Any:
-    """The array-API namespace shared by `arrays`; an error when they come from two libraries."""
+    """The array-API namespace that `arrays` share; an error if they come from two libraries."""
     for array in arrays:
         if not array_api_compat.is_array_api_obj(array):
             raise ValueError(
@@ -31,19 +31,19 @@ def namespace(*arrays: Any) -> Any:
 
 
 def to_numpy(array: Any) -> np.ndarray:
-    """`array` as a NumPy array, for the routines that exist only there (assignment, files)."""
+    """`array` as a NumPy array, for routines that only NumPy has (assignment, files)."""
     if isinstance(array, np.ndarray):
         return array
     if array_api_compat.is_torch_array(array):
         array = array.detach().cpu()
-        # NumPy has no such type, and float32 holds all of its numbers
+        # NumPy has no bfloat16; float32 represents all of its numbers
         return (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy()
     return np.asarray(array)
 
 
 def as_floating(array: Any, dtype: Any, xp: Any) -> Any:
     """`array` in `dtype` or wider when it holds real numbers; integers become `dtype`."""
-    if isinstance(array, np.ma.MaskedArray):  # of which some products of NumPy make something else
+    if isinstance(array, np.ma.MaskedArray):  # some NumPy products change its type
         if np.ma.is_masked(array):
             raise ValueError("Got an array with masked entries, which are no numbers: give a plain array.")
         array = array.data
@@ -51,13 +51,13 @@ def as_floating(array: Any, dtype: Any, xp: Any) -> Any:
         wide = xp.result_type(array.dtype, dtype)
         return array if array.dtype == wide else xp.astype(array, wide)
     if xp.isdtype(array.dtype, "integral"):
-        with np.errstate(over="ignore"):  # beyond half precision it is infinite, which whoever asked finds
+        with np.errstate(over="ignore"):  # too large for half precision: infinite, and the caller checks that
             return xp.astype(array, dtype)
     raise ValueError(f"Got an array of {array.dtype}: real floating-point or integer entries are allowed.")
 
 
 def shown(value: Any) -> str:
-    """`value` as an error writes it: on one line, and cut where it is long."""
+    """`value` as text for an error message: on one line, cut if it is long."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"{'-' * (value < 0)}10^{int(value.bit_length() * 0.30103)}"
     text = " ".join(repr(value).split())

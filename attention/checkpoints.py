@@ -1,4 +1,4 @@
-"""Single attention layers out of safetensors checkpoints of trained models, of BERT's and GPT-2's kinds."""
+"""Read single attention layers from safetensors checkpoints of trained models of the BERT and GPT-2 families."""
 
 import math
 import os
@@ -34,30 +34,30 @@ def read_checkpoint_layer(
     Parameters
     ----------
     path : path
-        The file, its index (``model.safetensors.index.json``) where it is in several parts, or the folder of either.
+        The file, or its index (``model.safetensors.index.json``) if it has several parts, or the folder of either.
     layer : int
         The number of the layer, from 0.
     heads : int, optional
-        The number m of heads; that of the ``config.json`` beside the file if None. Where both are there and differ,
-        this one is used, and a note says so.
+        The number m of heads. If None, it is read from the ``config.json`` beside the file. If both are given and
+        differ, this one is used, with a note.
     prefix : str, optional
-        What stands before the layers' names, or how it begins; needed where the file holds several models.
+        The prefix of the layers' names, or its beginning; needed if the file holds several models.
     biases, coordinates
         As for `attention.convert_projections`.
 
     Notes
     -----
-    Two namings are known. BERT's: ``layer.N.attention.self.query``, ``.key`` and ``.value``, and
+    Two namings are supported. BERT's: ``layer.N.attention.self.query``, ``.key`` and ``.value``, and
     ``layer.N.attention.output.dense``, with weights A applied as x A^T + b. GPT-2's: ``h.N.attn.c_attn`` of shape
     (d, 3 p) and ``h.N.attn.c_proj`` of shape (p, d), applied as x A + b. Biases may be absent. Entries are float16,
     bfloat16, float32 or float64, and become float64.
 
-    Logits are divided by sqrt(h), h the dimension of a head; for GPT-2, ``scale_attn_weights`` and
-    ``scale_attn_by_inverse_layer_idx`` of the config are honoured. The config's number of heads tells h, so that
-    layers some of whose heads were pruned are read too. What the model does around the layer (masks, position
-    terms, layer norm) is no part of it, and the notes name it.
+    Logits are divided by sqrt(h), with h the dimension of a head. For GPT-2, ``scale_attn_weights`` and
+    ``scale_attn_by_inverse_layer_idx`` of the config are applied. The number of heads in the config gives h, so
+    layers with pruned heads are read too. The layer does not include what the model computes around it (masks,
+    position terms, layer norm); the notes name these.
 
-    Only headers and the tensors of the one layer are read. The layer takes 16 m d^2 bytes.
+    Only the headers and the tensors of this layer are read. The layer takes 16 m d^2 bytes.
 
     References
     ----------
@@ -89,11 +89,11 @@ def read_checkpoint_layer(
 
 @dataclass(frozen=True, eq=False)
 class _Naming:
-    """How a family of models names the tensors of a layer, and how it lays them out.
+    """The names and the layout of the tensors of a layer, in one family of models.
 
-    `models` are the types whose attention is known to be that of the family. `modules` maps a role to what follows
-    ``layers.N.``; all tensors of attention begin with `scope`, and `known` ones among them may go unread without a
-    note. Fused: query, key and value are one weight, and weights are transposed.
+    `models` are the model types that are known to have the attention of the family. `modules` maps a role to the name
+    after ``layers.N.``. All tensors of attention begin with `scope`; those in `known` may stay unread without a note.
+    If `fused`, query, key and value are one weight, and weights are transposed.
     """
 
     name: str
@@ -134,7 +134,7 @@ _EXPORT = "export it with safetensors.torch.save_file, or in transformers with s
 
 
 def _locate(path: Path) -> tuple[Path, dict[str, Path]]:
-    """The file or index that is read, and the file of every tensor."""
+    """The file or index to read, and the file of every tensor."""
     if os.path.isdir(path):
         path = _in_folder(path)
     if path.name.lower().endswith(_PICKLES) and os.path.exists(path):
@@ -166,7 +166,7 @@ def _in_folder(folder: Path) -> Path:
 
 
 def _choose(shown: Path, files: Collection[str], prefix: str | None, number: int) -> tuple[_Naming, str]:
-    """The naming and the whole prefix of the one model that has the layer."""
+    """The naming and the full prefix of the model that has the layer."""
     found: dict[tuple[_Naming, str], set[int]] = defaultdict(set)
     for naming in _NAMINGS:
         modules = "|".join(re.escape(module) for module in naming.modules.values())
@@ -207,7 +207,7 @@ def _ranges(numbers: set[int]) -> str:
 
 
 def _read_projections(shown: Path, naming: _Naming, files: Mapping[str, Path], stem: str) -> Projections:
-    """The four maps from the tensors of each module; biases are read where there are any."""
+    """The four maps from the tensors of each module, with biases if there are any."""
 
     def read(module: str, kind: str) -> np.ndarray | None:
         name = f"{stem}{module}.{kind}"
@@ -236,7 +236,7 @@ def _read_projections(shown: Path, naming: _Naming, files: Mapping[str, Path], s
 
 
 class _Config(msgspec.Struct):
-    """What is read of the ``config.json`` beside a checkpoint; what is None is not said there."""
+    """The values that are read from the ``config.json`` beside a checkpoint; None if the file lacks one."""
 
     num_attention_heads: Annotated[int, msgspec.Meta(ge=1)] | None = None
     n_head: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -248,7 +248,7 @@ class _Config(msgspec.Struct):
 
 
 def _read_config(path: Path) -> _Config | None:
-    """What a config says; None where there is no such file."""
+    """The values of a config file; None if there is no such file."""
     if not path.exists():
         return None
     values = read_json(path, "config")
@@ -256,7 +256,7 @@ def _read_config(path: Path) -> _Config | None:
 
 
 def _heads(path: Path, config: _Config | None, heads: int | None, p: int, d: int) -> tuple[int, list[str]]:
-    """How many heads the layer has, and notes on that."""
+    """The number of heads of the layer, and notes on it."""
     name = "num_attention_heads" if config and config.num_attention_heads else "n_head"
     named: int | None = getattr(config, name, None)
     if heads is not None:
@@ -279,7 +279,7 @@ def _heads(path: Path, config: _Config | None, heads: int | None, p: int, d: int
 
 
 def _beyond(naming: _Naming, found: _Config | None, number: int, h: int) -> tuple[float, list[str]]:
-    """The factor of the logits, and what the model does that the layer does not."""
+    """The factor of the logits, and notes on what the model computes and the layer does not."""
     config = found or _Config()
     scale = 1 / math.sqrt(h)
     side = "before" if naming.fused else "after"

@@ -1,4 +1,4 @@
-"""The non-degeneracy report: does a layer meet the conditions under which attention layers are provably learned?"""
+"""The non-degeneracy report: does a layer meet the conditions under which a learner provably succeeds?"""
 
 import math
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ __all__ = ["Condition", "ConditionReport", "check_conditions"]
 
 _START = 4.0  # t0, in units of 1 / |column|: phi(t0) is about exp(-8) for a column without structure
 _LAST = 4 * np.pi  # T, in units of 1 / (root mean square of the column): four periods of equal |entries|
-_STEP = 0.25  # of the grid, in units of 1 / |column|
-_AT_ONCE = 16  # coordinates multiplied before hopeless points of the grid are dropped
+_STEP = 0.25  # of the grid of t, in units of 1 / |column|
+_AT_ONCE = 16  # coordinates to multiply before dropping grid points that cannot be the maximum
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Condition:
 
     name: str  #: the condition; thresholds are set by this name
     applies_to: Literal["Theta", "W", "shape"]  #: what it is a condition on
-    #: the measured value, that of the worst head or pair; None where there is nothing to measure
+    #: the measured value of the worst head or pair; None if there is nothing to measure
     measured: float | None
-    better: Literal["small", "large"]  #: the direction of good
+    better: Literal["small", "large"]  #: which values are better
     #: the condition holds when the measured value is at most (small) or at least (large) this
     threshold: float
     verdict: bool  #: whether it holds; a condition with nothing to measure holds
-    #: the value of every head (the worst over its columns or partners); None for one value of all heads
+    #: the value of every head, the worst over its columns or pairs; None if the heads share one value
     per_head: tuple[float, ...] | None
     explanation: str  #: what is measured, and why it matters
 
@@ -118,21 +118,21 @@ def check_conditions(
     tokens: Annotated[int, Whole(1, 2**53)] | None = None,
     thresholds: Mapping[str, NonNegativeFloat] | None = None,
 ) -> ConditionReport:
-    """Measure every non-degeneracy condition of a layer and hold it against a threshold.
+    """Measure every non-degeneracy condition of a layer and compare it with a threshold.
 
     Parameters
     ----------
     layer : AttentionLayer
         The layer, of any array library.
     tokens : int, optional
-        The number k of tokens it is used with; the condition on k is not judged without.
+        The number k of tokens of its inputs; without it, the condition on k is not judged.
     thresholds : mapping of str to float, optional
         Thresholds by the name of the condition, in place of the defaults.
 
     Notes
     -----
-    What each condition measures, and its default threshold; ``<A, B>`` is ``Tr(A^T B)`` and ``|A|`` the
-    Frobenius norm.
+    The list gives the measure and the default threshold of each condition. ``<A, B>`` is ``Tr(A^T B)``, and ``|A|``
+    is the Frobenius norm.
 
     * theta_incoherence, w_incoherence: ``max |<A_i, A_j>| / (|A_i| |A_j|)`` over pairs; at most 1/4.
     * theta_stable_rank, w_stable_rank: ``min |A_i|^2 / |A_i|_op^2``; at least ``max(m, k, ln d)``.
@@ -140,20 +140,20 @@ def check_conditions(
     * theta_heavy_column: ``max |column|^2 / |Theta_i|^2``; at most 1/4.
     * theta_non_arithmetic: ``max prod_j |cos(t theta_j)|`` over columns theta and t; at most 1/2. The range of t
       is ``4 / |theta|`` to ``4 pi sqrt(d) / |theta|``, on a grid of steps of at most ``1 / (4 |theta|)``.
-    * theta_norms: ``max |Theta_i|``; at most ``(1 + ln d)^2``. All other conditions are free of scale.
+    * theta_norms: ``max |Theta_i|``; at most ``(1 + ln d)^2``. All other conditions are scale-free.
     * theta_norms_comparable, w_norms_comparable: ``max |A_i| / min |A_i|``; at most 4.
     * theta_pairwise_distance: ``min |Theta_i - Theta_j| / max(|Theta_i|, |Theta_j|)``; at least 1/10.
     * theta_distinct_singular_values: the smallest gap of neighbouring singular values over the largest value;
-      at least 1e-6. Values that are 0 to rounding count once: a low rank is what the stable rank is about.
+      at least 1e-6. All values that are 0 up to rounding count as one value: theta_stable_rank judges a low rank.
     * theta_linear_independence: the smallest singular value of the stacked ``vec(Theta_i) / |Theta_i|``; at
       least 1/10.
     * theta_affine_independence: singular value m-1 of the stacked ``vec(Theta_i - mean)``, scaled so that the
-      m-1 have root mean square 1; at least 1/10. Differences from the mean, unlike differences from one of
-      the heads, do not depend on the order of the heads.
+      first m-1 have root mean square 1; at least 1/10. Differences from the mean do not depend on the order of
+      the heads; differences from one head would.
     * heads_against_dimension, tokens_against_dimension: ``m / d`` and ``k / d``; at most 1/4.
 
-    Conditions about pairs are vacuous for one head. A zero head has stable rank 0, no distinct singular values
-    and columns on a lattice.
+    Conditions about pairs are vacuous for one head. A zero head has stable rank 0 and no distinct singular values,
+    and its columns lie on a lattice.
     O(m d^3 + m^2 d^2).
 
     References
@@ -212,8 +212,8 @@ def check_conditions(
 _APPLIES_TO: dict[str, Any] = {"theta": "Theta", "w": "W"}
 _OF_PAIRS = {"incoherence", "norms_comparable", "pairwise_distance", "affine_independence"}
 _ZERO = "infinite with a zero head beside others."
-# name, after "theta_" or "w_" that of a method of `HeadMeasures`: direction of good, default threshold (None where it
-# depends on the shape), why it matters
+# For each condition: which values are better, the default threshold (None if it depends on the shape), why it matters.
+# The name after "theta_" or "w_" is that of a method of `HeadMeasures`.
 _CONDITIONS: dict[str, tuple[Literal["small", "large"], float | None, str]] = {
     "theta_incoherence": ("small", 0.25, "Heads that point in different directions can be told apart."),
     "theta_stable_rank": ("large", None, "Many directions matter alike, so that logits are nearly Gaussian."),
@@ -239,11 +239,11 @@ _CONDITIONS: dict[str, tuple[Literal["small", "large"], float | None, str]] = {
 
 
 def _told_apart(measured: float | None, threshold: float) -> tuple[str, str]:
-    """Both numbers to three digits, or to as many as it takes to read that they differ."""
+    """Both numbers with three digits, or with as many as are needed to show that they differ."""
     if measured is None:
         return "-", f"{threshold:.3g}"
     digits = 3
-    # 17 digits tell any two floats apart
+    # 17 digits distinguish any two floats
     while digits < 17 and measured != threshold and f"{measured:.{digits}g}" == f"{threshold:.{digits}g}":
         digits += 1
     return f"{measured + 0.0:.{digits}g}", f"{threshold:.{digits}g}"  # no minus zero
@@ -256,10 +256,10 @@ def _plain(value: Any) -> Any:
 
 
 class HeadMeasures:
-    """What the conditions measure of matrices A_1, .., A_m, an array (m, d, d).
+    """The measures of the conditions, for matrices A_1, .., A_m given as an array (m, d, d).
 
-    Each head is first divided by its largest entry, so that squares neither overflow nor vanish; zero heads divide
-    nothing.
+    Each head is first divided by its largest entry, so that squares neither overflow nor vanish; zero heads stay
+    zero.
     """
 
     def __init__(self, heads: Float[np.ndarray, "m d d"]) -> None:
@@ -290,7 +290,7 @@ class HeadMeasures:
         return gram.max(axis=1)
 
     def stable_rank(self) -> Float[np.ndarray, " m"]:
-        """|A_i|^2 / |A_i|_op^2; 0 for a zero head."""
+        """The stable rank |A_i|^2 / |A_i|_op^2; 0 for a zero head."""
         largest = self._singular_values[:, 0]
         return np.divide(self._size, largest, out=np.zeros(self._m), where=largest > 0) ** 2
 
@@ -303,7 +303,7 @@ class HeadMeasures:
         return (np.linalg.norm(self._heads, axis=1).max(axis=1) * self._per_size) ** 2
 
     def non_arithmetic(self) -> Float[np.ndarray, " m"]:
-        """The worst column of every head by `largest_characteristic_value`; 1 with a column of zeros."""
+        """The largest `largest_characteristic_value` of the columns of every head; 1 if a column is zero."""
         return np.array([largest_characteristic_value(head).max() for head in self._heads])
 
     def pairwise_distance(self) -> Float[np.ndarray, " m"]:
@@ -357,12 +357,12 @@ class HeadMeasures:
 def largest_characteristic_value(columns: Float[np.ndarray, "d n"]) -> Float[np.ndarray, " n"]:
     """Max over t in [t0, T] of phi(t) = prod_j |cos(t theta_j)| for each column theta: how near a lattice it is.
 
-    From 0 (no lattice in sight) to 1 (all entries multiples of one number, or a column of zeros).
+    The value is 0 if the column is far from every lattice. It is 1 if all entries are multiples of one number, or zero.
 
     phi is the modulus of the characteristic function of sum_j +-theta_j with random signs; a local limit theorem
-    needs it small. The range is scale free: t0 = 4 / |theta|, T = 4 pi sqrt(d) / |theta|, on a grid of steps of at
-    most 1 / (4 |theta|), which misses at most a factor exp(-1 / (128 p^2)) of a maximum p. O(d n sqrt(d)) cosines
-    for columns without structure: a point is dropped once its partial product is below the column's value at t0.
+    needs it small. The range is scale-free: t0 = 4 / |theta| and T = 4 pi sqrt(d) / |theta|. The grid has steps of at
+    most 1 / (4 |theta|); it misses at most a factor exp(-1 / (128 p^2)) of a maximum p. A grid point is dropped once
+    its partial product is below the column's value at t0. Columns without structure take O(d n sqrt(d)) cosines.
     """
     d, n = columns.shape
     norm = np.linalg.norm(columns, axis=0)
@@ -370,11 +370,11 @@ def largest_characteristic_value(columns: Float[np.ndarray, "d n"]) -> Float[np.
     alive = norm > 0
     if not alive.any():
         return largest
-    # unit columns: the grid is then the same for all
+    # with unit columns, all columns share one grid
     units = -np.sort(-np.abs(columns[:, alive] / norm[alive]), axis=0)
     last = _LAST * np.sqrt(d)
     grid = np.linspace(_START, last, int(np.ceil((last - _START) / _STEP)) + 1)
-    with np.errstate(divide="ignore"):  # log 0 = -inf is what a zero of phi is
+    with np.errstate(divide="ignore"):  # a zero of phi gives log 0 = -inf
         best = np.log(np.abs(np.cos(_START * units))).sum(axis=0)
         column, point = (index.ravel() for index in np.indices((units.shape[1], grid.size)))
         log = np.zeros(column.size)

@@ -1,4 +1,4 @@
-"""Attention layers of other software, as arrays or as torch modules, as layers of the target class."""
+"""Convert attention layers of other software, given as arrays or torch modules, into layers of the target class."""
 
 import math
 import sys
@@ -25,13 +25,13 @@ class ImportedLayer:
     #: the dimension h of a head, which bounds the rank of Theta_i and of W_i (h + 1 with absorbed biases)
     head_dim: int
     model_dim: int  #: the number d of coordinates of a token of the model
-    biases: Biases  #: what became of the biases
+    biases: Biases  #: whether the biases were dropped or absorbed
     coordinates: int | None  #: how many of the d coordinates were kept; None for all
-    #: sentences: what was dropped and how large it was, and what the model does beyond this layer
+    #: sentences: what was dropped, how large it was, and what else the model computes
     notes: tuple[str, ...]
-    source: str = ""  #: where it is from: the name of the file, or the class of the module
-    naming: str = "torch"  #: "torch", "BERT" or "GPT-2": which names and layouts its tensors had
-    prefix: str = ""  #: what stood before the layer's own names
+    source: str = ""  #: its origin: the name of the file, or the class of the module
+    naming: str = "torch"  #: the names and layouts of its tensors: "torch", "BERT" or "GPT-2"
+    prefix: str = ""  #: the prefix of the tensor names, before the layer's own names
     number: int | None = None  #: the number of the layer in its model, from 0
 
 
@@ -45,7 +45,7 @@ class Projections:
     query, key, value : array (p, d)
         Head i owns rows i h to (i + 1) h, where p = m h.
     output : array (d, p)
-        Takes the outputs of all heads, side by side, back to d coordinates.
+        Maps the concatenated outputs of all heads back to d coordinates.
     query_bias, key_bias, value_bias : array (p,), optional
     output_bias : array (d,), optional
     """
@@ -79,7 +79,7 @@ def convert_projections(
     biases: Biases = "dropped",
     coordinates: PositiveInt | None = None,
 ) -> ImportedLayer:
-    """The layer F(X) = sum_i softmax(X Theta_i X^T) X W_i that four linear maps make, and notes on what was dropped.
+    """The layer F(X) = sum_i softmax(X Theta_i X^T) X W_i of four linear maps, and notes on what was dropped.
 
     Parameters
     ----------
@@ -89,22 +89,23 @@ def convert_projections(
     scale : float, optional
         The factor of the logits; 1 / sqrt(h) if None.
     biases : "dropped" or "absorbed"
-        "absorbed" adds a last coordinate to the tokens, to be 1 in every one: the layer's first d output
-        coordinates are then those of the maps with their biases, and the last is 0.
+        "absorbed" adds a last coordinate to the tokens, which must be 1 in every token. The layer's first d output
+        coordinates are then those of the maps with their biases, and the last output is 0.
     coordinates : int, optional
-        Keep the first so many of the d coordinates, of tokens and of outputs. The logits of every head are
+        Keep only this many of the d coordinates, the first ones, of tokens and of outputs. The logits of every head are
         rescaled to keep their spread on Boolean tokens; the constant coordinate stays.
 
     Notes
     -----
     With Q_i, K_i, V_i the rows of head i and O_i its columns of the output map, Theta_i = scale Q_i^T K_i and
-    W_i = V_i^T O_i^T. Absorbed, Q_i, K_i and V_i get their bias as a last column, and a share 1/m of the output
-    bias is added to the last row of each W_i. A key bias moves all logits of a row alike, so that F does not
-    depend on it; it is kept so that the logits agree too.
+    W_i = V_i^T O_i^T. If biases are absorbed, Q_i, K_i and V_i get their bias as a last column, and 1/m of the output
+    bias is added to the last row of each W_i. A key bias adds the same number to all logits of a row, so F does not
+    depend on it. It is kept so that the logits agree too.
 
-    The spread of a head's logits is the norm of Theta_i without the constant's column: the standard deviation of
-    the logit of a token on another, both Boolean. A ValueError if the kept block of a head is zero. O(m h d'^2) with d'
-    the coordinates kept. The maps are those of Vaswani et al., arXiv 1706.03762, Section 3.2.2.
+    The spread of a head's logits is the norm of Theta_i without the column of the constant coordinate. This is the
+    standard deviation of the logit between two different Boolean tokens. A ValueError if the kept block of a head is
+    zero. O(m h d'^2) with d' the coordinates kept. The maps are those of Vaswani et al., arXiv 1706.03762,
+    Section 3.2.2.
 
     Examples
     --------
@@ -143,14 +144,14 @@ def convert_torch_module(
         Parameters of any floating type; ``batch_first`` makes no difference. The layer is the module's
         self-attention without mask, in evaluation mode.
     biases, coordinates
-        As for `convert_projections`; `biases` is needed where one of the module's is not zero.
+        As for `convert_projections`; `biases` is needed if one of the module's biases is not zero.
 
     Notes
     -----
-    A ValueError if `module` is something else, has biases and `biases` is not given, or uses ``kdim``,
+    A ValueError if `module` is of another class, or has biases while `biases` is not given, or uses ``kdim``,
     ``vdim``, ``add_bias_kv`` or ``add_zero_attn``.
     """
-    torch = sys.modules.get("torch")  # whoever has such a module has imported it
+    torch = sys.modules.get("torch")  # a caller with such a module has imported torch
     if torch is None or not isinstance(module, torch.nn.MultiheadAttention):
         raise ValueError(f"module is a {type(module).__name__}: a torch.nn.MultiheadAttention is needed.")
     beyond = {
@@ -203,7 +204,7 @@ def _parameters(
     if kept < d:
         before = _product_norms(query, key[:, :, :d])
         after = np.linalg.norm(product[:, :, :kept], axis=(1, 2))
-        # what is left of a larger whole is rounding, and to blow that up would be to make up a head
+        # the kept block is only rounding error; rescaling it would invent a head
         if (empty := after <= 1e-14 * before).any():
             raise ValueError(
                 f"The first {kept} coordinates of Theta of head {np.argmax(empty)} are zero: keep more coordinates."

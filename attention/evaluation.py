@@ -1,4 +1,4 @@
-"""What a fit amounts to: error measures, held-out examples, and the outcome that they bear out."""
+"""How good a fit is: error measures, held-out examples, and the outcome that the held-out examples confirm."""
 
 import math
 from collections.abc import Callable
@@ -16,30 +16,30 @@ from attention.layer import AttentionLayer
 from attention.validation import checked, require_array
 
 EXACT_ERROR = 1e-10
-"""An error this small on held-out examples is rounding: nothing but the target itself explains them."""
+"""A smaller error on held-out examples is rounding: only the target itself predicts them so well."""
 HELD_OUT_SHARE = 20
-"""One example in so many is held out."""
+"""One example in this many is held out."""
 ENOUGH = 2
-"""So many held-out inputs that no fitted one determines are evidence of a layer that is exact."""
+"""This many held-out inputs, with labels that no fitted input determines, are evidence that a layer is exact."""
 ENOUGH_IN_SPAN = 8
-"""So many are needed of a linear class whose features the fitted inputs do not span: others may be outside, too."""
+"""A linear class needs this many if its fitted inputs do not span all features: other inputs may be outside, too."""
 
-# The conditioning of a fit with extra heads has cost up to three digits on held-out examples.
+# Extra heads make a fit ill-conditioned, which has cost up to three digits on held-out examples.
 _NEARLY_EXACT = 1e-6
-# Where inputs repeat themselves, at most one orbit in so many is held out: the others determine more.
+# Where inputs repeat, at most one orbit in this many is held out, to leave enough of them for the fit.
 _ORBIT_SHARE = 8
-# Fitted examples with less than this share of the held-out error were memorised.
+# A fitted error below this share of the held-out error means that the examples were memorised.
 _MEMORISED = 0.1
-# Errors from here on may be no better than that of zero: within so many standard errors they are not.
+# A relative error from _NOTHING to 1 is no better than predicting zero if 1 is within _SIGNIFICANT standard errors.
 _NOTHING, _SIGNIFICANT = 0.9, 2.0
-# Sums of coordinates that differ by less, relative to the largest, are equal.
+# Two sums of coordinates are equal if they differ by less than this, relative to the largest.
 _SAME = 1e-9
 
 Predictor = Callable[[Any], Any]
 
 
 class Outcome(Enum):
-    """How a fit ended; each value is a sentence a user can act on."""
+    """How a fit ended; the value tells the user what happened and what to do."""
 
     EXACT = "Exact: the held-out examples are reproduced to the precision of the arithmetic."
     REACHED_TOLERANCE = "Reached: the error on fresh examples is below the requested tolerance."
@@ -122,7 +122,7 @@ class Outcome(Enum):
 
     @property
     def succeeded(self) -> bool:
-        """Whether held-out examples confirm a small error: the best of a class need not have one."""
+        """Whether held-out examples confirm a small error; BEST_OF_CLASS may have a large one, so it is no success."""
         return self in _SUCCESSES
 
     def __str__(self) -> str:
@@ -130,14 +130,14 @@ class Outcome(Enum):
 
 
 _SUCCESSES = frozenset({Outcome.EXACT, Outcome.REACHED_TOLERANCE, Outcome.PRECISION_FLOOR})
-# Endings of learners that converged: an error of 1 says more about them.
+# Outcomes of learners that converged; if the error is about 1, NOTHING_LEARNED replaces them.
 _CONVERGED = (Outcome.LOCAL_MINIMUM, Outcome.RESIDUAL_FLOOR, Outcome.BEST_OF_CLASS)
 
 
 def relative_error(predicted: Shaped[Any, "*n k d"], target: Shaped[Any, "*n k d"]) -> float:
-    """sqrt(E||F^ - F||^2 / E||F||^2) over the given outputs; 1.0 is what predicting zero gives.
+    """sqrt(E||F^ - F||^2 / E||F||^2) over the given outputs; predicting zero gives 1.0.
 
-    A ValueError if the shapes differ, or the target is not finite or zero everywhere.
+    A ValueError if the shapes differ, or the target is not finite, or it is zero everywhere.
     """
     return unknown_part_error(predicted, target, None)
 
@@ -147,9 +147,9 @@ def unknown_part_error(
 ) -> float:
     """sqrt(E||F^ - F||^2 / E||F - K||^2) with K the known part (zero if None).
 
-    1.0 means "learned nothing beyond what is known in advance"; above 1.0 is worse than that. Computed in float64,
-    whatever the arrays hold. Of predictions that are not finite the error is infinite or NaN. A ValueError if the
-    shapes differ, or the target is not finite or its known part everywhere.
+    1.0 means "learned nothing beyond what is known in advance"; above 1.0 is worse. It is computed in float64 for
+    every dtype. If the predictions are not finite, the error is infinite or NaN. A ValueError if the shapes differ, or
+    the target is not finite, or it equals its known part everywhere.
     """
     given = {"predicted": predicted, "target": target, "known": known}
     given = {name: array for name, array in given.items() if name != "known" or array is not None}
@@ -172,7 +172,7 @@ def unknown_part_error(
         )
     if missed_unit == 0 or not np.isfinite(missed_unit):
         return missed_unit
-    # each in units of its own largest entry, so that no square over- or underflows, however far apart they are
+    # divide each by its own largest entry, so that no square over- or underflows
     error = float(np.sum((missed / missed_unit) ** 2))
     energy = float(np.sum((unknown / unit) ** 2))
     return missed_unit / unit * float(np.sqrt(error / energy))
@@ -193,7 +193,7 @@ def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> Parameter
     """Match the heads of two layers of one shape (Hungarian algorithm) and give each head's relative errors.
 
     Heads are identified up to permutation only. Where a head is not identifiable at all (W_i = 0, equal
-    heads), look at the error of the function instead. A zero head has its error relative to 1. O(m^2 d^2 + m^3).
+    heads), look at the error of the function instead. For a zero head, the error is absolute. O(m^2 d^2 + m^3).
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -212,23 +212,23 @@ def parameter_errors(fitted: AttentionLayer, truth: AttentionLayer) -> Parameter
 
 
 def orbits(x: Float[np.ndarray, "n k d"]) -> Int[np.ndarray, " n"]:
-    """One number for all inputs that every layer maps alike: the tokens in any order, all with the other sign, copies.
+    """A number for each input X, the same for all inputs whose outputs follow from F(X) by symmetry, for any layer F.
 
-    Equal for X, P X and -X with a permutation P, and else different: a layer has F(P X) = P F(X) and F(-X) = -F(X).
-    The tokens are sorted along a fixed direction, and the sign is that of the larger of the two sorted lists. The
-    number is the hash of what results. O(n k d).
+    X, P X with a permutation P, and -X have the same number, since F(P X) = P F(X) and F(-X) = -F(X). Other inputs
+    have different numbers. The tokens of X and of -X are sorted along a fixed direction, the larger of the two sorted
+    lists is kept, and the number is its hash. O(n k d).
     """
     along = np.random.default_rng(0).standard_normal(x.shape[2])
     with np.errstate(over="ignore", invalid="ignore"):
         sums = x @ along
         order = np.argsort(sums, axis=1)
         sums = np.take_along_axis(sums, order, axis=1)
-        # the sorted list against that of -X
+        # compare the sorted list with that of -X
         larger = sums + sums[:, ::-1]
         larger[np.abs(larger) <= _SAME * np.abs(sums).max(axis=1, keepdims=True, initial=0.0)] = 0.0
     first = np.take_along_axis(larger, np.argmax(larger != 0, axis=1)[:, None], axis=1)
     tokens = np.take_along_axis(x, order[:, :, None], axis=1)
-    tokens = np.where(first[:, :, None] < 0, -tokens[:, ::-1], tokens) + 0.0  # no zero has a sign
+    tokens = np.where(first[:, :, None] < 0, -tokens[:, ::-1], tokens) + 0.0  # makes -0.0 into 0.0
     digests = (blake2b(one.tobytes(), digest_size=8).digest() for one in tokens)
     return np.array([int.from_bytes(digest, signed=True) for digest in digests], dtype=np.int64)
 
@@ -239,19 +239,19 @@ def which_held_out(
     least: int = 1,
     before: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Bool[np.ndarray, " n"]:
-    """Which examples are held out: a twentieth, at least two, and all that follow from them by a symmetry.
+    """Which examples are held out: a twentieth, at least two, and all others with the same inputs up to symmetry.
 
-    Where the domain is so small that too few would be left to fit, copies of held-out inputs are fitted after all;
+    On a very small domain this would leave too few examples to fit. Then copies of held-out inputs are fitted, and
     `HeldOut.evidence` does not count them.
 
     Parameters
     ----------
     x : array (n, k, d)
-        Inputs, in the order in which they were drawn: the first are held out.
+        Inputs, in the order in which they were drawn. The first ones are held out.
     least : int
-        How many are needed to fit, with those of before.
+        How many fitted examples are needed, including the fitted ones in `before`.
     before : tuple of array, optional
-        Inputs that are fitted and inputs that are held out already.
+        Inputs that are fitted already, and inputs that are held out already.
     """
     names = orbits(x)
     fitted, held = (set(), set()) if before is None else (set(orbits(part).tolist()) for part in before)
@@ -273,7 +273,7 @@ def which_held_out(
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Examples that are not fitted, and how much they say."""
+    """Examples that are not fitted, and how much evidence they give."""
 
     x: Float[np.ndarray, "n k d"]  #: held-out inputs
     y: Float[np.ndarray, "n k d"]  #: their labels
@@ -281,10 +281,10 @@ class HeldOut:
 
     @cached_property
     def evidence(self) -> int:
-        """How many inputs, up to symmetry, are held out whose labels do not follow from those of fitted ones.
+        """How many held-out inputs, up to symmetry, have labels that do not follow from those of fitted inputs.
 
-        Where all tokens are equal, as where there is one, every layer is linear, F(X) = X (W_1 + ... + W_m). Such
-        inputs count with one token only, and if the fitted ones span all tokens.
+        On inputs with equal tokens, every layer is linear: F(X) = X (W_1 + ... + W_m). Such inputs count only if k = 1
+        and the fitted inputs span all tokens.
         """
         k, d = self.x.shape[1:]
         trivial = _trivial(self.x)
@@ -294,7 +294,7 @@ class HeldOut:
         return len(new - set(orbits(self.fitted).tolist())) if new else 0
 
     def error(self, predict: Predictor) -> float:
-        """The relative error there; the absolute one on labels that are all zero, and infinity if it is not finite."""
+        """The relative error on these examples; absolute if all labels are zero, infinite if a prediction is."""
         return _error(self._predicted(predict), self.y)
 
     def verdict(
@@ -306,7 +306,7 @@ class HeldOut:
         evidence: Callable[[], int] | None = None,
         **standard: Any,
     ) -> tuple[Outcome, float]:
-        """What a fit amounts to on these examples, and its relative error; see `verdict`, which takes the standard."""
+        """The outcome of a fit on these examples, and its relative error; `standard` goes to the function `verdict`."""
         predicted = self._predicted(predict)
         error = _error(predicted, self.y)
         if otherwise in _CONVERGED and _no_better_than_zero(predicted, self.y, error):
@@ -328,7 +328,7 @@ class HeldOut:
 def hold_out(
     x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"], *, least: int = 1
 ) -> tuple[tuple[np.ndarray, np.ndarray], HeldOut]:
-    """The examples to fit, and those to hold out; see `which_held_out`."""
+    """Divide the examples into those to fit and those to hold out; see `which_held_out`."""
     held = which_held_out(x, least=least)
     return (x[~held], y[~held]), HeldOut(x[held], y[held], x[~held])
 
@@ -343,26 +343,26 @@ def verdict(
     rounding: float = EXACT_ERROR,
     enough: int = ENOUGH,
 ) -> Outcome:
-    """What a fit amounts to.
+    """The outcome of a fit, from its errors on fitted and on held-out examples.
 
-    A success is EXACT, REACHED_TOLERANCE or PRECISION_FLOOR. It needs small errors on both, and evidence: without it
-    the outcome is UNCONFIRMED. Where the fitted examples are exact and the others nearly so, the conditioning of the
-    fit has taken the last digits.
+    A success is EXACT, REACHED_TOLERANCE or PRECISION_FLOOR. It needs small errors on both kinds of examples, and
+    enough evidence; without the evidence, the outcome is UNCONFIRMED. If the fitted examples are exact and the held-out
+    ones nearly exact, an ill-conditioned fit has lost the last digits: PRECISION_FLOOR.
 
     Parameters
     ----------
     fitted, held_out : float
-        Relative errors on examples that were learned from and on others.
+        Relative errors on the fitted and on the held-out examples.
     evidence : callable
-        Says how much the others say, as `HeldOut.evidence` counts it; asked where the errors are small.
+        Gives the evidence in the held-out examples, as `HeldOut.evidence` counts it; called only if errors are small.
     enough : int
-        How much of it a success needs.
+        How much evidence a success needs.
     otherwise : Outcome
-        How the learner ended, if that is no success.
+        The outcome if the fit is neither a success nor overfitted.
     tolerance : float
-        The relative error that was asked for.
+        The requested relative error.
     rounding : float
-        The relative error at which fitted examples are reproduced, as far as the arithmetic goes.
+        Below this relative error, fitted examples are reproduced to the precision of the arithmetic.
     """
     success = None
     if held_out < EXACT_ERROR and fitted < _NEARLY_EXACT:
@@ -383,7 +383,7 @@ def _error(predicted: np.ndarray, y: np.ndarray) -> float:
 
 
 def _no_better_than_zero(predicted: np.ndarray, y: np.ndarray, error: float) -> bool:
-    """Whether the squared error is 1 of that of zero, up to two standard errors over rows."""
+    """Whether the squared relative error is 1, that of predicting zero, up to two standard errors over rows."""
     if not _NOTHING <= error < 1 or not np.any(y):
         return error >= 1 and bool(np.any(y))
     unit = float(np.abs(y).max())
@@ -394,7 +394,7 @@ def _no_better_than_zero(predicted: np.ndarray, y: np.ndarray, error: float) -> 
 
 
 def _trivial(x: np.ndarray) -> np.ndarray:
-    """Where all tokens are equal."""
+    """Which inputs have only equal tokens."""
     return (x == x[:, :1]).all(axis=(1, 2))
 
 
@@ -404,7 +404,7 @@ def _pairwise_relative(fitted: np.ndarray, truth: np.ndarray) -> np.ndarray:
     relative = np.empty((len(truth), len(fitted)))
     with np.errstate(over="ignore", invalid="ignore"):
         for row, head in zip(relative, truth, strict=True):
-            # in units of its own largest entry: next to a head that is 1e200 times as large it is no zero
+            # divide by the head's own largest entry, so that it counts even if another head is 1e200 times as large
             unit = float(np.abs(head).max()) or 1.0
             # differences, not expanded squares: those lose half the digits when heads agree
             gaps = np.linalg.norm(fitted / unit - head / unit, axis=(1, 2))

@@ -12,7 +12,7 @@ from attention.validation import NonNegativeFloat, Whole, checked, count, random
 
 __all__ = ["ExampleOracle"]
 
-_MOST_WORKERS = 100_000  # a generator each: more would take minutes to make
+_MOST_WORKERS = 100_000  # one generator each: to make more takes minutes
 
 Target = Callable[[np.ndarray], Any]
 Noise = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -28,7 +28,7 @@ class ExampleOracle:
     Parameters
     ----------
     target : callable
-        Maps token matrices (n, k, d) to labels (n, k, d): an `AttentionLayer`, or anything that does.
+        Maps token matrices (n, k, d) to labels (n, k, d): an `AttentionLayer` or another function.
     inputs : Inputs
         The distribution D of the token matrices.
     noise : float or callable, optional
@@ -39,8 +39,8 @@ class ExampleOracle:
 
     Notes
     -----
-    The labels a learner sees come from `draw` alone, so `drawn` is what a sample-complexity statement
-    counts. `split` gives independent streams for workers; what they draw counts here too.
+    A learner gets labels from `draw` only, so `drawn` is the number that a sample-complexity statement
+    counts. `split` gives independent streams for workers; their draws count here too.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class ExampleOracle:
     @classmethod
     @checked
     def from_arrays(cls, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> "ExampleOracle":
-        """An oracle that serves copies of the given examples once each, in order, and says so when it runs out.
+        """An oracle that serves copies of the given examples, each once and in order; then it raises an error.
 
         Parameters
         ----------
@@ -81,8 +81,8 @@ class ExampleOracle:
     def from_files(cls, x_path: FilePath, y_path: FilePath | None = None) -> "ExampleOracle":
         """An oracle over the examples in a pair of files, one array each, or in one safetensors file with x and y.
 
-        The pair may be ``.npy`` or safetensors files. A FileFormatError if a file is missing, not of its format, or
-        its arrays are not examples.
+        The pair may be ``.npy`` or safetensors files. A FileFormatError if a file is missing or invalid, or its arrays
+        are not examples.
         """
         if y_path is None:
             x, y = read_arrays(x_path, names=("x", "y")).values()
@@ -105,18 +105,18 @@ class ExampleOracle:
 
     @property
     def drawn(self) -> int:
-        """How many examples were drawn so far, by this oracle and by the streams split from it."""
+        """How many examples this oracle and the streams split from it have drawn so far."""
         return self._drawn + sum(stream.drawn for stream in self._streams)
 
     @property
     def remaining(self) -> int | None:
-        """How many examples are left; None when there is no end."""
+        """How many examples are left; None if there is no limit."""
         return None if self._left is None else len(self._left[0])
 
     def draw(self, n: int) -> tuple[Float[np.ndarray, "n k d"], Float[np.ndarray, "n k d"]]:
         """Draw `n` examples: token matrices and their labels.
 
-        An ExamplesExhaustedError if the oracle serves given examples and fewer than `n` are left; then none is drawn.
+        An ExamplesExhaustedError if the oracle serves given examples and fewer than `n` are left; it then draws none.
         """
         n = count("n", n, least=0)
         if self._left is not None:
@@ -140,7 +140,7 @@ class ExampleOracle:
 
     @checked
     def split(self, workers: Annotated[int, Whole(1, _MOST_WORKERS)]) -> list["ExampleOracle"]:
-        """Independent oracles for `workers` workers; given examples are shared out, not repeated."""
+        """Independent oracles for `workers` workers; given examples are divided among them, not repeated."""
         if self._left is not None:
             x, y = self._left
             if len(x) < workers:

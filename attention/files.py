@@ -1,6 +1,6 @@
-"""Layers, instances and examples as safetensors files with JSON metadata, held to their format before use.
+"""Layers, instances and examples as safetensors files with JSON metadata; their format is checked on reading.
 
-Whatever is wrong with a file that is read, a safetensors, ``.npy`` or JSON file, is a `FileFormatError`.
+Any error in a file that is read (safetensors, ``.npy`` or JSON) is a `FileFormatError`.
 """
 
 import json
@@ -46,28 +46,28 @@ _ALLOWED = "float16 to float64 and 8- to 64-bit integers are allowed"
 
 
 class FileFormatError(ValueError):
-    """A file is not what it should be: truncated, of another kind, of wrong shapes, or not finite."""
+    """A file is invalid: missing, truncated, of another kind, with wrong shapes, or with entries not finite."""
 
 
 @dataclass(frozen=True, eq=False)
 class StoredTensors:
-    """What a file of this toolkit holds."""
+    """The content of a file of this toolkit."""
 
-    kind: str  #: what the tensors are: "layer", "instance", "examples" or a caller's own word
+    kind: str  #: what the tensors are: "layer", "instance", "examples" or a word of the caller
     tensors: dict[str, np.ndarray]  #: the arrays by name, in alphabetical order
     metadata: dict[str, Any]  #: the JSON values stored beside them
 
 
 @dataclass(frozen=True, eq=False)
 class StoredLayer:
-    """A layer from a file, with what the file says about it."""
+    """A layer from a file, with the file's description of it."""
 
     layer: AttentionLayer  #: the layer
-    #: the distribution of the token matrices it was made for; None if the file names none
+    #: the distribution of its token matrices; None if the file names none
     inputs: Inputs | None
     #: how it was made: generator, parameters, seed, version; empty if the file does not say
     made: dict[str, Any]
-    kind: str | None  #: the kind of the file: "layer", "instance" or a caller's own; None for a foreign file
+    kind: str | None  #: the kind of the file: "layer", "instance" or a word of the caller; None if foreign
 
 
 @checked
@@ -77,19 +77,19 @@ def write_tensors(path: FilePath, kind: str, tensors: Mapping[str, Any], metadat
     Parameters
     ----------
     path : path
-        Where to; a file that is there is replaced at once when the new one is complete.
+        The file to write. An existing file is replaced atomically once the new one is complete.
     kind : str
-        What the tensors are; `read_tensors` can insist on it.
+        What the tensors are; `read_tensors` can require it.
     tensors : mapping of str to array
         Finite real arrays by name: float16 to float64, or integers of 8 to 64 bits.
     metadata : mapping of str to JSON values
-        Anything `json` writes, apart from the names "format" and "kind". Tuples come back as lists.
+        Values that `json` can write; the names "format" and "kind" are reserved. Tuples are read back as lists.
 
     Notes
     -----
-    A ValueError if an array is not finite or of another dtype, or the metadata has no JSON form; an OSError if the file
-    cannot be written, and then nothing is left behind. The same content gives the same bytes. Arrays come back bit for
-    bit, in the machine's byte order.
+    A ValueError if an array is not finite or has another dtype, or the metadata has no JSON form. An OSError if the
+    file cannot be written; then no partial file remains. The same content gives the same bytes. Arrays are read back
+    bit for bit, in the machine's byte order.
     """
     path = as_path(path)
     if not kind:
@@ -109,7 +109,7 @@ def write_tensors(path: FilePath, kind: str, tensors: Mapping[str, Any], metadat
 
 @checked
 def read_tensors(path: FilePath, *, kind: str | None = None) -> StoredTensors:
-    """Read what `write_tensors` wrote; the file must be of that `kind`, if one is given."""
+    """Read a file of `write_tensors`; if `kind` is given, the file must be of that kind."""
     path = as_path(path)
     tensors, about = _read(path)
     if about is None:
@@ -128,16 +128,16 @@ def save_layer(
     inputs: Inputs | None = None,
     made: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a layer: its parameters as data, and how they were made for the record.
+    """Write a layer: its parameters, and a record of how they were made.
 
     Parameters
     ----------
     path : path
-        Where to.
+        The file to write.
     layer : AttentionLayer
         The layer, of any array library.
     inputs : Inputs, optional
-        The distribution of the token matrices it is meant for.
+        The distribution of its token matrices.
     made : mapping, optional
         How it was made: generator, parameters, seed, version, as JSON values.
     """
@@ -172,14 +172,14 @@ def load_layer(path: FilePath) -> StoredLayer:
 
 @checked
 def read_arrays(path: FilePath, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Read arrays from a ``.npy`` file (named "array") or from any safetensors file (named as there).
+    """Read arrays from a ``.npy`` file (named "array") or from any safetensors file (named as in the file).
 
     Parameters
     ----------
     path : path
-        The file; the ending ``.npy`` decides which of the two formats is read.
+        The file. If it ends in ``.npy``, it is read as such; otherwise as safetensors.
     names : sequence of str, optional
-        The arrays that must be there, and the only ones given back.
+        The arrays that must be present; only these are returned.
     """
     path = as_path(path)
     arrays = {"array": read_npy(path)} if path.suffix.lower() == ".npy" else read_safetensors(path)[0]
@@ -191,7 +191,7 @@ def read_arrays(path: FilePath, names: Sequence[str] | None = None) -> dict[str,
 
 
 def read_array(path: FilePath) -> np.ndarray:
-    """Read the one array of a file that `read_arrays` reads; FileFormatError if it holds another number."""
+    """Read a file with one array, as `read_arrays` does; a FileFormatError if it has another number of arrays."""
     arrays = read_arrays(path)
     if len(arrays) != 1:
         raise wrong(Path(path), f"the file holds {len(arrays)} arrays where one is needed")
@@ -207,11 +207,11 @@ def write_examples(path: FilePath, x: ArrayLike, y: ArrayLike) -> None:
 
 
 def write_whole(path: FilePath, data: bytes) -> None:
-    """Write a whole file or leave the one that is there; OSError if it cannot be written."""
+    """Write a whole file, or leave an existing one unchanged; an OSError if it cannot be written."""
     if "\0" in str(path):
         raise ValueError(f"The path is {shown(str(path))}: one without a NUL character is needed.")
-    path = Path(os.path.realpath(path))  # a link keeps pointing at what is replaced
-    if path.exists() and not path.is_file():  # a device or a pipe takes the bytes and stays what it is
+    path = Path(os.path.realpath(path))  # replace the target of a link, not the link
+    if path.exists() and not path.is_file():  # write into a device or a pipe; do not replace it
         path.write_bytes(data)
         return
     beside = path.parent / f".{secrets.token_hex(8)}.tmp"
@@ -231,7 +231,7 @@ def read_safetensors(
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Arrays of a safetensors file, in alphabetical order, and its metadata.
 
-    Of other arrays than `names`, where given, no bytes are read. Bfloat16, where allowed, is read as float32.
+    If `names` is given, only the bytes of these arrays are read. If bfloat16 is allowed, it is read as float32.
     """
     entries, metadata = _header(path)
     arrays = {}
@@ -252,7 +252,7 @@ def tensor_names(path: Path) -> list[str]:
 
 
 def read_npy(path: Path) -> np.ndarray:
-    """The array of a ``.npy`` file, of finite real numbers; never a pickle."""
+    """The array of a ``.npy`` file; it must have finite real numbers, and pickles are refused."""
     _require_file(path)
     array = guarded(path, "the file is no valid .npy file", lambda: np.load(path, allow_pickle=False))
     if not isinstance(array, np.ndarray) or array.dtype.newbyteorder("=") not in _DTYPES.values():
@@ -261,7 +261,7 @@ def read_npy(path: Path) -> np.ndarray:
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
-    """The JSON object that a file holds."""
+    """The JSON object in a file."""
     _require_file(path)
     if path.stat().st_size > _JSON_LIMIT:
         raise wrong(path, f"the {what} has more than {_JSON_LIMIT} bytes")
@@ -274,11 +274,11 @@ def wrong(path: Path, what: str) -> FileFormatError:
 
 
 def guarded(path: Path, what: str, use: Callable[[], Any]) -> Any:
-    """What `use` gives; whatever it raises becomes the file's error."""
+    """The result of `use`; any error that it raises becomes a FileFormatError."""
     try:
         return use()
     except BaseException as error:
-        # a panic of a library's compiled part is no Exception; an interrupt from the keyboard is none of ours
+        # a panic in a library's Rust code is not an Exception; do not catch KeyboardInterrupt
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         reason = getattr(error, "strerror", None) or str(error).strip().split("\n")[0].rstrip(".")[:200]
@@ -300,7 +300,7 @@ def _writable_array(name: str, array: Any) -> np.ndarray:
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
-    """The arrays of a safetensors file and, where it has them, the metadata of this toolkit."""
+    """The arrays of a safetensors file, and the metadata of this toolkit if the file has them."""
     tensors, metadata = read_safetensors(path)
     text = metadata.get(_METADATA_KEY)
     if text is None:
@@ -314,16 +314,16 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
 def _require_file(path: Path) -> None:
     if not guarded(path, "the file cannot be opened", lambda: os.path.exists(path)):
         raise wrong(path, "there is no such file")
-    if not path.is_file():  # opening a pipe would wait for ever
+    if not path.is_file():  # opening a pipe would block forever
         raise wrong(path, "a file is needed, and this is a directory or a device")
 
 
 def _header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """What the header says of each tensor, with the place of its bytes in the file, and the metadata."""
+    """The header entry of each tensor, with the offset of its bytes in the file; and the metadata."""
     _require_file(path)
 
     def read() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-        # the library holds lengths, offsets and shapes to the file, but cannot read bfloat16 into NumPy
+        # the library checks lengths, offsets and shapes, but cannot read bfloat16 into NumPy
         with safetensors.safe_open(path, framework="numpy") as valid:
             metadata = dict(valid.metadata() or {})
         with path.open("rb") as file:
@@ -338,7 +338,7 @@ def _header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
 
 
 def _tensor(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
-    brain = entry["dtype"] == "BF16"  # the upper half of a float32
+    brain = entry["dtype"] == "BF16"  # bfloat16 is the upper half of a float32
     dtype = np.dtype(np.uint16) if brain else _DTYPES[entry["dtype"]]
     array = np.fromfile(path, dtype.newbyteorder("<"), math.prod(entry["shape"]), offset=entry["place"])
     array = (array.astype(np.uint32) << 16).view(np.float32) if brain else array.astype(dtype, copy=False)
@@ -352,7 +352,7 @@ def _finite(path: Path, name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _json_object(path: Path, what: str, text: Callable[[], str | bytes]) -> dict[str, Any]:
-    """A JSON object; the library reads no numbers that are not finite."""
+    """Parse a JSON object; msgspec refuses numbers that are not finite."""
     value = guarded(path, f"the {what} is not valid JSON", lambda: msgspec.json.decode(text()))
     if not isinstance(value, dict):
         raise wrong(path, f"the {what} is not a JSON object")

@@ -1,8 +1,8 @@
-"""Random layers: nice ones, ones that break one non-degeneracy condition each, and ones like trained transformers.
+"""Random layers: nice ones, ones that violate one non-degeneracy condition each, and ones like trained transformers.
 
-Everywhere `heads` and `dim` are the numbers m of heads and d of coordinates, `sigma` is the standard deviation of a
-logit between two different Boolean tokens, and `rng` is anything `numpy.random.default_rng` accepts. Ranks, blocks and
-multiplicities are at most d. Projections W_i have entries N(0, 1/d) where nothing else is said.
+In all functions, `heads` is the number m of heads and `dim` the number d of coordinates. `sigma` is the standard
+deviation of a logit between two different Boolean tokens. `rng` is anything that `numpy.random.default_rng` accepts.
+Ranks, blocks and multiplicities are at most d. Projections W_i have entries N(0, 1/d) unless stated otherwise.
 """
 
 import math
@@ -24,7 +24,7 @@ from attention.validation import (
     random_generator,
 )
 
-# How much of the common subspace the head that is least like the others takes, of what the two most alike take.
+# The share t_i of the head least similar to the others, relative to that of the two most similar heads.
 _LEAST_SHARE = 0.3
 
 
@@ -32,9 +32,10 @@ _LEAST_SHARE = 0.3
 def make_nice_layer(
     *, heads: PositiveInt, dim: PositiveInt, sigma: NonNegativeFloat = 2.0, rng: Rng = None
 ) -> AttentionLayer:
-    """Draw a nice layer, a benign target of the provable learner: Theta entries N(0, (sigma/d)^2), W entries N(0, 1/d).
+    """Draw a nice layer: Theta entries N(0, (sigma/d)^2), W entries N(0, 1/d).
 
-    Random Gaussian heads meet the non-degeneracy conditions increasingly well as d grows. O(m d^2).
+    A nice layer is an easy target of the provable learner. Random Gaussian heads meet the non-degeneracy conditions
+    increasingly well as d grows. O(m d^2).
 
     Examples
     --------
@@ -71,8 +72,8 @@ def make_block_diagonal_layer(
 ) -> AttentionLayer:
     """Draw a layer whose attention matrices are block diagonal with Gaussian blocks of size `block`.
 
-    The last block is smaller where `block` does not divide d. Entries inside the blocks are N(0, sigma^2 / their
-    number). O(m d^2).
+    The last block is smaller if `block` does not divide d. Entries inside the blocks are N(0, sigma^2 / s), with s
+    their number in one matrix. O(m d^2).
     """
     rng = _begin(heads, dim, rng, block=block)
     part = np.arange(dim) // block
@@ -93,8 +94,8 @@ def make_low_rank_layer(
 ) -> AttentionLayer:
     """Draw a layer whose attention matrices have rank `rank`, and W_i `w_rank`: products of Gaussian d x rank factors.
 
-    The W_i have full rank where `w_rank` is None. An entry of Theta has variance (sigma/d)^2 and one of W 1/d, as in a
-    nice layer. The heads of trained transformers are of this kind, of rank d_h. O(m d^2 rank).
+    The W_i have full rank if `w_rank` is None. An entry of Theta has variance (sigma/d)^2 and an entry of W 1/d, as in
+    a nice layer. Heads of trained transformers have such a low rank, d_h. O(m d^2 rank).
     """
     rng = _begin(heads, dim, rng, rank=rank, w_rank=w_rank or 1)
 
@@ -118,9 +119,9 @@ def make_close_heads_layer(
 ) -> AttentionLayer:
     """Draw a layer of nearly equal attention matrices: |Theta_i - Theta_j| = gap |Theta_i| for every pair.
 
-    The `gap` goes from 0 (equal heads) to sqrt(2) (orthogonal ones), and m is below d^2.
+    The `gap` is from 0 (equal heads) to sqrt(2) (orthogonal heads), and m is below d^2.
     Theta_i = sigma (cos(a) U + sin(a) V_i) with U, V_1, .., V_m orthonormal and otherwise random, and
-    sin(a) = gap / sqrt(2): all norms are equal and all distances are. O(m^2 d^2).
+    sin(a) = gap / sqrt(2). All norms are equal, and all distances are equal. O(m^2 d^2).
     """
     if heads >= dim**2:
         raise ValueError(f"heads is {heads} and dim {dim}: fewer than dim^2 = {dim**2} heads are needed.")
@@ -142,9 +143,9 @@ def make_repeated_singular_values_layer(
 ) -> AttentionLayer:
     """Draw a layer whose attention matrices have every singular value `multiplicity` times.
 
-    The smallest value occurs less often where `multiplicity` does not divide d. With d, every Theta_i is a multiple of
-    an orthogonal matrix. A nice layer with runs of neighbouring singular values replaced by their root mean square,
-    which leaves every norm |Theta_i| as it was. O(m d^3).
+    The smallest value occurs less often if `multiplicity` does not divide d. If `multiplicity` is d, every Theta_i is a
+    multiple of an orthogonal matrix. The layer is a nice layer in which each run of neighbouring singular values is
+    replaced by its root mean square; this preserves every norm |Theta_i|. O(m d^3).
     """
     rng = _begin(heads, dim, rng, multiplicity=multiplicity)
     left, values, right = np.linalg.svd(rng.standard_normal((heads, dim, dim)) * (sigma / dim))
@@ -158,12 +159,12 @@ def make_repeated_singular_values_layer(
 def make_affinely_dependent_layer(
     *, heads: Annotated[int, Whole(3)], dim: PositiveInt, sigma: NonNegativeFloat = 2.0, rng: Rng = None
 ) -> AttentionLayer:
-    """Draw a layer whose attention matrices are affinely dependent: their hull has a dimension less.
+    """Draw a layer whose attention matrices are affinely dependent: their affine hull has dimension m-2.
 
-    A nice layer, m <= d^2, projected so that the mean of the first half of the Theta_i equals the mean of the others
-    (of three heads, the last is half-way between the first two); `sigma` is the root mean square over the heads.
-    Affine dependence implies linear dependence, and so an incoherence of at least 1/(m-1), by Gershgorin's theorem on
-    the normalised Gram matrix. O(m^2 d^2).
+    The layer is a nice layer with m <= d^2. It is projected so that the mean of the first half of the Theta_i equals
+    the mean of the others (of three heads, the last is half-way between the first two). `sigma` is the root mean
+    square over the heads. Affine dependence implies linear dependence, and so an incoherence of at least 1/(m-1), by
+    Gershgorin's theorem on the normalised Gram matrix. O(m^2 d^2).
 
     Examples
     --------
@@ -199,24 +200,24 @@ def make_transformer_shaped_layer(
     rank : int
         The rank of every Theta_i and W_i, at most d.
     exponent : float
-        The j-th singular value of every matrix is proportional to j^-exponent: 0 is isotropic, and at .5 a matrix of
-        rank 32 has stable rank 4.
+        The j-th singular value of every matrix is proportional to j^-exponent. Exponent 0 is isotropic; with .5, a
+        matrix of rank 32 has stable rank 4.
     incoherence : float
-        The largest |<A_i, A_j>| / (|A_i| |A_j|) over the pairs of heads, from 0 to 1 (below 1), of the Theta_i and
-        likewise of the W_i; where independent heads of this shape are more alike than that, they are left so.
+        The largest |<A_i, A_j>| / (|A_i| |A_j|) over the pairs of heads, at least 0 and below 1, of the Theta_i and
+        also of the W_i. If independent heads of this shape have a larger incoherence, they stay as they are.
     strengths : (float, float)
-        The least and the largest |Theta_i|, which is the standard deviation of a logit between two different Boolean
-        tokens. Strengths are spread evenly between them in the logarithm; those of the W_i have the same ratio, in
+        The least and the largest |Theta_i|; this norm is the standard deviation of a logit between two different
+        Boolean tokens. The strengths are evenly spaced on a logarithmic scale. The |W_i| have the same ratios in
         another order, and root mean square sqrt(d), as in a nice layer. A single head gets the least.
 
     Notes
     -----
-    Theta_i = s_i U_i diag(j^-exponent) V_i^T with orthonormal columns U_i, V_i, each the orthonormal part of
-    t_i U_0 + sqrt(1 - t_i^2) G_i: U_0 is common to all heads, G_i is the head's own. The shares t_i fall evenly
-    from the same value for the two heads that are most alike to .3 of it, and that value is the one at which the
-    incoherence is reached. The W_i are made alike. `attention.check_conditions` measures all of this. Trained layers
-    had incoherence up to .46, stable ranks down to 3 and norms from 2 to 12; that their singular values follow a power
-    law is an assumption. O(m d^2 (rank + m)) a step of the search for the value.
+    Theta_i = s_i U_i diag(j^-exponent) V_i^T with orthonormal columns U_i, V_i. Each of U_i and V_i is the orthonormal
+    factor of t_i U_0 + sqrt(1 - t_i^2) G_i, where U_0 is common to all heads and G_i is the head's own. The two most
+    similar heads have the same share t; the other shares t_i fall evenly from t to .3 t. A search finds the t that
+    gives the incoherence. The W_i are made in the same way. `attention.check_conditions` measures all these values.
+    Trained layers had incoherence up to .46, stable ranks down to 3 and norms from 2 to 12. A power law for their
+    singular values is an assumption. O(m d^2 (rank + m)) for each step of the search.
 
     Examples
     --------
@@ -238,7 +239,7 @@ def make_transformer_shaped_layer(
 def _alike(
     heads: int, dim: int, rank: int, exponent: float, incoherence: float, rng: np.random.Generator
 ) -> Float[np.ndarray, "heads dim dim"]:
-    """Matrices of norm 1 with these spectra and this incoherence."""
+    """Matrices of norm 1 with power-law spectra and this incoherence."""
     common = rng.standard_normal((2, dim, rank))
     own = rng.standard_normal((heads, 2, dim, rank))
     values = np.arange(1, rank + 1) ** -exponent
@@ -256,20 +257,20 @@ def _alike(
 
     if heads == 1 or excess(0.0) >= 0:
         return at(0.0)
-    from scipy.optimize import brentq  # slow to import, and seldom needed
+    from scipy.optimize import brentq  # slow to import and rarely needed
 
     return at(brentq(excess, 0.0, 1.0, xtol=1e-12))
 
 
 def _orthonormal(matrices: np.ndarray) -> np.ndarray:
-    # with the signs that make the factor a continuous function of the matrix
+    # choose the signs so that the factor is a continuous function of the matrix
     q, r = np.linalg.qr(matrices)
     signs = np.sign(np.diagonal(r, axis1=-2, axis2=-1))
     return q * signs[..., None, :]
 
 
 def _begin(heads: int, dim: int, rng: Rng, **at_most: int) -> np.random.Generator:
-    """The generator to draw with, once the numbers named fit the dimension and the layer the memory."""
+    """The random generator; first check that the named numbers are at most `dim` and the layer fits into memory."""
     for name, value in at_most.items():
         if value > dim:
             raise ValueError(f"{name} is {value}: at most {dim}, the dimension, is allowed.")

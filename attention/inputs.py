@@ -12,7 +12,7 @@ from attention._arrays import shown
 from attention.memory import require_memory
 from attention.validation import NonNegativeInt, PositiveInt, checked, count, random_generator, real_array
 
-_DRAWING = 40  # bytes a number while matrices are drawn: itself, and what it is made from
+_DRAWING = 40  # bytes per number while matrices are drawn, temporary arrays included
 Rng = Any  # whatever numpy.random.default_rng accepts (SPEC 7)
 
 
@@ -33,7 +33,7 @@ class Inputs(Protocol):
 
 
 class _Drawn:
-    """A distribution that draws its matrices itself, once there is the memory for them."""
+    """A distribution that draws its own matrices; it first checks that they fit into memory."""
 
     def sample(self, n: int, *, rng: Rng = None) -> Float[np.ndarray, "n k d"]:
         """Draw `n` independent token matrices; O(n k d)."""
@@ -97,7 +97,7 @@ class SliceInputs(_Drawn):
     Parameters
     ----------
     blocks : sequence of int
-        Lengths of the consecutive substrings a token is cut into; they add up to d.
+        Lengths of the consecutive substrings of a token; they add up to d.
     weights : sequence of k sequences of int
         For each token, the number of +1 entries in each of its substrings.
     """
@@ -160,7 +160,7 @@ class PositionedInputs(_Around):
     inputs : Inputs
         The distribution of the tokens themselves.
     positions : array (k, d)
-        What is added to every sample.
+        The encodings that are added to every sample.
     """
 
     positions: Float[np.ndarray, "k d"]
@@ -187,7 +187,7 @@ class PositionedInputs(_Around):
 
 @dataclass(frozen=True)
 class ConstantCoordinateInputs(_Around):
-    """Tokens of another distribution with a last coordinate that is 1, for layers that absorbed their biases.
+    """Tokens of another distribution, with a last coordinate of 1 appended: for layers that absorbed their biases.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ _BY_NAME: dict[str, Any] = {
 
 
 def inputs_to_json(inputs: Inputs) -> dict[str, Any]:
-    """`inputs` as plain JSON values; `inputs_from_json` gives it back bit for bit."""
+    """`inputs` as plain JSON values; `inputs_from_json` restores it bit for bit."""
     names = [name for name, kind in _BY_NAME.items() if type(inputs) is kind]
     if not names:
         raise ValueError(

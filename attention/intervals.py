@@ -1,4 +1,4 @@
-"""Intervals that cover the true number with a stated chance."""
+"""Confidence intervals: each covers the true number with a stated probability."""
 
 import math
 from collections.abc import Sequence
@@ -23,15 +23,15 @@ class Interval:
     low: float  #: its lower end
     estimate: float  #: the estimate
     high: float  #: its upper end
-    confidence: Confidence  #: the chance with which it covers the true number
-    method: str  #: how it was made, and whether the chance is exact or approximate
+    confidence: Confidence  #: the probability with which it covers the true number
+    method: str  #: how it was made, which decides whether the probability is exact or approximate
 
 
 @checked
 def mean_interval(
     values: Float[np.ndarray, " n"] | Sequence[float], *, confidence: Confidence = 0.999
 ) -> Interval:
-    """The mean of independent draws, two or more, by Student's t (approximate: exact for normal values)."""
+    """The mean of two or more independent draws, by Student's t: exact for normal values, else approximate."""
     from scipy.special import stdtrit
 
     array = _at_least(2, "values", values)
@@ -44,7 +44,7 @@ def mean_interval(
 def proportion_interval(
     successes: NonNegativeInt, trials: PositiveInt, *, confidence: Confidence = 0.999
 ) -> Interval:
-    """A probability from successes in trials, by Clopper and Pearson (covers at least as often as it says)."""
+    """A probability from `successes` in `trials`, by Clopper and Pearson; coverage is at least `confidence`."""
     from scipy.special import betaincinv
 
     if successes > trials:
@@ -61,7 +61,7 @@ def proportion_interval(
 def median_interval(
     values: Float[np.ndarray, " n"] | Sequence[float], *, confidence: Confidence = 0.999
 ) -> Interval:
-    """The median, between two order statistics (covers at least as often as it says).
+    """The median, between two order statistics; coverage is at least `confidence`.
 
     A ValueError if there are too few values for the confidence.
     """
@@ -87,9 +87,10 @@ def slope_interval(
     *,
     confidence: Confidence = 0.999,
 ) -> Interval:
-    """The slope of the least-squares line, by Student's t (approximate: exact for normal, equal errors).
+    """The slope of the least-squares line, by Student's t: exact for normal errors of one variance, else approximate.
 
-    Three places or more are needed, and places that differ. For exponents give the logarithms of both.
+    At least three values of x are needed, and they must not all be equal. To estimate an exponent, give the
+    logarithms of both.
     """
     from scipy.special import stdtrit
 

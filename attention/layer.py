@@ -21,14 +21,14 @@ class AttentionLayer:
     Parameters
     ----------
     theta : array (m, d, d)
-        Attention matrices, one a head. The logit of token a on token b in head i is x_a Theta_i x_b.
+        Attention matrices, one per head. The logit of token a on token b in head i is x_a Theta_i x_b.
     w : array (m, d, d)
-        Projection matrices, one a head.
+        Projection matrices, one per head.
 
     Notes
     -----
-    A ValueError if the entries are not real and finite, or the two arrays of different libraries. Heads are identified
-    by F only up to permutation. One call costs O(n k d^2 m + n k^2 d m) operations and holds O(n k d m + n k^2 m)
+    A ValueError if the entries are not real and finite, or the two arrays come from different libraries. F identifies
+    the heads only up to permutation. One call costs O(n k d^2 m + n k^2 d m) operations and holds O(n k d m + n k^2 m)
     numbers. NumPy parameters are copied and made read-only.
 
     References
@@ -53,7 +53,7 @@ class AttentionLayer:
         for name in ("theta", "w"):
             given = getattr(self, name)
             array = as_floating(given, dtype, xp)
-            if array is not given:  # large whole numbers may be infinite in the other's type
+            if array is not given:  # a large integer may be infinite in the dtype of the other array
                 require_array(name, array)
             if isinstance(array, np.ndarray):
                 array = np.array(array, order="C")
@@ -76,8 +76,8 @@ class AttentionLayer:
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
         """The layer's output on the token matrices `x`, in the array type of `x`.
 
-        A ValueError if `x` is of another library than the parameters, the products overflow, or the logits do not fit
-        into memory.
+        A ValueError if `x` is an array of another library than the parameters, the products overflow, or the logits do
+        not fit into memory.
         """
         x, xp = self._tokens(x)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the checks
@@ -112,7 +112,7 @@ class AttentionLayer:
             )
         if isinstance(x, np.ndarray):
             *batch, k, d = x.shape
-            # twice, of what is held and what it is made into; the entries of small integers become 8 bytes each
+            # twice 8 bytes: an array and its copy in another shape; small integers become floats of 8 bytes
             require_memory(
                 f"A layer of {self.heads} heads on an array of shape {x.shape}",
                 16 * math.prod(batch) * k * (self.heads * (k + d) + d),
@@ -128,7 +128,7 @@ class AttentionLayer:
 def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
     """The softmax of `logits` over the last axis, stable for logits of any finite size.
 
-    A ValueError if a logit is infinite or NaN (the products overflowed: scale theta or x down), or there is none.
+    A ValueError if there is no logit, or one is infinite or NaN (the products overflowed: scale theta or x down).
 
     Examples
     --------
@@ -151,9 +151,9 @@ def attention_pattern(logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"
 def read_tokens(
     x: Shaped[Any, "n k d"], theta: Shaped[Any, "m d d"]
 ) -> tuple[Shaped[Any, "n k m k"], Shaped[Any, "n*k m*d"]]:
-    """Patterns of all heads, row by row with the heads of a row together, and what they read, Z = [P_1 X ... P_m X].
+    """Patterns P_i of all heads, as (n, k, m, k), and the tokens that they mix, Z = [P_1 X ... P_m X].
 
-    One product of (n k, d) by (d, m d) and two batched ones; O(n k m d (d + 2 k)).
+    The heads of one row are adjacent. One product of (n k, d) by (d, m d) and two batched ones; O(n k m d (d + 2 k)).
     """
     xp = namespace(x, theta)
     pattern = softmax(contract(x, theta, xp), xp)
@@ -171,10 +171,10 @@ def contract(x: Any, theta: Any, xp: Any) -> Any:
 
 def softmax(logits: Any, xp: Any) -> Any:
     """The softmax over the last axis, stable for finite logits."""
-    # NumPy's types in the machine's byte order; a type narrower than float32 holds no sum of many weights
+    # NumPy dtypes in the machine's byte order; below float32, the sum of many weights is inexact, so compute in float32
     dtype = logits.dtype.newbyteorder("=") if isinstance(logits.dtype, np.dtype) else logits.dtype
     logits = xp.astype(logits, xp.float32) if xp.finfo(logits.dtype).bits < 32 else logits
-    with np.errstate(over="ignore"):  # a logit further below the largest than there are numbers has weight 0
+    with np.errstate(over="ignore"):  # a difference that overflows gives weight 0
         weights = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
         pattern = weights / xp.sum(weights, axis=-1, keepdims=True)
         return pattern if pattern.dtype == dtype else xp.astype(pattern, dtype)
@@ -188,7 +188,7 @@ def mix(weights: Any, x: Any, xp: Any) -> Any:
 
 
 def require_layer_memory(heads: int, dim: int, *, arrays: int = 4) -> None:
-    """Refuse a layer that does not fit into memory while it is made: so many arrays of m d^2 numbers."""
+    """Refuse a layer that does not fit into memory while it is made, with `arrays` arrays of m d^2 numbers."""
     require_memory(
         f"A layer of {shown(heads)} heads in {shown(dim)} dimensions",
         8 * arrays * heads * dim**2,
@@ -197,7 +197,7 @@ def require_layer_memory(heads: int, dim: int, *, arrays: int = 4) -> None:
 
 
 def require_no_overflow(what: str, array: Any, xp: Any) -> None:
-    """Raise when what a layer computed is not finite."""
+    """Raise if an array that a layer computed is not finite."""
     if not bool(xp.all(xp.isfinite(array))):
         raise ValueError(
             f"The {what} of the layer overflowed in {array.dtype}: scale theta, w or x down, or use a wider type."
@@ -205,11 +205,11 @@ def require_no_overflow(what: str, array: Any, xp: Any) -> None:
 
 
 def _writeable(array: Any) -> Any:
-    # torch.from_numpy warns about read-only memory, and rightly so
+    # torch.from_numpy warns about read-only memory
     return np.array(array) if isinstance(array, np.ndarray) else array
 
 
 def _common_dtype(theta: Any, w: Any, xp: Any) -> Any:
-    # the library's default dtype is for integers only: float32 parameters stay float32
+    # the library's default dtype applies to integers only; float32 parameters stay float32
     floating = [array.dtype for array in (theta, w) if xp.isdtype(array.dtype, "real floating")]
     return xp.result_type(*floating) if floating else xp.asarray(0.0).dtype

@@ -1,4 +1,4 @@
-"""What a learner is and what it returns: the protocol every learner and every attack speaks."""
+"""The protocol of learners and attacks: what a learner is, and what it returns."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -18,19 +18,19 @@ from attention.validation import PositiveInt, checked, random_generator, require
 
 @dataclass(frozen=True)
 class Step:
-    """One record of a trace: a phase or step, what it had cost until then, and what was measured."""
+    """One record of a trace: a phase or step, the cost of the fit up to its end, and what was measured."""
 
-    name: str  #: the phase or step, in the paper's words where it has some
+    name: str  #: the phase or step, named as in the paper where the paper names it
     examples: int  #: examples drawn since the fit began
-    seconds: float  #: seconds since the fit began, the measuring itself left out
+    seconds: float  #: seconds since the fit began, without the time for measuring
     #: what the step measured; with ground truth at least ``relative_error`` and ``unknown_part_error``
     measures: Mapping[str, float] = field(default_factory=dict)
     phase: int | None = None  #: the number of the phase, for a learner that has phases
-    round: int | None = None  #: the round within which the phase ran, where it runs more than once
-    #: what computed it, as "numpy" or "torch cuda:0 bfloat16", for a learner that has a choice; else empty
+    round: int | None = None  #: the round in which the phase ran, if it runs more than once
+    #: the engine, such as "numpy" or "torch cuda:0 bfloat16", for a learner with several; else empty
     engine: str = ""
-    #: the layer as it was then, where there is one: in what `progress` is called with, and not in a trace,
-    #: which would hold them all
+    #: the layer at this step, if there is one. Only `progress` gets it; a trace does not keep it, since
+    #: the layers of all steps take much memory
     layer: AttentionLayer | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -45,9 +45,9 @@ class Step:
 Progress = Callable[[Step], None]
 
 Access = Literal["random examples", "value queries"]
-"""How a learner sees its target; a learner that says nothing draws random examples."""
+"""How a learner sees its target; a learner that does not declare it draws random examples."""
 _COUNTED: dict[Access, str] = {"random examples": "examples", "value queries": "queries"}
-# what an oracle of each access does, and how one is made
+# for each access: the method of its oracle, and how to make such an oracle
 _ORACLES: dict[Access, tuple[str, str]] = {
     "random examples": ("draw", "ExampleOracle(layer, inputs) or ExampleOracle.from_arrays(x, y)"),
     "value queries": ("ask", "ValueOracle(layer) or ValueOracle.from_callable(f, k, d)"),
@@ -56,18 +56,18 @@ _ORACLES: dict[Access, tuple[str, str]] = {
 
 @dataclass(frozen=True, repr=False)
 class Fit:
-    """What a learner returns; printed, it is the outcome's sentence and a line of counts."""
+    """What a learner returns; its text is the sentence of the outcome and a line of counts."""
 
     predict: Predictor  #: maps token matrices (n, k, d) to predicted labels (n, k, d)
     layer: AttentionLayer | None  #: the fitted layer; None for improper learners
     outcome: Outcome  #: how it ended, as a sentence
     examples_used: int  #: examples drawn from the oracle
-    seconds: float  #: wall-clock seconds, measuring against ground truth left out
+    seconds: float  #: wall-clock seconds, without measuring against ground truth
     trace: tuple[Step, ...] = ()  #: one record per phase or step
-    #: what did all the work where the learner's other parts found nothing, as "Newton" of the six phases;
-    #: else empty
+    #: the part of the learner that did all the work because the others found nothing, such as "Newton" in
+    #: the six phases; else empty
     alone: str = ""
-    #: about how many examples the learner needs, where it had fewer and did not succeed
+    #: about how many examples the learner needs, if it had fewer and did not succeed
     examples_needed: int | None = None
 
     def __repr__(self) -> str:
@@ -91,10 +91,10 @@ def _plural(number: int, noun: str) -> str:
 
 @runtime_checkable
 class Learner(Protocol):
-    """A frozen dataclass of hyper-parameters with a `fit`; attacks speak the same protocol.
+    """A frozen dataclass of hyper-parameters with a method `fit`; attacks have the same protocol.
 
     Budgets are in examples and in work (passes over the data), never in seconds, so that a result does not
-    depend on the machine. `attention.testing.check_learner` is the contract.
+    depend on the machine. `attention.testing.check_learner` tests the contract.
     """
 
     @property
@@ -112,23 +112,24 @@ class Learner(Protocol):
         truth: "GroundTruth | None" = None,
         progress: Progress | None = None,
     ) -> Fit:
-        """Learn from the oracle; `truth` only measures and never helps, `progress` is called with every step.
+        """Learn from the oracle.
 
-        The oracle is an `ExampleOracle`, or a `ValueOracle` where the learner's `access` is "value queries".
+        `truth` is only measured against; it never helps the learner. `progress` is called with every step.
+        The oracle is an `ExampleOracle`, or a `ValueOracle` if the learner's `access` is "value queries".
         """
 
 
 @dataclass(frozen=True, eq=False)
 @checked
 class GroundTruth:
-    """The target, its known part and fresh inputs: what errors are measured against, never learned from.
+    """The target, its known part and fresh inputs, to measure errors; a learner never learns from them.
 
     Parameters
     ----------
     layer : AttentionLayer
         The target.
     x : array (n, k, d)
-        Fresh inputs, drawn apart from every oracle.
+        Fresh inputs, drawn independently of every oracle.
     known : callable, optional
         The part of the target known in advance; zero for nice layers.
     """
@@ -171,9 +172,10 @@ class GroundTruth:
     def measure(
         self, *, predict: Predictor | None = None, layer: AttentionLayer | None = None
     ) -> dict[str, float]:
-        """Errors of a predictor (or a layer): relative, on the unknown part and, where they compare, of parameters.
+        """Errors of a predictor or a layer: relative and on the unknown part; for a layer, also of its parameters.
 
-        ``theta_error`` and ``w_error`` are the worst head's, heads matched by the Hungarian algorithm.
+        ``theta_error`` and ``w_error`` are errors of the worst head, with heads matched by the Hungarian algorithm.
+        They are given only if both layers have the same shape.
         """
         predict = layer if predict is None else predict
         measures: dict[str, float] = {}
@@ -188,14 +190,14 @@ class GroundTruth:
 
 
 class Recorder:
-    """Keeps the clock, the count of examples and the trace of one fit; measuring stops the clock.
+    """Keeps the clock, the count of examples and the trace of one fit; the clock stops during measuring.
 
     Parameters
     ----------
     oracle : ExampleOracle
-        The oracle the fit draws from; only draws from now on count.
+        The oracle of the fit; only draws from now on count.
     truth : GroundTruth, optional
-        What to measure each step against.
+        The ground truth against which each step is measured.
     progress : callable, optional
         Called with each `Step` as it is recorded.
     """
@@ -218,12 +220,12 @@ class Recorder:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the fit began, measuring left out."""
+        """Seconds since the fit began, without the time for measuring."""
         return time.perf_counter() - self._start - self._paused
 
     @property
     def measuring(self) -> bool:
-        """Whether there is ground truth: where not, a learner may skip preparing a predictor."""
+        """Whether there is ground truth; if not, a learner need not prepare a predictor for its steps."""
         return self._truth is not None
 
     def step(
@@ -238,9 +240,9 @@ class Recorder:
         engine: str = "",
         **measures: float | int,
     ) -> None:
-        """Record a step with its own `measures` and, where ground truth is given, the errors against it.
+        """Record a step with its own `measures` and, if there is ground truth, the errors against it.
 
-        `against` gives a phase's own error measures when called with the target; the others are those of `Step`.
+        `against`, called with the target, gives error measures of the phase; the other parameters are those of `Step`.
         """
         examples, seconds, began = self.examples, self.seconds, time.perf_counter()
         if self._truth is not None:
@@ -262,7 +264,7 @@ class Recorder:
         alone: str = "",
         examples_needed: int | None = None,
     ) -> Fit:
-        """The `Fit` of what was recorded; a layer predicts by itself."""
+        """The `Fit` from the records; without `predict`, the layer is the predictor."""
         predictor = layer if predict is None else predict
         if predictor is None:
             raise ValueError("A fit needs a predictor or a layer; neither was given.")
@@ -271,7 +273,7 @@ class Recorder:
 
 
 class LearnerBase:
-    """A learner whose `fit` begins as all do; `_learn` is its own part, and `_prepare` what no clock should count."""
+    """A learner with the common part of `fit`; subclasses define `_learn`, and `_prepare` for work before the clock."""
 
     access: ClassVar[Access] = "random examples"
 
@@ -302,24 +304,24 @@ class LearnerBase:
         return self._learn(oracle, recorder, check_budget(self, oracle), random_generator(rng))
 
     def _prepare(self, oracle: Any) -> None:
-        """Refuse what does not fit the oracle, and import what takes seconds."""
+        """Refuse an oracle that does not fit, and import slow libraries, before the clock starts."""
 
     def _learn(self, oracle: Any, recorder: Recorder, budget: int | None, rng: np.random.Generator) -> Any:
         raise NotImplementedError
 
 
 def apart(rng: np.random.Generator) -> np.random.Generator:
-    """A generator whose numbers are not those of `rng` itself.
+    """A generator with a stream different from that of `rng`.
 
-    A learner seeded like the maker of its target would otherwise draw the very numbers of the target as its start.
+    Otherwise, a learner with the same seed as the generator of its target would draw the target itself as its start.
     """
     return np.random.default_rng([int(rng.integers(2**63)), 1])
 
 
 def check_budget(learner: Learner, oracle: Any) -> int | None:
-    """The learner's budget in examples, or what the oracle has left where that is less; None when neither ends.
+    """The smaller of the learner's budget and the examples that the oracle has left; None if neither has a limit.
 
-    A ValueError if it is fewer than the learner's minimum for the oracle's k and d.
+    A ValueError if it is below the learner's minimum for the oracle's k and d.
     """
     require_oracle(oracle, access_of(learner))
     if not all(hasattr(learner, name) for name in ("examples", "minimum_examples")):
@@ -342,8 +344,8 @@ def access_of(learner: Any) -> Access:
 
 
 def require_oracle(oracle: Any, access: Access | None = "random examples") -> None:
-    """Refuse what a learner of this access cannot learn from: a layer or an array, or an oracle of another kind."""
-    # what speaks the protocol may be the caller's own
+    """Refuse what a learner with this access cannot use: a layer, an array, or an oracle of another kind."""
+    # any object with these attributes will do: the caller may have an oracle of their own
     counts = all(hasattr(oracle, name) for name in ("drawn", "k", "d"))
     kinds = [kind for kind, (verb, _) in _ORACLES.items() if counts and hasattr(oracle, verb)]
     if (access in kinds) if access is not None else kinds:

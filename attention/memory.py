@@ -1,4 +1,4 @@
-"""What is asked for is compared with the free memory before any work is done, and refused with the numbers."""
+"""Compare the memory that a request needs with the free memory before any work; refuse it with both numbers."""
 
 import contextlib
 import math
@@ -8,24 +8,24 @@ from pathlib import Path
 
 __all__ = ["available_memory", "memory_limited_to", "memory_text", "require_memory"]
 
-_SMALL = 64 << 20  # less than this is never refused: to ask the system takes longer than small work does
-_SHARE = 0.9  # of what is free, the share that one request may take: the rest is for what grows beside it
+_SMALL = 64 << 20  # never refuse less than this: asking the system takes longer than small work
+_SHARE = 0.9  # the share of the free memory that one request may take; other arrays need the rest
 _LIMIT: ContextVar[int | None] = ContextVar("_LIMIT", default=None)
 
 
 class NotEnoughMemoryError(ValueError):
-    """What was asked for does not fit into the memory there is; nothing was begun."""
+    """A request does not fit into the free memory; no work was started."""
 
 
 def require_memory(what: str, needed: int | float, *, advice: str = "ask for less") -> None:
-    """Refuse what does not fit into memory, before any work.
+    """Refuse a request that does not fit into memory, before any work.
 
     Parameters
     ----------
     what : str
         What takes the memory, as the beginning of a sentence.
     needed : int or float
-        Bytes; an estimate of the most that is held at one time. Nine tenths of `available_memory` are allowed.
+        An estimate of the peak, in bytes. Nine tenths of `available_memory` are allowed.
     advice : str
         What to do instead: the end of the sentence.
 
@@ -47,18 +47,18 @@ def require_memory(what: str, needed: int | float, *, advice: str = "ask for les
 
 
 def available_memory() -> int:
-    """The bytes this process can still take: what the system and the control groups of the process leave."""
+    """The bytes that this process can still allocate: the least that the system and its control groups leave."""
     limit = _LIMIT.get()
     if limit is not None:
         return limit
-    import psutil  # here, as most processes never ask
+    import psutil  # imported here: most processes never need it
 
     return max(0, min([psutil.virtual_memory().available, *_free_in_groups()]))
 
 
 @contextlib.contextmanager
 def memory_limited_to(limit: int) -> Iterator[None]:
-    """Within this context there are `limit` bytes, whatever the machine has."""
+    """Within this context, `available_memory` is `limit` bytes, whatever the machine has."""
     token = _LIMIT.set(limit)
     try:
         yield
@@ -81,7 +81,7 @@ def memory_text(size: int | float) -> str:
 
 
 def _free_in_groups() -> list[int]:
-    """What the memory limits of this process's control groups leave, of either version, up to the root."""
+    """The bytes left under each memory limit of this process's control groups (versions 1 and 2), up to the root."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -94,7 +94,7 @@ def _free_in_groups() -> list[int]:
         root = Path("/sys/fs/cgroup/memory" if controllers else "/sys/fs/cgroup")
         most, used = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
         folder = root / path.lstrip("/")
-        # within a container the path is that of the host, and the limits are at the root
+        # in a container, the path is the host's, and the limits are at the root
         for place in (folder, *folder.parents, root):
             with contextlib.suppress(OSError, ValueError):  # no such file, or "max" for no limit
                 limit, taken = ((place / f"memory.{name}").read_text() for name in (most, used))

@@ -1,4 +1,4 @@
-"""The contract of learners: one suite that every learner and every attack must pass."""
+"""The contract of learners: one set of tests that every learner and every attack must pass."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from attention.value_oracle import ValueOracle
 
 __all__ = ["check_learner"]
 
-# name the streams of the examples and of the learner: a target drawn from the same seed has the seed itself
+# numbers of separate random streams, since a target may be drawn from the seed itself
 _EXAMPLES, _LEARNER, _FEW = 1, 2, 3
-# so many times each of few inputs is drawn on average: some are not, and most of those held out are copies
+# With few inputs, each is drawn this many times on average: some are never drawn, and most held-out ones are copies.
 _TIMES_DRAWN, _MOST_FEW, _FEW_INPUTS = 2.5, 4096, 3
 
 
@@ -30,14 +30,14 @@ def check_learner(
     seed: int = 0,
     known: Callable[[Any], Any] | None = None,
 ) -> Fit:
-    """Hold `learner` to the contract of `attention.learning.Learner` on `target`.
+    """Test whether `learner` keeps the contract of `attention.learning.Learner` on `target`.
 
     Parameters
     ----------
     learner : Learner
         The learner, with budgets small enough that a dozen fits are affordable.
     target : AttentionLayer
-        A target it may be run on; it need not learn it.
+        A target for the fits; the learner need not succeed on it.
     inputs : Inputs
         The distribution of the tokens.
     seed : int
@@ -53,16 +53,23 @@ def check_learner(
     Raises
     ------
     AssertionError
-        With the sentence of the contract that does not hold.
+        If a sentence of the contract does not hold; the message is that sentence.
 
     Notes
     -----
-    The sentences: it is a frozen dataclass; it returns a whole Fit; it counts the examples it draws and never draws
-    more than its budget; the same rng gives the same bits, with or without ground truth to measure against;
-    its outcome claims no more than fresh examples bear out, no success on labels that are pure noise, and none where
-    few inputs repeat themselves, permuted and with the other sign, unless the others are learned too; NaN in
-    labels or tokens, wrong shapes, m < 1 and too few examples are a ValueError. A learner from value queries is held to
-    the same, with queries for examples and answers for labels.
+    The contract:
+
+    * The learner is a frozen dataclass and returns a complete Fit.
+    * It counts the examples that it draws, and never draws more than its budget.
+    * The same rng gives the same bits, with or without ground truth to measure against.
+    * Its outcome claims no more than fresh examples confirm.
+    * It claims no success on labels that are pure noise.
+    * If only few inputs occur, permuted and with either sign, it claims no success unless it also predicts those that
+      were not drawn.
+    * NaN in labels or tokens, wrong shapes, m < 1 and too few examples are a ValueError.
+
+    A learner from value queries has the same contract, with queries for examples and answers for labels; the sentence
+    on few inputs is left out, since the learner chooses its inputs.
     """
     _require(dataclasses.is_dataclass(learner) and not isinstance(learner, type), "A learner is a dataclass.")
     _require(isinstance(learner, Learner), "A learner has examples, minimum_examples and fit.")
@@ -73,7 +80,7 @@ def check_learner(
     fit = contract.whole_fit()
     contract.reproducible(fit)
     contract.honest(fit)
-    if not queries:  # who asks for what it likes has inputs of its own
+    if not queries:  # a learner that asks queries chooses its inputs
         contract.honest_on_few_inputs(fit)
     contract.budget_respected()
     contract.bad_examples_refused()
@@ -93,14 +100,14 @@ class _Contract:
         return (learner or self.learner).fit(oracle, rng=[self.seed, _LEARNER], **options)
 
     def oracle(self, kind: type[ExampleOracle] = ExampleOracle, **noise: Any) -> Any:
-        # a stream of its own: a learner seeded like its oracle would draw the very tokens as its random start
+        # a separate stream: with the seed of its oracle, a learner would draw the tokens as its random start
         return kind(self.target, self.inputs, rng=[self.seed, _EXAMPLES], **noise)
 
     def served(self, n: int) -> ExampleOracle:
         return ExampleOracle.from_arrays(*self.oracle().draw(max(n, 1)))
 
     def changed(self, **changes: Any) -> Any:
-        """The learner with other fields; None where it has none of that name."""
+        """The learner with changed fields; None if it has no field of that name."""
         has = all(name in vars(self.learner) for name in changes)
         return dataclasses.replace(self.learner, **changes) if has else None  # type: ignore[type-var]
 
@@ -145,7 +152,7 @@ class _Contract:
         )
 
     def honest_on_few_inputs(self, fit: Fit) -> None:
-        # so many that most of them are drawn, and some are not
+        # choose the number so that most of them are drawn and some are not
         few = max(2, min(int(fit.examples_used / _TIMES_DRAWN), _MOST_FEW))
         for draw in range(_FEW_INPUTS):
             x = self.inputs.sample(few, rng=[self.seed, _FEW, draw])
@@ -231,14 +238,14 @@ class _QueryContract(_Contract):
 
 
 class _Repeating(ExampleOracle):
-    """Examples of few inputs, the tokens in any order and with any sign."""
+    """Examples from few inputs, with the tokens in random order and a random sign."""
 
     def __init__(self, target: Any, inputs: Inputs, x: np.ndarray, *, rng: Any) -> None:
         super().__init__(target, inputs, rng=rng)
         self._layer, self._few, self._random = target, x, np.random.default_rng(rng)
 
     def draw(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        super().draw(n)  # counts
+        super().draw(n)  # counts the draws
         x = self._few[self._random.integers(len(self._few), size=n)]
         order = self._random.permuted(np.tile(np.arange(x.shape[1]), (n, 1)), axis=1)
         x = np.take_along_axis(x, order[:, :, None], axis=1) * self._random.choice([-1.0, 1.0], (n, 1, 1))

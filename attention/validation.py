@@ -1,4 +1,4 @@
-"""Constraints declared once, in annotations, and held at the public entry: `checked` reads them."""
+"""Constraints on arguments, declared once in annotations; `checked` enforces them at public functions."""
 
 import collections.abc
 import functools
@@ -28,7 +28,7 @@ import numpy as np
 
 from attention._arrays import namespace, shown, to_numpy
 
-# What runs in every call is `no_type_check`: checked, as all else is in tests, it would take most of their time.
+# Functions that run in every call are `no_type_check`: the tests check all types, and would spend most time on these.
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 Sizes = Any  # a dictionary of the lengths of dimensions
 
@@ -41,9 +41,9 @@ class Unfit(ValueError):
 class Constraint:
     """What a value must be."""
 
-    needed: str  #: what an error asks for
-    #: takes a value and the lengths of dimensions known so far; gives the value as it is used, or raises
-    #: `Unfit`
+    needed: str  #: what the value must be, as an error message says it
+    #: takes a value and the lengths of the dimensions known so far; returns the converted value, or
+    #: raises `Unfit`
     convert: Callable[[Any, Sizes], Any]
 
     def __repr__(self) -> str:
@@ -51,30 +51,31 @@ class Constraint:
 
 
 def checked(subject: Checked) -> Checked:
-    """Hold the arguments of a function, or the fields of a dataclass, against their annotations.
+    """Check the arguments of a function, or the fields of a dataclass, against their annotations.
 
     Parameters
     ----------
     subject : function or class
-        A class is decorated below its ``@dataclass``; a ``__post_init__`` of its own runs after the checks.
+        Decorate a class below its ``@dataclass``; its own ``__post_init__`` runs after the checks.
 
     Returns
     -------
     function or class
-        The same, called with converted values: whole numbers are int, numbers float, sequences tuples, and arrays of
-        ``Float[np.ndarray, "n d"]`` are in double precision, where lists are read, too. Other arrays stay in
+        The same, called with converted values. Whole numbers become int, numbers float, and sequences tuples. A value
+        of ``Float[np.ndarray, "n d"]`` becomes an array in double precision; it may be a list. Other arrays stay in
         their library.
 
     Raises
     ------
     ValueError
-        On a call, if a value breaks its constraint: with its name, what was given and what is needed.
+        On a call, if a value breaks its constraint. The message has its name, what was given and what is needed.
 
     Notes
     -----
-    What an annotation says is what is checked: bounds (`Whole`, `Real`), ``Literal``, ``bool``, ``str``, classes,
-    ``Callable``, sequences and mappings with their entries, shapes and finite entries of jaxtyping's arrays, where
-    a name such as ``d`` is one length throughout a call. ``Any`` is not. A call takes some 10 us more.
+    These annotations are checked: bounds (`Whole`, `Real`), ``Literal``, ``bool``, ``str``, classes, ``Callable``, and
+    sequences and mappings with their entries. Arrays of jaxtyping are checked for their shapes and for finite
+    entries; a name such as ``d`` is one length throughout a call. ``Any`` is not checked. The checks add about 10 us to
+    a call.
 
     Examples
     --------
@@ -122,7 +123,7 @@ def _converted(subject: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 def constraints(subject: Any) -> Any:
     """The constraint of each argument that has one, by name."""
     subject, scope = inspect.unwrap(subject), None
-    if not isinstance(subject, type):  # what it returns may name a library that is imported late
+    if not isinstance(subject, type):  # skip the return type: its library may not be imported yet
         scope = subject.__globals__
         arguments = {name: hint for name, hint in subject.__annotations__.items() if name != "return"}
         subject = types.SimpleNamespace(__annotations__=arguments)
@@ -133,7 +134,7 @@ def constraints(subject: Any) -> Any:
 
 @no_type_check
 def check(name: str, value: Any, constraint: Constraint, sizes: Sizes = None) -> Any:
-    """`value` as the constraint makes it, or an error with its name, what was given and what is needed.
+    """`value`, converted by the constraint, or an error with its name, what was given and what is needed.
 
     Examples
     --------
@@ -194,7 +195,7 @@ def _to_whole(value: Any) -> int:
 
 @no_type_check
 def _to_real(value: Any) -> float:
-    # NumPy would make numbers of truth values, and of arrays with one entry
+    # NumPy would convert Booleans and arrays with one entry to numbers
     plain = not isinstance(value, bool | np.bool_ | str | bytes) and not getattr(value, "ndim", False)
     if not plain or (isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "fiu"):
         raise Unfit(shown(value))
@@ -214,7 +215,7 @@ NonNegativeFloat = Annotated[float, Real(least=0)]
 
 
 def _constraint(hint: Any) -> Constraint | None:
-    """The constraint that an annotation stands for; None where it stands for none."""
+    """The constraint of an annotation; None if it has none."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         declared = [one for one in args[1:] if isinstance(one, Constraint)]
@@ -227,7 +228,7 @@ def _constraint(hint: Any) -> Constraint | None:
     if hint in (int, float):
         return Whole() if hint is int else Real()
     if isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray):
-        kinds = hint.dtypes if isinstance(hint.dtypes, Sequence) else ()  # none where any will do
+        kinds = hint.dtypes if isinstance(hint.dtypes, Sequence) else ()  # empty if any dtype is allowed
         flags, whole = (bool(kinds) and all(word in str(kind) for kind in kinds) for word in ("bool", "int"))
         numpy = hint.array_type is np.ndarray and not flags
         return _array(hint.dim_str.split(), numpy=numpy, whole=whole)
@@ -259,7 +260,7 @@ def _either(options: Any) -> Constraint:
                 return option.convert(value, sizes)
             except Unfit as unfit:
                 refusals.append(unfit)
-        # what an array lacks says more than its type
+        # a message on the content of an array helps more than one on its type
         raise min(refusals, key=lambda unfit: str(unfit) in (_given(value), shown(value)))
 
     return Constraint(", or ".join(option.needed for option in options), convert)
@@ -313,7 +314,7 @@ def _entries(entry: Constraint) -> Constraint:
 
 @no_type_check
 def _mapping(entry: Constraint | None) -> Constraint:
-    """A mapping from texts; its entries have a constraint, or none."""
+    """A mapping with text keys; its values may have a constraint."""
 
     def convert(value, sizes):
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
@@ -329,7 +330,7 @@ def _mapping(entry: Constraint | None) -> Constraint:
 
 @no_type_check
 def _array(dims: Any, *, numpy: bool, whole: bool = False) -> Constraint:
-    """An array of finite numbers with a shape: of NumPy in double precision, or of the library it is of."""
+    """An array of finite numbers with a shape: a NumPy array in double precision, or an array of any library."""
     dims = [str(dim) for dim in dims]
 
     def convert(value, sizes):
@@ -352,17 +353,17 @@ def _array(dims: Any, *, numpy: bool, whole: bool = False) -> Constraint:
 def _doubles(value: Any, whole: bool) -> np.ndarray:
     try:
         array = np.asarray(to_numpy(value))
-    except (TypeError, ValueError, RuntimeError):  # ragged, or a tensor of a kind that NumPy has not
+    except (TypeError, ValueError, RuntimeError):  # ragged, or of a kind that NumPy does not have
         raise Unfit(_given(value)) from None
     if whole or array.dtype.kind not in "fiub":
         return array
-    with np.errstate(over="ignore"):  # of a wider type: infinite here, and refused
+    with np.errstate(over="ignore"):  # too large for float64: infinite here, then refused
         return np.asarray(array, dtype=np.float64)
 
 
 @no_type_check
 def _hold_shape(dims: Any, shape: Any, sizes: Sizes) -> None:
-    """Hold a shape against names and numbers; a name is one length, and none is 0."""
+    """Check a shape against names and numbers; equal names need equal lengths, and no length is 0."""
     given = f"an array of shape {shape}"
     if "..." in dims:
         return
@@ -376,7 +377,7 @@ def _hold_shape(dims: Any, shape: Any, sizes: Sizes) -> None:
             raise Unfit(f"{given}, where {dim} is {wanted}" if dim in sizes and wanted else given)
 
 
-# Where a bound is known on the call only.
+# Checks for bounds that are known only at the call.
 
 
 def count(name: str, value: Any, *, least: int = 1, most: int | None = None) -> int:
@@ -390,32 +391,32 @@ def non_negative(name: str, value: Any, *, strictly: bool = False) -> float:
 
 
 def real_array(name: str, values: Any, shape: Sequence[Any] = ("...",)) -> np.ndarray:
-    """`values` as a finite NumPy array in double precision, of the `shape` if one is given; lists are read, too."""
+    """`values`, an array or lists, as a finite NumPy array in double precision, of the `shape` if one is given."""
     return check(name, values, _array(shape, numpy=True))
 
 
 def require_array(name: str, array: Any, shape: Sequence[int | str] = ("...",)) -> None:
-    """Raise when `array` has not the `shape` (a text in it allows any length), or entries that are not finite."""
+    """Raise if `array` has another shape (a text in `shape` allows any length), or an entry is not finite."""
     check(name, array, _array(shape, numpy=False))
 
 
 def one_of(name: str, value: Any, allowed: Sequence[Any]) -> None:
-    """Raise when `value` is none of the texts (or other plain values) that are allowed."""
+    """Raise if `value` is not among the `allowed` texts or other plain values."""
     check(name, value, _one_of(allowed))
 
 
 def require_instance(name: str, value: Any, kinds: Any, *, needed: str) -> None:
-    """Raise when `value` is of none of the `kinds`; `needed` says what would be right."""
+    """Raise if `value` is not an instance of `kinds`; `needed` describes what is."""
     check(name, value, _that_is(lambda one: isinstance(one, kinds), needed))
 
 
 def require_callable(name: str, value: Any, *, needed: str = "a function") -> None:
-    """Raise when `value` cannot be called."""
+    """Raise if `value` cannot be called."""
     check(name, value, _that_is(callable, needed))
 
 
 def require_mapping(name: str, value: Any) -> None:
-    """Raise when `value` is no mapping whose names are texts."""
+    """Raise if `value` is not a mapping with text keys."""
     check(name, value, _mapping(None))
 
 
@@ -427,7 +428,7 @@ def as_path(value: Any, *, name: str = "The path") -> Path:
 
 
 def random_generator(rng: Any) -> np.random.Generator:
-    """The generator that `rng` stands for: whatever `numpy.random.default_rng` takes."""
+    """The generator for `rng`, which is anything that `numpy.random.default_rng` accepts."""
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):

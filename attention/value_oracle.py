@@ -1,4 +1,4 @@
-"""The value oracle: the output of an unknown layer on token matrices of one's own choice, every one counted."""
+"""The value oracle: outputs of an unknown layer on token matrices that the learner chooses; it counts them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ __all__ = ["ValueOracle"]
 
 
 class QueriesExhaustedError(ValueError):
-    """More queries were asked than the budget allows."""
+    """A learner asked more queries than the budget allows."""
 
 
 class ValueOracle:
@@ -31,17 +31,17 @@ class ValueOracle:
     target : AttentionLayer
         The layer that answers. For any other function of token matrices see `from_callable`.
     k : int, optional
-        The number of tokens of a query; by default a query has as many as it likes.
+        The number of tokens of a query; by default, queries may have any number.
     noise : float, optional
         Standard deviation of independent Gaussian noise on every entry of an answer.
     budget : int, optional
-        The most token matrices that may be asked.
+        The largest number of token matrices that the oracle answers.
     rng : optional
         Anything `numpy.random.default_rng` accepts (SPEC 7); the noise is drawn from it.
 
     Notes
     -----
-    A query is one token matrix, so `drawn` is what a query-complexity statement counts.
+    A query is one token matrix, so `drawn` is the number that a query-complexity statement counts.
 
     Examples
     --------
@@ -92,11 +92,11 @@ class ValueOracle:
 
     @property
     def remaining(self) -> int | None:
-        """How many queries are left; None when there is no budget."""
+        """How many queries are left; None if there is no budget."""
         return None if self.budget is None else self.budget - self.drawn
 
     def limited(self, budget: int) -> "ValueOracle":
-        """The same oracle, which answers `budget` more queries at most; they count here, too."""
+        """The same oracle, limited to `budget` more queries; they count here, too."""
         oracle = ValueOracle.__new__(ValueOracle)
         oracle._prepare(self.ask, self.k, self.d, 0.0, budget, None)
         return oracle
@@ -104,8 +104,8 @@ class ValueOracle:
     def ask(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k d"]:
         """The outputs on the token matrices `x`; each counts as a query.
 
-        A ValueError if `x` or the answers are not of the right shape, or an entry is not finite; a
-        QueriesExhaustedError, before anything is asked, if the budget has fewer queries left.
+        A ValueError if `x` or the answers have a wrong shape, or an entry is not finite. A QueriesExhaustedError if
+        the budget has fewer queries left; then no query is asked.
         """
         x = np.asarray(x, dtype=np.float64)
         if x.ndim != 3 or x.shape[2] != self.d or x.shape[1] != (self.k or max(x.shape[1], 1)):

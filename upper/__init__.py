@@ -1,4 +1,4 @@
-"""Learners (upper bounds): the six phases, the Newton learner, and the baselines they are measured against."""
+"""Learners (upper bounds): the six phases, the Newton learner, and the baselines for comparison."""
 
 from upper.baselines import (
     LBFGS,

@@ -1,4 +1,4 @@
-"""The engine of the heavy products: the library of arrays, the device, and the precisions."""
+"""The engine of the large products: the array library, the device, and the precisions."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,26 +17,26 @@ __all__ = ["Engine", "EngineName", "choose_engine", "has_bfloat16"]
 
 EngineName = Literal["auto", "numpy", "torch"]
 
-# Patterns below exp(-46) = 1e-20 change nothing in either precision; as denormals they would slow every product.
+# Weights of patterns below exp(-46) = 1e-20 have no effect in either precision; denormals would slow every product.
 _LEAST_LOGIT = -46.0
 
 
 @dataclass(frozen=True, eq=False)
 class Engine:
-    """A library of arrays on a device, with the precisions to compute in.
+    """An array library on a device, with the precisions of the arithmetic.
 
     Parameters
     ----------
     xp : module
         The array-API namespace.
     name : str
-        The library, as in "numpy" or "torch", whose own Cholesky inverses it uses.
+        The name of the library. For "numpy" and "torch", the library's own Cholesky inverse is used.
     device : object
         The library's device.
     low : dtype
-        For products that are needed to a per cent.
+        For products that need an accuracy of one per cent only.
     single, double : dtype
-        For residuals and vectors, float32 unless a run stalls, and float64.
+        For residuals and vectors: float32 (unless a run stalls) and float64.
     """
 
     xp: ModuleType
@@ -48,7 +48,7 @@ class Engine:
 
     @classmethod
     def of(cls, *arrays: Any, low: Any = None) -> "Engine":
-        """The engine of some arrays of one library; `low` instead of the hardware's best precision.
+        """The engine for arrays of one library; `low` replaces the hardware's best low precision.
 
         Raises
         ------
@@ -68,23 +68,23 @@ class Engine:
         return cls(xp, name, device, low, single=xp.float32, double=xp.float64)
 
     def __str__(self) -> str:
-        """The name, for torch with the device and the low precision, as in "torch cpu bfloat16"."""
+        """The name; for torch also the device and the low precision, as in "torch cpu bfloat16"."""
         low = str(self.low).removeprefix("torch.")
         return f"torch {self.device} {low}" if self.name == "torch" else self.name
 
     def put(self, array: Any, dtype: Any = None) -> Any:
         """A NumPy array (or a number) as an array of this engine."""
         if self.name == "torch" and isinstance(array, np.ndarray) and not array.flags.writeable:
-            array = array.copy()  # torch warns of read-only memory
+            array = array.copy()  # torch warns about read-only memory
         return self.xp.asarray(array, dtype=dtype, device=self.device)
 
     def detach(self, array: Any) -> Any:
-        """The array's values without the record torch keeps to differentiate them; they share their memory."""
+        """The array without torch's record of derivatives; it shares the memory."""
         return array.detach() if self.name == "torch" else array
 
     def cast(self, array: Any, dtype: Any) -> Any:
-        """`array` in another precision; itself where it has it already."""
-        with np.errstate(over="ignore"):  # infinite in the narrower type, which the residual shows
+        """`array` in another precision; the same array if it has this precision already."""
+        with np.errstate(over="ignore"):  # overflow gives inf, which the residual shows
             return array if array.dtype == dtype else self.xp.astype(array, dtype)
 
     def dot(self, a: Any, b: Any) -> float:
@@ -93,13 +93,13 @@ class Engine:
 
     def norm(self, array: Any) -> float:
         """The root of the sum of squares, as a float."""
-        # of NumPy it is several times faster than that of the array API
+        # NumPy's own norm is several times faster than that of the array API
         return float(np.linalg.norm(array) if self.name == "numpy" else self.xp.linalg.vector_norm(array))
 
     def softmax(self, logits: Shaped[Any, "*batch k"]) -> Shaped[Any, "*batch k"]:
-        """The softmax along the last axis, which takes the place of `logits`; entries below 1e-20 are that."""
+        """The softmax along the last axis; it overwrites `logits`, and entries below 1e-20 become 1e-20."""
         xp, k = self.xp, logits.shape[-1]
-        # over few entries a loop of whole-array operations is several times faster than a reduction
+        # over few entries, a loop of whole-array operations is several times faster than a reduction
         largest = logits[..., 0]
         for b in range(1, k):
             largest = xp.maximum(largest, logits[..., b])
@@ -114,10 +114,10 @@ class Engine:
     def softmax_derivative(
         self, change: Shaped[Any, "*batch k"], pattern: Shaped[Any, "*batch k"]
     ) -> Shaped[Any, "*batch k"]:
-        """How patterns P change with logits S, P * (S - rowsum(P * S)), in the place of `change`; symmetric."""
+        """The change of patterns P with logits S, P * (S - rowsum(P * S)); a symmetric map that overwrites `change`."""
         xp, k = self.xp, change.shape[-1]
         change *= pattern
-        # a product with ones is the sum over few entries, repeated, at the speed of a product
+        # over few entries, a product with a matrix of ones is the fastest sum, repeated for every entry
         sums = xp.reshape(change, (-1, k)) @ xp.ones((k, k), dtype=change.dtype, device=self.device)
         sums = xp.reshape(sums, change.shape)
         sums *= pattern
@@ -129,8 +129,9 @@ class Engine:
 
         Notes
         -----
-        By Cholesky factors, O(p^3), in the matrix's precision; if rounding has left it not positive, in float64 with as
-        much added to the diagonal as rounding can have taken. Other libraries use a general inverse in float64.
+        By Cholesky factors, O(p^3), in the matrix's precision. If rounding makes the matrix not positive, it is done in
+        float64, and the largest possible rounding error is added to the diagonal. Other libraries use a general inverse
+        in float64.
         """
         xp = self.xp
         if self.name not in ("numpy", "torch"):
@@ -145,7 +146,7 @@ class Engine:
         return self.cast(inverse, matrix.dtype)
 
     def _by_cholesky(self, matrix: Any) -> Any:
-        """The inverse; None where the matrix is not positive."""
+        """The inverse; None if the matrix is not positive."""
         if self.name == "torch":
             factor, failed = self.xp.linalg.cholesky_ex(matrix)
             return None if int(failed) else self.xp.cholesky_inverse(factor)
@@ -162,25 +163,25 @@ class Engine:
 
 @checked
 def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engine:
-    """The engine to move NumPy examples to.
+    """The engine on which to compute with NumPy examples.
 
     Parameters
     ----------
     name : "auto", "numpy" or "torch"
-        "auto" is torch where it is installed, else NumPy.
+        "auto" is torch if it is installed, else NumPy.
     device : str, optional
         A device of torch, for example "cuda"; by default its CPU.
 
     Raises
     ------
     ValueError
-        If a device is asked of NumPy, or the device is not there.
+        If a device is given for NumPy, or the device is not available.
     ImportError
-        If torch is asked for and not installed.
+        If torch is requested but not installed.
 
     Notes
     -----
-    Torch's low precision is bfloat16 where the hardware multiplies it (CPUs with AVX512-BF16 or AMX, CUDA devices of
+    Torch's low precision is bfloat16 if the hardware multiplies it (CPUs with AVX512-BF16 or AMX, CUDA devices of
     capability 8 or more), else float32. Only choosing torch imports it.
 
     Examples
@@ -200,8 +201,8 @@ def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engin
     import torch
 
     try:
-        probe = torch.zeros(1, dtype=torch.float64, device=device)  # the last digits are computed in it
-        float(probe[0])  # "meta" is a device, but has shapes and no numbers
+        probe = torch.zeros(1, dtype=torch.float64, device=device)  # float64 is needed for the last digits
+        float(probe[0])  # the device "meta" has shapes, but no numbers
     except (RuntimeError, AssertionError, TypeError) as error:
         raise ValueError(f"device is {device!r}, which torch cannot use here: {error}") from None
     return Engine.of(probe)
@@ -209,7 +210,7 @@ def choose_engine(name: EngineName = "auto", device: str | None = None) -> Engin
 
 @lru_cache
 def has_bfloat16(device: str) -> bool:
-    """Whether the hardware, and not only the software, multiplies bfloat16."""
+    """Whether the hardware itself multiplies bfloat16, not only an emulation."""
     import torch
 
     if device.startswith("cuda"):

@@ -16,7 +16,7 @@ def counting_floor(
     heads, tokens, dim : int
         The numbers m, k and d.
     rank : int, optional
-        The rank r of all Theta_i and W_i, where it is known in advance, at most d; d if None.
+        The rank r of all Theta_i and W_i if it is known in advance, at most d. None means d.
 
     Raises
     ------
@@ -26,9 +26,9 @@ def counting_floor(
     Notes
     -----
     u is the number of unknowns of one matrix: 2 d r - r^2 at rank r (two factors, up to an invertible r x r matrix),
-    d^2 at r = d. Each row of an output gives k - 1 numbers per head about its Theta, the contrasts of its pattern, and
-    an example k d numbers in all against 2 m u unknowns. One token has no pattern to learn: there the number is a unit
-    only. Counting equations proves nothing about learners.
+    d^2 at r = d. Each row of an output gives k - 1 numbers on the Theta of each head, the contrasts of its pattern. An
+    example gives k d numbers in all; there are 2 m u unknowns. With one token there is no pattern to learn; the number
+    is then only a unit for budgets. Counting equations proves nothing about learners.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def counting_floor(
 
 
 def unknowns(*, heads: int, tokens: int, dim: int, rank: int | None = None) -> int:
-    """How many numbers a fit determines, 2 m u; with one token only the sum of the W_i, of rank min(d, m r)."""
+    """The number of unknowns of a fit: 2 m u; with one token, those of the sum of the W_i, of rank min(d, m r)."""
     if tokens == 1:
         return _of_matrix(dim, min(dim, heads * (dim if rank is None else rank)))
     return 2 * heads * _of_matrix(dim, rank)

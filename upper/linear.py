@@ -36,10 +36,10 @@ class LinearPredictor:
 
 
 def linear_part(x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]) -> tuple[LinearPredictor, int]:
-    """The least-squares predictor of that form, of minimum norm, and the rank of its features; O(n k d^2 + d^3)."""
+    """The least-squares `LinearPredictor` of minimum norm, and the rank of its features; O(n k d^2 + d^3)."""
     n, k, d = x.shape
     mean = np.broadcast_to(x.mean(axis=1, keepdims=True), x.shape)
     features = np.concatenate([x, mean], axis=2).reshape(n * k, 2 * d)
-    # minimum norm, so that one token (own = mean) needs no case of its own
+    # with minimum norm, one token (own = mean) needs no special case
     solution, _, rank, _ = lstsq(features, y.reshape(n * k, d), lapack_driver="gelsd")
     return LinearPredictor(own=solution[:d], mean=solution[d:]), int(rank)

@@ -1,4 +1,4 @@
-"""The learners a user would pick instead, against which the others are measured."""
+"""Baselines: the learners that a user would choose otherwise, for comparison."""
 
 from upper.baselines.adam import Adam, TunedAdam
 from upper.baselines.closed_form import KnownPart, LinearBaseline, OneGradientStep

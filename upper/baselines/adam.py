@@ -1,4 +1,4 @@
-"""Adam on small batches (PyTorch), what most people would run first; alone, or the best of a grid of settings."""
+"""Adam on small batches (PyTorch), the usual first choice; with one setting, or the best of a grid of settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,62 +34,63 @@ from upper.engine import has_bfloat16
 
 __all__ = ["Adam", "TunedAdam"]
 
-# The best of those tried on nice layers; see `benchmarks.peer_settings`.
+# The best settings tried on nice layers; see `benchmarks.peer_settings`.
 _POWER, _BETA1, _BETA2 = 1.5, 0.7, 0.98
 
 
 @dataclass(frozen=True)
 @checked
 class Adam(Descent):
-    """Adam on batches of fresh examples, or of a fixed set gone through again and again.
+    """Adam on batches of fresh examples, or of a fixed set in repeated passes.
 
     Parameters
     ----------
     m : int
         Heads of the student.
     examples : int, optional
-        Budget in examples; by default none beyond `work`.
+        Budget in examples; by default only `work` limits them.
     work : int
         Budget in steps, each a pass over one batch; also the length of the schedule.
     batch : int
-        Examples a step.
+        Examples per step.
     learning_rate : float
         The rate at the start of the schedule, after a warm-up over a fiftieth of it.
     tolerance : float
-        Stop when the error is below it; 0 runs to the end. The error is that on fresh batches, before they are
-        learned from, and with `reused` that on the examples held out.
+        Stop when the error is below it; 0 runs to the end. The error is measured on fresh batches before a step on
+        them; with `reused`, on the held-out examples.
     schedule : {"cosine", "linear", "constant"}
         How the rate falls over the `work`.
     power : float
-        To which the schedule is raised: above 1 more of the steps are small.
+        The exponent of the schedule; above 1, more of the steps are small.
     beta1, beta2 : float
         Decay of the means of the gradient and of its square.
     dtype : {"float32", "float64", "bfloat16"}
-        Precision of products; in bfloat16 the parameters and their means stay in float32. It ends near 2e-3 on nice
-        layers, where float32 ends below 3e-6 (measured).
+        Precision of products. With bfloat16, the parameters and Adam's means stay in float32. On nice layers, bfloat16
+        ends near 2e-3 and float32 below 3e-6 (measured).
     reused : int, optional
-        Draw a fixed set of so many examples once, hold a twentieth out, and make the batches of the rest, shuffled
-        anew for every pass; by default every batch is fresh.
+        The size of a fixed set, drawn once; a twentieth is held out, and the rest is shuffled again for every pass. By
+        default every batch is fresh.
     device : str
-        Where PyTorch computes, "cpu" or "cuda".
+        The device of PyTorch, "cpu" or "cuda".
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or on `fit` if the budget is below one batch, the device is not there, or
-        has no bfloat16.
+        If a parameter is out of range, or on `fit` if the budget is below one batch, or the device is not available
+        or has no bfloat16.
     ImportError
         On `fit`, without PyTorch (the extra ``torch``).
 
     Notes
     -----
-    Adam solves nice layers too: it needs hundreds of thousands of examples where Newton needs hundreds, or tens of
-    passes over thousands, and float32 stops it near 2e-7 (measured). The fastest settings found to 1e-6 are in
-    `benchmarks.peer_settings`. A step takes O(batch k m d (d + 2 k)), half the time of automatic differentiation.
+    Adam solves nice layers too. It needs hundreds of thousands of examples where Newton needs hundreds, or tens of
+    passes over thousands of examples; float32 stops it near 2e-7 (measured). The fastest settings found for an error of
+    1e-6 are in `benchmarks.peer_settings`. A step takes O(batch k m d (d + 2 k)), half the time of automatic
+    differentiation.
 
     References
     ----------
-    Kingma and Ba, arXiv 1412.6980; the settings are the best of those tried here.
+    Kingma and Ba, arXiv 1412.6980; the default settings are the best of those tried here.
     """
 
     learning_rate: PositiveFloat = 0.003
@@ -98,11 +99,11 @@ class Adam(Descent):
     device: str = "cpu"
 
     def student(self, oracle: ExampleOracle, start: Stacked) -> Student:
-        """The parameters under PyTorch's Adam."""
+        """The parameters, updated by PyTorch's Adam."""
         return _TorchStudent(self, start)
 
     def converter(self) -> Callable[[np.ndarray], Any]:
-        """To tensors on the device; an error if PyTorch, the device or its bfloat16 is not there."""
+        """A converter to tensors on the device; an error if PyTorch, the device or its bfloat16 is missing."""
         if find_spec("torch") is None:
             raise ImportError("Adam needs PyTorch: install it with pip install torch.")
         import torch
@@ -122,7 +123,7 @@ class Adam(Descent):
         dtype = getattr(torch, self.dtype)
 
         def convert(array: np.ndarray) -> Any:
-            with np.errstate(over="ignore"):  # labels beyond float32 end as a divergence, not as a warning
+            with np.errstate(over="ignore"):  # labels too large for float32 end as a divergence
                 narrow = array if self.dtype == "float64" else array.astype(np.float32)
             return torch.from_numpy(np.ascontiguousarray(narrow)).to(device=self.device, dtype=dtype)
 
@@ -136,7 +137,7 @@ class _TorchStudent(Student):
         self._highest, self._compute = adam.learning_rate, getattr(torch, adam.dtype)
         keep = torch.float32 if adam.dtype == "bfloat16" else self._compute
         self.parameters = [torch.tensor(part, dtype=keep, device=adam.device) for part in start]
-        # the fused step takes the rate as a number of every step
+        # the fused step takes the rate as a number at every step
         self._optimiser = torch.optim.Adam(
             self.parameters, lr=adam.learning_rate, betas=(adam.beta1, adam.beta2), fused=True
         )
@@ -155,7 +156,7 @@ class _TorchStudent(Student):
 @dataclass(frozen=True)
 @checked
 class TunedAdam(LearnerBase):
-    """Adam with every setting of a grid, each on its own; the one with the least error on held-out examples is kept.
+    """Adam with every setting of a grid; the result is that with the least error on held-out examples.
 
     Parameters
     ----------
@@ -164,21 +165,22 @@ class TunedAdam(LearnerBase):
     examples : int, optional
         Budget in examples for the whole grid; by default `reused`.
     work : int
-        Budget in steps for the whole grid. Settings the budget has no steps left for are not tried.
+        Budget in steps for the whole grid. Once it is spent, the other settings are not tried.
     batch : int
-        Examples a step.
+        Examples per step.
     learning_rates : tuple of float
         The rates of the grid.
     schedules : tuple of {"cosine", "linear", "constant"}
         How the rate falls.
     lengths : tuple of int
-        Lengths of the schedules in steps: a schedule made for the floor is slow to a coarse error.
+        Lengths of the schedules in steps; a schedule long enough for the smallest error is slow to reach a large one.
     reused : int
-        The size of the one fixed set that all settings learn from.
+        The size of the fixed set of examples, shared by all settings.
     tolerance : float
-        A setting stops at this error; of those that do the one with the fewest steps is kept. 0 runs to the end.
+        A setting stops at this error; of the settings that reach it, the one with the fewest steps is kept. 0 runs to
+        the end.
     device : str
-        Where PyTorch computes, "cpu" or "cuda".
+        The device of PyTorch, "cpu" or "cuda".
 
     Raises
     ------
@@ -189,10 +191,10 @@ class TunedAdam(LearnerBase):
 
     Notes
     -----
-    All settings begin at the same random start. `Fit.seconds` and `Fit.examples_used` are those of the whole grid:
-    the cost for who does not know the best setting. Each step of the trace also has the ``run_seconds`` and
-    ``run_steps`` of its own setting, drawing the examples included; the last one has those of the best setting, and
-    the ``grid_steps``. The least of several errors on the same held-out examples is slightly too good.
+    All settings have the same random start. `Fit.seconds` and `Fit.examples_used` are those of the whole grid: the cost
+    for a user who does not know the best setting. Each step of the trace also has the ``run_seconds`` and ``run_steps``
+    of its own setting, the time for drawing the examples included. The last step has those of the best setting, and
+    the ``grid_steps``. The least of several errors on the same held-out examples is slightly optimistic.
     """
 
     m: PositiveInt
@@ -232,7 +234,7 @@ class TunedAdam(LearnerBase):
     def _learn(
         self, oracle: ExampleOracle, recorder: Recorder, budget: int | None, rng: np.random.Generator
     ) -> Fit:
-        # what is not there fails before the grid and not in the midst of it
+        # a missing library or device fails before the grid starts
         convert = self.settings()[0].converter()
         start = random_start(self.m, oracle.d, rng)
         examples, held_out = hold_out(*draw_examples(oracle, min(self.reused, budget or self.reused)))
@@ -267,7 +269,7 @@ class TunedAdam(LearnerBase):
 
 
 class _Run:
-    """One setting of a grid: its steps in the trace, its cost, had it been the only one, and its result."""
+    """One setting of a grid: its steps in the trace, its own cost, and its result."""
 
     outcome: Outcome
     error: float

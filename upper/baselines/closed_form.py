@@ -1,4 +1,4 @@
-"""Baselines that need no search: what is known in advance, the best linear predictor, one gradient step."""
+"""Baselines without a search: the part known in advance, the best linear predictor, one gradient step."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,22 +16,22 @@ from upper.linear import linear_part
 
 __all__ = ["KnownPart", "LinearBaseline", "OneGradientStep"]
 
-_AT_ONCE = 1 << 22  # numbers of a batch of tokens, 32 MiB
+_AT_ONCE = 1 << 22  # numbers in a batch of tokens, 32 MiB
 
 
 @dataclass(frozen=True)
 @checked
 class KnownPart(LearnerBase):
-    """Predicts the part of the target that is known in advance, and draws no example.
+    """Predicts the part of the target that is known in advance; it draws no example.
 
     Parameters
     ----------
     known : callable, optional
-        The known part of a hard instance; None predicts zero, all that is known of a nice layer.
+        The known part of a hard instance; None predicts zero, since nothing is known of a nice layer.
 
     Notes
     -----
-    Its error on the unknown part is 1.0 by definition: a learner above that learned nothing.
+    Its error on the unknown part is 1.0 by definition; a learner with a larger error learned nothing.
     """
 
     known: Predictor | None = None
@@ -51,13 +51,13 @@ class KnownPart(LearnerBase):
 @dataclass(frozen=True)
 @checked
 class LinearBaseline(LearnerBase):
-    """Least squares on the token itself and on the mean token: what no attention at all can reach.
+    """Least squares on the token itself and on the mean token: the best that is possible without attention.
 
     Parameters
     ----------
     examples : int, optional
-        Budget in examples; by default sixteen times the number of unknowns of one output coordinate, and all that are
-        given.
+        Budget in examples; by default sixteen times the number of unknowns of one output coordinate. Given examples are
+        all used.
 
     Raises
     ------
@@ -66,14 +66,14 @@ class LinearBaseline(LearnerBase):
 
     Notes
     -----
-    An improper learner: its hypothesis is no attention layer. It contains the layer with all Theta_i = 0 and, for
-    hard instances on two tokens, the known part. O(n k d^2).
+    It is an improper learner: its hypothesis is not an attention layer. The class contains the layer with all
+    Theta_i = 0 and, for hard instances on two tokens, the known part. O(n k d^2).
     """
 
     examples: NonNegativeInt | None = None
 
     def minimum_examples(self, k: int, d: int) -> int:
-        """As many equations as unknowns, 2 d an output coordinate and k an example, and an example to hold out."""
+        """As many equations (k per example) as unknowns (2 d per output coordinate), and an example to hold out."""
         return -(-2 * d // k) + 1
 
     def _learn(
@@ -102,8 +102,8 @@ class OneGradientStep(LearnerBase):
     Parameters
     ----------
     examples : int, optional
-        Budget in examples; by default 64 d, at which the statistical error of the sum is about sqrt(2)/8, and all
-        that are given. A twentieth is held out.
+        Budget in examples; by default 64 d, for which the statistical error of the sum is about sqrt(2)/8. Given
+        examples are all used. A twentieth is held out.
 
     Raises
     ------
@@ -112,9 +112,9 @@ class OneGradientStep(LearnerBase):
 
     Notes
     -----
-    With zero attention every pattern is the mean, and with W = 0 the gradient in Theta vanishes, so the step is that
-    of W alone: the mean of (1/k) X^T J Y, which is phase 1 of the six-phase learner, with its bias. Its outcome is that
-    one pass was made, which promises no error. O(n k d^2).
+    With zero attention every pattern is uniform, and with W = 0 the gradient in Theta vanishes. So the step changes
+    only W, by the mean of (1/k) X^T J Y. This is phase 1 of the six-phase learner, with the same bias. The outcome is
+    ONE_PASS, which promises no error. O(n k d^2).
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Gradient descent on small batches: the gradient in closed form, where batches come from, and the one loop.
+"""Gradient descent on small batches: the gradient in closed form, the batches, and the loop.
 
 Parameters are stacked so that every contraction is one large product: Theta as [Theta_1 ... Theta_m], (d, m d), and
 W as the W_i below one another, (m d, d).
@@ -39,13 +39,13 @@ Schedule = Literal["cosine", "linear", "constant"]
 Dtype = Literal["float32", "float64", "bfloat16"]
 Stacked = tuple[Any, Any]
 
-# A few times the rounding: no schedule gets a layer much below it. Errors in bfloat16 are no success.
+# A few times the rounding error; no schedule gets much below it. Errors in bfloat16 are no success.
 _ROUNDING = {"float64": EXACT_ERROR, "float32": 1e-6, "bfloat16": 0.0}
-# In steps: often enough for a curve, seldom enough to cost nothing.
+# Steps between records: enough for a curve, at negligible cost.
 _LOOK_EVERY = 50
 # Predicting zero has the error 1.
 _DIVERGED = 1e6
-# Numbers of fresh examples that are remembered, to recognise a domain on which they repeat themselves.
+# The most numbers of fresh examples to keep, to detect a domain on which examples repeat.
 _REMEMBERED = 1 << 21
 
 
@@ -107,7 +107,7 @@ def random_start(
 
 
 class Student:
-    """Stacked parameters, NumPy arrays or tensors, and how a batch moves them."""
+    """Stacked parameters (NumPy arrays or tensors), and their update by a batch."""
 
     parameters: list[Any]
 
@@ -120,13 +120,13 @@ class Student:
         return all(bool((abs(part) < math.inf).all()) for part in self.parameters)
 
     def layer(self) -> AttentionLayer:
-        """The layer of now."""
+        """The current layer."""
         return layer_of_stacked(*self.parameters)
 
 
 @dataclass(frozen=True)
 class Descent(LearnerBase):
-    """A learner that takes `work` steps on batches of examples; see `upper.Adam` for the settings that it has."""
+    """A learner that takes `work` steps on batches of examples; see `upper.Adam` for its settings."""
 
     m: PositiveInt
     examples: NonNegativeInt | None = None
@@ -139,7 +139,7 @@ class Descent(LearnerBase):
     reused: Annotated[int, Whole(2)] | None = None
 
     def minimum_examples(self, k: int, d: int) -> int:
-        """One batch; of a fixed set one example to learn from and one to hold out."""
+        """One batch; with a fixed set, one example to learn from and one to hold out."""
         return self.batch if self.reused is None else 2
 
     def student(self, oracle: ExampleOracle, start: Stacked) -> Student:
@@ -147,7 +147,7 @@ class Descent(LearnerBase):
         raise NotImplementedError
 
     def converter(self) -> Callable[[np.ndarray], Any]:
-        """What brings examples to where the student computes."""
+        """A function that converts examples to arrays of the student's library and device."""
         raise NotImplementedError
 
     def _learn(
@@ -180,10 +180,11 @@ class Descent(LearnerBase):
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """Batches of `size` examples, without end where they are of a fixed set; of that some are held out.
+    """Batches of `size` examples, fresh or of a fixed set; those of a fixed set never end, and some are held out.
 
-    `evidence` counts what examples that were not learned from say, as `HeldOut.evidence` does: those held out or, of
-    fresh ones, the last batch against the first 2^21 numbers of those before.
+    `evidence` counts, as `HeldOut.evidence` does, the evidence of examples that were not learned from. With a fixed set
+    these are the held-out examples. With fresh examples it is the last batch, compared with the first 2^21 numbers of
+    the batches before it.
     """
 
     next: Callable[[], tuple[Any, Any]]
@@ -217,14 +218,14 @@ def batches_of(
     rng: np.random.Generator,
     convert: Callable[[np.ndarray], Any],
 ) -> Batches:
-    """Batches of a fixed set, shuffled anew for every pass."""
+    """Batches of a fixed set, shuffled again for every pass."""
     x, y = (convert(array) for array in fitted)
     n = len(x)
     size = min(size, n)
 
     def passes() -> Iterator[tuple[Any, Any]]:
         while True:
-            # whole passes are shuffled at once, so that a batch is a slice and never gathered
+            # shuffle a whole pass at once, so that a batch is a slice
             order = rng.permutation(n)
             pass_x, pass_y = (x, y) if size == n else (x[order], y[order])
             for start in range(0, n - size + 1, size):
@@ -236,7 +237,7 @@ def batches_of(
 def rate(schedule: Schedule, step: int, steps: int, power: float = 1.0) -> float:
     """The share of the learning rate at a step, counted from 0: a warm-up over a fiftieth, then the schedule.
 
-    `power` is that to which the schedule is raised.
+    `power` is the exponent of the schedule.
     """
     warm = min((step + 1) / max(1, steps // 50), 1.0)
     part = min(step, steps) / steps
@@ -256,7 +257,7 @@ def train(
 ) -> Outcome:
     """Take steps until the error is below the tolerance, the parameters diverge or the steps are taken.
 
-    `tell` is called at every look with the step and the errors; the student keeps the result.
+    `tell` is called at every record with the step and the errors; the student keeps the result.
     """
     running, error, seen = _RunningError(), 0.0, 0.0
     for step in range(1, steps + 1):
@@ -269,7 +270,7 @@ def train(
         error = seen = running.pop()
         diverged = not (seen < _DIVERGED and student.finite())
         if diverged:
-            for part in student.parameters:  # what is left of them predicts nothing
+            for part in student.parameters:  # after a divergence, predict zero
                 part[...] = 0.0
         errors = {"fresh_error" if batches.held_out is None else "batch_error": seen}
         if batches.held_out is not None and not diverged:
@@ -295,22 +296,22 @@ def train(
 
 
 class _RunningError:
-    """The relative error over the batches since the last look, each measured before it was learned from."""
+    """The relative error over the batches since the last record, each measured before the step on it."""
 
     def __init__(self) -> None:
         self._sums: Any = 0.0, 0.0
         self._unit = 0.0
 
     def add(self, residual: Any, labels: Any) -> None:
-        """Count a batch; arrays of torch stay where they are, so that no step but the first waits."""
-        if not self._unit:  # labels near the ends of the floats have no squares
+        """Add a batch; torch arrays stay on their device, so that only the first step waits for the device."""
+        if not self._unit:  # squares of extreme labels over- or underflow
             self._unit = float(abs(labels).max())
         unit = self._unit or 1.0
         error, energy = self._sums
         self._sums = error + _squared(residual / unit), energy + _squared(labels / unit)
 
     def pop(self) -> float:
-        """The error since the last look, which begins anew."""
+        """The error since the last record; start again."""
         error, energy = map(float, self._sums)
         self._sums = 0.0, 0.0
         return math.sqrt(error / energy) if energy > 0 else math.sqrt(error)
@@ -318,6 +319,6 @@ class _RunningError:
 
 def _squared(array: Any) -> Any:
     flat = array.reshape(-1)
-    if str(flat.dtype) == "torch.bfloat16":  # its sums would be off by per cents
+    if str(flat.dtype) == "torch.bfloat16":  # sums in bfloat16 are wrong by per cents
         flat = flat.float()
     return flat @ flat

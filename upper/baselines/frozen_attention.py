@@ -1,4 +1,4 @@
-"""Frozen attention: random attention matrices as features, and the projections by regression."""
+"""Frozen attention: random attention matrices give features, and a regression gives the projections."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,36 +18,37 @@ __all__ = ["FrozenAttention", "regress_projections"]
 
 # standard deviation of a logit on Boolean tokens, that of nice layers
 _SIGMA = 2.0
-# shares of the mean eigenvalue of the Gram matrix; the last predicts next to nothing, so that no fit is worse than that
+# ridges as shares of the mean eigenvalue of the Gram matrix; the last one predicts nearly zero, so no fit is worse
 _RIDGES = (0.0, 1e-10, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1e6)
-_AT_ONCE = 1 << 22  # numbers of features at once, 32 MiB
+_AT_ONCE = 1 << 22  # numbers in a block of features, 32 MiB
 
 
 @dataclass(frozen=True)
 @checked
 class FrozenAttention(LearnerBase):
-    """A layer of many heads whose attention matrices stay as they were drawn, and whose W_i are regressed.
+    """A layer of many heads: the attention matrices stay as drawn, and the W_i come from a regression.
 
     Parameters
     ----------
     heads : int
-        Frozen heads R; their number is that of the features, R d for every row.
+        The number R of frozen heads; every row has R d features.
     examples : int, optional
-        Budget in examples; by default four times as many equations as unknowns, 4 R d / k, and all that are given. A
-        twentieth is held out.
+        Budget in examples; by default 4 R d / k, for four times as many equations as unknowns. Given examples are all
+        used. A twentieth is held out.
     theta : array (R, d, d), optional
-        Frozen attention matrices to use instead of random ones, as from another learner; `heads` is then their number.
+        Frozen attention matrices in place of random ones, for example from another learner; `heads` is then their
+        number.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or on `fit` below two examples or where `theta` has another dimension.
+        If a parameter is out of range, or on `fit` below two examples or if `theta` has another dimension.
 
     Notes
     -----
-    Half of what the neural tangent kernel of a wide layer can learn: the half of the output weights, without the
-    derivatives in Theta. The regression is convex, so there is no start to choose and no minimum to get stuck in.
-    Ridge regression, its ridge the best of eleven on the held-out examples. Where `theta` are the target's heads, the
+    The features are half of those of the neural tangent kernel of a wide layer: those of the output weights, without
+    the derivatives in Theta. The regression is convex, so it needs no start and has no local minima. It is a ridge
+    regression with the best of eleven ridges on the held-out examples. If `theta` are the target's heads, the
     projections are recovered exactly. O(n k (R d)^2 + (R d)^3) time, O((R d)^2) memory beyond the examples.
 
     References
@@ -82,7 +83,7 @@ class FrozenAttention(LearnerBase):
         d = oracle.d
         require_memory(
             f"A regression on {self.heads} heads in {d} dimensions",
-            32 * (self.heads * d) ** 2,  # a Gram matrix, with its eigenvectors
+            32 * (self.heads * d) ** 2,  # a Gram matrix and its eigenvectors
             advice="take fewer heads",
         )
         if self.theta is not None and self.theta.shape[-1] != d:

@@ -1,4 +1,4 @@
-"""L-BFGS on all examples at once (SciPy): the quasi-Newton method one would reach for first."""
+"""L-BFGS on all examples at once (SciPy), the usual quasi-Newton method."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from upper.floor import counting_floor
 
 __all__ = ["LBFGS"]
 
-# pairs of steps and changes of the gradient that stand for the Hessian
+# pairs of a step and a change of the gradient that approximate the Hessian
 _HISTORY = 20
-# in iterations: often enough for a curve, seldom enough to cost nothing
+# iterations between records: enough for a curve, at negligible cost
 _LOOK_EVERY = 10
-# a start is given up when the residual did not fall below this share of itself over so many iterations
+# a start ends if this many iterations leave more than this share of the residual
 _STALL_RATIO, _STALL_ITERATIONS = 0.99, 200
-# the residual below which rounding alone is left
+# a smaller residual is only rounding error
 _ROUNDING = 1e-15
 
 
@@ -37,11 +37,12 @@ class LBFGS(LearnerBase):
     m : int
         Heads of the student.
     examples : int, optional
-        Budget in examples; by default eight times the counting floor, and all that are given. A twentieth is held out.
+        Budget in examples; by default eight times the counting floor. Given examples are all used. A twentieth is held
+        out.
     work : int
-        Budget in passes over the examples, shared by all starts; an evaluation of the loss and its gradient is two.
+        Budget in passes over the examples, shared by all starts; an evaluation of loss and gradient is two passes.
     starts : int
-        At most so many random starts; one that ends above the tolerance is followed by the next.
+        The most random starts; after a start that ends above the tolerance comes the next one.
     tolerance : float
         Relative residual on the fitted examples at which to stop.
 
@@ -52,8 +53,8 @@ class LBFGS(LearnerBase):
 
     Notes
     -----
-    Near the solution the residual falls by a steady factor an iteration. An evaluation takes O(n k m d (d + 2 k)) time
-    and O(n k m (d + k)) memory.
+    Near the solution, the residual falls by a constant factor per iteration. An evaluation takes
+    O(n k m d (d + 2 k)) time and O(n k m (d + k)) memory.
 
     References
     ----------
@@ -81,12 +82,12 @@ class LBFGS(LearnerBase):
         n = 8 * counting_floor(heads=self.m, tokens=k, dim=d) + 1 if budget is None else budget
         require_memory(
             f"LBFGS with {shown(self.m)} heads on {shown(n)} examples of {k} tokens in {d} dimensions",
-            # the examples, of every head the pattern and what it reads, twice, and two vectors a step remembered
+            # the examples; for every head, twice its pattern and its reads; and two vectors per remembered step
             8 * n * k * (6 * d + 4 * self.m * (k + d)) + 16 * self.m * d**2 * (2 * _HISTORY + 8),
             advice="allow fewer examples, or take fewer heads",
         )
         x, y = draw_examples(oracle, n)
-        # the loss is relative, and W scales with the labels: units keep their squares within the floats
+        # scaling the labels prevents overflow of squares; the loss is relative, and W scales with the labels
         unit = float(np.abs(y).max()) or 1.0
         (x, y), held = hold_out(x, y / unit)
 
@@ -121,11 +122,11 @@ class LBFGS(LearnerBase):
 
 
 class _WorkSpentError(Exception):
-    """Leaves SciPy's loop in the midst of a line search."""
+    """Ends SciPy's loop, also during a line search."""
 
 
 class _Run:
-    """SciPy's minimiser from one start after another, with the passes over the examples counted."""
+    """SciPy's minimiser from several starts in turn; it counts the passes over the examples."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, work: int) -> None:
         self._x, self._y, self._work = x, y, work
@@ -138,8 +139,8 @@ class _Run:
         return self.passes + 2 > self._work
 
     def minimise(self, start: tuple[np.ndarray, np.ndarray], tolerance: float, tell: Any) -> float:
-        """The least relative residual seen from a start; `layer` is the one that has it."""
-        from scipy.optimize import minimize  # slow to import, and seldom needed
+        """The least relative residual found from a start; `layer` gives its layer."""
+        from scipy.optimize import minimize  # slow to import and rarely needed
 
         flat = np.concatenate([part.reshape(-1) for part in start])
         self._best, self._least = flat, np.inf
@@ -154,7 +155,7 @@ class _Run:
             if stalled or residuals[-1] <= max(tolerance, _ROUNDING):
                 raise StopIteration
 
-        # a line search may try too far
+        # a line search may try steps that overflow
         with np.errstate(over="ignore", invalid="ignore"), suppress(_WorkSpentError):
             minimize(
                 self._loss,

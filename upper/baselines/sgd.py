@@ -1,4 +1,4 @@
-"""Stochastic gradient descent with momentum, on NumPy alone."""
+"""Stochastic gradient descent with momentum, with NumPy only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,29 +25,29 @@ class SGD(Descent):
     m : int
         Heads of the student.
     examples : int, optional
-        Budget in examples; by default none beyond `work`.
+        Budget in examples; by default only `work` limits them.
     work : int
         Budget in steps, each a pass over one batch; also the length of the schedule.
     batch : int
-        Examples a step.
+        Examples per step.
     learning_rate : float, optional
         The rate at the start of the schedule, after a warm-up over a fiftieth of it, for the loss of a row (half its
-        squared error). 0 stays at the start; by default it is 1/d, and at most 1/4: from one to three dimensions 1/d
-        can diverge.
+        squared error). With 0 the parameters stay at the start. The default is 1/d, but at most 1/4, since 1/d can
+        diverge in one to three dimensions.
     momentum : float
-        The share of the last step that is taken again, at least 0 and below 1.
+        The share of the last step that is added to the next, at least 0 and below 1.
     schedule : {"cosine", "linear", "constant"}
         How the rate falls over the `work`.
     power : float
-        To which the schedule is raised: above 1 more of the steps are small.
+        The exponent of the schedule; above 1, more of the steps are small.
     tolerance : float
-        Stop when the error is below it; 0 runs to the end. The error is that on fresh batches, before they are
-        learned from, and with `reused` that on the examples held out.
+        Stop when the error is below it; 0 runs to the end. The error is measured on fresh batches before a step on
+        them; with `reused`, on the held-out examples.
     dtype : {"float64", "float32"}
-        What steps are computed in: float32 takes half the time and levels off at errors of some 1e-7.
+        The precision of the steps; float32 takes half the time, and its error does not fall below about 1e-7.
     reused : int, optional
-        Draw a fixed set of so many examples once, hold a twentieth out, and make the batches of the rest, shuffled
-        anew for every pass; by default every batch is fresh.
+        The size of a fixed set, drawn once; a twentieth is held out, and the rest is shuffled again for every pass. By
+        default every batch is fresh.
 
     Raises
     ------
@@ -56,8 +56,8 @@ class SGD(Descent):
 
     Notes
     -----
-    The labels are not rescaled, so the rate that is stable depends on them. On nice layers rates near 1/d did best of
-    those tried (d from 4 to 64). A step takes O(batch k m d (d + 2 k)).
+    The labels are not rescaled, so the largest stable rate depends on them. On nice layers (d from 4 to 64), rates near
+    1/d were the best of those tried. A step takes O(batch k m d (d + 2 k)).
 
     References
     ----------
@@ -84,7 +84,7 @@ class SGD(Descent):
         return _Moving([part.astype(self.dtype) for part in start], highest / oracle.k, self.momentum)
 
     def converter(self) -> Callable[[np.ndarray], Any]:
-        """To the precision."""
+        """A converter to the precision of the steps."""
         return lambda array: array.astype(self.dtype, copy=False)
 
 

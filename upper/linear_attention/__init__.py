@@ -1,6 +1,6 @@
 """Linear attention, learned exactly in polynomial time by regression in cubic features.
 
-What has no source is derived here.
+Statements without a source are derived here.
 """
 
 from upper.linear_attention.by_gradient import train_linear_attention

@@ -1,4 +1,4 @@
-"""Linear attention trained by Adam (PyTorch): what the exact regression is compared with."""
+"""Linear attention trained by Adam (PyTorch), for comparison with the exact regression."""
 
 import math
 import time
@@ -18,20 +18,20 @@ from upper.linear_attention.model import LinearAttention, make_linear_attention
 
 __all__ = ["GradientFit", "train_linear_attention"]
 
-_LOOKS = 100  # at the error in the course of a training
+_LOOKS = 100  # records of the error in a training
 _BETAS = (0.9, 0.99)
 
 
 @dataclass(frozen=True, eq=False)
 class GradientFit:
-    """What training ended with.
+    """The result of a training.
 
     Attributes
     ----------
     model : LinearAttention
         The trained model.
     curve : tuple of Step
-        The relative error on the examples, a hundred times in the course of the training and at its end.
+        The relative error on the examples, at a hundred steps of the training and at its end.
     steps, seconds : int, float
         Steps made, and their wall-clock seconds.
     """
@@ -63,13 +63,13 @@ def train_linear_attention(
     Parameters
     ----------
     x : array (N, n, d)
-        Sequences of tokens, one a row; the last one is the query.
+        Sequences of tokens, one per row; the last token is the query.
     y : array (N, p)
         Labels.
     heads : int
-        Heads of the student.
+        The number of heads of the student.
     steps : int
-        Steps, and the length of the cosine schedule.
+        The number of steps, and the length of the cosine schedule.
     learning_rate : float
         The rate at the start of the schedule, after a warm-up over a fiftieth of it.
     average : bool
@@ -80,13 +80,13 @@ def train_linear_attention(
     Raises
     ------
     ValueError, ImportError
-        If a shape or a parameter is out of range, all tokens or all labels are zero, or the parameters leave the finite
-        numbers; without PyTorch (the extra ``torch``).
+        A ValueError if a shape or a parameter is out of range, all tokens or all labels are zero, or the parameters
+        overflow. An ImportError without PyTorch (the extra ``torch``).
 
     Notes
     -----
-    In float64, on labels and Gram matrices in units of their own size; a step takes O(N H d (d + p)). With the target's
-    number of heads or more it mostly ends at rounding error, in a hundred to a thousand times the seconds of `regress`.
+    It computes in float64, on scaled labels and Gram matrices. A step takes O(N H d (d + p)). With at least as many
+    heads as the target, it mostly ends at rounding error, after 100 to 1000 times the seconds of `regress`.
 
     References
     ----------
@@ -103,7 +103,7 @@ def train_linear_attention(
 
     began = time.perf_counter()
     start = make_linear_attention(heads=heads, dim=x.shape[2], outputs=y.shape[1], rng=rng)
-    # (N, d, d) and (N, d): all that a step needs of the sequences
+    # (N, d, d) and (N, d): a step needs no more of the sequences
     gram = gram_matrix(x, average=average)
     gram_unit = float(np.trace(gram, axis1=1, axis2=2).mean()) / x.shape[2]
     label_unit = float(np.linalg.norm(y / np.abs(y).max()) / math.sqrt(y.size) * np.abs(y).max())
@@ -137,7 +137,7 @@ def train_linear_attention(
 def _gradient(v: Any, q: Any, gram: Any, z: Any, y: Any) -> tuple[Any, Any, Any]:
     """The relative error (labels have mean square 1) and the gradients of half the mean squared error.
 
-    Written out, as automatic differentiation takes up to twice the time.
+    They are written out, since automatic differentiation takes up to twice the time.
     """
     heads, outputs, d = v.shape
     asked = (z @ q.reshape(heads * d, d).T).reshape(-1, heads, d)  # Q_h z

@@ -1,4 +1,4 @@
-"""Whether examples determine linear attention on a domain, and by how much errors may grow there."""
+"""A certificate: do examples determine linear attention on a domain, and by how much may errors grow there?"""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -16,16 +16,16 @@ from upper.linear_attention.regression import CubicRegression
 
 __all__ = ["Certificate", "another_minimiser", "certify", "feature_moment"]
 
-_BORDERLINE = 100.0  # a tolerance that much larger or smaller would give other ranks
-_MATRICES = 12  # of D x D numbers that `certify` holds at most, beside the two given
-_NEGATIVE = 1e-8  # of the trace: rounding explains no more asymmetry or negative eigenvalues
+_BORDERLINE = 100.0  # ranks are borderline if a tolerance larger or smaller by this factor changes them
+_MATRICES = 12  # the most D x D matrices that `certify` holds, beside the two given
+_NEGATIVE = 1e-8  # share of the trace: larger asymmetry or negative eigenvalues are not rounding
 _UNDERFLOW = 1e-290  # mean squares that have lost digits
-_RANGE = 1e-3  # of weights in one class: rounding is not blown up by more than its inverse
+_RANGE = 1e-3  # range of weights in one class: amplifies rounding by at most its inverse
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What the examples determine of a function that is linear in the features.
+    """How far the examples determine a function that is linear in the features.
 
     Attributes
     ----------
@@ -35,18 +35,18 @@ class Certificate:
         tau: E_X |f - f*|^2 <= tau E_D |f - f*|^2 for any two functions, and the bound is attained; infinite where the
         deficit is not 0.
     smallest_eigenvalue : float
-        lambda_min(Lambda_D), which depends on the features' units, as no rank here does: full rank is told by `rank`.
+        lambda_min(Lambda_D). It depends on the features' units, and no rank here does; use `rank` to judge full rank.
     gap : float
-        In the features' own units, the least eigenvalue of Lambda_D that was kept over the largest that was taken for
-        zero; infinite where none was or it is exactly 0.
+        In the features' own units, the smallest eigenvalue of Lambda_D that counts over the largest that is treated as
+        zero; infinite if there is none or it is exactly 0.
     margin : float
-        By how much the tolerance may be multiplied or divided before the rank or the deficit changes.
+        The factor by which the tolerance may be multiplied or divided before the rank or the deficit changes.
     null_basis : array (D, D - rank)
-        Orthonormal directions that the data do not see.
+        Orthonormal directions of the null space of Lambda_D, which the data do not see.
     domain_directions : array (D, deficit)
-        Orthonormal ones among those, as few as there can be that show everything the domain sees of them.
+        Orthonormal directions of that null space: a smallest set that contains all that the domain sees of it.
     worst_direction : array (D,)
-        A direction of norm 1 that attains `factor`; one of `domain_directions` where the deficit is not 0.
+        A direction of norm 1 that attains `factor`; one of `domain_directions` if the deficit is not 0.
     tolerance : float
         Relative tolerance on eigenvalues.
     """
@@ -70,7 +70,7 @@ class Certificate:
 
     @property
     def deficit(self) -> int:
-        """Dimensions that the domain sees and the data do not."""
+        """The number of dimensions that the domain sees and the data do not."""
         return self.joint_rank - self.rank
 
     @property
@@ -85,7 +85,7 @@ class Certificate:
 
     @property
     def borderline(self) -> bool:
-        """Whether a tolerance a hundred times larger or smaller gives another rank or deficit."""
+        """Whether a tolerance 100 times larger or smaller gives another rank or deficit."""
         return self.margin < _BORDERLINE
 
     def __str__(self) -> str:
@@ -120,8 +120,9 @@ class Certificate:
 def feature_moment(x: Shaped[np.ndarray, "N n d"], *, average: bool = False) -> Float[np.ndarray, "D D"]:
     """The moment Lambda (D, D), the mean of phi phi^T of cubic features on examples.
 
-    Of tokens (N, n, d), one a row, the last one the query; G is their mean with `average`. Of several lengths gather
-    `FeatureMoments`. A ValueError if an entry is not finite, or the matrix does not fit 2 GiB.
+    Tokens are (N, n, d), one per row, and the last one is the query. With `average`, G is the mean over them. For
+    sequences of several lengths, use `FeatureMoments`. A ValueError if an entry is not finite, or the matrix does not
+    fit 2 GiB.
 
     Examples
     --------
@@ -130,7 +131,7 @@ def feature_moment(x: Shaped[np.ndarray, "N n d"], *, average: bool = False) -> 
     """
     moments = FeatureMoments(feature_count(x.shape[-1]), 1)
     moments.add(x, np.zeros((len(x), 1)), average=average)
-    moment = moments.gram()  # nobody else's
+    moment = moments.gram()  # not shared, so it may be changed
     moment /= len(x)
     return moment
 
@@ -142,35 +143,35 @@ def certify(
     *,
     tolerance: Annotated[float, Real(above=0, below=1)] = 1e-10,
 ) -> Certificate:
-    """What examples determine on a domain, from the tokens of both or the moments of their features.
+    """Certify how far examples determine a function on a domain, from tokens or from moments of features.
 
     Parameters
     ----------
     data : array (D, D) or (N, n, d)
         Lambda_D, the mean of phi phi^T on the examples; or their tokens.
     domain : array (D, D) or (M, l, d)
-        Lambda_X, the same on the inputs one cares about: exact, or on so many that they span what the domain does.
+        Lambda_X, the same on the inputs of interest: exact, or from enough inputs to span the features of the domain.
     tolerance : float
-        Eigenvalues of at most that share of the largest are taken for zero.
+        Eigenvalues of at most this share of the largest are treated as zero.
 
     Raises
     ------
     ValueError
-        If the matrices are not of one size, finite, symmetric and positive semidefinite up to rounding, if the
-        tolerance is out of range, or, before any work, if the matrices do not fit into memory.
+        If the matrices do not have the same size, or are not finite, symmetric and positive semidefinite up to
+        rounding; or if the tolerance is out of range. Before any work, if the matrices do not fit into memory.
 
     Notes
     -----
     The deficit rank(Lambda_D + Lambda_X) - rank(Lambda_D) is computed as the rank of Lambda_X on the null space of
-    Lambda_D, whose directions are the differences of empirical risk minimisers. At deficit 0 tau is the largest
-    generalised eigenvalue of (Lambda_X, Lambda_D) on the range of Lambda_D. That Lambda_D is positive on the range of
-    Lambda_X is no test.
+    Lambda_D, whose directions are the differences of empirical risk minimisers. At deficit 0, tau is the largest
+    generalised eigenvalue of (Lambda_X, Lambda_D) on the range of Lambda_D. It is not a sufficient test that Lambda_D
+    is positive on the range of Lambda_X.
 
-    Units of the tokens' coordinates do not matter: each matrix is measured with every feature in units of its own root
-    mean square there. So entries must be right to rounding relative to themselves, as means of products are; a matrix
-    that was turned into another basis has rounding errors that would count as features seen.
+    Units of the tokens' coordinates do not matter: in each matrix, every feature is scaled by its own root mean square.
+    So every entry must be accurate relative to itself, as means of products are. A matrix that was rotated to another
+    basis has rounding errors that would count as features that the data see.
 
-    Ranks are numerical; `gap` and `margin` tell how clear the cut is. The rank is sufficient, and not necessary, when
+    Ranks are numerical; `gap` and `margin` measure how clear they are. Full rank is sufficient, but not necessary, if
     fewer than d^2 heads are assumed. O(D^3) in at most 12 D^2 numbers beside the two moments.
 
     Examples
@@ -203,7 +204,7 @@ def certify(
     kept, dropped = values[nullity:], float(values[:nullity].max(initial=0.0))
     rank, seen, unseen = len(kept), np.flatnonzero(units), np.flatnonzero(units == 0)
 
-    hidden = np.zeros((features, features - rank))  # what the data do not see, in their units
+    hidden = np.zeros((features, features - rank))  # the null space of the data, in their units
     hidden[seen, :nullity] = vectors[:, :nullity]
     hidden[unseen, nullity + np.arange(len(unseen))] = 1.0
     noise = features * np.finfo(float).eps * (float(kept[-1] / kept[0]) if rank else 1.0)
@@ -234,19 +235,19 @@ def certify(
 def another_minimiser(
     regression: CubicRegression, certificate: Certificate, *, on_domain: bool = True, rng: Rng = None
 ) -> CubicRegression:
-    """Another empirical risk minimiser: the regression, and a random direction that its examples do not see.
+    """Another empirical risk minimiser: the regression plus a random direction that its examples do not see.
 
-    Directions are uniform on the sphere, independent for the outputs; what is added to each output's coefficients has
-    the root mean square of their norms (1 if all of them are zero). O(D p (D - rank)).
+    Directions are uniform on the sphere and independent for the outputs. The vector added to each column of
+    coefficients has a fixed norm: the root mean square norm of all columns (1 if all are zero). O(D p (D - rank)).
 
     Parameters
     ----------
     regression, certificate : CubicRegression, Certificate
         A minimiser, and the certificate of the same data.
     on_domain : bool
-        Whether to take a direction among those that show on the domain, instead of any that the data do not see.
+        Whether to choose a direction that the domain sees, instead of any that the data do not see.
     rng : SPEC 7 generator or seed
-        Where randomness comes from.
+        The source of randomness.
 
     Raises
     ------
@@ -275,7 +276,7 @@ def another_minimiser(
         raise ValueError(
             "The deficit is 0, all minimisers agree on the domain: on_domain=False gives one that differs elsewhere."
         )
-    # drawn in all dimensions, so that the choice of the basis does not matter
+    # draw in all dimensions, so that the choice of the basis has no effect
     turns = basis.T @ random_generator(rng).standard_normal(coefficients.shape)
     size = float(np.linalg.norm(coefficients)) / np.sqrt(coefficients.shape[1]) or 1.0
     moved = coefficients + size * basis @ (turns / np.linalg.norm(turns, axis=0))
@@ -283,7 +284,7 @@ def another_minimiser(
 
 
 def _in_own_units(name: str, moment: Float[np.ndarray, "D D"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The features' root mean squares, 0 where never seen; ascending eigenvalues and vectors of those seen, in them."""
+    """Root mean squares of the features (0 if unseen); eigenvalues, ascending, and vectors in these units."""
     diagonal = np.diagonal(moment)
     trace = float(diagonal.sum())
     never = diagonal <= _UNDERFLOW
@@ -315,7 +316,7 @@ def _seen_by(
     domain_units: np.ndarray,
     threshold: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of directions orthonormal in the data's units: eigenvalues of the domain, a basis, and what shows there."""
+    """For directions orthonormal in the data's units: eigenvalues on the domain, a basis, and the visible part."""
     basis, turn, lost = _orthonormalised(hidden, domain_units / units, noise)
     basis /= np.where(domain_units > 0, domain_units, np.inf)[:, None]
     values, vectors = eigh(basis.T @ domain @ basis, driver="evr", overwrite_a=True, check_finite=False)
@@ -357,11 +358,11 @@ def _orthonormalised(
 ) -> tuple[Float[np.ndarray, "D s"], Float[np.ndarray, "k s"], Float[np.ndarray, "k lost"]]:
     """An orthonormal basis of the span of diag(weights) basis, for weights of any range.
 
-    Also the combinations of columns that give it, and those lost because they live where the weights are 0. Entries of
-    the orthonormal `basis` are uncertain by `noise`, which weights would blow up. So features go in classes of similar
-    weight, heaviest first, and a pivoted QR factorisation tells the combinations that show on a class from those that
-    vanish there, which are then 0 on it. Householder's method on rows in order of weight leaves errors relative to
-    each row. O(D k^2).
+    It also returns the combinations of columns that give the basis, and those lost because their weights are 0. Entries
+    of the orthonormal `basis` have errors of size `noise`, which large weights would amplify. So features are divided
+    into classes of similar weight, the largest first. On each class, a pivoted QR factorisation separates the
+    combinations that are visible from those that vanish; the latter are then set to 0 there. Householder's method on
+    rows in order of weight gives errors relative to each row. O(D k^2).
     """
     order = np.argsort(-weights, kind="stable")
     order = order[weights[order] > 0]
@@ -375,7 +376,7 @@ def _orthonormalised(
         q, r, _ = qr((basis[order[first:last]] @ rest).T, pivoting=True, check_finite=False)
         turn[:, column:] = rest @ q
         shown = column + int(np.sum(np.abs(np.diagonal(r)) > noise))
-        # zero on the classes before, but for rounding
+        # zero on the earlier classes, up to rounding
         weighted[first:, column:shown] = basis[order[first:]] @ turn[:, column:shown] * heights[first:, None]
         first, column = last, shown
     turn, lost = turn[:, :column], turn[:, column:]
@@ -390,7 +391,7 @@ def _orthonormalised(
 
 
 def _margin(spectrum: np.ndarray, threshold: float) -> float:
-    """By how much the threshold may be multiplied or divided before it passes an eigenvalue."""
+    """The factor by which the threshold may be multiplied or divided before it passes an eigenvalue."""
     positive = spectrum[spectrum > 0]
     if threshold <= 0 or not len(positive):
         return np.inf

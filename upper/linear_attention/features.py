@@ -34,10 +34,10 @@ __all__ = [
 ]
 
 SoftmaxKind = Literal["plain", "aug", "cent", "tokens"]
-"""The sets of features for softmax targets, from the paper's to the baseline without attention."""
+"""The sets of features for softmax targets, from those of the paper to a baseline without attention."""
 
 _AT_ONCE = 1 << 23  # numbers of a block of features, 64 MiB
-_NEW = 1e-9  # share of a row's squared length that must be new; of small whole numbers it is far more
+_NEW = 1e-9  # a row adds to the rank if more than this share of its squared length is new
 
 
 @checked
@@ -77,7 +77,7 @@ def cubic_features(x: Shaped[Any, "... n d"], *, average: bool = False) -> Shape
 def prefix_features(x: Shaped[Any, "... n d"]) -> Shaped[Any, "... n features"]:
     """The features (..., n, D) of every prefix: position t is the query and G is that of the tokens up to t.
 
-    Errors as for `cubic_features`, of which a sequence gives a row a position. O(n d^3) a sequence.
+    Errors are those of `cubic_features`; a sequence gives one row per position. O(n d^3) per sequence.
     """
     x = as_tokens(x)
     xp = namespace(x)
@@ -209,10 +209,11 @@ def softmax_features(
 def first_independent(
     x: Float[np.ndarray, "N n d"], *, rank: PositiveInt | None = None
 ) -> Int[np.ndarray, " kept"]:
-    """Increasing indices of the examples that add to the rank of the features of those before them.
+    """Increasing indices of the examples that add to the rank of the features of the earlier examples.
 
-    Of tokens (N, n, d); with `rank` no more than that many. On exact labels least squares of least norm is the same on
-    these examples as on all. By the Cholesky factor of the kernel, built row by row: O(N^2 d^2 + N r^2).
+    Tokens are (N, n, d); with `rank`, at most that many indices are returned. With exact labels, least squares of least
+    norm gives the same result on these examples as on all. The Cholesky factor of the kernel is built row by row:
+    O(N^2 d^2 + N r^2).
 
     Examples
     --------
@@ -239,7 +240,7 @@ def first_independent(
 
 
 def gram_matrix(x: Shaped[Any, "... n d"], *, average: bool = False) -> Shaped[Any, "... d d"]:
-    """G = X^T X of tokens, or its mean over them; what overflows is infinite."""
+    """G = X^T X of tokens, or its mean over them; entries that overflow are infinite."""
     xp = namespace(x)
     with np.errstate(over="ignore", invalid="ignore"):
         gram = xp.matmul(xp.matrix_transpose(x), x)
@@ -304,7 +305,7 @@ def blocks(rows: int, numbers_a_row: int) -> Iterator[slice]:
 
 
 def require_no_overflow(products: Any, xp: Any) -> None:
-    """Raise where products of tokens are no finite numbers."""
+    """Raise if products of tokens are not finite."""
     if not bool(xp.all(xp.isfinite(products))):
         raise ValueError(
             f"Products of the tokens overflow in {products.dtype}: scale the tokens down or use a wider type."

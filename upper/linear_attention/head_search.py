@@ -1,7 +1,7 @@
 """The search for few heads: alternating projections, and Levenberg-Marquardt from reweighted starts.
 
-With T_(ab),(ce) = sum_h (V_h)_ab (Q_h)_ce, H heads are a matrix T of rank H; it is known up to anything antisymmetric
-in b and c. Tensors are of unit norm here.
+With T_(ab),(ce) = sum_h (V_h)_ab (Q_h)_ce, H heads are a matrix T of rank H. T is known only up to a part that is
+antisymmetric in b and c. Tensors have unit norm here.
 """
 
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ __all__ = ["HeadSearch", "alternating", "balanced", "symmetrised"]
 Tensor = Float[np.ndarray, "p d d e"]
 
 _STEPS, _NEWTON_STEPS, _REWEIGHTINGS = 400, 100, 40
-_QUICK = 3  # starts of a number of heads that is only passed by
-_LARGEST = 4096  # unknowns of a dense Newton system: 128 MiB a matrix, of which three are held
+_QUICK = 3  # starts for each number of heads while the number rises
+_LARGEST = 4096  # unknowns of a dense Newton system: 128 MiB per matrix; three are held
 _RIDGE = 1e-12  # of systems of unit diagonal: above their rounding errors, and undone by one more solve
 _FLOOR = 4e-16  # a tail that is rounding alone
 _PATIENCE, _SHARE = 6, 0.8  # steps in which a tail has to fall to this share of itself
 
 
 def symmetrised(tensor: Tensor) -> Tensor:
-    """What acts of a tensor M_abce: (M_abce + M_acbe) / 2."""
+    """The part of a tensor M_abce that affects outputs: (M_abce + M_acbe) / 2."""
     return (tensor + tensor.transpose(0, 2, 1, 3)) / 2
 
 
@@ -51,7 +51,7 @@ class HeadSearch:
         self.best: dict[int, tuple[float, str, np.ndarray]] = {}
 
     def fewest(self, least: int, most: int, restarts: int) -> int:
-        """The fewest heads found between two numbers, of which the larger one is enough."""
+        """The fewest heads found between `least` and `most`; `most` heads are known to be enough."""
         found = least
         while not self.succeeds(found, min(_QUICK, restarts)) and found < most:
             found = min(found + max(1, found - least), most)
@@ -60,7 +60,7 @@ class HeadSearch:
         return found
 
     def succeeds(self, heads: int, starts: int) -> bool:
-        """Whether that many heads come within the tolerance from some start; what is best is kept."""
+        """Whether some start of that many heads reaches the tolerance; the best result is kept."""
         attempts = self._attempts(heads, starts)
         while heads not in self.best or self.best[heads][0] > self.tolerance:
             strategy, found = next(attempts, ("", None))
@@ -77,7 +77,7 @@ class HeadSearch:
         if heads >= min(outputs * d, d * queries):
             yield "singular values", self.tensor
         elif heads not in self.best:
-            # where no Newton step is possible, alternating has to go down to rounding by itself
+            # if a Newton step is impossible, alternating must reach rounding error without it
             goal, steps = (self.tolerance, _STEPS) if newton else (min(self.tolerance, 1e-12), 3 * _STEPS)
             found, tail = alternating(self.tensor, heads, steps=steps, tolerance=goal, rng=self.rng)
             if newton:
@@ -99,8 +99,8 @@ def alternating(
     """Truncate T to rank H, put its symmetric part back, and so on, while the tolerance is in sight.
 
     The antisymmetric part floats, from a random start of 0.3 of the tensor's norm (larger starts fail more often). The
-    truncation projects on the leading eigenvectors of T T^T: O(p d (p d + d^2) H + (p d)^3) a step. It gives up where
-    the tail, falling as it did in the last 40 steps, would not reach the tolerance in those that are left. Gives the
+    truncation projects on the leading eigenvectors of T T^T: O(p d (p d + d^2) H + (p d)^3) per step. It stops if the
+    tail, at the rate of the last 40 steps, would not reach the tolerance in the remaining steps. It returns the
     truncated tensor and its tail.
     """
     unfolded = _unfolded(tensor + 0.3 * _random_antisymmetric(tensor, rng))
@@ -122,10 +122,11 @@ def alternating(
 def reweighted(tensor: Tensor, heads: int, rng: np.random.Generator) -> Float[np.ndarray, "H p d"]:
     """Value matrices to start from: iteratively reweighted least squares for a low rank, from a random start.
 
-    Over the antisymmetric part X, minimise tr((T T^T + eps)^-1 T T^T) at T = S + X with the weight of the step before
-    (Mohan and Fazel, JMLR 13 (2012) 3441). eps follows the (H + 1)-th squared singular value down. The equations of X
-    are the same for every e, with p d (d - 1)/2 unknowns u: O(u^3 + u^2 (d^2 + e)) a step. On planted models at
-    (d, H) = (4, 6) such a start leads Levenberg-Marquardt to zero in 60% of runs, one by `alternating` in 1%.
+    Minimise tr((T T^T + eps)^-1 T T^T) at T = S + X over the antisymmetric part X, with the weight of the previous step
+    (Mohan and Fazel, JMLR 13 (2012) 3441). eps decreases with the (H + 1)-th squared singular value. The equations of X
+    are the same for every e. With u = p d (d - 1)/2 unknowns, a step costs O(u^3 + u^2 (d^2 + e)). On planted models at
+    (d, H) = (4, 6), Levenberg-Marquardt reaches zero from such a start in 60% of runs, and in 1% from a start by
+    `alternating`.
     """
     outputs, d, _, queries = tensor.shape
     rows, columns = np.triu_indices(d, 1)
@@ -154,19 +155,20 @@ def reweighted(tensor: Tensor, heads: int, rng: np.random.Generator) -> Float[np
         try:
             free = scipy.linalg.solve(system, side, assume_a="pos", overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
-            break  # the weights have become singular: where it stands is a start all the same
+            break  # the weights are singular: use the current tensor as the start
         free = free.reshape(outputs, len(rows), queries)
         current = unfolded + _unfolded(np.einsum("bcu,aue->abce", turn, free))
     return np.ascontiguousarray(basis[:, :heads].T).reshape(heads, outputs, d)
 
 
 def levenberg_marquardt(tensor: Tensor, v: Float[np.ndarray, "H p d"], tolerance: float) -> Tensor:
-    """Least squares on (V, Q) from given V: Q is solved for exactly, V moves by damped Gauss-Newton steps.
+    """Least squares on (V, Q) from given V: Q is solved exactly, V changes by damped Gauss-Newton steps.
 
-    Variable projection: for fixed V the normal matrix of Q is the same for every e, H d x H d; the Schur complement
-    left for V, (H p d) x (H p d), is that of the joint Jacobian: O((H p d)^2 H d e + (H p d)^3) a step. V is kept
-    orthonormal as H vectors of p d numbers, which takes the gauge GL_H out of the step. It stops at rounding; below the
-    tolerance where a step gains less than a thousandth; and above it where six steps gain less than a fifth.
+    The method is variable projection. For fixed V, the normal matrix of Q, H d x H d, is the same for every e. The
+    equations for V, (H p d) x (H p d), have the Schur complement of the joint Jacobian. A step costs
+    O((H p d)^2 H d e + (H p d)^3). V is kept orthonormal as H vectors of p d numbers, which removes the gauge GL_H from
+    the step. The iteration stops at rounding error. Below the tolerance, it stops if a step gains less than a
+    thousandth; above it, if six steps gain less than a fifth.
     """
     rows, columns = np.triu_indices(tensor.shape[1])
     wanted = tensor[:, rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))[:, None]
@@ -230,7 +232,7 @@ class _State:
         )
 
     def step(self, damping: float) -> tuple[np.ndarray, float]:
-        """V after a step, and the fall of half the squared tail that the linear model promises."""
+        """V after a step, and the decrease of half the squared tail that the linear model predicts."""
         heads, outputs, d = self.v.shape
         own = _design(self.q.transpose(0, 2, 1))  # (e, pairs, H d), of V for given Q
         size = heads * d
@@ -253,7 +255,7 @@ class _State:
 
 
 def _design(x: Float[np.ndarray, "H p d"]) -> Float[np.ndarray, "p pairs Hd"]:
-    """The matrices that take Q_h (d, e) to sum_h X_h ⊗ Q_h, symmetrised and on pairs b <= c at the same norm."""
+    """The matrices that map Q_h (d, e) to sum_h X_h ⊗ Q_h, symmetrised and on pairs b <= c with the same norm."""
     heads, outputs, d = x.shape
     rows, columns = np.triu_indices(d)
     weights = np.where(rows == columns, 0.5, np.sqrt(0.5))[:, None]
@@ -275,7 +277,7 @@ def _random_antisymmetric(tensor: Tensor, rng: np.random.Generator) -> Tensor:
 
 
 def _hopeless(tails: list[float], tolerance: float, left: int) -> bool:
-    if len(tails) <= 80:  # the first steps say nothing about the rate
+    if len(tails) <= 80:  # the first steps do not show the rate
         return False
     rate = np.log(tails[-1] / tails[-41]) / 40
     return bool(np.log(tails[-1]) + rate * left > np.log(tolerance))

@@ -1,4 +1,4 @@
-"""From a learned tensor to as few heads as possible: rank minimisation over the part that does not act."""
+"""Compute few heads from a learned tensor: minimise the rank over the part that does not affect outputs."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -47,7 +47,7 @@ class HeadsFound:
     lower_bound : int
         Number of heads below which no model has a tail within the tolerance: proved, see `fewest_heads_bound`.
     strategy : str
-        What found them.
+        The method that found them.
     tried : tuple of (int, float)
         The numbers of heads that were tried, rising, with the least tail of each.
     """
@@ -101,14 +101,14 @@ def fit_heads(
     restarts: PositiveInt = 60,
     rng: Rng = 0,
 ) -> HeadsFound:
-    """As few heads as can be found for a learned tensor.
+    """Find as few heads as possible for a learned tensor.
 
     Parameters
     ----------
     regression : CubicRegression, LinearAttention or array (p, d, d, d)
         Whose tensor M_abce is to be represented; only its symmetric part in b and c acts.
     heads : int, optional
-        Fit exactly so many instead of the fewest (min(p d, d^2) if that is less).
+        Fit exactly this many heads instead of the fewest (or min(p d, d^2) if that is less).
     tolerance : float
         Relative tail |sym M - S| / |S| that counts as a representation. For noisy labels give a few times the relative
         error of the coefficients: below it noise is fitted.
@@ -120,7 +120,7 @@ def fit_heads(
     Returns
     -------
     HeadsFound
-        If `heads` did not suffice it is the best found, with ``exact`` false.
+        If `heads` are not enough, the best representation found, with ``exact`` false.
 
     Raises
     ------
@@ -131,9 +131,9 @@ def fit_heads(
     -----
     At each number of heads: alternating from a random antisymmetric part, finished by Levenberg-Marquardt; then
     Levenberg-Marquardt from reweighted starts. From the proved lower bound the number rises by 1, 1, 2, 4, ... with
-    three starts each, and then falls by one as long as `restarts` starts find a representation. That a number was
-    given up proves nothing; ``minimal`` says whether the lower bound does. A start costs some twenty steps of
-    O((H p d)^3) where p <= d; beyond H min(p, d) d = 4096 only alternating is tried.
+    three starts each, and then falls by one as long as `restarts` starts find a representation. A failed search proves
+    nothing; ``minimal`` says whether the lower bound proves that the number is the least. A start costs about twenty
+    steps of O((H p d)^3) if p <= d. Beyond H min(p, d) d = 4096, only alternating is tried.
 
     Examples
     --------
@@ -171,10 +171,10 @@ def fit_heads(
 def alternate(
     tensor: Tensor, heads: PositiveInt, *, tolerance: Tolerance = _TOLERANCE, rng: Rng = None
 ) -> tuple[LinearAttention, float]:
-    """Heads by alternating alone: truncate the unfolding to rank H, put the symmetric part back; 400 times at most.
+    """Heads by alternation only: truncate the unfolding to rank H, restore the symmetric part; at most 400 steps.
 
-    Arguments and errors as for `fit_heads`; with the model comes its tail |sym M - S| / |S|. It may stall at a positive
-    tail although H heads exist. O((p d)^3 + p d^3 H) a step.
+    Arguments and errors are those of `fit_heads`. It returns the model and its tail |sym M - S| / |S|. It may stall at
+    a positive tail although H heads exist. O((p d)^3 + p d^3 H) per step.
     """
     unit, norm = _unit_symmetric(tensor)
     if not norm:
@@ -186,9 +186,9 @@ def alternate(
 
 @checked
 def heads_of_tensor(tensor: Tensor, *, average: bool = False) -> LinearAttention:
-    """A model for a tensor (p, d, d, d) as it stands, antisymmetric part and all: its singular value decomposition.
+    """A model for a tensor (p, d, d, d), its antisymmetric part included, by singular value decomposition.
 
-    As many heads as singular values above rounding, balanced as in `HeadsFound`. O(p^2 d^4).
+    It has one head for each singular value above rounding, balanced as in `HeadsFound`. O(p^2 d^4).
 
     Examples
     --------
@@ -213,13 +213,13 @@ def fewest_heads_bound(
     Proved (up to rounding), for unit vectors g, u, f:
 
     * sum_bc S_abce g_b g_c = sum_h (V_h g)_a (Q_h^T g)_e has rank H at most, and a model within the tolerance
-      moves this p x d matrix by at most tolerance |S|. So H singular values suffice to that distance.
+      changes this p x d matrix by at most tolerance |S|. So H singular values are enough up to that distance.
     * sum_ae S_abce u_a f_e is the symmetric part of sum_h (V_h^T u)(Q_h f)^T, and each term has at most one positive
-      and one negative eigenvalue. So the positive ones beyond the first H are below that distance, and the negative
-      ones too. It says more than the first where p < d.
+      and one negative eigenvalue. So the norm of the positive ones beyond the first H is below that distance;
+      likewise for the negative ones. For p < d this gives more than the first item.
 
-    The greatest over 64 random directions; whatever they are, the bound holds. It is d at most, and 0 for a tensor that
-    does not act. O(64 (p d^3 + d^3)).
+    The bound is the largest over 64 random directions, and holds for any directions. It is at most d, and 0 for a
+    tensor that has no effect on outputs. O(64 (p d^3 + d^3)).
 
     Examples
     --------
@@ -246,7 +246,7 @@ def fewest_heads_bound(
 def symmetric_rank(tensor: Tensor) -> int:
     """The rank of the unfolding (a b), (c e) of the symmetrised tensor (p, d, d, d).
 
-    It is d^2 for one generic head with p = d already: no measure of the number of heads. O(p^2 d^4).
+    It is d^2 already for one generic head with p = d, so it does not measure the number of heads. O(p^2 d^4).
 
     Examples
     --------

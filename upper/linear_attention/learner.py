@@ -1,4 +1,4 @@
-"""The learner: cubic regression on the examples of an oracle, a linear attention of every row."""
+"""The learner: cubic regression on the examples of an oracle, with every row as a query."""
 
 import math
 from collections.abc import Iterator
@@ -32,16 +32,16 @@ from upper.linear_attention.regression import regress_blocks, regress_features
 __all__ = ["LinearAttentionLearner", "LinearAttentionPredictor"]
 
 _Features = Literal["plain", "aug", "cent"]
-_EQUATIONS = 4  # an unknown of one output, by default
+_EQUATIONS = 4  # equations per unknown of one output, by default
 _MOST_HELD_OUT = 4096
 _LEAST_HELD_OUT = 16  # unless that is more than a quarter
-_EXTRA = 2  # examples' worth of queries beyond the rank, at which labels that fit are no accident
+_EXTRA = 2  # if the queries of this many extra examples beyond the rank fit too, the fit is no accident
 _DEPENDENT = 1e-9  # singular values of an example's tokens below this share of the largest count as zero
 
 
 @dataclass(frozen=True, eq=False)
 class LinearAttentionPredictor:
-    """Linear attention of every row of X as the query, as it was learned.
+    """The learned linear attention, with every row of X as a query.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class LinearAttentionPredictor:
 
     @property
     def tensor(self) -> Float[np.ndarray, "d d d d"]:
-        """M_abce on G_bc z_e, symmetric in b and c: what heads are taken from. G is the centred one for "cent"."""
+        """M_abce on G_bc z_e, symmetric in b and c; heads are computed from it. For "cent", G is centred."""
         return tensor_from_features(self.coefficients[: feature_count(self.dim)], self.dim)
 
     def __call__(self, x: Shaped[Any, "*batch k d"]) -> Shaped[Any, "*batch k d"]:
@@ -89,10 +89,10 @@ class LinearAttentionLearner:
         "plain" is linear attention itself, with G = X^T X and every row as the query in turn. For softmax targets "aug"
         adds the row mean, and "cent" centres G and adds the query too; see `softmax_features`.
     examples : int, optional
-        Budget in examples; by default four times as many equations as features, and all that are given; a twentieth
-        is held out.
+        Budget in examples; by default four times as many equations as features. Given examples are all used. A
+        twentieth is held out.
     least_norm : bool
-        Whether fewer equations than features are welcome: the fit is then the one of least norm.
+        Whether fewer equations than features are allowed; the fit is then the one of least norm.
 
     Raises
     ------
@@ -106,10 +106,11 @@ class LinearAttentionLearner:
     soon as the features of the examples have the rank that they have on the domain; min(k, d) rows of an example are
     independent. On softmax attention it is the best predictor of its class.
 
-    The outcome is EXACT where fitted and held-out labels are reproduced to 1e-10 (PRECISION_FLOOR: to 1e-6) and two
-    examples' worth of rows, 2 min(k, d) and three at least, were not needed for it; copies of an example, in any order
-    of the tokens, count once. Where features are dependent, eight held-out inputs that no fitted one gives by a
-    symmetry are needed, too. Otherwise it is UNCONFIRMED. This is evidence and no proof.
+    The outcome is EXACT if fitted and held-out labels are reproduced to 1e-10 (PRECISION_FLOOR: to 1e-6) and there is
+    enough evidence. Evidence is the number of independent rows beyond the rank; it must be at least 2 min(k, d), and at
+    least three. Copies of an example, in any order of the tokens, count once. If features are dependent, eight held-out
+    inputs are needed that do not follow from fitted ones by a symmetry. Otherwise the outcome is UNCONFIRMED. This is
+    evidence, not proof.
 
     References
     ----------
@@ -198,9 +199,9 @@ class LinearAttentionLearner:
 
 
 class _IndependentRows:
-    """Counts the linearly independent rows of every example, copies up to order and sign of the tokens once.
+    """Counts the linearly independent rows of all examples; copies up to order and sign of the tokens count once.
 
-    In one example the features are linear in the query, so that only independent queries say something new. Counting
+    Within one example, the features are linear in the query, so only independent queries add information. Counting
     stops at `enough`.
     """
 

@@ -1,4 +1,4 @@
-"""Least squares on blocks of features: sums of their products, and four ways to solve for the coefficients."""
+"""Least squares on blocks of features: sums of their products, and four methods to compute the coefficients."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -32,20 +32,20 @@ Stream = Callable[[], Iterable[Block]]
 """Gives the same blocks (phi, y) each time it is called."""
 
 MEMORY = 2 << 30
-"""The memory in bytes that a matrix of features by features may take, with what works on it: 2 GiB."""
+"""The memory in bytes for a matrix of features by features and the work on it: 2 GiB."""
 
-_WORKING = 3 << 26  # two blocks of features and their solver's own, bytes
+_WORKING = 3 << 26  # bytes for two blocks of features and the solver's work space
 _RCOND = 1e-10  # singular values of the features below this share of the largest count as zero
-_GRAM_RCOND = 1e-13  # the same of a Gram matrix, which knows them to 1e-16 of the largest
-_EXACT_ENOUGH = 1e-11  # reciprocal condition from which two corrections reach the precision of the arithmetic
+_GRAM_RCOND = 1e-13  # the same for a Gram matrix, which has errors of 1e-16 of the largest
+_EXACT_ENOUGH = 1e-11  # above this reciprocal condition, two corrections reach rounding error
 _CORRECTIONS = 2
-_GAP = 1e-7  # eigenvalues of dependent features above this share of the largest count, and between it and 0 is none
-_UNDERFLOW = 1e-250  # products of so small numbers have lost digits
-_UNSEEN = 3e-12  # what rounding may leave of directions that the features do not have
+_GAP = 1e-7  # eigenvalues of dependent features: those above this share count, and smaller ones must be zero
+_UNDERFLOW = 1e-250  # products of smaller numbers have lost digits
+_UNSEEN = 3e-12  # the largest rounding error in directions that the features do not have
 
 
 class FeatureMoments:
-    """Sums of phi phi^T and of phi y^T over examples, added block by block: all that normal equations need.
+    """Sums of phi phi^T and of phi y^T over examples, for normal equations; examples are added block by block.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ class FeatureMoments:
     count, cross, squares : int, array (D, p), float
         Rows added, and the sums of phi y^T and of |y|^2.
     dim, average : int or None, bool
-        Dimension of the tokens, where all rows are cubic features of tokens, and whether G is their mean there.
+        The dimension of the tokens if all rows are cubic features of tokens, and whether G is then their mean.
 
     Raises
     ------
     ValueError
-        If the matrix does not fit 2 GiB; on adding, if the shapes do not fit together, or an entry is not finite.
+        If the matrix does not fit 2 GiB. On adding, if the shapes do not match, or an entry is not finite.
 
     References
     ----------
@@ -94,14 +94,14 @@ class FeatureMoments:
     def add(
         self, x: Shaped[np.ndarray, "N n d"], y: Shaped[np.ndarray, "N p"], *, average: bool = False
     ) -> None:
-        """Add examples: sequences of n tokens whose last one is the query, and a label each. O(N D^2)."""
+        """Add examples: sequences of n tokens, with the query as the last token, and one label each. O(N D^2)."""
         self._of_tokens(x.shape[-1], average)
         for part in blocks(len(x), self.features):
             self._add(cubic_features(x[part], average=average), y[part])
 
     @checked
     def add_sequences(self, x: Shaped[np.ndarray, "N n d"], y: Shaped[np.ndarray, "N n p"]) -> None:
-        """Add sequences with a label at every position: that of the prefix which ends there, and a row each."""
+        """Add sequences with a label at every position, for the prefix that ends there; each prefix is one row."""
         self._of_tokens(x.shape[-1], average=False)
         for part in blocks(len(x), self.features * x.shape[1]):
             phi = prefix_features(x[part])
@@ -116,7 +116,7 @@ class FeatureMoments:
         self.dim = None
 
     def gram(self) -> Float[np.ndarray, "D D"]:
-        """The sum of phi phi^T, not a copy: what is added later changes it."""
+        """The sum of phi phi^T; it is not a copy, so later additions change it."""
         return self._gram
 
     def __repr__(self) -> str:
@@ -150,16 +150,16 @@ class FeatureRegression:
     coefficients : array (D, p)
         One column an output; of least norm where several are best.
     rank : int
-        Of the features on the examples: singular values above 1e-10 of the largest count, or above 3e-7 where there are
-        moments or a kernel only.
+        The rank of the features on the examples. Singular values above 1e-10 of the largest count, or above 3e-7 if
+        there are only moments or a kernel.
     condition : float
-        Largest over smallest of those singular values; an estimate where normal equations were solved.
+        Largest over smallest of those singular values; an estimate if normal equations were solved.
     residual : float
-        Root of the summed squared errors on the examples over that of the labels.
+        The norm of the errors on the examples over the norm of the labels.
     examples : int
         Rows.
     method : str
-        How it was solved: cholesky, svd, kernel, moments; "another" for what `another_minimiser` gives.
+        The method: cholesky, svd, kernel or moments; "another" for the result of `another_minimiser`.
     """
 
     coefficients: Float[np.ndarray, "D p"]
@@ -171,7 +171,7 @@ class FeatureRegression:
 
     @property
     def unique(self) -> bool:
-        """Whether no other coefficients do as well on the examples."""
+        """Whether no other coefficients are as good on the examples."""
         return self.rank == len(self.coefficients)
 
     def __str__(self) -> str:
@@ -186,10 +186,10 @@ class FeatureRegression:
 def by_normal_equations(
     stream: Stream, features: int, outputs: int, *, dependent: bool = True
 ) -> FeatureRegression | None:
-    """By the moments of a stream, corrected with its residuals; None where the rank is unclear.
+    """Solve by the moments of a stream, corrected with its residuals; None if the rank is unclear.
 
-    Cholesky factors serve independent features. Features that depend on one another give the solution of least norm,
-    by eigenvectors, or None unless they are `dependent`.
+    Independent features are solved by Cholesky factors. Dependent features give the solution of least norm by
+    eigenvectors, or None if `dependent` is not set.
     """
     moments = FeatureMoments(features, outputs)
     for block in stream():
@@ -207,7 +207,7 @@ def by_normal_equations(
         return None
     rank = int(np.sum(values > _GAP * values[-1]))
     unseen, seen, kept = vectors[:, :-rank], vectors[:, -rank:], values[-rank:]
-    # the matrix knows squares, to 1e-16 of the largest: the features may see what it takes for null
+    # the matrix has squares, accurate to 1e-16 of the largest; its null space may be visible in the features
     shown = sum(np.sum((phi @ unseen) ** 2, axis=0) for phi, _ in stream())
     if np.any(shown > _UNSEEN**2 * values[-1]):
         return None
@@ -216,7 +216,7 @@ def by_normal_equations(
 
 
 def by_moments(moments: FeatureMoments) -> FeatureRegression:
-    """By the moments alone, of least norm: there is nothing to correct the solution with."""
+    """Solve by the moments only, with least norm and without a correction, which would need the examples."""
     factor, reciprocal = _cholesky(moments.gram())
     if reciprocal > _GRAM_RCOND:
         found = cho_solve(factor, moments.cross, check_finite=False)
@@ -232,12 +232,12 @@ def by_moments(moments: FeatureMoments) -> FeatureRegression:
 def by_singular_values(stream: Stream, units: Float[np.ndarray, " D"]) -> FeatureRegression:
     """By the singular values of the triangle of the features, which are in `units`: least norm in the units they had.
 
-    O(N D^2 + D^3), whatever the rank.
+    O(N D^2 + D^3) for any rank.
     """
     held: list[np.ndarray] = []
     waiting, features = 0, len(units)
     for phi, y in stream():
-        if waiting > features:  # not block by block: each time costs D^3 at least
+        if waiting > features:  # not for every block, since each time costs at least D^3
             held, waiting = [_triangle(np.vstack(held))], 0
         held.append(np.hstack([phi, y]))
         waiting += len(phi)
@@ -260,7 +260,7 @@ def by_singular_values(stream: Stream, units: Float[np.ndarray, " D"]) -> Featur
 def by_kernel(
     stream: Stream, kernel: np.ndarray, y: np.ndarray, features: int, *, dependent: bool = True
 ) -> FeatureRegression | None:
-    """By the kernel (N, N) of the examples; None where they depend on one another, unless that is welcome."""
+    """Solve by the kernel (N, N) of the examples; None if they are dependent, unless this is allowed."""
 
     def of_features(dual: np.ndarray) -> np.ndarray:
         found, first = np.zeros((features, dual.shape[1])), 0
@@ -297,7 +297,7 @@ def require_feature_memory(features: PositiveInt) -> None:
 
 
 def _cholesky(matrix: np.ndarray) -> tuple[Any, float]:
-    """The factor for `cho_solve`, and the reciprocal condition: 0 where the matrix is not positive definite."""
+    """The factor for `cho_solve`, and the reciprocal condition; 0 if the matrix is not positive definite."""
     try:
         factor = cho_factor(matrix, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
@@ -316,7 +316,7 @@ def _least_norm(matrix: np.ndarray, side: np.ndarray, share: float) -> tuple[np.
 
 
 def _corrected(stream: Stream, cross: np.ndarray, solve: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """The solution of normal equations, and of the same equations for its residuals."""
+    """The solution of normal equations, corrected by solving the same equations for its residuals."""
     found = solve(cross)
     for _ in range(_CORRECTIONS):
         found += solve(sum(phi.T @ (y - phi @ found) for phi, y in stream()))

@@ -37,18 +37,19 @@ class LinearAttention:
     v : array (H, p, d)
         The heads' value matrices V_h, to p outputs.
     q : array (H, d, d)
-        The heads' query matrices Q_h; the keys are in them.
+        The heads' query matrices Q_h; they include the keys.
     average : bool
         Whether G is the mean over the n tokens instead of their sum.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit together, or an entry is not finite.
+        If the shapes do not match, or an entry is not finite.
 
     Notes
     -----
-    Only what is symmetric in the two middle indices of `tensor` acts: heads are not identified. A call costs
+    Only the part of `tensor` that is symmetric in the two middle indices affects the outputs, so heads are not
+    identified. A call costs
     O(N n d^2 + N H (d^2 + p d)).
 
     References
@@ -103,7 +104,7 @@ class LinearAttention:
     ) -> Shaped[Any, "*batch r p"]:
         """The same from the Gram matrices, or means with `average`, of the tokens."""
         xp = namespace(gram, queries)
-        # what is of another library goes over by NumPy, which all read
+        # arrays of another library are converted through NumPy
         v, q = (
             xp.astype(m, gram.dtype, copy=False)
             if namespace(m) is xp
@@ -161,7 +162,7 @@ def save_linear_attention(
 ) -> None:
     """Write a model's matrices v and q as safetensors, with how they were `made` as JSON values.
 
-    A file that is there is replaced when the new one is complete. A ValueError if `made` has no JSON form, an OSError
+    An existing file is replaced once the new one is complete. A ValueError if `made` has no JSON form, an OSError
     if the file cannot be written.
     """
     tensors = {"v": to_numpy(model.v), "q": to_numpy(model.q)}

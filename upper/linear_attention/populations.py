@@ -46,8 +46,8 @@ def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D 
 
     Notes
     -----
-    G = z z^T + S with S of the n - 1 other tokens, so that E G_bc z_e G_b'c' z_e' is a sum of five products of token
-    moments of orders 2, 4 and 6, by which tokens the two entries of G come from. O(D^2).
+    G = z z^T + S, with S from the n - 1 other tokens. So E G_bc z_e G_b'c' z_e' is a sum of five products of token
+    moments of orders 2, 4 and 6, one for each choice of the tokens in the two entries of G. O(D^2).
 
     The Gaussian moment commutes with rotations, and Sym^2 R^d ⊗ R^d is, over the orthogonal group, the traceless
     tensors of mixed symmetry (eigenvalue 2 (n - 1), the least for d >= 3), the symmetric traceless ones (2 (n + 2)),
@@ -80,13 +80,14 @@ def population_moment(tokens: Tokens, d: Size, n: Size) -> Float[np.ndarray, "D 
 
 @checked
 def exact_rank(tokens: Tokens, d: Size, n: Size) -> int:
-    """The rank of `population_moment`: at least so many examples identify the function on these tokens.
+    """The rank of `population_moment`: the fewest examples that can identify the function on these tokens.
 
-    Arguments and errors as there. A tensor is in the null space exactly if t(G, z) vanishes for every input, and for
-    n >= 2 then t(x x^T, z) does not depend on the other token x. Gaussian tokens leave t = 0. So does the sphere, where
-    t(x x^T, z) could be u . z times |x|^2 but then t(G, z) = n d u . z. A constant coordinate is worth a sign: turning
-    the signs of whole tokens leaves phi phi^T as it is, so ±1 in d dimensions with a constant has the rank of ±1 in
-    d + 1. Tokens of finitely many values repeat: more examples than the rank may be needed.
+    Arguments and errors are those of `population_moment`. A tensor t is in the null space if and only if t(G, z)
+    vanishes for every input. For n >= 2, t(x x^T, z) then does not depend on the other token x. For Gaussian tokens
+    this implies t = 0. On the sphere, t(x x^T, z) could be u . z times |x|^2; but then t(G, z) = n d u . z, so again
+    t = 0. A constant coordinate is equivalent to a sign, since a change of sign of whole tokens does not change
+    phi phi^T. So ±1 in d dimensions with a constant has the rank of ±1 in d + 1 dimensions. Tokens with finitely many
+    values repeat, so more examples than the rank may be needed.
 
     Examples
     --------
@@ -104,7 +105,7 @@ def exact_rank(tokens: Tokens, d: Size, n: Size) -> int:
 
 
 def token_dimension(tokens: Tokens, d: Size) -> int:
-    """The dimension of the tokens: d, and one more with the constant coordinate."""
+    """The dimension of the tokens: d, or d + 1 with the constant coordinate."""
     return d + (tokens == "boolean-constant")
 
 
@@ -116,7 +117,7 @@ def _monomial(tokens: Tokens, d: int) -> _Monomial:
         return lambda factors: _pairings(factors) / prod((d + 2 * i) / d for i in range(len(factors) // 2))
     if tokens == "one-hot":
         return lambda factors: reduce(np.logical_and, [factors[0] == one for one in factors[1:]]) / d
-    return _even  # the constant occurs an even number of times too if the signs do
+    return _even  # if signs occur an even number of times, so does the constant
 
 
 def _pairings(factors: Sequence[np.ndarray]) -> np.ndarray:

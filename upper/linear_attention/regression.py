@@ -46,8 +46,8 @@ __all__ = [
 
 Method = Literal["auto", "cholesky", "svd", "kernel"]
 
-_NEAR = 1.5  # rows per feature below which the normal equations are too badly conditioned
-_ALIKE = 64.0  # sizes of coordinates that one unit does for
+_NEAR = 1.5  # with fewer rows per feature, the normal equations are too ill-conditioned
+_ALIKE = 64.0  # one unit is enough for all coordinates if their sizes are within this factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,15 +100,15 @@ def regress(
     Parameters
     ----------
     x : array (N, n, d)
-        Sequences of tokens, one a row; the last one is the query.
+        Sequences of tokens, one per row; the last token is the query.
     y : array (N, p)
         Labels.
     method : {"auto", "cholesky", "svd", "kernel"}
-        By normal equations with corrections, by singular values, or by the kernel of N x N numbers. "auto" takes normal
-        equations from 1.5 D examples on if they are well conditioned, the kernel below D examples if it is, and
-        singular values otherwise.
+        The method: normal equations with corrections, singular values, or the N x N kernel. "auto" uses normal
+        equations from 1.5 D examples on, and the kernel below D examples, if these are well conditioned. Otherwise it
+        uses singular values.
     least_norm : bool
-        Whether fewer examples than features are welcome: the solution is then the one of least norm.
+        Whether fewer examples than features are allowed; the solution is then the one of least norm.
     average : bool
         Whether G is the mean over the tokens.
 
@@ -116,13 +116,13 @@ def regress(
     ------
     ValueError
         Before any work: if there are fewer examples than D and `least_norm` is not set; if an entry is not finite; if
-        the matrix does not fit 2 GiB. After it, if "cholesky" was asked for and the equations do not tell their rank.
+        the matrix does not fit 2 GiB. After it: if the method is "cholesky" and the rank of the equations is unclear.
 
     Notes
     -----
-    O(N D^2 + D^3), D = d^2 (d + 1)/2, in D^2 numbers whatever p; by the kernel O(N^2 (N + d^2)) in N^2. Coordinates
-    whose sizes differ by more than 64 are brought to equal units, and the least norm is in those given; with fewer
-    examples than features one unit is taken for all.
+    O(N D^2 + D^3) time and D^2 numbers for any p, with D = d^2 (d + 1)/2; the kernel takes O(N^2 (N + d^2)) and N^2.
+    Coordinates whose sizes differ by more than a factor of 64 are scaled to equal size; the least norm is still that in
+    the given units. With fewer examples than features, all coordinates share one unit.
 
     References
     ----------
@@ -139,7 +139,7 @@ def regress(
     """
     d = x.shape[-1]
     small = _by_examples(method, least_norm, len(x), feature_count(d))
-    # powers of two change no digit, and keep products of six tokens' entries within the numbers
+    # scaling by powers of two is exact, and prevents overflow of products of six entries
     units, y_unit = _units(x, each=not small), _power(float(np.max(np.abs(y), initial=0.0)))
     rows, columns = pairs_of(d)
     scales = ((units[rows] * units[columns])[:, None] * units).reshape(-1)
@@ -176,17 +176,17 @@ def regress_features(
 
 
 def regress_blocks(stream: Stream, features: int, outputs: int) -> FeatureRegression:
-    """Least squares of least norm on a stream of blocks (phi, y), which is read up to six times."""
+    """Least squares of least norm on a stream of blocks (phi, y); the stream is read up to six times."""
     return by_normal_equations(stream, features, outputs) or by_singular_values(stream, np.ones(features))
 
 
 @checked
 def regress_moments(moments: FeatureMoments) -> FeatureRegression:
-    """Least squares from gathered moments alone, of least norm where several are best.
+    """Least squares from moments only; the solution of least norm if several are best.
 
-    It is a CubicRegression where all rows are of tokens. Errors are the features' condition, squared, times 1e-16.
-    Singular values above 3e-7 of the largest count, and a residual below 1e-6 means nothing. O(D^3). A ValueError if
-    no rows were added. Yau et al., arXiv 2410.10101, Algorithm 1.
+    It is a CubicRegression if all rows are features of tokens. The relative error is about 1e-16 times the squared
+    condition of the features. Singular values above 3e-7 of the largest count. A residual below 1e-6 is inaccurate.
+    O(D^3). A ValueError if no rows were added. Yau et al., arXiv 2410.10101, Algorithm 1.
     """
     if moments.count == 0:
         raise ValueError("No rows were added to the moments: add examples first.")
@@ -214,11 +214,11 @@ def _solved(
             yield rows(part), y[part]
 
     if small:
-        # the features of few examples can be held, and their singular values know more than the kernel
+        # the features of few examples fit into memory; their singular values are more accurate than the kernel
         roomy = method == "auto" and 48 * len(y) * features < MEMORY
         found = by_kernel(stream, kernel(), y, features, dependent=not roomy)
     elif method == "cholesky" or (method == "auto" and len(y) >= _NEAR * features):
-        # the units of the features matter to the least norm alone: in one unit for all they do not
+        # the units affect only the least norm, and one unit for all does not
         found = by_normal_equations(stream, features, y.shape[1], dependent=not np.ptp(units))
     if found is None and method == "cholesky":
         raise ValueError(
@@ -229,7 +229,7 @@ def _solved(
 
 
 def _by_examples(method: Method, least_norm: bool, rows: int, features: int) -> bool:
-    """Whether to solve by the kernel; raises before any work where examples or memory do not suffice."""
+    """Whether to solve by the kernel; it raises before any work if examples or memory are not enough."""
     if rows < features and not least_norm:
         raise ValueError(
             f"There are {rows} examples and {features} features: the examples do not determine the model. Give at "
@@ -241,12 +241,12 @@ def _by_examples(method: Method, least_norm: bool, rows: int, features: int) -> 
 
 
 def _power(size: float) -> float:
-    """The power of two next to a size; 1 for zero."""
+    """The power of two nearest to a size; 1 for zero."""
     return float(2.0 ** np.round(np.log2(size))) if size else 1.0
 
 
 def _units(x: np.ndarray, *, each: bool) -> np.ndarray:
-    """Units of the coordinates: one for all where they are within a factor of 64, else that of each."""
+    """Units of the coordinates: one for all if their sizes are within a factor of 64, else one for each."""
     largest = np.abs(x).max(axis=(0, 1))
     units = np.array([_power(float(one)) for one in largest])
     there = units[largest > 0]

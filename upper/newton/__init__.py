@@ -1,6 +1,6 @@
 """The Newton learner: damped Gauss-Newton with the projections eliminated.
 
-* `Newton` is the learner, `gauss_newton` the loop it runs from each start.
+* `Newton` is the learner; `gauss_newton` is the loop that it runs from each start.
 * `FullHeads`, `LowRankHeads` and `SpanHeads` are the parametrisations: the layer, its derivative, a preconditioner.
 """
 

@@ -1,4 +1,4 @@
-"""Heads with free attention matrices: what they read, the derivative in all Theta_i, and a preconditioner for it."""
+"""Heads with free attention matrices: their reads Z, the derivative in all Theta_i, and a preconditioner for it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from upper.engine import Engine
 
 __all__ = ["FullHeads", "FullStart", "coupling"]
 
-# Examples of the probe for the coupling of heads, which only has to be right within a factor.
+# Examples of the probe that estimates the coupling of heads; a constant factor of error does no harm.
 _PROBE_EXAMPLES = 64
 
 
@@ -26,7 +26,7 @@ class FullStart:
     def parametrise(
         self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
     ) -> tuple[Callable[[Engine], "FullHeads"], Shaped[Any, "d columns"]]:
-        """What makes the heads on an engine, and the parameters to start from."""
+        """A function that makes the heads on an engine, and the parameters at the start."""
         (m, d, _), xp = self.array.shape, engine.xp
         theta = engine.cast(engine.detach(self.array), engine.double)
         stacked = xp.reshape(xp.permute_dims(theta, (1, 0, 2)), (d, m * d))
@@ -36,18 +36,18 @@ class FullStart:
 class FullHeads:
     """The heads Theta_i on one set of tokens; parameters and directions are the Theta_i side by side, (d, m d).
 
-    Products with the derivative are in the engine's low precision; `rng` is for the probe of the coupling of heads.
+    Products with the derivative are in the engine's low precision. `rng` draws the probe of the coupling of heads.
 
     Notes
     -----
-    dF_a = sum_i [P_i * (S_i - rowsum(P_i * S_i))]_a X W_i with S_i = X dTheta_i X^T. A pass, forward or with the
-    derivative or its transpose, is one product of (n k, d) by (d, m d) and two batched ones, O(n k m d (d + 2 k)).
+    dF_a = sum_i [P_i * (S_i - rowsum(P_i * S_i))]_a X W_i with S_i = X dTheta_i X^T. A pass (forward, or with the
+    derivative or its transpose) is one product of (n k, d) by (d, m d) and two batched ones, O(n k m d (d + 2 k)).
 
     For isotropic tokens the squared change of the outputs is about sum_ij C_ij <dTheta_i, dTheta_j>, where
     C_ij = <J_i V, J_j V> / |V|^2 comes from one random probe V.
     """
 
-    # in the precision of reads; its memory goes before that of another precision is taken
+    # in the precision of reads; freed before an array of another precision is allocated
     _tokens: Any = None
     _pattern: Any = None
 
@@ -60,19 +60,19 @@ class FullHeads:
         self._coupling = np.eye(heads)
 
     def go_to(self, dtype: Any) -> None:
-        """Read in another precision from now on."""
+        """Change the precision of reads."""
         self._tokens = self._pattern = None
         self._tokens = self.engine.cast(self.x, dtype)
 
     def reads(self, parameters: Shaped[Any, "d columns"]) -> Shaped[Any, "rows columns"]:
-        """What the heads read at `parameters`, Z = [P_1 X ... P_m X], (n k, m d)."""
+        """The reads of the heads at `parameters`, Z = [P_1 X ... P_m X], (n k, m d)."""
         engine, tokens, (n, k, d) = self.engine, self._tokens, self.x.shape
         self._pattern = None
         self._pattern = engine.softmax(self._bilinear(tokens, engine.cast(parameters, tokens.dtype)))
         return engine.xp.reshape(self._pattern @ tokens, (n * k, self.heads * d))
 
     def linearise(self, parameters: Any, linear: Shaped[Any, "reads d"]) -> None:
-        """Take the derivative where the heads were read last, with the W_i below one another in `linear`."""
+        """Take the derivative at the point of the last call of `reads`; `linear` has the W_i stacked, (m d, d)."""
         engine, xp, m = self.engine, self.engine.xp, self.heads
         n, k, d = self.x.shape
         stacked = xp.reshape(xp.permute_dims(xp.reshape(linear, (m, d, d)), (1, 0, 2)), (d, m * d))
@@ -84,7 +84,7 @@ class FullHeads:
         self._couple()
 
     def times(self, direction: Shaped[Any, "d columns"]) -> Shaped[Any, "rows d"]:
-        """J dTheta: how the outputs change along `direction`."""
+        """J dTheta, the change of the outputs along `direction`."""
         engine, xp, (n, k, d) = self.engine, self.engine.xp, self.x.shape
         change = self._bilinear(self._low, engine.cast(direction, engine.low))
         change = engine.softmax_derivative(change, self._low_pattern)
@@ -105,7 +105,7 @@ class FullHeads:
         return lambda direction: shift * direction
 
     def preconditioner(self, damping: float) -> Callable[[Any], Any]:
-        """(C + lambda tr(C)/m)^-1 on the heads of a direction."""
+        """Apply (C + lambda tr(C)/m I)^-1 to the heads of a direction."""
         xp, m = self.engine.xp, self.heads
         inverse = self._inverse_coupling(damping)
 
@@ -118,7 +118,7 @@ class FullHeads:
         return solve
 
     def balanced(self, parameters: Any, linear: Any) -> None:
-        """Nothing: the matrices of a layer are unique."""
+        """None: a layer determines its matrices, so there is nothing to balance."""
 
     def matrices(
         self, parameters: Shaped[Any, "d columns"], linear: Shaped[Any, "columns d"]
@@ -164,7 +164,7 @@ def coupling(
     logits: Shaped[Any, "n k k"],
     values: Shaped[Any, "m n k v"],
 ) -> Float[np.ndarray, "m m"]:
-    """<c_i, c_j> of the changes c_i of what each head writes if the logits of all heads change by `logits`."""
+    """The matrix <c_i, c_j>, with c_i the change of the output of head i if all logits change by `logits`."""
     xp = engine.xp
     pattern, values = engine.cast(pattern, engine.single), engine.cast(values, engine.single)
     weighted = pattern * logits[None, ...]

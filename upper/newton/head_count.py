@@ -1,4 +1,4 @@
-"""How many heads: a guess, then students grown and pruned until neither more heads nor fewer would do."""
+"""Find the number of heads: guess it, then grow and prune students until neither more nor fewer heads are better."""
 
 import math
 from collections.abc import Callable
@@ -16,25 +16,26 @@ from upper.newton.spectral import cross_moment
 
 __all__ = ["HeadCount", "count_heads", "most_heads", "no_worse"]
 
-# Singular values of the cross-moments to look at.
+# The number of singular values of the cross-moments that the guess uses.
 _DIRECTIONS = 16
-# Sizes are compared at this relative residual; the last digits say nothing about the number of heads.
+# Students are compared at this relative residual; the last digits carry no information on the number of heads.
 _COARSE = 1e-3
-# Held-out examples may have so many times the residual of those fitted: a student far too large overfits at first.
+# Held-out examples may have this many times the residual of fitted ones: a student far too large first overfits.
 _HELD_OUT = 50
-# Starts for a number of heads: a larger number makes up for local minima.
+# Starts for each number of heads; after local minima, a larger student is tried.
 _STARTS = 2
-# Numbers of heads that explain no more, in a row, before growing ends.
+# Growing ends after this many larger students in a row without improvement.
 _MISSES = 2
 _GROWTH = 1.5
-# What a head must take off the squared residual to count, in units of what as many unknowns take off white noise: one
-# with nothing to explain takes 2 to 2.8, heads of nice layers take 4.5 to 1000 (four floors, noise 10 to 40 per cent).
+# A head counts if it reduces the squared residual by this many units; a unit is the reduction of white noise by as many
+# unknowns. At four floors with 10 to 40 per cent noise, a superfluous head takes 2 to 2.8 units, a head of a nice layer
+# 4.5 to 1000.
 _UNITS = 3.5
-# A head that takes less than this share off the squared labels may be no head at all.
+# A head that reduces the residual by less than this share of the squared labels may be superfluous.
 _DEAD = 1e-10
-# A head that takes more units than this is not tried without.
+# The search does not try to drop a head that takes more units than this.
 _CERTAIN = 20.0
-# Students of several sizes estimate one noise within this ratio; those that overfit a target too hard for them do not.
+# Students of several sizes estimate the same noise up to this ratio, unless they overfit a target that is too hard.
 _SAME_NOISE = 0.7
 _TO_THE_END = ", to the last digit"
 _SIGNIFICANT = 2.0  # standard errors of a paired difference
@@ -44,9 +45,10 @@ _SIGNIFICANT = 2.0  # standard errors of a paired difference
 class HeadCount:
     """The smallest number of heads that explains held-out examples as well as any number tried.
 
-    `heads` is 0 where no layer explains more than zero does; then `best` has one head of zeros. `passes` and `starts`
-    are those of all students. `at_floor` says that it is at the level of the noise: held-out examples have the residual
-    of those fitted, and another start ended there too, or a larger student that sees as much noise does no better.
+    `heads` is 0 if no layer explains more than predicting zero; then `best` has one head of zeros. `passes` and
+    `starts` count those of all students. `at_floor` means that the residual is at the level of the noise. Held-out
+    examples then have the residual of fitted ones. Also, another start ended there, or a larger student that estimates
+    as much noise is no better.
     """
 
     heads: int
@@ -68,33 +70,37 @@ def count_heads(
     tell: Callable[[str, SplitExamples, Iterate | None, dict[str, Any]], None],
     rng: np.random.Generator,
 ) -> HeadCount:
-    """Fit students of several sizes until neither more nor fewer heads would do.
+    """Fit students of several sizes until neither more nor fewer heads are better.
 
     Parameters
     ----------
     draw : callable
-        Maps a number of heads and the examples drawn before to the examples to try it with.
+        Maps a number of heads and the examples drawn before to the examples for that number.
     guess, most : int
-        The number of heads to begin with (None takes it from the cross-moments of the examples) and the most to try.
+        The first number of heads to try (None estimates it from the cross-moments of the examples), and the largest.
     starts, work : int
-        At most so many starts for each number of heads, and two suffice; passes for all students together.
+        The most starts for each number of heads (two are enough), and the budget in passes for all students together.
     tell : callable
         Called with the name of a step, the examples, the student's iterate (or None) and its measures.
 
     Notes
     -----
-    A head is superfluous if it takes less off the squared residual than 3.5 times what white noise loses to as many
-    unknowns, s^2 2 d^2 / (N k d) with s^2 = residual^2 / (1 - p / (N k d)); see `cost_of_each_head`.
+    A head is superfluous if it reduces the squared residual by less than 3.5 units. A unit is the reduction of white
+    noise by as many unknowns: s^2 2 d^2 / (N k d) with s^2 = residual^2 / (1 - p / (N k d)); see `cost_of_each_head`.
 
-    A student that ends far above zero from every start, without a superfluous head, is followed by one half as large
-    again (by one head more where two starts agree). Growing ends when a student explains fitted and held-out examples
-    to 1e-3, has superfluous heads, or two larger ones in a row were no better. Then superfluous heads are dropped, and
-    the weakest, while the paired squared errors of held-out rows grow by less than two standard errors (while the rest
-    explains everything, in a student that does). Under noise the answer is the smallest number of heads that
-    explains held-out rows no worse than the best does. A student that explains everything is fitted to the last digit;
-    if it is not exact on held-out examples, heads are added one at a time while they count.
+    *Growing.* A student that ends far above zero from every start, without a superfluous head, is followed by one with
+    1.5 times as many heads (by one with one head more if two starts agree). Growing ends if a student explains fitted
+    and held-out examples to 1e-3, or has superfluous heads, or two larger ones in a row were no better.
 
-    Growing tries O(log(most)) sizes, or O(most) where starts agree; dropping and adding try O(most).
+    *Pruning.* Superfluous heads are dropped, then the weakest one, while the paired squared errors of held-out rows
+    grow by less than two standard errors. In a student that explains everything, they are dropped while the remaining
+    heads still do so. Under noise, the answer is the smallest number of heads that explains held-out rows no worse than
+    the best student does.
+
+    *Last digits.* A student that explains everything is fitted to the last digit. If it is not exact on held-out
+    examples, heads are added one at a time while they count.
+
+    Growing tries O(log(most)) sizes, or O(most) if starts agree; pruning and adding try O(most).
     """
     search = _Search(runner, draw, most, min(starts, _STARTS), work, tell, examples=draw(1, None))
     heads, measures = _guess(search.examples, rng) if guess is None else (guess, {})
@@ -114,13 +120,13 @@ def count_heads(
 def _guess(examples: SplitExamples, rng: np.random.Generator) -> tuple[int, dict[str, float]]:
     d = examples.x.shape[2]
     if 1 in examples.x.shape[1:] or not np.any(examples.y):
-        return 1, {}  # no two tokens, or directions, to compare, or nothing to explain
+        return 1, {}  # one token or one coordinate: nothing to compare; or no label to explain
     moment = cross_moment(examples.x, examples.y, directions=min(_DIRECTIONS, d * d), rng=rng)
     return moment.head_count(), {f"value_{i}": float(value) for i, value in enumerate(moment.values, 1)}
 
 
 def most_heads(k: int, d: int, budget: int | None) -> int:
-    """The most heads for which the budget has the counting floor, and two equations an unknown; at most 2 d."""
+    """The most heads, up to 2 d, for which the budget reaches the counting floor and two equations per unknown."""
     most = 2 * d
     while budget is not None and most > 1:
         enough = 2 * unknowns(heads=most, tokens=k, dim=d) <= budget * k * d
@@ -132,7 +138,7 @@ def most_heads(k: int, d: int, budget: int | None) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Student:
-    """A student of so many heads, and whether several starts agreed on it."""
+    """A student with its number of heads, and whether several starts agreed on it."""
 
     heads: int
     end: Iterate
@@ -141,7 +147,7 @@ class _Student:
 
 @dataclass
 class _Search:
-    """The students tried, and the examples they were tried on."""
+    """The students tried so far, and the examples for them."""
 
     runner: Runner
     draw: Callable[[int, SplitExamples | None], SplitExamples]
@@ -163,7 +169,7 @@ class _Search:
         return max(EXACT_ERROR, self.runner.tolerance)
 
     def explains(self, student: _Student, tolerance: float) -> bool:
-        """Whether it explains the examples fitted and, up to what that costs, those held out."""
+        """Whether it explains the fitted examples to `tolerance`, and the held-out ones to _HELD_OUT times that."""
         return student.end.residual <= tolerance and self._held_out_error(student) <= _HELD_OUT * tolerance
 
     def nothing(self) -> _Student:
@@ -190,7 +196,7 @@ class _Search:
         )
 
     def grow(self, heads: int) -> _Student:
-        """Students from random starts, larger and larger, until one explains everything or has superfluous heads."""
+        """Fit larger and larger students, until one explains everything or has superfluous heads, or growing fails."""
         best, misses = self.nothing(), 0
         while True:
             self.examples = self.draw(heads, self.examples)
@@ -203,10 +209,10 @@ class _Search:
             heads = min(self.most, heads + 1 if student.agreed else math.ceil(_GROWTH * heads))
 
     def prune_while_explained(self, student: _Student) -> _Student:
-        """The weakest head dropped, and again, while the rest explains everything."""
+        """Drop the weakest head repeatedly, while the remaining heads explain everything."""
         while student.heads > 1 and self.passes < self.work:
             if any(other.heads == student.heads - 1 and not self._near(other) for other in self.tried):
-                break  # so many failed from several starts
+                break  # that number of heads has failed already
             fewer = self._drop(student, self._by_cost(student)[:1])
             if not self.explains(fewer, self.coarse):
                 break
@@ -214,11 +220,11 @@ class _Search:
         return student
 
     def polish(self, student: _Student) -> _Student:
-        """The same heads, fitted to the last digit."""
+        """Fit the same heads to the last digit."""
         return self._again(student.end.theta, f"{_heads(student.heads)}{_TO_THE_END}", last=True)
 
     def add_to(self, student: _Student) -> _Student:
-        """A head more, from where the others are, and again, while it takes more off the residual than off noise."""
+        """Add one head at a time to the fitted ones, while it reduces the residual by more than noise."""
         self.tried = [student]
         while not self.explains(student, self.last_digit):
             if student.heads >= self.most or self.passes >= self.work:
@@ -234,7 +240,7 @@ class _Search:
         return self.smallest_of_the_best()
 
     def drop_dead(self, student: _Student) -> _Student:
-        """Heads that give next to nothing dropped one after another, while the rest is as exact as all were."""
+        """Drop heads with nearly no effect one after another, while the remaining heads are as exact."""
         goal = self.last_digit
         while student.heads > 1 and self.explains(student, goal) and self.passes < self.work:
             if float(self._costs(student).min()) > _DEAD:
@@ -246,7 +252,7 @@ class _Search:
         return student
 
     def prune_superfluous(self, student: _Student) -> None:
-        """Superfluous heads dropped, or the weakest, while held-out examples are explained no worse."""
+        """Drop the superfluous heads, or the weakest one, while held-out examples are explained no worse."""
         drop = self._to_drop(student)
         while len(drop) and self.passes < self.work:
             fewer = self._drop(student, drop)
@@ -258,7 +264,7 @@ class _Search:
                 return
 
     def smallest_of_the_best(self) -> _Student:
-        """The smallest of those tried that explains held-out examples as well as any."""
+        """The smallest student tried that explains held-out examples no worse than the best."""
         tried = [self.nothing(), *self.tried]
         best = self._errors(min(tried, key=self._mean_error))
         fitting = [student for student in tried if no_worse(self._errors(student), best)]
@@ -269,7 +275,7 @@ class _Search:
         return student.end.residual <= 10 * self.coarse
 
     def _counts(self, student: _Student, best: _Student) -> bool:
-        """Whether it takes more off the squared residual of a smaller one than heads with nothing to explain do."""
+        """Whether its extra heads reduce the squared residual of `best` by more than superfluous heads would."""
         taken = best.end.residual**2 - student.end.residual**2
         return taken > _UNITS * self._unit(student) * (student.heads - best.heads)
 
@@ -277,7 +283,7 @@ class _Search:
         return np.argsort(self._costs(student))
 
     def _superfluous(self, student: _Student) -> np.ndarray:
-        """The heads that take off no more than one with nothing to explain, the weakest first."""
+        """The superfluous heads, the weakest first."""
         order = self._by_cost(student)
         return order[self._costs(student)[order] <= _UNITS * self._unit(student)]
 
@@ -306,7 +312,7 @@ class _Search:
         return self._again(theta, f"{name}{_TO_THE_END}" if last else name, last=last)
 
     def _again(self, theta: np.ndarray, name: str, *, last: bool) -> _Student:
-        """The heads run on from there, to the last digit or to where sizes are compared."""
+        """Continue the run from the heads `theta`, to the last digit or to the residual for comparing students."""
         heads, tolerance = len(theta), self.runner.tolerance if last else self.coarse
         runner = replace(self.runner, tolerance=tolerance, held_out_too=tolerance <= self.runner.tolerance)
         end = runner.one(self.examples, theta, heads, work=max(1, self.work - self.passes))
@@ -335,13 +341,13 @@ class _Search:
         return costs / float(np.sum(self.examples.y**2))
 
     def _unit(self, student: _Student) -> float:
-        """What one head's unknowns take off white noise of the size of the student's residual."""
+        """The reduction of white noise, of the size of the student's residual, by the unknowns of one head."""
         _, k, d = self.examples.x.shape
         each = unknowns(heads=student.heads, tokens=k, dim=d) / student.heads
         return self._variance(student) * each / self.examples.x.size
 
     def _variance(self, student: _Student) -> float:
-        """Of the noise, relative to the labels, if noise is all that the student leaves."""
+        """The variance of the noise, relative to the labels, if the residual is only noise."""
         return float(student.end.residual**2 / (1 - self._share(student.heads)))
 
     def _share(self, heads: int) -> float:
@@ -353,7 +359,7 @@ def _heads(number: int) -> str:
 
 
 def no_worse(errors: Float[np.ndarray, " rows"], than: Float[np.ndarray, " rows"]) -> bool:
-    """Whether squared errors on the same rows are not larger on average, up to two standard errors of the difference.
+    """Whether the mean of `errors` is at most that of `than`, up to two standard errors of the paired difference.
 
     Examples
     --------

@@ -23,67 +23,68 @@ from upper.newton.spectral import spectral_start
 
 __all__ = ["Newton"]
 
-# From so many multiplications a pass on, torch's bfloat16 is faster than NumPy, once it is imported.
+# From this many multiplications per pass, torch's bfloat16 is faster than NumPy, without the time to import torch.
 _WORTH_TORCH = 1 << 23
-# What starts need, in counting floors: all unknowns of the matrices at once, and factors of low rank.
+# Examples needed from a start, in counting floors: for full matrices, and for factors of low rank.
 _FLOORS, _LOW_RANK_FLOORS = 4, 8
-# The start that is the spectral one after another has failed: random ones fail with many heads on many tokens.
+# The second start is the spectral one: with many heads on many tokens, random starts fail.
 _SPECTRAL = 2
 
 
 @dataclass(frozen=True)
 @checked
 class Newton(LearnerBase):
-    """Damped Gauss-Newton on all parameters: W eliminated by least squares, Theta from one start after another.
+    """Damped Gauss-Newton on all parameters: W is eliminated by least squares, Theta runs from several starts.
 
     Parameters
     ----------
     m : int or "auto"
-        Heads of the student. "auto" finds how many: from a guess by the spectrum of the cross-moments it grows and
-        prunes students (see `upper.newton.head_count.count_heads`); each number of heads tried is a step of the trace.
+        The number of heads of the student. "auto" finds it: it guesses from the spectrum of the cross-moments, then
+        grows and prunes students (see `upper.newton.head_count.count_heads`). Each number tried is a step of the trace.
     examples : int, optional
-        Budget in examples; by default four times the counting floor (with "auto" that of the most heads tried), eight
-        times that of a given rank, and of examples that are given all. A twentieth is held out; all starts share them.
+        Budget in examples. The default is four times the counting floor (with "auto", that of the most heads tried),
+        or eight times with a given rank; given examples are all used. A twentieth is held out. All starts share them.
     work : int
-        Budget in passes over the examples, shared by all starts; a trial once begun is finished.
+        Budget in passes over the examples, shared by all starts; a started trial is finished.
     starts : int
-        At most so many starts; one that stalls in a local minimum is followed by the next. With "auto" at
+        The most starts; after a start that stalls in a local minimum comes the next one. With "auto" there are at
         most two for each number of heads.
     tolerance : float
         Relative residual on the fitted examples at which to stop.
     start : "random", "spectral" or AttentionLayer
-        Where to begin: at random heads; in the span of the heads that cross-moments of the examples show (see
-        `upper.newton.spectral`); or at the attention matrices of a layer, for example another learner's. The second
-        start is the spectral one, unless it was the first, a rank is given or heads are counted; all others are random.
+        The first start: random heads; or heads in a span estimated from cross-moments of the examples (see
+        `upper.newton.spectral`); or the attention matrices of a layer, for example from another learner. The second
+        start is spectral, unless the first was, a rank is given or m is "auto". All other starts are random.
     rank : int, optional
-        The rank of every Theta_i and W_i, where it is known to be low, as in transformers: heads are then sought as
+        The rank of every Theta_i and W_i, if it is known to be low, as in transformers. The heads are then
         Theta_i = A_i B_i^T, W_i = V_i O_i, with fewer unknowns and so a lower counting floor.
     engine : "numpy", "torch" or "auto"
-        Whose arrays to compute with; results differ in the last digits, and so may the number of passes. "auto" is
-        torch for larger problems, where it is installed and the processor multiplies bfloat16, and else NumPy.
+        The library of arrays. Results differ in the last digits, so the number of passes may differ too. "auto" is
+        torch for larger problems if it is installed and the processor multiplies bfloat16, and else NumPy.
     device : str, optional
-        A device of torch to compute on, for example "cuda": with any but "cpu" the engine is torch.
+        The device of torch, for example "cuda"; with any device but "cpu", the engine is torch.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, or a rank is given with an unknown number of heads; on `fit` if the examples
-        are fewer than the counting floor, the layer to start from is of another shape, or the rank is above d.
+        If a parameter is out of range, or a rank is given with m = "auto". On `fit`, if there are fewer examples than
+        the counting floor, the layer to start from has another shape, or the rank is above d.
     ImportError
-        On `fit`, if torch is asked for and not installed.
+        On `fit`, if torch is requested but not installed.
 
     Notes
     -----
-    Measured, not proved: on nice random layers a start at four times the floor ends at rounding error 17 to 20 times
-    of 20, in about 12 iterates and 600 passes of O(n k m d (d + 2 k)). On hard instances it ends in a local minimum. A
-    random start is Theta ~ N(0, (1/d)^2), with W by least squares, on tokens in units of their root mean square.
+    The following is measured, not proved. On nice random layers at four times the floor, 17 to 20 of 20 starts end at
+    rounding error. A run takes about 12 iterates and 600 passes of O(n k m d (d + 2 k)). On hard instances it ends in a
+    local minimum. A random start is Theta ~ N(0, (1/d)^2), with W by least squares, on tokens scaled to root mean
+    square 1.
 
-    With noise of standard deviation s on the labels a run ends when the steps to come would take off less than a
-    hundredth of what fitting takes off the noise, and three runs with one residual are evidence of noise
-    (`Outcome.RESIDUAL_FLOOR`); then the held-out examples are fitted, too. The last step of the trace has
-    ``noise_level``, the estimate of s, and ``expected_excess``, s^2 p / (N k d) with p unknowns (2 m d^2 without a
-    rank), the squared error on an entry of a clean label. The error is within 1.2 times that from about twenty floors
-    on, and 1.6 to 2.9 times at four.
+    Let the labels have noise of standard deviation s. Fitting reduces the squared residual of the noise; a run ends
+    when its further steps would add less than a hundredth to this reduction. Three runs with the same residual are
+    evidence of noise (`Outcome.RESIDUAL_FLOOR`); then the held-out examples are fitted, too. The last step of the trace
+    has ``noise_level``, the estimate of s. It also has ``expected_excess``, s^2 p / (N k d) with p unknowns (2 m d^2
+    without a rank), the expected squared error on an entry of a clean label. From about twenty floors, the error is
+    within 1.2 times this value; at four floors, it is 1.6 to 2.9 times as large.
 
     Examples
     --------
@@ -109,15 +110,15 @@ class Newton(LearnerBase):
             raise ValueError(f"m is 'auto' and rank {self.rank}: with a rank a number of heads is needed.")
 
     def minimum_examples(self, k: int, d: int) -> int:
-        """The counting floor, of one head where their number is not known, and one example to hold out."""
+        """The counting floor (of one head if m is "auto"), and one example to hold out."""
         return self._floor(1 if self.m == "auto" else self.m, k, d) + 1
 
     def default_examples(self, heads: int, k: int, d: int) -> int:
-        """The examples that `fit` takes for so many heads where it is given no budget of them."""
+        """The number of examples that `fit` draws for this number of heads if there is no budget."""
         return (_FLOORS if self.rank is None else _LOW_RANK_FLOORS) * self._floor(heads, k, d)
 
     def engine_for(self, heads: int, k: int, d: int) -> Engine:
-        """What `fit` computes with for so many heads, on examples of k tokens in d dimensions, or an error."""
+        """The engine of `fit` for this number of heads, on examples of k tokens in d dimensions, or an error."""
         wanted = self.default_examples(heads, k, d) if self.examples is None else self.examples
         n = max(wanted, self._floor(heads, k, d) + 1)
         return self._engine(heads, (n - n // 20, k, d))
@@ -142,7 +143,7 @@ class Newton(LearnerBase):
             start=lambda examples, heads, number: self._start(examples, heads, number, rng),
             tolerance=self.tolerance,
             rank=self.rank,
-            # students of too few heads agree, too: that is how they are recognised
+            # students with too few heads agree, too; this is how they are recognised
             resume=None if self.m == "auto" else self._start_at,
         )
 
@@ -179,7 +180,7 @@ class Newton(LearnerBase):
         n = max(self.default_examples(heads, k, d) if budget is None else budget, floor + 1)
         require_memory(
             f"{type(self).__name__} with {shown(heads)} heads on {shown(n)} examples of {k} tokens in {d} dimensions",
-            # x and y twice, and of every head the pattern, what it reads and the derivatives with both
+            # x and y twice; for every head, the pattern, its reads and the derivatives of both
             8 * n * k * (6 * d + 2 * heads * (k + d)) + 64 * heads * d**2,
             advice="allow fewer examples, or take fewer heads",
         )
@@ -204,7 +205,7 @@ class Newton(LearnerBase):
         return HeadCount(m, ends.best, examples, ends.passes, starts, ends.at_floor)
 
     def _judged(self, found: HeadCount, runner: Runner, recorder: Recorder) -> Fit:
-        """The fit, judged on held-out examples; at the level of the noise these are fitted, too, in the end."""
+        """The fit, judged on held-out examples; at the level of the noise, these are then fitted, too."""
         best, examples, passes = found.best, found.examples, found.passes
         outcome, held_error = judge(
             best,
@@ -254,11 +255,11 @@ class Newton(LearnerBase):
     def _start(
         self, examples: SplitExamples, heads: int, number: int, rng: np.random.Generator
     ) -> np.ndarray | FactoredHeads:
-        """Start so many, from 1: matrices Theta, or factors of the rank. Number 0 is of heads added to others."""
+        """The start of this number, from 1: matrices Theta, or factors of the rank. Number 0 is for added heads."""
         d = examples.x.shape[-1]
         if isinstance(self.start, AttentionLayer) and number == 1 and self.start.heads == heads:
             return self._start_at(examples.scaled(self.start))
-        # the spectral one hardly changes from one time to the next, so that once is enough
+        # the spectral start hardly changes when it is repeated, so one is enough
         if self.start == "spectral" and number <= 1:
             theta = spectral_start(examples.x, examples.y, heads, rng=rng)
             if self.rank is None:
@@ -269,7 +270,7 @@ class Newton(LearnerBase):
         if self.rank is not None:
             return random_factors(heads=heads, dim=d, rank=self.rank, rng=rng)
         if number == _SPECTRAL and self.start != "spectral" and self.m != "auto":
-            # nobody asked for it: where it does not fit a random one will do
+            # the user did not request it: if it does not apply, use a random start
             with contextlib.suppress(NotEnoughMemoryError):
                 return spectral_start(examples.x, examples.y, heads, rng=rng)
         return rng.standard_normal((heads, d, d)) / d
@@ -290,5 +291,5 @@ class Newton(LearnerBase):
         if math.prod(shape) * heads * shape[-1] < _WORTH_TORCH:
             return choose_engine("numpy")
         engine = choose_engine()
-        # in float32 alone torch gains nothing on a CPU
+        # with float32 only, torch is no faster on a CPU
         return choose_engine("numpy") if engine.low == engine.single else engine

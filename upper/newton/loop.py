@@ -1,4 +1,4 @@
-"""Damped Gauss-Newton on the heads, the linear factor eliminated, over any parametrisation: the whole of an iterate."""
+"""Damped Gauss-Newton on the heads, with the linear factor eliminated, for any parametrisation of the heads."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -17,43 +17,44 @@ from upper.newton.full_heads import FullStart
 
 __all__ = ["Iterate", "LinearFit", "NormalEquations", "Start", "fit_linear", "gauss_newton", "next_damping"]
 
-_FIRST_DAMPING = 1e-2  # from 1e-4 to 1e-1 it makes no difference
+_FIRST_DAMPING = 1e-2  # values from 1e-4 to 1e-1 give the same results
 _INNER_STEPS = 60
-# Below this residual float32 patterns are too coarse to measure the next one by.
+# Below this residual, float32 patterns are too coarse to measure the next residual.
 _DOUBLE_BELOW = 2e-5
-# A run is slow if so many trials below this residual left more than this share of it: local minima of nice targets lie
-# above, and other runs fall faster. It goes on in float64 with the precise ridge: 1e-6 hides heads a hundredth apart.
+# A run is slow if _SLOW_TRIALS trials below the residual _SLOW_BELOW leave more than _SLOW_RATIO of it. Local minima of
+# nice targets have larger residuals, and other runs fall faster. A slow run continues in float64 with the precise
+# ridge, since the ridge 1e-6 hides the difference of heads at a relative distance of 1/100.
 _SLOW_BELOW, _SLOW_TRIALS, _SLOW_RATIO = 1e-2, 8, 0.5
 # The least ridge on the linear factor, in units of the mean diagonal of G.
 _RIDGE, _PRECISE_RIDGE = 1e-6, 1e-13
-# Directions kept from the last solves: 30 took 15 to 20 per cent off the steps, more cost as much time as they save.
+# Directions kept from the last solves. With 30 there are 15 to 20 per cent fewer steps; more cost the time they save.
 _KEPT = 30
 
 
 @runtime_checkable
 class Start(Protocol):
-    """Where to start, in a parametrisation of the heads: FullStart, FactoredHeads or SpanStart."""
+    """A start in a parametrisation of the heads: FullStart, FactoredHeads or SpanStart."""
 
     @property
     def array(self) -> Any:
-        """One of its arrays, which says of what library they are."""
+        """One of its arrays; all are of the same library."""
 
     def parametrise(
         self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
     ) -> tuple[Callable[[Engine], Any], Any]:
-        """What makes the heads on an engine, and the parameters to start from."""
+        """A function that makes the heads on an engine, and the parameters at the start."""
 
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """Where a run of Gauss-Newton stands.
+    """The state of a Gauss-Newton run.
 
     Attributes
     ----------
     theta, w : array (m, d, d)
         The current parameters. After a rejected trial `theta` is the same object as before it.
     residual : float
-        |Y - F(X)| / |Y| on the examples fitted.
+        |Y - F(X)| / |Y| on the fitted examples.
     damping : float
         The Levenberg-Marquardt parameter lambda.
     passes : int
@@ -87,42 +88,43 @@ def gauss_newton(
     Parameters
     ----------
     x, y : array (n, k, d)
-        Examples, of any array-API library; everything is computed by it, where they are. Derivatives are not recorded.
+        Examples, of any array-API library. All arithmetic uses this library and their device. Derivatives are not
+        recorded.
     start : array (m, d, d), FactoredHeads or SpanStart
-        Where to start, of the same library: the matrices Theta_i; factors of low rank, whose ranks all iterates have
-        and whose O is not used; or coordinates in a span, which no iterate leaves.
+        The start, of the same library: the matrices Theta_i, or factors of low rank, or coordinates in a span. All
+        iterates keep the rank or stay in the span. The O of factors is not used.
     inner_dtype : dtype, optional
-        Precision of the inner products, which need a few per cent only; by default bfloat16 where the hardware
-        multiplies it, else float32.
+        Precision of the products in the inner solve, which need an accuracy of a few per cent only. The default is
+        bfloat16 if the hardware multiplies it, else float32.
     tolerance : float
-        The relative residual the caller will stop at: no inner solve aims far below it.
+        The relative residual at which the caller will stop; no inner solve aims far below it.
     rng : Generator
-        For the probe that estimates the coupling of heads.
+        Draws the probe that estimates the coupling of heads.
 
     Yields
     ------
     Iterate
-        After the start and after every trial, accepted or not (then only the damping differs); it never ends by
-        itself. Parameters are float64, of the library of `start`.
+        One at the start and one after every trial. After a rejected trial, only the damping and the passes differ. The
+        iteration never ends by itself. Parameters are float64, of the library of `start`.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, the arrays are of several libraries, or the residual at the start is not finite.
+        If shapes do not match, the arrays are of several libraries, or the residual at the start is not finite.
 
     Notes
     -----
     With Z = [P_1 X ... P_m X], a trial solves (J^T (I - Z G^-1 Z^T) J + lambda D) dTheta = J^T R
-    (`NormalEquations`) to the forcing term max(min(.7, c), .06, .3 tolerance / c), c the relative residual. G is
-    Z^T Z and a ridge of max(1e-6, 1e-3 min(lambda, 1)) times its mean diagonal, and D the heads' `damping_term`:
-    tr(C)/m I for full matrices, C the coupling of heads. lambda starts at 1e-2 and follows `next_damping`. W follows
-    each trial by one correction, W + G^-1 Z^T (Y - Z W). Residuals are float32, and float64 once c < 2e-5.
+    (`NormalEquations`) to the accuracy max(min(.7, c), .06, .3 tolerance / c), with c the relative residual. G is
+    Z^T Z plus a ridge of max(1e-6, 1e-3 min(lambda, 1)) times its mean diagonal. D is the `damping_term` of the heads:
+    tr(C)/m I for full matrices, with C the coupling of heads. lambda starts at 1e-2 and follows `next_damping`. After
+    each trial, W gets one correction, W + G^-1 Z^T (Y - Z W). Residuals are float32, and float64 once c < 2e-5.
 
-    At low rank Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V (at r = d the V
-    stay). Factors are balanced at the start and whenever norms of columns that belong together differ fourfold.
+    At low rank, Z = [P_1 X V_1 ... P_m X V_m], O is eliminated, and J is the derivative in A, B and V (at r = d the V
+    stay fixed). Factors are balanced at the start, and again if the norms of corresponding columns differ fourfold.
 
-    A run that loses less than half in eight trials below c = 1e-2 goes on in float64 throughout, with 1e-13 for the
-    ridge of 1e-6: heads at a relative distance e show in G by e^2 and in J^T J by e^4.
+    Below c = 1e-2, a run whose residual falls by less than half in eight trials continues in float64 throughout. Its
+    ridge is then 1e-13 in place of 1e-6, since heads at a relative distance e change G by e^2 and J^T J by e^4 only.
 
     An inner step costs two passes of O(n k m d (d + 2 k)), or O(n k m r (d + k)) at low rank, and two products
     with Z. Memory beyond the examples, in numbers of 4 bytes (8 in float64): at most 6 n k m (d + 3 k) + 16 n k d +
@@ -168,10 +170,10 @@ def gauss_newton(
 
 
 def next_damping(damping: float, before: float, after: float) -> float:
-    """Lambda after a trial that took the residual from `before` to `after`.
+    """The damping lambda after a trial that changed the residual from `before` to `after`.
 
-    It falls fourfold when the residual falls below .8 of itself, is at most the residual squared below .3 (then the
-    convergence is superlinear), and grows fourfold when the residual does not fall.
+    It grows fourfold if the residual does not fall, and falls fourfold if `after` is below .8 of `before`. If the
+    residual falls below .3, lambda is at most the squared residual: the convergence is then superlinear.
 
     Examples
     --------
@@ -189,7 +191,7 @@ def next_damping(damping: float, before: float, after: float) -> float:
 
 def _slow(residuals: list[float]) -> bool:
     now = residuals[-1]
-    # below, rounding alone makes a run slow
+    # at smaller residuals, rounding alone makes a run slow
     if not EXACT_ERROR < now < _SLOW_BELOW or len(residuals) <= _SLOW_TRIALS:
         return False
     return now > _SLOW_RATIO * residuals[-1 - _SLOW_TRIALS]
@@ -197,23 +199,23 @@ def _slow(residuals: list[float]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class LinearFit:
-    """A linear factor by least squares, W at full rank and O at low rank, in double precision; the rest is in single.
+    """The linear factor by least squares (W at full rank, O at low rank) in float64; the other arrays are float32.
 
-    Where numbers overflow its size is infinite and its arrays are None. `parameters` are those of the heads it is for.
+    If numbers overflow, `size` is infinite and the arrays are None. `parameters` are those of the heads.
     """
 
     factor: Shaped[Any, "columns d"] | Any = None
     size: float = math.inf  # the norm of Y - Z factor
-    misfit: Shaped[Any, "rows d"] | Any = None  # that residual over its norm
+    misfit: Shaped[Any, "rows d"] | Any = None  # Y - Z factor over its norm
     inverse: Shaped[Any, "columns columns"] | Any = None  # of G = Z^T Z with the ridge
-    residual: float = math.inf  # the size over the norm of the labels
+    residual: float = math.inf  # size over the norm of the labels
     parameters: Any = None
 
 
 class _Run:
     """The heads, the labels and the normal equations on one set of examples, in one precision at a time."""
 
-    # set up anew for another precision, when their memory goes first
+    # set up again for another precision; the old arrays are freed first
     _heads: Any = None
     _labels: Any = None
     _equations: Any = None
@@ -248,36 +250,36 @@ class _Run:
         return bool(self.engine.single != self.engine.double)
 
     def more_precise(self) -> None:
-        """Go over to float64 alone, with hardly a ridge."""
+        """Change to float64 throughout, with the precise ridge."""
         self._set_up(replace(self.engine, low=self.engine.double, single=self.engine.double), _PRECISE_RIDGE)
 
     def go_to(self, dtype: Any) -> None:
-        """Go over to another precision of reads and residuals."""
+        """Change the precision of reads and residuals."""
         self._read = None
         self._heads.go_to(dtype)
         self._set_labels(dtype)
 
     def balanced(self, here: LinearFit) -> tuple[Any, Any] | None:
-        """Other parameters of the same heads, and the linear factor; None where these are as good."""
+        """Balanced parameters of the same heads, and the linear factor; None if these are already balanced."""
         found: tuple[Any, Any] | None = self._heads.balanced(here.parameters, here.factor)
         if found is not None:
             self._equations.forget()
         return found
 
     def linearise(self, here: LinearFit) -> None:
-        """Take the derivative at the point, which was evaluated last."""
+        """Take the derivative at the point `here`, which must be the last one evaluated."""
         self._heads.linearise(here.parameters, here.factor)
         self._equations.move_to(self._read, here.inverse)
         self._read = None
 
     def trial(self, here: LinearFit, damping: float, forcing: float) -> tuple[LinearFit, int]:
-        """The point a damped step from where the derivative was taken, and the steps its solve took."""
+        """The point after a damped step from `here`, and the number of inner steps of its solve."""
         engine = self.engine
         step, steps = self._equations.solve(here.misfit, damping, forcing=forcing, at_most=_INNER_STEPS)
         step = here.size * engine.cast(step, engine.double)
         cut, parameters = step.shape[1], here.parameters
         moved = parameters[:, :cut] + step
-        if cut < parameters.shape[1]:  # values that stay
+        if cut < parameters.shape[1]:  # V stays fixed
             moved = engine.xp.concat([moved, parameters[:, cut:]], axis=1)
         return self.evaluate(moved, here.factor, damping), steps
 
@@ -288,7 +290,7 @@ class _Run:
         return replace(self._last[1], damping=damping, passes=passes)
 
     def evaluate(self, parameters: Any, factor: Any, damping: float) -> LinearFit:
-        """The point at `parameters`; the ridge pulls towards the factor before, where there is one, not to zero."""
+        """The point at `parameters`; the ridge pulls towards `factor` if there is one, else to zero."""
         self._read = None
         with np.errstate(over="ignore", invalid="ignore"):  # a wild step is rejected
             self._read = self._heads.reads(parameters)
@@ -305,7 +307,7 @@ def fit_linear(
     *,
     ridge: float,
 ) -> LinearFit:
-    """The factor for the reads Z as one correction of the factor `before`, or of zero, to which the ridge pulls.
+    """The factor for the reads Z: one correction of the factor `before` (or of zero), towards which the ridge pulls.
 
     The ridge is at least `ridge` and 1e-3 min(damping, 1), in units of the mean diagonal of G.
     """
@@ -338,15 +340,15 @@ def fit_linear(
 class NormalEquations:
     """Solves (J^T (I - Z G^-1 Z^T) J + lambda D) s = J^T R by preconditioned conjugate gradients.
 
-    J, its transpose, lambda D and the preconditioner M are the heads'. Products are in the engine's low precision, the
-    vectors of the iteration in its single one.
+    J, its transpose, lambda D and the preconditioner M come from the heads. Products are in the engine's low precision,
+    and the vectors of the iteration in its single precision.
 
     Notes
     -----
-    A step costs a product with J, one with its transpose, two with Z and one with the preconditioner. That is M
-    deflated by the last 30 directions: with them as columns of S, Y = (A + lambda D) S and E = S^T Y it is
-    (I - S E^-1 Y^T) M (I - Y E^-1 S^T) + S E^-1 S^T. Memory: n k (columns of Z + d) numbers in low precision, and 60
-    directions, 150 while a preconditioner is made.
+    A step costs one product with J, one with its transpose, two with Z and one with the preconditioner. The
+    preconditioner is M deflated by the last 30 directions: with these as columns of S, Y = (A + lambda D) S and
+    E = S^T Y, it is (I - S E^-1 Y^T) M (I - Y E^-1 S^T) + S E^-1 S^T. Memory: n k (columns of Z + d) numbers in low
+    precision, and 60 directions (150 while a preconditioner is made).
 
     References
     ----------
@@ -357,27 +359,27 @@ class NormalEquations:
         self._engine, self._heads = engine, heads
         self._read: Any = None
         self._inverse: Any = None
-        # directions p with their products A p, at unit p^T (A + lambda D) p; the oldest first
+        # directions p and their products A p, scaled to p^T (A + lambda D) p = 1; the oldest first
         self._kept: list[tuple[Any, Any]] = []
 
     def move_to(self, read: Shaped[Any, "rows columns"], inverse: Shaped[Any, "columns columns"]) -> None:
-        """Go to the point where the heads are: its reads Z, and G^-1 in single precision."""
+        """Set the point of the equations: the reads Z of the heads there, and G^-1 in single precision."""
         self._read = self._engine.cast(read, self._engine.low)
         self._inverse = inverse
 
     def forget(self) -> None:
-        """Drop the directions kept: the parameters have been replaced by others of the same heads."""
+        """Drop the kept directions, after a change to other parameters of the same heads."""
         self._kept.clear()
 
     def solve(
         self, residual: Shaped[Any, "rows d"], damping: float, *, forcing: float, at_most: int
     ) -> tuple[Shaped[Any, "p directions"], int]:
-        """The solution to the relative accuracy `forcing`, in the preconditioner's norm, and the steps taken.
+        """The solution to the relative accuracy `forcing`, in the preconditioner's norm, and the number of steps.
 
-        It ends early where rounding leaves no positive curvature.
+        It ends early if rounding leaves no positive curvature.
         """
         engine, damped = self._engine, self._heads.damping_term(damping)
-        # numbers may leave single precision where heads hardly change or lambda is huge: that step is rejected
+        # numbers may overflow if the outputs hardly depend on the heads or lambda is huge; that step is rejected
         with np.errstate(over="ignore", invalid="ignore"):
             apply = self._preconditioner(damping, damped)
             r = self._pull(engine.cast(residual, engine.low))
@@ -388,14 +390,14 @@ class NormalEquations:
             steps = 0
             while steps < at_most and rz > goal and np.isfinite(rz):
                 plain, shift = self._times(p), damped(p)
-                # in the product with the rounded sum a small damping would be lost
+                # add the damping separately: a small one would be lost to rounding in the product
                 curvature = engine.dot(p, plain) + engine.dot(p, shift)
                 if not (curvature > 0 and np.isfinite(curvature)):
                     break
                 unit = curvature**-0.5
                 self._kept.append((p * unit, plain * unit))
                 if len(self._kept) > _KEPT:
-                    del self._kept[0]  # at once: those of a long solve would take several times the memory
+                    del self._kept[0]  # at once: a long solve has several times as many directions
                 length = rz / curvature
                 solution += length * p
                 plain += shift
@@ -421,16 +423,16 @@ class NormalEquations:
         first: Callable[[Any], Any] = self._heads.preconditioner(damping)
         if not self._kept:
             return first
-        # S is stacked after Y, so that no more than 90 vectors are there at once, beside the 60 kept
+        # stack S after Y, so that at most 90 vectors exist beside the 60 kept ones
         y = xp.stack([product + damped(one) for one, product in self._kept])
         y = xp.reshape(y, (len(self._kept), -1))
         s = xp.reshape(xp.stack([one for one, _ in self._kept]), y.shape)
         gram = to_numpy(s @ xp.matrix_transpose(y)).astype(np.float64)
-        if not np.isfinite(gram).all():  # a direction left the numbers: none is worth keeping
+        if not np.isfinite(gram).all():  # a direction overflowed: drop all
             self.forget()
             return first
         values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
-        good = values > 1e-6 * values[-1]  # other combinations are rounding
+        good = values > 1e-6 * values[-1]  # smaller eigenvalues are rounding
         if not good.any():
             return first
         whiten = engine.put((vectors[:, good] / np.sqrt(values[good])).T, engine.single)

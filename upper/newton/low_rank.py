@@ -1,4 +1,4 @@
-"""Heads of low rank, Theta_i = A_i B_i^T and W_i = V_i O_i, as in transformers: factors, and the derivative in them."""
+"""Heads of low rank, Theta_i = A_i B_i^T and W_i = V_i O_i, as in transformers: the factors and their derivative."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from upper.newton.full_heads import coupling
 
 __all__ = ["FactoredHeads", "LowRankHeads", "random_factors"]
 
-# Examples of the probe for the coupling of heads, which only has to be right within a factor.
+# Examples of the probe that estimates the coupling of heads; a constant factor of error does no harm.
 _PROBE_EXAMPLES = 128
-# The damping of a direction that a factor does not see, of that of the average direction.
+# The least damping of a direction of the factors, relative to that of the average direction.
 _LEAST_WEIGHT = 1e-2
-# Factors are balanced anew when the norms of two columns that belong together differ by more than this factor.
+# Factors are balanced again if the norms of two corresponding columns differ by more than this factor.
 _UNBALANCED = 4.0
 
 
@@ -29,9 +29,8 @@ _UNBALANCED = 4.0
 class FactoredHeads:
     """The heads Theta_i = A_i B_i^T and W_i = V_i O_i.
 
-    A, B and V are what queries, keys and values are read with, and O what the values are written with; r is at most d.
-    A_i -> A_i G, B_i -> B_i G^-T and V_i -> V_i H, O_i -> H^-1 O_i change no head, which leaves 2 d r - r^2 unknowns in
-    every Theta_i and W_i.
+    A, B, V and O are the query, key, value and output maps; r is at most d. The changes A_i -> A_i G, B_i -> B_i G^-T
+    and V_i -> V_i H, O_i -> H^-1 O_i change no head. So every Theta_i and every W_i has 2 d r - r^2 unknowns.
 
     Examples
     --------
@@ -55,7 +54,7 @@ class FactoredHeads:
     def parametrise(
         self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
     ) -> tuple[Callable[[Engine], "LowRankHeads"], Shaped[Any, "d columns"]]:
-        """What makes the heads on an engine, and the parameters to start from."""
+        """A function that makes the heads on an engine, and the parameters at the start."""
         heads = self.map(engine.detach).map(lambda one: engine.cast(one, engine.double)).balanced()
         make = partial(LowRankHeads, x=x, rng=rng, heads=self.heads, rank=self.rank)
         return make, heads.side_by_side()
@@ -131,16 +130,16 @@ class FactoredHeads:
 def random_factors(
     *, heads: PositiveInt, dim: PositiveInt, rank: PositiveInt, rng: Rng = None
 ) -> FactoredHeads:
-    """Draw heads of a rank of at most `dim` to start from: in expectation |Theta_i| is 1, V_i near an isometry; O is 0.
+    """Draw heads of a rank of at most `dim` as a start.
 
-    Entries of A and B are N(0, 1/(d sqrt(r))), so that those of Theta have variance 1/d^2; entries of V are N(0, 1/d),
-    and at rank d every V_i is the identity.
+    In expectation |Theta_i| is 1 and V_i is nearly an isometry; O is 0. Entries of A and B are N(0, 1/(d sqrt(r))), so
+    that those of Theta have variance 1/d^2. Entries of V are N(0, 1/d), and at rank d every V_i is the identity.
     """
     _require_rank(rank, dim)
     rng = random_generator(rng)
     a, b = rng.standard_normal((2, heads, dim, rank)) * (dim**-0.5 * rank**-0.25)
     v = rng.standard_normal((heads, dim, rank)) / np.sqrt(dim)
-    if rank == dim:  # nothing to choose: any basis reads the same
+    if rank == dim:  # any basis gives the same reads up to a linear map
         v = np.broadcast_to(np.eye(dim), v.shape).copy()
     return FactoredHeads(a=a, b=b, v=v, o=np.zeros((heads, rank, dim)))
 
@@ -148,27 +147,27 @@ def random_factors(
 class LowRankHeads:
     """The heads A_i B_i^T with the values X V_i on one set of tokens; parameters are [A | B | V], (d, 3 m r).
 
-    At r = d the V stay as they are, since O alone makes every W; directions end with B's. Products with the derivative
-    are in the engine's low precision; `rng` is for the probe of the coupling of heads.
+    At r = d the V stay fixed, since O alone can give every W; directions then have A and B only. Products with the
+    derivative are in the engine's low precision. `rng` draws the probe of the coupling of heads.
 
     Notes
     -----
     dF = sum_i [dP_i (X V_i) + P_i (X dV_i)] O_i with dP_i = P_i * (S_i - rowsum(P_i * S_i)) and
     S_i = (X dA_i)(X B_i)^T + (X A_i)(X dB_i)^T. A pass costs O(n k m r (d + k)).
 
-    For isotropic tokens the squared change of the outputs is about sum_ij C_ij <dTheta_i, dTheta_j>, C the m x m
-    coupling of heads (from random changes of all logits), or sum_ij E_ij <dW_i, dW_j>, E_ij = sum of p_i . p_j over all
-    rows of patterns. As forms in the columns of dA, dB and dV these are C_ij B_i^T B_j, C_ij A_i^T A_j and
-    E_ij O_i O_j^T. The preconditioner inverts the three; the damping has the same with C and E replaced by the means of
-    their diagonals times the identity. It damps the change of Theta_i and W_i, not that of the factors, so that small
-    singular values are not held back.
+    For isotropic tokens, a change of the Theta_i changes the outputs by sum_ij C_ij <dTheta_i, dTheta_j> (squared norm,
+    approximately). C is the m x m coupling of heads, from random changes of all logits. A change of the W_i gives
+    sum_ij E_ij <dW_i, dW_j>, with E_ij the sum of p_i . p_j over all rows of patterns. As forms in the columns of dA,
+    dB and dV, these are C_ij B_i^T B_j, C_ij A_i^T A_j and E_ij O_i O_j^T. The preconditioner inverts these three
+    forms. The damping uses the same forms, with C and E replaced by the means of their diagonals times the identity.
+    It damps the change of Theta_i and W_i, not that of the factors, so that small singular values can change freely.
 
     References
     ----------
     A damping that follows the factors is the ScaledGD of Tong, Ma and Chi, J. Mach. Learn. Res. 22 (2021).
     """
 
-    # in the precision of reads; its memory goes before that of another precision is taken
+    # in the precision of reads; freed before an array of another precision is allocated
     _tokens: Any = None
     _last: Any = None
 
@@ -186,12 +185,12 @@ class LowRankHeads:
         self._damped: list[np.ndarray] = []
 
     def go_to(self, dtype: Any) -> None:
-        """Read in another precision from now on."""
+        """Change the precision of reads."""
         self._tokens = self._last = None
         self._tokens = self.engine.xp.reshape(self.engine.cast(self.x, dtype), (-1, self.x.shape[2]))
 
     def reads(self, parameters: Shaped[Any, "d columns"]) -> Shaped[Any, "rows reads"]:
-        """What the heads read at `parameters`, Z = [P_1 X V_1 ... P_m X V_m], (n k, m r)."""
+        """The reads of the heads at `parameters`, Z = [P_1 X V_1 ... P_m X V_m], (n k, m r)."""
         self._last = None
         factors = self.engine.cast(parameters, self._tokens.dtype)
         queries, keys, values = self._apart(self._tokens @ factors, parts=3)
@@ -200,7 +199,7 @@ class LowRankHeads:
         return self._together(pattern @ values)
 
     def linearise(self, parameters: Shaped[Any, "d columns"], linear: Shaped[Any, "reads d"]) -> None:
-        """Take the derivative at `parameters`, where the heads were read last, with the O_i in `linear`."""
+        """Take the derivative at `parameters`, the point of the last call of `reads`; `linear` has the O_i."""
         engine = self.engine
         self._pattern, self._queries, self._keys, self._values = (
             engine.cast(one, engine.low) for one in self._last
@@ -210,7 +209,7 @@ class LowRankHeads:
         self._couple(to_numpy(parameters), to_numpy(linear))
 
     def times(self, direction: Shaped[Any, "d columns"]) -> Shaped[Any, "rows d"]:
-        """J (dA, dB, dV): how the outputs change along `direction`, (n k, d)."""
+        """J (dA, dB, dV), the change of the outputs along `direction`, (n k, d)."""
         engine, turned = self.engine, self.engine.xp.matrix_transpose
         projected = self._low @ engine.cast(direction, engine.low)
         queries, keys, *values = self._apart(projected, parts=3 if self._values_move else 2)
@@ -232,7 +231,7 @@ class LowRankHeads:
         return turned(self._low) @ xp.concat([self._together(part) for part in parts], axis=1)
 
     def damping_term(self, damping: float) -> Callable[[Any], Any]:
-        """The term lambda D of the normal equations: p -> lambda D p, with D the change of the Theta_i and W_i."""
+        """The term lambda D of the normal equations: p -> lambda D p; D measures the change of the Theta_i and W_i."""
         blocks = [self.engine.put(damping * one, self.engine.single) for one in self._damped]
         return lambda direction: self._by_blocks(direction, blocks)
 
@@ -249,7 +248,7 @@ class LowRankHeads:
     def balanced(
         self, parameters: Shaped[Any, "d columns"], linear: Shaped[Any, "reads d"]
     ) -> tuple[Any, Any] | None:
-        """The parameters and O of the same heads in balanced form, where theirs have drifted apart."""
+        """The parameters and O of the same heads, balanced; None if the factors are still balanced."""
         xp, size = self.engine.xp, self.heads * self._rank
         squares = xp.sum(parameters * parameters, axis=0)
         a, b, v = squares[:size], squares[size : 2 * size], squares[2 * size :]
@@ -277,14 +276,14 @@ class LowRankHeads:
         return FactoredHeads(a=a, b=b, v=v, o=xp.reshape(linear, (m, -1, d)))
 
     def _apart(self, wide: Any, *, parts: int) -> list[Any]:
-        """Batches of heads, (n m, k, r) each, from those side by side in (n k, parts m r)."""
+        """Split (n k, parts m r), heads side by side, into batches of heads (n m, k, r)."""
         xp, (n, k, _) = self.engine.xp, self.x.shape
         apart = xp.permute_dims(xp.reshape(wide, (n, k, parts, self.heads, self._rank)), (2, 0, 3, 1, 4))
         apart = xp.reshape(apart, (parts, n * self.heads, k, self._rank))
         return [apart[part, ...] for part in range(parts)]
 
     def _together(self, batch: Any) -> Any:
-        """A batch of heads, (n m, k, r), side by side, (n k, m r)."""
+        """Put a batch of heads, (n m, k, r), side by side, (n k, m r)."""
         xp, (n, k, _) = self.engine.xp, self.x.shape
         turned = xp.permute_dims(xp.reshape(batch, (n, self.heads, k, self._rank)), (0, 2, 1, 3))
         return xp.reshape(turned, (n * k, -1))

@@ -1,7 +1,7 @@
-"""Runs from one start after another on the same examples: where each stops, and what the residuals say in the end.
+"""Runs from several starts on the same examples: when each stops, and how the final residuals are judged.
 
-A run is Gauss-Newton from one start. It stops at the tolerance, where it has stalled, or at the level of the noise.
-Another start follows until one is exact or three end at one residual that held-out examples have, too: a floor.
+A run is Gauss-Newton from one start. It stops at the tolerance, when it has stalled, or at the level of the noise.
+Another start follows until one run is exact, or three end at a floor: the same residual, on held-out examples too.
 """
 
 import math
@@ -37,37 +37,37 @@ __all__ = [
     "same_residual",
 ]
 
-# So many starts at one residual are taken for a floor. Two may share a local minimum: 1 of 16 did at six coordinates.
+# This many starts with the same residual are a floor. Two may share a local minimum: 1 of 16 did at six coordinates.
 _AGREEING = 3
-# At a floor a few more iterates of the best run take less than this off. Runs with many heads are all slow at first,
-# and alike; then they go on with more patience.
+# At a floor, _FEW more iterates of the best run leave more than _NO_LOWER of the residual. Runs with many heads are all
+# slow and similar at first; these continue with more patience.
 _FEW, _NO_LOWER = 5, 0.98
-# The share of the residual below which a redrawn head counts: another minimum at the level of the noise has less.
+# A redrawn head counts if it brings the residual below this share; two minima at the noise level differ by less.
 _BETTER = 0.9
-# Of what fitting takes off the squared residual under noise: what a run may leave undone, and by how much two runs into
-# one minimum may differ.
+# As shares of the reduction of squared noise by fitting: the most that a converged run may still gain, and the largest
+# difference of two runs into the same minimum.
 _UNDONE, _APART = 0.01, 0.1
-# A fall of the squared residual that is not yet near a minimum.
+# A step that reduces the squared residual by more than this share is not yet near a minimum.
 _LONG_STEP = 0.5
-# With fewer than two equations an unknown the residual says nothing about noise.
+# With fewer than two equations per unknown, the residual carries no information on the noise.
 _MOST_SHARE = 0.5
-# Squared residuals of runs into one minimum differ by no more than this, where noise is so large that more would pass.
+# Squared residuals of runs into the same minimum never differ by more than this, however large the noise is.
 _SAME_SQUARED = 0.02
-# The spread of errors on few held-out examples.
+# Allows for the random spread of the error on few held-out examples.
 _HELD_OUT_RATIO = 1.2
-# No local minimum of a nice layer was seen below this residual: what is left there is noise, such as inputs rounded to
-# float32, which is larger on some examples than on others.
+# No local minimum of a nice layer was seen below the residual _LOW. A smaller residual is noise, such as inputs rounded
+# to float32; this noise is larger on some examples than on others.
 _LOW, _LOW_HELD_OUT_RATIO, _LOW_SAME_SQUARED = 1e-4, 3.0, 0.5
 _ROUNDING = 1e-13  # below this residual the last digits are rounding
 
 
 @dataclass(frozen=True)
 class Patience:
-    """When to give a run up: the residual is not below `ratio` of itself after so many `iterates`.
+    """When to stop a run: it has stalled if `iterates` iterates leave more than `ratio` of the residual.
 
-    A run counts as converged after so many `steps` one after another that each say so. Below a residual of `slow_below`
-    forty iterates have to take a tenth off: there steps are slow where heads are nearly equal, or where hardly a row of
-    a pattern is not saturated.
+    A run has converged if `steps` consecutive steps each meet the criterion. Below a residual of `slow_below`, it has
+    stalled only if forty iterates reduce the residual by less than a tenth. There, steps are slow if heads are nearly
+    equal, or if almost all rows of a pattern are saturated.
     """
 
     iterates: int
@@ -76,9 +76,9 @@ class Patience:
     slow_below: float = 1e-2
 
 
-# Of matrices: the worst ratio seen in a run that ended exact on nice targets is 1e-9.
+# For full matrices: the worst ratio seen in a run that ended exact on nice targets is 1e-9.
 _PATIENCE = Patience(10, 0.7)
-# Of factors: the worst ratio seen in a run that ended exact, of those to 40 targets, is .967.
+# For factors: the worst ratio seen in a run that ended exact, over 40 targets, is .967.
 _LOW_RANK_PATIENCE = Patience(20, 0.98, steps=8)
 _MORE_PATIENCE = Patience(20, 0.98)
 _SLOW_ITERATES, _SLOW_RATIO = 40, 0.9
@@ -86,10 +86,10 @@ _SLOW_ITERATES, _SLOW_RATIO = 40, 0.9
 
 @dataclass(frozen=True, eq=False)
 class SplitExamples:
-    """Examples to fit, `x` and `y`, and others held out, tokens and labels in units of their own.
+    """Examples to fit, `x` and `y`, and held-out examples; tokens and labels are scaled.
 
-    The labels were divided by `unit`, the largest of them, so that their squares stay within the floats; the tokens by
-    `scale`, their root mean square, so that starts are random of one size.
+    The labels are divided by `unit`, the largest of them, so that their squares do not overflow. The tokens are divided
+    by `scale`, their root mean square, so that one size of random starts fits all inputs.
     """
 
     x: Float[np.ndarray, "n k d"]
@@ -101,26 +101,26 @@ class SplitExamples:
 
     @property
     def drawn(self) -> int:
-        """All examples, fitted or held out."""
+        """The number of all examples, fitted or held out."""
         return len(self.x) + len(self.x_held)
 
     @property
     def held_out(self) -> HeldOut:
-        """Those held out, and which inputs they are held out from."""
+        """The held-out examples, with the fitted inputs."""
         return HeldOut(self.x_held, self.y_held, self.x)
 
     def together(self) -> "SplitExamples":
-        """All examples to fit, and the same ones held out as before."""
+        """The same held-out examples, but with all examples to fit, the held-out ones included."""
         x, y = np.concatenate([self.x, self.x_held]), np.concatenate([self.y, self.y_held])
         return replace(self, x=x, y=y)
 
     def layer(self, iterate: Iterate) -> AttentionLayer:
-        """The layer of an iterate, in NumPy and in the units of tokens and labels as they were drawn."""
+        """The layer of an iterate, in NumPy, for tokens and labels in their original units."""
         theta, w = to_numpy(iterate.theta), to_numpy(iterate.w)
         return AttentionLayer(theta=theta / self.scale / self.scale, w=w * (self.unit / self.scale))
 
     def scaled(self, layer: AttentionLayer) -> AttentionLayer:
-        """The layer that on tokens and labels in units is what this one is on them as they were drawn."""
+        """The layer that does on scaled tokens and labels what `layer` does on the original ones."""
         theta, w = (to_numpy(part).astype(np.float64) for part in (layer.theta, layer.w))
         return AttentionLayer(theta=theta * self.scale * self.scale, w=w * (self.scale / (self.unit or 1.0)))
 
@@ -128,9 +128,9 @@ class SplitExamples:
 def draw_split(
     oracle: ExampleOracle, n: int, *, least: int, before: SplitExamples | None = None
 ) -> SplitExamples:
-    """Examples drawn until there are `n`, a twentieth of those new held out, and no fewer than `least` to fit.
+    """Draw examples until there are `n`; hold out a twentieth of the new ones, but leave at least `least` to fit.
 
-    Examples drawn `before` keep their place and their units; nothing is drawn where they are enough.
+    Examples drawn `before` stay fitted or held out, and keep their units. If they are enough, nothing is drawn.
     """
     if before is None:
         none = np.empty((0, oracle.k, oracle.d))
@@ -159,10 +159,11 @@ def _root_mean_square(x: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """Where the runs from several starts ended, one iterate a start in NumPy, the smallest residual first.
+    """The final iterates of the runs from several starts, one per start, in NumPy, the smallest residual first.
 
-    `passes` are those of all starts. `at_floor` says that the three best (of two starts both) ended at the same
-    residual, and held-out examples have it too: the labels are noisy at that level, or the student is too small.
+    `passes` counts those of all starts. `at_floor` means that the three best runs (with two starts, both) ended at the
+    same residual, and held-out examples have it too. Then the labels are noisy at that level, or the student is too
+    small.
     """
 
     iterates: tuple[Iterate, ...]
@@ -171,7 +172,7 @@ class Ends:
 
     @property
     def best(self) -> Iterate:
-        """The end with the smallest residual."""
+        """The final iterate with the smallest residual."""
         return self.iterates[0]
 
 
@@ -182,19 +183,19 @@ class Runner:
     Parameters
     ----------
     iterates : callable
-        Maps x, y, a start and the tolerance to the iterates of a run from it, of any array library.
+        Maps x, y, a start and the tolerance to the iterates of a run from that start, of any array library.
     start : callable
-        Maps examples, a number of heads and the number of the start, from 1, to a start for `iterates`; number 0 is for
-        heads that are added to others.
+        Maps examples, a number of heads and the number of the start, from 1, to a start for `iterates`. Number 0 is for
+        heads that are added to fitted ones.
     tolerance : float
         Relative residual at which to stop.
     rank : int, optional
-        The rank of the heads, where it is low.
+        The rank of the heads, if it is low.
     held_out_too : bool
-        Whether a run at the tolerance goes on until held-out examples are there too.
+        Whether a run at the tolerance continues until the held-out examples reach it too.
     resume : callable, optional
-        Maps an iterate to a start there. With it, starts that agree are a floor only if the best of them has come to
-        rest; otherwise it goes on, and the starts after it are given more patience, too.
+        Maps an iterate to a start at that iterate. With it, starts that agree are a floor only if the best run has
+        converged. Otherwise this run continues, and it and later runs get more patience.
     """
 
     iterates: Callable[[Any, Any, Any, float], Iterator[Iterate]]
@@ -214,7 +215,7 @@ class Runner:
         work: int,
         tell: Callable[[int, Iterate], None] = lambda number, iterate: None,
     ) -> Iterate:
-        """The end of the run of so many heads from a start, in NumPy (see `last_iterate`)."""
+        """The final iterate, in NumPy, of a run of `heads` heads from a start (see `last_iterate`)."""
         end = last_iterate(
             self.iterates(examples.x, examples.y, start, self.tolerance),
             tolerance=self.tolerance,
@@ -235,7 +236,7 @@ class Runner:
         work: int,
         tell: Callable[[int, int, Iterate], None],
     ) -> Ends:
-        """The ends of runs from at most `starts` starts: fewer once one is exact, three agree, or work is spent.
+        """The final iterates from at most `starts` starts; it stops once one is exact, three agree or work is spent.
 
         `tell` is called with the number of the start, that of the iterate, and the iterate.
         """
@@ -270,10 +271,10 @@ class Runner:
     def redraw_weakest(
         self, examples: SplitExamples, ends: Ends, *, work: int, tell: Callable[[int, Iterate], None]
     ) -> Ends:
-        """The ends, after the weakest head began anew on what the others leave, while it helps; starts are matrices.
+        """Redraw the weakest head and fit it to the residual of the others, while this helps; for full matrices.
 
-        Random starts all fit the strong heads first, so that at a head a thousand times weaker their residuals agree as
-        at the level of noise. `work` includes the passes of `ends`. At most m runs.
+        Random starts all fit the strong heads first. If one head is a thousand times weaker, their residuals agree, as
+        they do at the level of noise. `work` includes the passes of `ends`. There are at most m runs.
         """
         heads = len(ends.best.theta)
         for _ in range(heads if heads > 1 else 0):
@@ -300,7 +301,7 @@ class Runner:
         return _PATIENCE if self.rank is None else _LOW_RANK_PATIENCE
 
     def _rests(self, examples: SplitExamples, start: Any, residual: float) -> tuple[int, bool]:
-        """The passes of a few iterates from there, and whether they leave the residual about where it was."""
+        """The passes of a few more iterates from `start`, and whether these leave the residual nearly unchanged."""
         passes = 0
         for iterate in islice(self.iterates(examples.x, examples.y, start, self.tolerance), 1 + _FEW):
             passes = iterate.passes
@@ -331,15 +332,16 @@ def last_iterate(
 ) -> Iterate:
     """The first iterate at the tolerance, at the end of the work, or at which the run has stalled or converged.
 
-    `tell` is called with the number of each iterate and the iterate; `reached` says of an iterate at the tolerance
-    whether that is enough to stop. `share` is that of `fitted_share`, or 0 to go on until the run stalls.
+    `tell` is called with the number of each iterate and the iterate. `reached` decides whether an iterate at the
+    tolerance ends the run. `share` is that of `fitted_share`; with 0 the run continues until it stalls.
 
     Notes
     -----
-    At a minimum under noise, fitting has taken the `share` p / N off the squared residual, which is the excess error
-    of a perfect fit relative to the noise. A run has converged when steps to come would take off less than a hundredth
-    of that: near a minimum the falls of the squared residual shrink by a ratio q a step, so that after the fall f the
-    steps to come are worth f q / (1 - q). One short step after one that took off more than half says nothing yet.
+    At a minimum under noise, fitting has reduced the squared residual by the `share` p / N, which is also the excess
+    error of a perfect fit relative to the noise. A run has converged when all further steps would reduce the squared
+    residual by less than a hundredth of that. Near a minimum, these reductions shrink by a ratio q per step, so after
+    the reduction f the further steps give f q / (1 - q). One short step after a step that gained more than half is not
+    yet evidence of convergence.
     """
     history: list[float] = []
     falls: list[float] = []
@@ -347,7 +349,7 @@ def last_iterate(
     for iterate in iterates:
         tell(len(history), iterate)
         if iterate.theta is theta:
-            falls.clear()  # rejected: the next steps are shortened by their damping, and say nothing
+            falls.clear()  # rejected: the damping shortens the next steps, so their falls are no evidence
         elif history and history[-1] > 0:
             falls.append(1 - (iterate.residual / history[-1]) ** 2)
         theta = iterate.theta
@@ -360,7 +362,7 @@ def last_iterate(
 
 def _stalled(history: list[float], patience: Patience) -> bool:
     now = history[-1]
-    # extra heads make a run slow down to its last digits, where only rounding is left to lose
+    # extra heads make a run slow until its last digits, where only rounding error remains
     rounding = 2 if now < _ROUNDING else 10
     if now < EXACT_ERROR and len(history) > 10 and now >= 0.9 * history[-1 - rounding]:
         return True
@@ -381,17 +383,17 @@ def _converged(falls: list[float], share: float, steps: int) -> bool:
 def judge(
     best: Iterate, held_out: HeldOut, *, tolerance: float, spent_all: bool, at_floor: bool = False
 ) -> tuple[Outcome, float]:
-    """What the best iterate amounts to on held-out examples, and its relative error there."""
+    """The outcome of the best iterate on held-out examples, and its relative error there."""
     ended = Outcome.WORK_SPENT if spent_all else Outcome.LOCAL_MINIMUM
     otherwise = Outcome.RESIDUAL_FLOOR if at_floor else ended
     return held_out.verdict(best.layer, fitted=best.residual, tolerance=tolerance, otherwise=otherwise)
 
 
 def same_residual(ends: Sequence[Iterate], *, share: float = 0.2, several: int = 2) -> bool:
-    """Whether the `several` best ends have one residual, as runs into one minimum do.
+    """Whether the `several` best final iterates have the same residual, as runs into the same minimum have.
 
-    Their squared residuals may differ by a tenth of `share` (of `fitted_share`), and by two hundredths at most; by a
-    half below 1e-4, where there are no local minima to tell apart.
+    Their squared residuals may differ by a tenth of `share` (of `fitted_share`), but by two hundredths at most. Below a
+    residual of 1e-4 there are no local minima, and they may differ by a half.
     """
     best = sorted(end.residual for end in ends)
     if len(best) < several:
@@ -401,17 +403,17 @@ def same_residual(ends: Sequence[Iterate], *, share: float = 0.2, several: int =
 
 
 def at_noise_level(end: Iterate, held_out: HeldOut, *, share: float) -> bool:
-    """Whether held-out examples have the residual of the fitted ones, up to what fitting them takes off it.
+    """Whether held-out examples have the residual of the fitted ones, up to the reduction by fitting.
 
-    Of noise of variance 1 a fit leaves 1 - `share` on its own examples and 1 + excess on others; the excess is the
-    share with many examples, and was measured up to 3.3 of it at four times the counting floor.
+    For noise of variance 1, a fit has the squared residual 1 - `share` on fitted examples and 1 + excess on others.
+    With many examples, the excess equals the share. At four counting floors, up to 3.3 times the share was measured.
     """
     ratio = _HELD_OUT_RATIO if end.residual > _LOW else _LOW_HELD_OUT_RATIO
     return held_out.error(end.layer) < ratio * math.sqrt((1 + 4 * share) / (1 - share)) * end.residual
 
 
 def fitted_share(x: Float[np.ndarray, "n k d"], heads: int, rank: int | None = None) -> float:
-    """Unknowns over equations, p / (n k d): the share of white noise that a fit of p unknowns takes up; at most 1/2."""
+    """Unknowns over equations, p / (n k d): the share by which a fit reduces squared white noise; at most 1/2."""
     _, k, d = x.shape
     count = unknowns(heads=heads, tokens=k, dim=d, rank=rank) if heads else 0
     return min(count / x.size, _MOST_SHARE)
@@ -428,16 +430,16 @@ def noise_level(residual: float, y: Float[np.ndarray, "n k d"], share: float) ->
 def cost_of_each_head(
     x: Float[np.ndarray, "n k d"], theta: Float[np.ndarray, "m d d"], w: Float[np.ndarray, "m d d"]
 ) -> Float[np.ndarray, " m"]:
-    """By how much the squared residual grows when a head is dropped and the other projections are refitted.
+    """The growth of the squared residual if a head is dropped and the other projections are refitted, for each head.
 
-    `x` are the examples fitted, and the projections `w` a least-squares fit. With Z = [P_1 X ... P_m X] and
-    H = (Z^T Z)^-1 it is tr(W_i^T (H_ii)^-1 W_i), the Wald statistic of linear regression: zero for W_i = 0 and for
-    Theta_i = Theta_j. O(n k (m d)^2 + (m d)^3).
+    `x` are the fitted examples, and the projections `w` are a least-squares fit. With Z = [P_1 X ... P_m X] and
+    H = (Z^T Z)^-1, the growth is tr(W_i^T (H_ii)^-1 W_i), the Wald statistic of linear regression. It is zero for
+    W_i = 0 and for Theta_i = Theta_j. O(n k (m d)^2 + (m d)^3).
     """
     m, d, _ = theta.shape
     _, read = read_tokens(x, theta)
     gram = read.T @ read
-    # equal heads make it singular; with this ridge the cost of either is then zero up to rounding
+    # equal heads make it singular; with this ridge, the cost of each of them is zero up to rounding
     ridge = 1e-12 * np.trace(gram) / len(gram) or 1.0
     blocks = np.linalg.inv(gram + ridge * np.eye(len(gram))).reshape(m, d, m, d)
     each = np.stack([blocks[i, :, i, :] for i in range(m)])

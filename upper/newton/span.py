@@ -1,4 +1,4 @@
-"""Heads within a span of matrices, Theta_i = sum_j C_ij B_j: the coordinates C that fit best, from a few simplices."""
+"""Heads in a span of matrices, Theta_i = sum_j C_ij B_j: fit the coordinates C, starting from a few simplices."""
 
 import math
 from collections.abc import Callable
@@ -43,30 +43,30 @@ def fit_in_span(
     basis : array (m, d, d)
         The B_j, orthogonal and of equal norm; the last points to the expected centre of the heads.
     starts : int
-        At most so many; the first that explains all but a hundredth ends the search.
+        The largest number of starts. The search ends at the first one with a relative residual below 1/100.
     work : int, optional
-        Budget in passes over the examples, shared by all starts; a step once begun is finished.
+        Budget in passes over the examples, shared by all starts; a started step is finished.
 
     Returns
     -------
     Iterate
-        The best end of all starts, with the passes of all.
+        The best final iterate of all starts, with the passes of all starts.
     int
-        How many starts there were.
+        The number of starts used.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit, or logits overflow at the start.
+        If the shapes do not match, or logits overflow at the start.
 
     Notes
     -----
-    A start is a regular simplex around the centre, turned at random: there orthogonal heads of equal norm are. Heads of
-    a start have at least the norm of a random start of `upper.Newton`, as the ridge would hide nearly equal ones. With
-    more than two heads local minima occur. A pass costs O(n k m d (d + 2 k) + m^2 d^2).
+    A start is a randomly rotated regular simplex around the centre: orthogonal heads of equal norm form such a simplex.
+    Heads of a start have at least the norm of a random start of `upper.Newton`, since the ridge would hide nearly equal
+    heads. With more than two heads, local minima occur. A pass costs O(n k m d (d + 2 k) + m^2 d^2).
     """
     rng = random_generator(rng)
-    # of a start's heads, on tokens of root mean square 1
+    # the norm of the heads of a start, on tokens of root mean square 1
     size = float(np.linalg.norm(basis)) * float(np.mean(x**2))
     if 0 < size < 1:
         basis = basis / size
@@ -86,7 +86,7 @@ def fit_in_span(
 
 @dataclass(frozen=True, eq=False)
 class SpanStart:
-    """Where to start within a span: the B_j, orthogonal and of equal norm, and the coordinates C."""
+    """A start within a span: the B_j, orthogonal and of equal norm, and the coordinates C."""
 
     basis: Shaped[Any, "p d d"]
     coordinates: Shaped[Any, "m p"]
@@ -99,7 +99,7 @@ class SpanStart:
     def parametrise(
         self, engine: Engine, x: Shaped[Any, "n k d"], rng: np.random.Generator
     ) -> tuple[Callable[[Engine], "SpanHeads"], Shaped[Any, "p m"]]:
-        """What makes the heads on an engine, and the parameters to start from."""
+        """A function that makes the heads on an engine, and the parameters at the start."""
         coordinates = engine.cast(engine.detach(self.coordinates), engine.double)
         make = partial(SpanHeads, x=x, rng=rng, heads=len(coordinates), basis=engine.detach(self.basis))
         return make, engine.xp.matrix_transpose(coordinates)
@@ -108,7 +108,7 @@ class SpanStart:
 class SpanHeads(FullHeads):
     """The heads Theta_i = sum_j C_ij B_j on one set of tokens; parameters and directions are C^T, (p, m).
 
-    m p unknowns in place of m d^2; a pass costs O(m p d^2) more than one of `FullHeads`.
+    There are m p unknowns in place of m d^2. A pass costs O(m p d^2) more than one of `FullHeads`.
     """
 
     def __init__(
@@ -124,11 +124,11 @@ class SpanHeads(FullHeads):
         self._square = engine.norm(self._basis) ** 2 / basis.shape[0]
 
     def reads(self, parameters: Shaped[Any, "p m"]) -> Shaped[Any, "rows reads"]:
-        """What the heads read at the coordinates."""
+        """The reads of the heads at the coordinates `parameters`."""
         return super().reads(self._stacked(parameters))
 
     def times(self, direction: Shaped[Any, "p m"]) -> Shaped[Any, "rows d"]:
-        """How the outputs change along a direction of the coordinates."""
+        """The change of the outputs along a direction of the coordinates."""
         return super().times(self._stacked(self.engine.cast(direction, self.engine.double)))
 
     def transpose_times(self, residual: Shaped[Any, "rows d"]) -> Shaped[Any, "p m"]:
@@ -139,11 +139,11 @@ class SpanHeads(FullHeads):
         return self._basis @ xp.reshape(apart, (d * d, self.heads))
 
     def damping_term(self, damping: float) -> Callable[[Any], Any]:
-        """The damping of the matrices that a direction moves."""
+        """The damping term of `FullHeads`, in coordinates."""
         return super().damping_term(damping * self._square)
 
     def preconditioner(self, damping: float) -> Callable[[Any], Any]:
-        """That of the matrices, in coordinates."""
+        """The preconditioner of `FullHeads`, in coordinates."""
         inverse = self._inverse_coupling(damping) * (1 / self._square)
         return lambda r: r @ inverse
 
@@ -160,13 +160,13 @@ class SpanHeads(FullHeads):
 
 
 def _simplex(m: int, rng: np.random.Generator) -> Float[np.ndarray, "m m"]:
-    """Corners of a regular simplex of m points around the centre, turned at random, in span coordinates."""
+    """The m corners of a randomly rotated regular simplex around the centre, in span coordinates."""
     if m == 1:
         return np.ones((1, 1))
     from scipy.stats import ortho_group
 
     centred = np.eye(m) - 1 / m
-    # coordinates of the corners within the hyperplane they span
+    # coordinates of the corners within their hyperplane
     flat = np.linalg.svd(centred)[0][:, : m - 1] * np.sqrt(m)
     turn = ortho_group.rvs(m - 1, random_state=rng) if m > 2 else np.ones((1, 1))
     scale = np.sqrt(m - 1) / np.linalg.norm(flat, axis=1).max()

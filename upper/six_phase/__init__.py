@@ -1,15 +1,15 @@
 """The six-phase learner of Chen and Li (arXiv 2402.04084); the name of a file begins with its phase.
 
 1. `estimate_projection_sum`: a crude estimate of sum_i W_i.
-2. `sculpt_affine_hull` (paper mode only): certify the rows on which all heads agree, and sculpt the affine hull of
-   the Theta_i out.
+2. `sculpt_affine_hull` (paper mode only): certify the rows on which all heads agree, and use them to enclose the
+   affine hull of the Theta_i in a convex body.
 3. `refine_by_margin` (the paper's way) or `refine_by_consistency`: a better estimate of the sum.
-4. `sculpt_affine_hull` again, with it.
+4. `sculpt_affine_hull` again, with the better estimate.
 5. `attention_span`: the span of the Theta_i.
 6. `search_net` (the paper's way) or `phase6_heads.fit_heads`, a fit within the span and Newton: the heads.
 
-`SixPhase` calls them one after the other. `six_phase_queries` counts phases 1 to 5 as statistical queries, and
-`learn_by_queries` runs them against any oracle that answers such.
+`SixPhase` calls them in this order. `six_phase_queries` counts phases 1 to 5 as statistical queries, and
+`learn_by_queries` runs them with any oracle that answers statistical queries.
 """
 
 from upper.six_phase.agreement import Contrasts, certify_agreement, contrasts_of, has_repeated_tokens

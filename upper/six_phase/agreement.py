@@ -1,4 +1,4 @@
-"""The rows on which all heads have the same pattern: certified, the equations they give, and their moments."""
+"""Certify the rows on which all heads have the same pattern; their equations, and the moments of these."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ __all__ = [
     "has_repeated_tokens",
 ]
 
-# Differences of projected tokens whose Gram matrix is this close to singular determine no pattern.
+# If the Gram matrix of the differences of projected tokens is this close to singular, no pattern is determined.
 _SINGULAR = 1e-10
-_ROWS = 2048  # equations at a time where a matrix of them is formed
+_ROWS = 2048  # equations in one block, where a matrix of equations is formed
 _FIELDS = ("rows", "differences", "log_ratios", "weights")
 
 
 @dataclass(frozen=True, eq=False)
 class Certificates:
-    """For each row of each example, the common pattern that explains it best and what it leaves unexplained.
+    """For each row of each example, the common pattern that explains it best, and the residual.
 
-    `pattern` has the weights p with sum 1 for which p X W^ is closest to Y_a, negative ones perhaps where heads
-    disagree; `residual` is |Y_a - p X W^| / |Y_a|, infinite for examples that determine no pattern.
+    `pattern` has the weights p with sum 1 for which p X W^ is closest to Y_a; if heads disagree, some may be negative.
+    `residual` is |Y_a - p X W^| / |Y_a|, and infinite for examples that determine no pattern.
     """
 
     pattern: Float[np.ndarray, "n k k"]
@@ -53,20 +53,20 @@ def certify_agreement(
     Parameters
     ----------
     x, y : array (n, k, d)
-        Examples, 2 <= k < d: from k = d on a small residual certifies nothing.
+        Examples, 2 <= k < d. For k >= d, a small residual certifies nothing.
     projection_sum : array (d, d)
         W^, the estimate of sum_i W_i.
     method : "least-squares" or "linear-program"
-        Whether the pattern minimises the Euclidean norm of the residual (closed form, weights of any sign), or the
-        largest entry of the residual over patterns with p >= 0.
+        "least-squares": the pattern minimises the Euclidean norm of the residual (closed form, weights of any sign).
+        "linear-program": it minimises the largest entry of the residual over patterns with p >= 0.
 
     Notes
     -----
-    If every head has the pattern p in row a, then Y_a = p X (sum_i W_i), and the residual is of the size of the error
-    of W^. Conversely a small residual implies agreement where the W_i are in general position and k and m much smaller
-    than d; projections of rank one break it. Without the constraint the scale of W^ would be free. Two equal tokens
-    make the regression singular, and two opposite ones free the scale: such examples get an infinite residual.
-    Nothing depends on the unit of labels and W^. O(n k^2 d + n k d^2) for least squares.
+    If every head has the pattern p in row a, then Y_a = p X (sum_i W_i), and the residual is as large as the error of
+    W^. Conversely, a small residual implies agreement if the W_i are in general position and k and m are much smaller
+    than d. For projections of rank one this fails. Without the constraint, the scale of W^ would be free. Two equal
+    tokens make the regression singular, and two opposite tokens free the scale; such examples get an infinite residual.
+    Patterns and residuals do not depend on the unit of labels and W^. O(n k^2 d + n k d^2) for least squares.
     Source: Chen and Li, arXiv 2402.04084, phase 2; batched form and sum-to-one constraint as derived here.
     """
     n, k, d = x.shape
@@ -75,7 +75,7 @@ def certify_agreement(
             f"The examples have k = {k} tokens in d = {d} coordinates: 2 <= k < d is needed to certify agreement, "
             "because k projected tokens span everything from k = d on."
         )
-    # one product of all tokens: NumPy makes n small ones of a stack of matrices
+    # one product of all tokens; for a stack of matrices NumPy would make n small products
     values = (x.reshape(n * k, d) @ projection_sum).reshape(n, k, d)
     by_squares = _least_squares_of_pairs if k == 2 else _least_squares
     pattern, residual = (by_squares if method == "least-squares" else _linear_program)(values, y)
@@ -98,12 +98,13 @@ def has_repeated_tokens(x: Float[np.ndarray, "n k d"]) -> Bool[np.ndarray, " n"]
 
 @dataclass(frozen=True, eq=False)
 class Contrasts:
-    """Linear equations <x_a (x) v_j, Theta> = t_j that hold, nearly, for every head at once.
+    """Linear equations <x_a (x) v_j, Theta> = t_j that hold approximately for all heads.
 
-    `rows` are the attending tokens x_a, `differences` orthonormal contrasts v_j = sum_b H_jb x_b of the tokens (H the
-    Helmert contrasts: rows of sum zero), and `log_ratios` the same contrasts of the log-pattern, in logits. The
-    `weights` of rows are 1 / sum_b p_b^-2: the same error of a pattern weighs more in the logarithm of a small p_b. No
-    token is special: the k - 1 equations are equivalent to x_a Theta (x_b - x_c) = ln(p_b / p_c) for all b and c.
+    `rows` are the attending tokens x_a. `differences` are orthonormal contrasts v_j = sum_b H_jb x_b of the tokens. H
+    has the Helmert contrasts (rows of sum zero). `log_ratios` are the same contrasts of the log-pattern, in logits. The
+    `weights` of rows are 1 / sum_b p_b^-2, since an error of the pattern has a larger effect on the logarithm of a
+    small p_b. No token is special: the k - 1 equations are equivalent to x_a Theta (x_b - x_c) = ln(p_b / p_c) for all
+    b and c.
     """
 
     rows: Float[np.ndarray, "n d"]
@@ -116,7 +117,7 @@ class Contrasts:
 
     @property
     def equations(self) -> int:
-        """The number of scalar equations, k - 1 a row."""
+        """The number of scalar equations, k - 1 per row."""
         return int(self.log_ratios.size)
 
     def apply(self, theta: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "n k1"]:
@@ -133,7 +134,7 @@ class Contrasts:
         return products.reshape(*self.log_ratios.shape, self.rows.shape[1] ** 2)
 
     def chosen(self, which: Any) -> "Contrasts":
-        """The equations of the rows that `which`, an index or a mask, chooses."""
+        """The equations of the rows in `which`, an index or a mask."""
         return Contrasts(*(getattr(self, name)[which] for name in _FIELDS))
 
     @classmethod
@@ -151,10 +152,10 @@ class Contrasts:
 def contrasts_of(
     x: Float[np.ndarray, "n k d"], pattern: Float[np.ndarray, "n k k"], accepted: Bool[Any, "n k"]
 ) -> Contrasts:
-    """The equations in Theta that the accepted rows give; O(n k^2 d) for the accepted ones.
+    """The equations in Theta from the accepted rows; O(n k^2 d) for n accepted examples.
 
-    A ValueError if the shapes do not fit, or an accepted row's pattern has an entry that is not positive: it has no
-    logarithm.
+    A ValueError if the shapes do not match, or the pattern of an accepted row has an entry that is not positive, which
+    has no logarithm.
     """
     example, row = np.nonzero(accepted)
     p = pattern[example, row]
@@ -173,8 +174,8 @@ def contrasts_of(
 class EquationMoments:
     """M = mean of w v v^T and b = mean of w t v over the equations <v, Theta> = t, the weights w of mean 1.
 
-    `apply` never forms a vector v = x_a (x) v_j of d^2 entries: O(N d^2) for N equations, memory O(N + d^2).
-    For tokens of identity covariance M has mean eigenvalue about 1.
+    `apply` never forms a vector v = x_a (x) v_j of d^2 entries. It takes O(N d^2) for N equations, and memory
+    O(N + d^2). For tokens of identity covariance, M has mean eigenvalue about 1.
     """
 
     contrasts: Contrasts
@@ -218,7 +219,7 @@ class EquationMoments:
 
     @cached_property
     def _share(self) -> np.ndarray:
-        # a column: every equation of a row has the row's weight
+        # as a column, since every equation of a row has the weight of the row
         weights = self.contrasts.weights
         return (weights / (weights.sum() * self.contrasts.log_ratios.shape[1]))[:, None]
 
@@ -229,7 +230,7 @@ def _lengths(vectors: np.ndarray) -> np.ndarray:
 
 def _least_squares(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     k = values.shape[1]
-    # the last weight is 1 minus the others; no token is special, the solution does not depend on which
+    # the last weight is 1 minus the others; the solution does not depend on the choice of that token
     base = values[:, -1:]
     differences, target = values[:, :-1] - base, y - base
     gram = np.matmul(differences, np.swapaxes(differences, 1, 2))
@@ -242,7 +243,7 @@ def _least_squares(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _least_squares_of_pairs(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One unknown a row: no systems to solve, no products of tiny matrices."""
+    """The case k = 2, with one unknown per row: no linear systems, no products of tiny matrices."""
     base = values[:, 1]
     difference, residual = values[:, 0] - base, y - base[:, None]
     gram = np.einsum("nd,nd->n", difference, difference)
@@ -253,14 +254,14 @@ def _least_squares_of_pairs(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarr
 
 
 def _linear_program(values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The p >= 0 with the least largest entry of Y_a - p V, by one sparse program for all rows (HiGHS)."""
+    """The p >= 0 that minimise the largest entry of Y_a - p V, by one sparse program for all rows (HiGHS)."""
     from scipy.optimize import linprog
     from scipy.sparse import block_array, bsr_array, csr_array, eye_array, kron
 
     n, k, d = values.shape
     rows = n * k
     unit = np.sqrt(np.mean(y**2)) or 1.0  # the solver's tolerances are absolute
-    # unknowns: the k weights of each row, then one bound each; -bound <= Y_a - p V <= bound, entry by entry
+    # unknowns: the k weights of each row, then one bound per row; -bound <= Y_a - p V <= bound, entry by entry
     blocks = np.repeat(np.swapaxes(values / unit, 1, 2), k, axis=0)
     read = bsr_array((blocks, np.arange(rows), np.arange(rows + 1)), shape=(rows * d, rows * k))
     each = eye_array(rows)

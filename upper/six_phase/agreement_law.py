@@ -16,7 +16,7 @@ __all__ = ["AgreementLaw", "disagreement", "measure_agreement"]
 
 @dataclass(frozen=True, eq=False)
 class AgreementLaw:
-    """Counts of agreement events: of `rows`, on how many the heads agree up to each of the `tolerances`.
+    """Counts of agreement events: the number of `rows` on which the heads agree up to each of the `tolerances`.
 
     The tolerances are in logits, ascending; `exponent` is (m - 1)(k - 1), the limit of the slope.
     """
@@ -28,7 +28,7 @@ class AgreementLaw:
 
     @property
     def probabilities(self) -> Float[np.ndarray, " t"]:
-        """The share of rows that agree."""
+        """The share of rows on which the heads agree."""
         return self.counts / self.rows
 
     @property
@@ -49,10 +49,11 @@ class AgreementLaw:
 
 @checked
 def disagreement(layer: AttentionLayer, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
-    """How far the heads are from the same pattern in each row, in logits.
+    """How far the heads are from a common pattern in each row, in logits.
 
-    It is the largest difference, over pairs of heads and of tokens b, c, of x_a Theta (x_b - x_c). In logits and not in
-    patterns: saturated rows have nearly equal patterns whatever their logits are. O(n k m d (d + k) + n k^2 m^2).
+    It is the largest difference of x_a Theta (x_b - x_c) between two heads, over all pairs of tokens b, c. It is
+    measured in logits, since saturated rows have nearly equal patterns for very different logits.
+    O(n k m d (d + k) + n k^2 m^2).
     """
     logits = np.moveaxis(layer.logits(x), -3, -2)  # n, k, m, k
     worst = np.zeros(logits.shape[:2])
@@ -80,16 +81,16 @@ def measure_agreement(
     inputs : Inputs
         The distribution of the tokens, at least two.
     rows : int
-        Rows to look at, k an example.
+        The number of rows to draw, k per example.
     tolerances : sequence of float
-        In logits; small against the spread of the logits' differences.
+        In logits; small relative to the spread of the differences of logits.
     rng : optional
         Anything `numpy.random.default_rng` accepts (SPEC 7).
 
     Notes
     -----
-    The (m - 1)(k - 1) differences of logits have a bounded density at zero for Gaussian tokens, and by a local limit
-    theorem for Boolean ones down to tolerances that shrink with d; so the probability is of order
+    For Gaussian tokens, the (m - 1)(k - 1) differences of logits have a bounded density at zero. For Boolean tokens a
+    local limit theorem gives the same, down to tolerances that shrink with d. So the probability is of order
     tolerance^((m-1)(k-1)). O(rows m d (d + k)).
     Source: Chen and Li, arXiv 2402.04084, phase 2; the measurement is derived here.
     """

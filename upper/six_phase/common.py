@@ -1,4 +1,4 @@
-"""What every phase uses: examples in batches, and the error of a phase that fails."""
+"""Common parts of the phases: examples in batches, and the error of a phase that fails."""
 
 import os
 from collections import deque
@@ -18,14 +18,14 @@ __all__ = ["Jobs", "PhaseFailedError", "batch_size", "map_batches", "relative_ch
 Statistic = TypeVar("Statistic")
 
 Jobs = Annotated[int, Whole(1, 4096)] | Literal[-1] | None
-"""Threads, -1 for one a core; one by default."""
+"""The number of threads; -1 for one per core; one by default."""
 
-_NUMBERS = 1 << 17  # in the tokens of a batch: a few arrays of this size stay within the caches
+_NUMBERS = 1 << 17  # numbers in the tokens of a batch: a few such arrays fit into the caches
 _MOST_BATCHES = 100_000
 
 
 class PhaseFailedError(ArithmeticError):
-    """A phase cannot do its work on these examples: the outcome of the fit, and an explanation with figures."""
+    """A phase failed on these examples; it has the outcome of the fit, and an explanation with numbers."""
 
     def __init__(self, outcome: Outcome, explanation: str) -> None:
         super().__init__(explanation)
@@ -33,12 +33,12 @@ class PhaseFailedError(ArithmeticError):
 
 
 def batch_size(k: int, d: int) -> int:
-    """Examples a batch: about 2^17 numbers in tokens, and at least 32 examples."""
+    """The examples per batch: about 2^17 numbers in tokens, and at least 32 examples."""
     return max(32, _NUMBERS // (k * d))
 
 
 def remaining(oracle: ExampleOracle, n: int, purpose: str) -> int:
-    """`n`, or as many examples as are left where that is fewer; a `PhaseFailedError` if none is left."""
+    """`n`, or the number of examples left if that is smaller; a `PhaseFailedError` if none is left."""
     n = n if oracle.remaining is None else min(n, oracle.remaining)
     if n <= 0:
         raise PhaseFailedError(Outcome.EXAMPLES_SPENT, f"no example is left {purpose}.")
@@ -54,9 +54,9 @@ def map_batches(
 ) -> Iterator[Statistic]:
     """The results of `function` on the tokens and labels of each batch of `n` examples, in the order of the batches.
 
-    All `n` are drawn and counted; ask `remaining` first. Every batch has a random stream of its own, split from the
-    oracle's: no bit depends on `jobs`. An oracle of given examples serves them in order. At most 2 `jobs` batches are
-    in memory.
+    All `n` are drawn and counted; call `remaining` first. Every batch has its own random stream, split from the
+    oracle's, so the result does not depend on `jobs`, to the last bit. An oracle of given examples serves them in
+    order. At most 2 `jobs` batches are in memory.
     """
     batch = batch_size(oracle.k, oracle.d)
     if n > _MOST_BATCHES * batch:

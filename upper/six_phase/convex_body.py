@@ -1,4 +1,4 @@
-"""The convex body K around the heads' affine hull: an ellipsoid of what satisfies the certified equations."""
+"""The convex body K around the affine hull of the heads: an ellipsoid of the solutions of the certified equations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,27 +13,27 @@ from upper.six_phase.agreement import EquationMoments
 
 __all__ = ["AxisBody", "Ellipsoid", "Krylov", "SpectralGap", "smallest_eigenpairs", "spectral_gap"]
 
-# Up to this d the d^2 x d^2 moment matrix is formed and decomposed whole; above, only products with it are.
+# Up to this d, the d^2 x d^2 moment matrix is formed and decomposed; above, only products with it are computed.
 _DENSE_UP_TO = 24
-# Eigenvalues looked at: more than any number of heads for which agreement events can be found, and beyond a number of
-# wide directions that is given, so many more.
+# The number of eigenvalues to compute: more than the largest number of heads for which agreement events can be found.
+# If the number of wide directions is given, _BEYOND more than that.
 _SPECTRUM, _BEYOND = 10, 4
-_LEAST_STEP = 1.5  # of a spectrum: a smaller step is none
+_LEAST_STEP = 1.5  # a smaller ratio of neighbouring eigenvalues is not a step of the spectrum
 _TINY = 0.1  # of the largest eigenvalue looked at: Lanczos knows the eigenvectors well, and Krylov spaces need them not
 _ALONG = 0.7
 _ACCURACY, _STEPS = 1e-7, 200  # of Krylov spaces
-# Shifts, relative to the largest curvature, that are as good as 0 and infinity.
+# Shifts, relative to the largest curvature, that act as 0 and infinity.
 _NO_SHIFT, _HUGE_SHIFT = 1e-40, 1e16
-_CLOSE = 1e-9  # a point of the body to rounding
+_CLOSE = 1e-9  # points that exceed the bounds by less than this share are in the body, up to rounding
 
 
 @dataclass(frozen=True)
 class SpectralGap:
-    """Where the sharpest step of a spectrum lies.
+    """The sharpest step of a spectrum.
 
-    `wide` is the number of values below the step, m - 1 for the body of m heads in general position, and `ratio` the
-    first value above over the last below; infinite if that is zero, or if no step was asked for. Where no step is large
-    enough, `wide` is 0 and `ratio` the largest there is.
+    `wide` is the number of values below the step; it is m - 1 for the body of m heads in general position. `ratio` is
+    the first value above the step over the last value below. It is infinite if that value is zero, or if no step was
+    requested. If no step is large enough, `wide` is 0 and `ratio` is the largest ratio.
     """
 
     wide: int
@@ -41,7 +41,7 @@ class SpectralGap:
 
     @property
     def measures(self) -> dict[str, float | int]:
-        """The measures of a step in the trace: none where no step was asked for."""
+        """The measures for a step of the trace; none if no step of the spectrum was requested."""
         sought = self.wide > 0 or np.isfinite(self.ratio)
         return {"gap": min(self.ratio, 1e300)} if sought else {}
 
@@ -50,8 +50,8 @@ class SpectralGap:
 def spectral_gap(spectrum: Float[np.ndarray, " s"], *, wide: NonNegativeInt | None = None) -> SpectralGap:
     """The sharpest relative step in an ascending spectrum, or the step after its first `wide` values.
 
-    Without `wide` a step below 1.5 is none: neighbouring values of the bulk differ by a few per cent (Marchenko and
-    Pastur), though by more at small d.
+    Without `wide`, a ratio below 1.5 does not count as a step. Neighbouring values of the bulk differ by a few per cent
+    (Marchenko and Pastur), and by more at small d.
 
     Examples
     --------
@@ -80,15 +80,16 @@ class Ellipsoid:
     """K = {Theta: mean of w (<v, Theta> - t)^2 <= tolerance^2, |Theta|_F <= radius}, the mean over the equations.
 
     The `tolerance` is in logits. `spectrum` has the smallest eigenvalues of the moment matrix M = mean of w v v^T,
-    ascending, and `directions` their orthonormal eigenvectors: M has mean eigenvalue about 1, and a direction with a
-    small one is wide. `gap` says how many are. `centre` is the least-squares solution of the equations, with weighted
-    root mean square residual `misfit_at_centre` in logits; `explained` is 1 - (misfit / root mean square of the t)^2,
-    near 1 when some matrix satisfies the equations and near 0 when they contradict one another.
+    ascending, and `directions` has their orthonormal eigenvectors. M has mean eigenvalue about 1; a direction with a
+    small eigenvalue is wide. `gap` has the number of wide directions. `centre` is the least-squares solution of the
+    equations, with weighted root mean square residual `misfit_at_centre` in logits. `explained` is
+    1 - (misfit / root mean square of the t)^2: near 1 if some matrix satisfies the equations, and near 0 if they
+    contradict one another.
 
-    Up to d = 24 in closed form from the eigendecomposition of M. Above, M is never formed: the smallest eigenpairs
-    come from restarted Lanczos (ARPACK), and the centre, the point of least norm and the maximisers are found within
-    Krylov spaces of M. A product with M costs O(N d^2) for N equations; memory is that of the equations and of a few
-    hundred matrices.
+    Up to d = 24, all results are in closed form from the eigendecomposition of M. Above, M is never formed. Then the
+    smallest eigenpairs come from restarted Lanczos (ARPACK). The centre, the point of least norm and the maximisers are
+    found within Krylov spaces of M. A product with M costs O(N d^2) for N equations. Memory is that of the equations
+    and of a few hundred matrices.
     Source: Chen and Li, arXiv 2402.04084, phases 2 and 4; the ellipsoid is derived here.
     """
 
@@ -112,19 +113,19 @@ class Ellipsoid:
         radius: float | None = None,
         wide: int | None = None,
     ) -> "Ellipsoid":
-        """The ellipsoid of `EquationMoments`, or of what else has their members; a ValueError if it is empty.
+        """The ellipsoid of `EquationMoments`, or of an object with the same members; a ValueError if it is empty.
 
-        By default the `tolerance` lets K reach the radius in all of its wide directions, and is at least 1.5 times the
-        misfit at the centre. The default `radius` is 1.25 sqrt(wide + 1) times the norm of the centre across the wide
-        directions, 1.25 times that of orthogonal heads of equal norm; larger where the affine hull passes near zero.
-        The number of `wide` directions is m - 1, or by default that of the gap in the spectrum, in which a direction
-        nearly along the centre does not count.
+        With the default `tolerance`, K reaches the radius in all of its wide directions; it is at least 1.5 times the
+        misfit at the centre. The default `radius` is 1.25 sqrt(wide + 1) times the norm of the centre orthogonal to the
+        wide directions, that is 1.25 times the norm of orthogonal heads of equal norm. It is larger if the affine hull
+        passes near zero. The number of `wide` directions is m - 1. By default it comes from the gap in the spectrum; a
+        direction nearly along the centre does not count.
         """
         spectrum, directions, space = _decomposed(moments, wide)
         centre = space.solve(moments.right)
         misfit = moments.misfit(centre)
         if wide is None:
-            # saturated rows are left out: equations are short along the average head, and the curvature less there,
+            # without saturated rows, equations are short along the average head, so the curvature is small there,
             # though the body is not wide
             along = np.abs(directions @ centre) / (float(np.linalg.norm(centre)) or 1.0)
             spectrum, directions = spectrum[along < _ALONG], directions[along < _ALONG]
@@ -135,7 +136,7 @@ class Ellipsoid:
             radius = 1.25 * float(np.sqrt(gap.wide + 1)) * float(np.linalg.norm(across)) or 1.0
         if tolerance is None:
             thickness = float(spectrum[gap.wide - 1]) * radius**2 if gap.wide else 0.0
-            # rounding keeps even exact equations from holding exactly
+            # with rounding, even exact equations do not hold exactly
             tolerance = float(
                 max(np.hypot(misfit, np.sqrt(thickness)), 1.5 * misfit, 1e-9 * moments.size, 1e-300)
             )
@@ -183,7 +184,7 @@ class Ellipsoid:
         return (self._space.basis.T @ self._axes(self._space).min_norm()).reshape(self.centre.shape)
 
     def maximise(self, direction: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
-        """A point of K at which <direction, Theta> is largest; above d = 24 some forty products with M."""
+        """A point of K at which <direction, Theta> is largest; above d = 24 this takes about forty products with M."""
         g, space = np.asarray(direction, dtype=np.float64).ravel(), self._space
         if isinstance(self._moments, EquationMoments) and len(space.basis) < g.size:
             other = Krylov.spanning(self._moments, g, np.zeros((0, g.size)))
@@ -192,7 +193,7 @@ class Ellipsoid:
         return (space.basis.T @ self._axes(space).maximise(space.basis @ g)).reshape(self.centre.shape)
 
     def wide_directions(self, number: int) -> Float[np.ndarray, "number d d"]:
-        """The `number` directions of least curvature, orthonormal, the widest first; at most those of the spectrum."""
+        """The `number` orthonormal directions of least curvature, the widest first; at most those of the spectrum."""
         if number > len(self.directions):
             raise ValueError(f"{number} wide directions were asked for: {len(self.directions)} are known.")
         return self.directions[:number]
@@ -208,7 +209,7 @@ class Ellipsoid:
 
 
 def _decomposed(moments: Any, wide: int | None) -> tuple[np.ndarray, np.ndarray, "Krylov"]:
-    """The smallest eigenvalues of M, their eigenvectors as rows, and a space in which its equations are solved."""
+    """The smallest eigenvalues of M, their eigenvectors as rows, and a space for solving equations with M."""
     if len(moments.right) <= _DENSE_UP_TO**2 or not isinstance(moments, EquationMoments):
         values, vectors = np.linalg.eigh(moments.matrix())
         space = Krylov(vectors.T, values[:, None] * vectors.T, np.maximum(values, 0.0))
@@ -224,8 +225,8 @@ def smallest_eigenpairs(
 ) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, "s d2"]]:
     """The `count` smallest eigenvalues of M, ascending, and their eigenvectors as rows, by restarted Lanczos.
 
-    Each value is within its residual |M v - value v| of an eigenvalue, below 5 % of the value: enough to see a gap.
-    The start is fixed, so that the result is a function of the equations.
+    Each value is within its residual |M v - value v| of an eigenvalue. The residual is below 5 % of the value, which is
+    accurate enough to find a gap. The start is fixed, so that the result is a function of the equations.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -234,15 +235,15 @@ def smallest_eigenpairs(
     start = np.random.default_rng(0).standard_normal(size)
     values, vectors = eigsh(operator, k=count, which="SA", ncv=min(size, 8 * count), tol=0.05, v0=start)
     order = np.argsort(values)
-    return np.maximum(values[order], 0.0), vectors.T[order]  # M has none below zero but by rounding
+    return np.maximum(values[order], 0.0), vectors.T[order]  # negative ones are rounding
 
 
 @dataclass(frozen=True, eq=False)
 class Krylov:
-    """A space of matrices in which equations with M are solved, in the axes of M within it.
+    """A space of matrices for solving equations with M; its basis diagonalises M within the space.
 
-    `basis` has orthonormal rows, Ritz vectors of M, `products` is M times them, and `curvature` their Ritz values,
-    ascending.
+    `basis` has Ritz vectors of M as orthonormal rows, `products` is M times them, and `curvature` has their Ritz
+    values, ascending.
     """
 
     basis: Float[np.ndarray, "r d2"]
@@ -255,7 +256,7 @@ class Krylov:
         u, size, turn = np.linalg.svd(basis, full_matrices=False)
         kept = size > 1e-10 * size[0]
         orthonormal = turn[kept]
-        # basis = u size turn, so turn = (u / size)^T basis, and so for the products
+        # basis = u size turn, so turn = (u / size)^T basis; likewise for the products
         products = (u[:, kept] / size[kept]).T @ products
         small = orthonormal @ products.T
         curvature, axes = eigh((small + small.T) / 2)
@@ -267,9 +268,9 @@ class Krylov:
     ) -> "Krylov":
         """Eigenvectors `within` and the Krylov space of `vector`, in which M z = vector is solved to 1e-7.
 
-        The accuracy is that of |M z - vector| / |vector|, looked at every ten of at most 200 steps. Lanczos with full
-        reorthogonalisation: a step costs one product with M and O(r d^2). Eigenvectors of small eigenvalues, given,
-        are what it would need most steps for.
+        The accuracy is |M z - vector| / |vector|, checked every ten of at most 200 steps. The method is Lanczos with
+        full reorthogonalisation; a step costs one product with M and O(r d^2). The given eigenvectors of small
+        eigenvalues save the most steps.
         """
         basis = [*within]
         products = [moments.apply(row) for row in basis]
@@ -293,11 +294,11 @@ class Krylov:
         return cls.of(np.stack(basis), np.stack(products))
 
     def solve(self, right: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " d2"]:
-        """The z in the space with M z = right as nearly as it can, directions without curvature left out."""
+        """The best z in the space for M z = right, without the directions of zero curvature."""
         return self.weights(right) @ self.basis
 
     def weights(self, right: Float[np.ndarray, " d2"]) -> Float[np.ndarray, " r"]:
-        """The same in coordinates of the basis."""
+        """The solution of `solve`, in coordinates of the basis."""
         flat = self.curvature <= 1e-13 * (float(self.curvature.max()) or 1.0)
         return np.where(flat, 0.0, (self.basis @ right) / np.where(flat, 1.0, self.curvature))
 
@@ -307,9 +308,10 @@ class AxisBody:
     """The set {z: f + sum_i a_i (z_i - c_i)^2 <= t^2, |z| <= R}, in axes of curvature a_i >= 0 around the centre c.
 
     `floor` is f, the squared misfit at the centre; `tolerance` and `radius` are t and R. By the Karush-Kuhn-Tucker
-    conditions extreme points are z = (a + nu)^-1 (a c + s g), nu the ratio of the two constraints' multipliers. For any
-    nu the s that meets misfit + nu |z|^2 = t^2 + nu R^2 maximises over a larger body; the least such maximum over nu is
-    that of the body itself (duality), where |z| - R changes its sign. O(r) an evaluation.
+    conditions, extreme points are z = (a + nu)^-1 (a c + s g), with nu the ratio of the multipliers of the two
+    constraints. For any nu, the s with misfit + nu |z|^2 = t^2 + nu R^2 gives the maximum over a larger body. By
+    duality, the least such maximum over nu is the maximum over the body itself; there, |z| - R changes its sign. One
+    evaluation costs O(r).
     """
 
     curvature: Float[np.ndarray, " r"]
@@ -341,7 +343,7 @@ class AxisBody:
             point = self._shrunk(shift) + self._reach(g, shift) * g / (self.curvature + shift)
             if shift < self._top:
                 return self.radius**2 - float(point @ point)
-            # the same number, of which rounding leaves nothing in the norm when the shift is huge
+            # an equal number; if the shift is huge, rounding would cancel it in the norm
             return (self.misfit_squared(point) - self.tolerance**2) / shift
 
         shift = self._root(shortfall)
@@ -352,7 +354,7 @@ class AxisBody:
         return float(self.curvature.max()) or 1.0
 
     def _root(self, excess: Callable[[float], float]) -> float:
-        """The shift at which a function changes from negative to positive, within the bounds for shifts."""
+        """The shift at which `excess` changes from negative to positive, within the bounds for shifts."""
         from scipy.optimize import brentq
 
         low, high = _NO_SHIFT * self._top, _HUGE_SHIFT * self._top
@@ -368,16 +370,16 @@ class AxisBody:
         return self.curvature * self.centre / (self.curvature + shift)
 
     def _reach(self, g: np.ndarray, shift: float) -> float:
-        """The s at which (a + nu)^-1 (a c + s g) meets the sum of the two constraints, misfit and nu times norm."""
+        """The s for which (a + nu)^-1 (a c + s g) satisfies misfit + nu |z|^2 = t^2 + nu R^2."""
         a = self.curvature + shift
         bent = float(np.sum(self.curvature * self.centre**2 / a))
         slack = self.tolerance**2 - self.floor + shift * (self.radius**2 - bent)
         return float(np.sqrt(max(slack, 0.0) / np.sum(g**2 / a)))
 
     def _extreme(self, g: np.ndarray, shift: float) -> np.ndarray:
-        """(a + nu)^-1 (a c + s g) by `_reach`, or by the s next to it that keeps the tolerance if rounding asks for it.
+        """(a + nu)^-1 (a c + s g) with s by `_reach`, or with a nearby s if rounding violates the tolerance.
 
-        The first is inaccurate for a tiny tolerance, the second for a g along which there is hardly any curvature.
+        The first s is inaccurate for a tiny tolerance, the second for a g with almost no curvature.
         """
         base, way = self._shrunk(shift), g / (self.curvature + shift)
         reach = self._reach(g, shift)
@@ -392,6 +394,6 @@ class AxisBody:
         return min(first, base + way * min(steps, key=lambda s: abs(s - reach)), key=self._excess)
 
     def _excess(self, z: np.ndarray) -> float:
-        """By what share z exceeds the tolerance or the radius."""
+        """The relative amount by which z exceeds the tolerance or the radius."""
         misfit = float(np.sqrt(self.misfit_squared(z)))
         return max(misfit / self.tolerance, float(np.linalg.norm(z)) / self.radius) - 1

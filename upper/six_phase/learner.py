@@ -1,4 +1,4 @@
-"""The six-phase learner of Chen and Li: paper mode keeps to the phases, practical mode ends at rounding error."""
+"""The six-phase learner of Chen and Li: paper mode runs the paper's phases, practical mode ends at rounding error."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -43,14 +43,14 @@ __all__ = ["Phases", "SixPhase"]
 Found = TypeVar("Found", ProjectionSum, AffineHull, AttentionSpan, NetSearch)
 
 _PAPER_ONLY = ("rounds", "body", "margin_over", "net_over")
-# m is not known before phase 5: budgets are made for so many heads
+# Before phase 5, m = "auto" is unknown; budgets are then for this many heads.
 _HEADS_IF_AUTO = 3
-# The share of rows that phase 2 accepts: with the crude sum a smaller one agrees no better.
+# The share of rows that phase 2 accepts; with the crude sum, rows of a smaller share agree no better.
 _FIRST_ACCEPT = 0.05
-# Times the least tolerance at which the body is not empty: the point of least norm of a thick body is pulled towards
-# zero, where no margin is large.
+# The tolerance over the least one for which the body is not empty. In a thick body, the point of least norm is pulled
+# towards zero, where no margin is large.
 _NEARLY_LEAST = 1.1
-_CONSISTENCY_EXAMPLES = 50_000  # a round of phase 3 in practical mode
+_CONSISTENCY_EXAMPLES = 50_000  # per round of phase 3 in practical mode
 _STEPS = {
     1: "sum of the projections",
     2: "sculpt the affine hull",
@@ -65,10 +65,11 @@ _STEPS = {
 class Phases:
     """A fit together with everything the phases found.
 
-    `reason` says why a phase failed, or what phase 6 reached; `doubts` what else speaks against the result: an unclear
-    gap, too few examples. `heads` is m, given or estimated, and `failed` the number of the phase that failed, None if
-    none did or the phases do not apply. `sums` are phase 1's and then phase 3's, one a round; `hulls` are phase 2's
-    (paper mode) and then phase 4's; `span` is phase 5's, and `net` phase 6's in paper mode.
+    `reason` says why a phase failed, or what phase 6 reached. `doubts` lists other evidence against the result, such as
+    an unclear gap or too few examples. `heads` is m, given or estimated. `failed` is the number of the phase that
+    failed; None if none did or the phases do not apply. `sums` has the result of phase 1, then those of phase 3, one
+    per round. `hulls` has that of phase 2 (paper mode), then those of phase 4. `span` is the result of phase 5, and
+    `net` that of phase 6 in paper mode.
     """
 
     fit: Fit
@@ -83,7 +84,7 @@ class Phases:
 
     @property
     def explanation(self) -> str:
-        """How it ended, in sentences: which phase failed and why, or what phase 6 reached, and the doubts."""
+        """The result in sentences: which phase failed and why, or what phase 6 reached; and the doubts."""
         reason = f"Phase {self.failed} failed: {self.reason}" if self.failed else self.reason
         return " ".join([reason[:1].upper() + reason[1:], *self.doubts])
 
@@ -93,7 +94,7 @@ class Phases:
 
 @dataclass(frozen=True)
 class Wish:
-    """How many examples a phase would draw, and the least with which it can begin."""
+    """The number of examples that a phase would draw, and the fewest with which it can begin."""
 
     wanted: int
     least: int
@@ -102,13 +103,15 @@ class Wish:
 def share_of_budget(
     wishes: Mapping[Any, Wish], phase: Any, budget: int | None, drawn: int = 0, *, use_all: bool = False
 ) -> int:
-    """What a phase may draw of a budget of which the phases before it have drawn `drawn` examples.
+    """The examples that a phase may draw, if earlier phases have drawn `drawn` examples of the budget.
 
-    `wishes` are the phases in their order; a budget of None has no end. With `use_all` the last takes all that is left.
+    `wishes` has the phases in their order; a budget of None has no limit. With `use_all`, the last phase takes all that
+    is left.
 
-    Everything it wants if the rest of the budget is enough for all that are left. Otherwise each gets the least
-    with which it can begin, and of what remains a share in proportion to the square root of what more it wants: in
-    proportion to the wishes themselves the cheap phases, whose errors all later ones inherit, would get too few.
+    If the rest of the budget is enough for this and all later phases, the phase gets what it wants. Otherwise each
+    phase gets the fewest with which it can begin. The remainder is divided in proportion to the square roots of their
+    further wishes. In proportion to the wishes themselves, the cheap early phases would get too few, and all later
+    phases inherit their errors.
 
     Examples
     --------
@@ -139,40 +142,41 @@ class SixPhase:
     Parameters
     ----------
     m : int or "auto"
-        Heads; "auto" takes them from the gap in the body's spectrum.
+        The number of heads; "auto" takes it from the gap in the body's spectrum.
     mode : "practical" or "paper"
         Paper mode runs the paper's phases: large-margin examples in phase 3, a net in phase 6, no gradient and no
         Newton step; `margin_over="proxy", net_over="span"` is nearest to the paper. Practical mode makes the sum of
-        projections consistent with the rows it certifies, and ends with a fit within the span and Newton iterates.
+        projections consistent with the rows that it certifies, and ends with a fit within the span and Newton iterates.
     examples : int, optional
-        Budget in examples; by default what each phase wants, and all that are given.
+        Budget in examples. By default, each phase draws what it wants; given examples are all used.
     work : int, optional
         Paper mode: tuples of the net, refinements included, by default 500 000. Practical mode: passes over the
         examples of phase 6, by default 20 000.
     tolerance : float, optional
-        Relative error to reach: in paper mode on held-out examples, by default (kd)^(-m/2), that is (kd)^-m for the
-        squared error; in practical mode the residual at which to stop, by default 1e-14.
+        In paper mode: the relative error to reach on held-out examples. The default is (kd)^(-m/2), that is (kd)^-m for
+        the squared error. In practical mode: the residual at which to stop, by default 1e-14.
     rounds : int
-        Paper mode: rounds of phases 3 and 4.
+        Paper mode: the number of rounds of phases 3 and 4.
     accept : float, optional
         The share of rows accepted in phase 4, see `sculpt_affine_hull`. By default .01 in practical mode; in paper
         mode .003, and .0002 where (m-1)(k-1) is above 1.
     body : "ellipsoid" or "polytope"
         Paper mode: the convex body, the polytope for d up to 20; see `sculpt`.
     margin_over : "body" or "proxy"
-        Paper mode: which margin phase 3 asks for; see `refine_by_margin`.
+        Paper mode: the margin that phase 3 requires; see `refine_by_margin`.
     net_over : "hull" or "span"
-        Paper mode: what phase 6 makes a net of, exhaustive for m <= 2 and coarse for 3; see `search_net`.
+        Paper mode: the set that the net of phase 6 covers. The net is exhaustive for m <= 2 and coarse for m = 3; see
+        `search_net`.
     jobs : int, optional
-        Threads, or -1 for one a core; one by default. No bit depends on it.
+        Threads, or -1 for one per core; one by default. The result does not depend on it, to the last bit.
 
     Notes
     -----
-    Proved in the paper: under its non-degeneracy conditions, in time (dk)^(O(m^3)), squared error (kd)^(-Omega(m)). Our
-    constants are our own. Paper mode, measured squared relative errors: 1e-6 to 3e-6 at (m,k,d) = (2,2,16), 6e-5 to
-    9e-5 at (2,3,32). At d = 8 the asymptotics have not set in: with margins over the proxy phase 3 fails, over the body
-    about half of the targets are learned. On hard instances a phase fails within the budget. Phases 1 to 5 are
-    statistical queries; see `six_phase_queries`.
+    The paper proves squared error (kd)^(-Omega(m)) in time (dk)^(O(m^3)) under its non-degeneracy conditions. The
+    constants here are our own. The squared relative errors measured in paper mode are 1e-6 to 3e-6 at
+    (m,k,d) = (2,2,16), and 6e-5 to 9e-5 at (2,3,32). d = 8 is too small for the asymptotics: with margins over the
+    proxy phase 3 fails; with margins over the body about half of the targets are learned. On hard instances a phase
+    fails within the budget. Phases 1 to 5 are statistical queries; see `six_phase_queries`.
     Source: Chen and Li, "Provably learning a multi-head attention layer", arXiv 2402.04084.
 
     Examples
@@ -207,7 +211,7 @@ class SixPhase:
             )
 
     def minimum_examples(self, k: int, d: int) -> int:
-        """The fewest with which every phase can begin: the sum of the least that each needs."""
+        """The fewest examples with which every phase can begin: the sum of what each phase needs at least."""
         return 1 if self._refusal(k, d) else sum(wish.least for wish in self._wishes(k, d).values())
 
     def fit(
@@ -232,7 +236,7 @@ class SixPhase:
         truth: GroundTruth | None = None,
         progress: Progress | None = None,
     ) -> Phases:
-        """The same as `fit`, with everything that the phases found."""
+        """Learn as `fit` does, and return everything that the phases found."""
         k, d = oracle.k, oracle.d
         if self.body == "polytope" and d > LARGEST_DIM:
             raise ValueError(
@@ -252,7 +256,7 @@ class SixPhase:
             return run.ended(run.provisional(), failure.outcome, failure.explanation)
 
     def _six_phases(self, run: "_Run", rng: np.random.Generator) -> Phases:
-        """The six phases; practical mode skips the second, and does the third and the sixth in its own way."""
+        """The six phases; practical mode skips phase 2, and has its own methods for phases 3 and 6."""
         paper, oracle, jobs = self.mode == "paper", run.oracle, self.jobs
         wide = None if self.m == "auto" else self.m - 1
 
@@ -330,7 +334,7 @@ class SixPhase:
         return run.ended(net.layer, outcome, reason)
 
     def _wishes(self, k: int, d: int) -> dict[tuple[int, int], Wish]:
-        """What each phase would draw in each round, in their order; derived here, by what the measured errors need."""
+        """The examples that each phase would draw in each round, in order; chosen here by the measured errors."""
         m, pairs = _HEADS_IF_AUTO if self.m == "auto" else self.m, k * (k - 1)
         least = 8 + d * d // pairs
         hull = Wish(int(9 * d * d / (self._share(k) * pairs)), least)
@@ -342,7 +346,7 @@ class SixPhase:
                 (4, 1): hull,
                 (6, 1): Wish(4 * floor + 8, floor + 2),
             }
-        # a margin of 6 under the proxy is rarer than one of 3 under all of the body
+        # rows with a margin of 6 for the proxy are rarer than rows with a margin of 3 for the whole body
         margin = Wish({"body": 6000, "proxy": 30_000}[self.margin_over] * d, 2 * d // k + 1)
         select, judge = held_out_examples(self._work, DELTA), held_out_examples(1, DELTA / 2)
         regress = -(-2 * m * d // k)
@@ -364,7 +368,7 @@ class SixPhase:
         return 0.0002 if self.m != "auto" and (self.m - 1) * (k - 1) > 1 else 0.003
 
     def _refusal(self, k: int, d: int) -> str | None:
-        """Why the phases cannot be run at all."""
+        """Why the phases cannot run at all; None if they can."""
         if k == 1:
             return "one token has no attention pattern to learn"
         if k >= d:
@@ -376,7 +380,7 @@ class SixPhase:
 
 @dataclass(eq=False)
 class _Run:
-    """One run as it goes on: the phase under way, what was found so far, and the trace."""
+    """The state of a run: the current phase, the results so far, and the trace."""
 
     learner: SixPhase
     oracle: ExampleOracle
@@ -393,13 +397,13 @@ class _Run:
 
     @property
     def heads(self) -> int:
-        """The number m of heads: as given, or by the gap of the newest body's spectrum; 1 before there is one."""
+        """The number m of heads, as given, or by the gap in the spectrum of the latest body; 1 before a body exists."""
         if self.learner.m != "auto":
             return self.learner.m
         return 1 + (self.hulls[-1].wide if self.hulls else 0)
 
     def begin(self, phase: int, number: int = 1) -> int:
-        """Begin a phase in its round, and return the examples that it may draw."""
+        """Begin a phase of a round, and return the number of examples that it may draw."""
         self.phase, self.round = phase, number if phase in (3, 4) and self.learner.rounds > 1 else None
         if (phase, number) not in self.wishes:
             return 0
@@ -425,7 +429,7 @@ class _Run:
         layer: AttentionLayer | None = None,
         against: Callable[[AttentionLayer], Mapping[str, float]] | None = None,
     ) -> None:
-        """Record a step of the trace, with the provisional layer where it has none of its own."""
+        """Record a step of the trace; without a layer, the provisional layer is recorded."""
         where = "" if self.round is None else f", round {self.round}"
         if layer is None and self.recorder.measuring:
             layer = self.provisional()
@@ -433,7 +437,7 @@ class _Run:
         self.recorder.step(name, layer=layer, against=against, phase=self.phase, round=self.round, **others)
 
     def provisional(self) -> AttentionLayer:
-        """What could be predicted by now: the net's layer, or in every head the proxy and a share of the sum."""
+        """The best layer so far: that of the net, or one with the proxy and a share of the sum in every head."""
         if self.nets:
             return self.nets[-1].layer
         m, d = self.heads, self.oracle.d
@@ -442,7 +446,7 @@ class _Run:
         return AttentionLayer(theta=np.stack([theta] * m), w=np.stack([w] * m))
 
     def ended(self, layer: AttentionLayer, outcome: Outcome, reason: str, *, alone: str = "") -> Phases:
-        """The fit and what was found; after too few examples also how many the phases would draw."""
+        """The fit and the results so far; after too few examples, also the number that the phases would draw."""
         wanted = sum(wish.wanted for wish in self.wishes.values())
         too_few = self.budget is not None and self.budget < wanted and not outcome.succeeded
         failed = not outcome.succeeded and outcome is not Outcome.NOT_APPLICABLE

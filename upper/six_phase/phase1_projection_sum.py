@@ -13,19 +13,19 @@ from upper.six_phase.common import Jobs, PhaseFailedError, map_batches, relative
 
 __all__ = ["ProjectionSum", "estimate_projection_sum", "one_gradient_step"]
 
-_LARGEST_ERROR = 0.5  # a standard error above this share of the estimate leaves nothing to go on with
+_LARGEST_ERROR = 0.5  # above this share of the estimate, its standard error makes it unusable
 
 
 @dataclass(frozen=True, eq=False)
 class ProjectionSum:
     """An estimate `w` of sum_i W_i, by phase 1 or 3.
 
-    `measures` is what the trace says of it: ``phase_examples`` drawn, and how far to trust it. Phase 1:
-    ``standard_error`` in Frobenius norm, relative to the estimate, without the bias. Phase 3: ``condition``, the
-    condition number of the regression; by margin also ``rows`` used, ``row_share`` of those looked at, ``least_margin``
-    and ``largest_margin`` in logits; by consistency ``threshold`` and ``last_change``. `series` has the ``margins`` of
-    the rows used, in logits, the largest first; or, round by round, the ``thresholds`` of the relative residual and the
-    relative ``changes`` of the estimate.
+    `measures` goes into the trace: ``phase_examples`` drawn, and measures of the accuracy. Phase 1 has
+    ``standard_error`` in Frobenius norm, relative to the estimate, without the bias. Phase 3 has ``condition``, the
+    condition number of the regression. By margin, it also has ``rows`` used, their ``row_share`` of all rows checked,
+    and ``least_margin`` and ``largest_margin`` in logits. By consistency, it also has ``threshold`` and
+    ``last_change``. `series` has the ``margins`` of the used rows, in logits, the largest first; or, for each round,
+    the ``thresholds`` of the relative residual and the relative ``changes`` of the estimate.
     """
 
     w: Float[np.ndarray, "d d"]
@@ -34,7 +34,7 @@ class ProjectionSum:
 
     @property
     def examples(self) -> int:
-        """Examples drawn for it."""
+        """The number of examples drawn for the estimate."""
         return int(self.measures["phase_examples"])
 
     def error(self, layer: AttentionLayer) -> float:
@@ -46,7 +46,7 @@ class ProjectionSum:
         return {"sum_error": self.error(layer)}
 
     def require_usable(self) -> None:
-        """Raise a `PhaseFailedError` if the estimate does not stand out from its standard error."""
+        """Raise a `PhaseFailedError` if the standard error is too large relative to the estimate."""
         share = self.measures.get("standard_error", 0.0)
         if share > _LARGEST_ERROR:
             found = "is zero" if math.isinf(share) else f"has a standard error of {share:.2f} of its own size"
@@ -64,16 +64,16 @@ def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt, *, jobs: Jobs
     oracle : ExampleOracle
         Examples of k tokens in d coordinates.
     n : int
-        Examples to draw; of given ones at most those that are left.
+        The number of examples to draw; at most those that are left of given ones.
     jobs : int, optional
-        Threads; the bits do not depend on it.
+        Threads; the result does not depend on it, to the last bit.
 
     Notes
     -----
     A PhaseFailedError if no example is left.
-    For tokens of mean zero and identity covariance the estimate is exact in the limit when all Theta_i are zero;
-    otherwise it is biased, because the patterns are correlated with the tokens (by .12, .087 and .060 at k = 2,
-    sigma = 2 and d = 16, 32, 64). O(n d (k + d)) time; memory of one batch.
+    For tokens of mean zero and identity covariance, the estimate converges to the sum if all Theta_i are zero.
+    Otherwise it is biased, because the patterns are correlated with the tokens. At k = 2 and sigma = 2, the bias is
+    .12, .087 and .060 for d = 16, 32 and 64. O(n d (k + d)) time; memory of one batch.
     Source: Chen and Li, arXiv 2402.04084, phase 1; the figures are measured here.
 
     Examples
@@ -90,7 +90,7 @@ def estimate_projection_sum(oracle: ExampleOracle, n: PositiveInt, *, jobs: Jobs
         total += part
         length = math.hypot(length, part_length)
     w = total / n
-    # E|z|^2 - |E z|^2 over n: how far the mean of n such matrices strays, in units of (E|z|^2)^(1/2)
+    # (E|z|^2 - |E z|^2) / n, the variance of the mean of n such matrices z, in units of E|z|^2
     unit, size = length / math.sqrt(n), float(np.linalg.norm(w))
     variance = max(1.0 - float(np.linalg.norm(w / (unit or 1.0))) ** 2, 0.0)
     error = unit * math.sqrt(variance / n) / size if size > 0 else math.inf
@@ -104,8 +104,8 @@ def one_gradient_step(
     """Phase 1 by training: one step of size 1 on the projection of a single head with zero attention, (d, d).
 
     It is -(d/dW) of (1/2n) sum |Y - softmax(X 0 X^T) X W|^2 at W = 0 for examples `x`, `y` of (n, k, d). With zero
-    attention every pattern is J/k: the step is the mean of (J X / k)^T Y, as in `estimate_projection_sum`. O(n k d^2).
-    A ValueError if products overflow.
+    attention every pattern is J/k, so the step is the mean of (J X / k)^T Y, as in `estimate_projection_sum`.
+    O(n k d^2). A ValueError if products overflow.
     Source: Chen and Li, arXiv 2402.04084, remark on phase 1.
     """
     n, _, d = x.shape

@@ -1,4 +1,4 @@
-"""Phases 2 and 4: sculpt the affine hull of the attention matrices out of the rows on which all heads agree."""
+"""Phases 2 and 4: enclose the affine hull of the attention matrices in a body, by rows on which all heads agree."""
 
 import math
 from collections.abc import Sequence
@@ -33,30 +33,30 @@ __all__ = [
 ]
 
 LARGEST_RESIDUAL = 0.5
-"""A threshold above this certifies nothing: rows of unrelated patterns reach it."""
+"""A larger threshold certifies nothing: rows with unrelated patterns have such residuals."""
 SMALLEST_WEIGHT = 0.05
-"""A pattern with a smaller entry is not used: the error of the pattern is too large in its logarithm."""
+"""A pattern with a smaller entry is not used, since the error of the pattern is too large in its logarithm."""
 
-# Equations that hold up to so few logits are met, whatever their size: heads without attention have such.
+# Equations with a smaller misfit, in logits, count as satisfied, even if they are small themselves (no attention).
 _NEGLIGIBLE_MISFIT = 0.05
 _LEAST_EXPLAINED = 0.5
-# A weight of a pattern changes by at most a quarter of what its logit does; twice that for the size of what is read.
+# A weight of a pattern changes by at most 1/4 of the change of its logit; a factor 2 allows for the size of p X W.
 _LOGITS_A_RESIDUAL = 8.0
-# Rows below the threshold in the first examples: they fix the threshold to about a tenth of itself.
+# Rows accepted in the first examples; this many determine the threshold to about a tenth of its value.
 _PILOT_ACCEPTED = 100
-# One head agrees with itself in every row, as the median residual shows: half of the usable rows are taken. The tokens
-# of the best few hide the error of the sum by chance, and their equations have wide directions of their own.
+# A single head agrees with itself in every row, which the median residual shows; half of the usable rows are then used.
+# In the best few rows, the tokens hide the error of the sum by chance, and their equations have extra wide directions.
 _SHARE_OF_ONE_HEAD, _ALL_AGREE = 0.5, 0.1
 _BINS = np.geomspace(1e-8, 1e2, 101)
 
 
 @dataclass(frozen=True, eq=False)
 class AffineHull:
-    """The body K around the affine hull of the heads, and the agreement events it was sculpted with.
+    """The body K around the affine hull of the heads, and the agreement events that determine it.
 
-    `wide` is the number of K's wide directions, m - 1: as given, or by the gap in its spectrum. The `contrasts` are the
-    certified equations of the `accepted` rows, those with a relative residual up to `threshold` among the `rows` of all
-    `examples` drawn; `histogram` counts the residuals between the edges in `bins`.
+    `wide` is the number of K's wide directions, m - 1, as given or by the gap in its spectrum. `rows` counts all rows
+    of the `examples` drawn; `accepted` counts those with a relative residual up to `threshold`. The `contrasts` are the
+    certified equations of the accepted rows. `histogram` counts the residuals between the edges in `bins`.
     """
 
     body: Ellipsoid | Polytope
@@ -71,7 +71,7 @@ class AffineHull:
 
     @property
     def acceptance(self) -> float:
-        """The share of all rows looked at that was accepted."""
+        """The share of accepted rows in all rows."""
         return self.accepted / self.rows
 
     @property
@@ -90,7 +90,7 @@ class AffineHull:
         }
 
     def errors(self, layer: AttentionLayer) -> dict[str, float]:
-        """How far the heads are from the equations in logits, the share of them in K, and the errors of its span."""
+        """The misfit of the heads in logits, the share of heads that are in K, and the errors of the span of K."""
         return {
             "agreement_error": self.contrasts.error(layer),
             "share_inside": float(np.mean([self.body.contains(theta) for theta in layer.theta])),
@@ -98,7 +98,7 @@ class AffineHull:
         }
 
     def require_usable(self, before: "AffineHull | None" = None) -> None:
-        """Raise a `PhaseFailedError` if the equations contradict one another, or hold less well than those `before`."""
+        """Raise a `PhaseFailedError` if the equations contradict one another, or fit worse than those of `before`."""
         misfit = self.body.misfit_at_centre
         require_consistency(misfit, self.body.explained, self.threshold)
         if before is not None and misfit > max(2 * before.body.misfit_at_centre, _NEGLIGIBLE_MISFIT):
@@ -121,7 +121,7 @@ def sculpt_affine_hull(
     body: Literal["ellipsoid", "polytope"] = "ellipsoid",
     jobs: Jobs = None,
 ) -> AffineHull:
-    """Phases 2 and 4: certify agreement events with the estimate of the sum, and sculpt the body K with them.
+    """Phases 2 and 4: certify agreement events with the estimate of the sum, and make the body K from them.
 
     Parameters
     ----------
@@ -132,50 +132,50 @@ def sculpt_affine_hull(
     wide : int, optional
         m - 1, the dimension of the affine hull; by default from the gap in the body's spectrum.
     accept : float
-        The share of all rows to accept: those with the smallest residuals among rows whose pattern has every entry
-        above .05. Where there is one head it is at least half of these rows. It is raised where so few examples are
-        allowed that it would not give 1.5 d^2 equations.
+        The share of all rows to accept. Accepted are those with the smallest residuals, among usable rows: those whose
+        pattern has every entry above .05. With one head, at least half of the usable rows are accepted. The share is
+        raised if the allowed examples would give fewer than 1.5 d^2 equations.
     equations : int, optional
-        Equations wanted; by default 6 d^2, six an unknown.
+        The number of equations; by default 6 d^2, six per unknown.
     examples : int, optional
-        At most so many examples; by default four times what `accept` should need for the equations. Of given examples
-        at most those that are left.
+        The most examples to draw; by default four times the number that `accept` should need for the equations. Of
+        given examples, at most those that are left.
     body : "ellipsoid" or "polytope"
         See `sculpt`.
     jobs : int, optional
-        Threads; the bits do not depend on it.
+        Threads; the result does not depend on it, to the last bit.
 
     Notes
     -----
-    A PhaseFailedError if no example is left, too few rows are certified for d^2 equations, or the accepted rows'
-    residuals are as large as those of unrelated patterns.
-    With an exact sum and exact agreement K contains every head of norm at most its radius; with the crude sum of
-    phase 1 it may contain none, and lies near them. Accepted rows agree only up to some eps in logits. As rows agree
-    up to eps with probability of order eps^((m-1)(k-1)), eps at a fixed share grows quickly with (m-1)(k-1): the price
-    of the exponent in examples. O(n k d^2); memory of a few batches and of the accepted rows.
+    A PhaseFailedError if no example is left, or too few rows are certified for d^2 equations, or the residuals of the
+    accepted rows are as large as those of unrelated patterns.
+    With an exact sum and exact agreement, K contains every head of norm at most its radius. With the crude sum of
+    phase 1, K lies near the heads but may contain none. Accepted rows agree only up to some eps in logits. Rows agree
+    up to eps with probability of order eps^((m-1)(k-1)). So at a fixed share, eps grows quickly with (m-1)(k-1), and a
+    small eps takes many examples. O(n k d^2); memory of a few batches and of the accepted rows.
     Source: Chen and Li, arXiv 2402.04084, phases 2 and 4; the choice and the weights of the rows are derived here.
     """
     k, d = oracle.k, oracle.d
     wanted = 6 * d * d if equations is None else equations
     most = int(4 * wanted / (accept * k * (k - 1))) + 1 if examples is None else examples
     most = remaining(oracle, most, "to look for agreement events in")
-    # rows that agree less are better than too few of them
+    # rows with larger residuals are better than too few rows
     accept = min(1.0, max(accept, 1.5 * d * d / (most * k * (k - 1))))
 
     def certified(n: int, threshold: float = np.inf, best: int | None = None) -> _Rows:
-        """The usable rows of `n` more examples, up to a threshold, and of each batch at most the best so many."""
+        """The usable rows of `n` more examples, up to a threshold, and at most the `best` ones of each batch."""
 
         def certify(x: np.ndarray, y: np.ndarray) -> _Rows:
             return _Rows.of(x, certify_agreement(x, y, projection_sum), threshold).best(best)
 
         return _Rows.joined(list(map_batches(oracle, certify, n, jobs=jobs)))
 
-    # where there may be one head, few rows tell
+    # if there may be only one head, a few rows show it
     one_head, drawn = wide == 0, 0
     if not wide:
         drawn = min(most, _pilot(max(accept, _SHARE_OF_ONE_HEAD), k))
         rows = certified(drawn)
-        one_head = one_head or 2 * rows.agreeing >= rows.rows  # the median of the residuals is that small
+        one_head = one_head or 2 * rows.agreeing >= rows.rows  # that is, the median residual is small
     n = min(most, _pilot(accept, k))
     if not one_head and n > drawn:
         kept = math.ceil(accept * n * k)
@@ -190,7 +190,7 @@ def sculpt_affine_hull(
     threshold = float(np.sort(rows.residuals)[min(math.ceil(share), len(rows.residuals)) - 1])
     rows, first = rows.chosen(rows.residuals <= threshold), drawn
     while rows.contrasts.equations < wanted and drawn < most:
-        # by the rate so far, which few rows tell badly: not too far ahead of them, and at the end a little more
+        # estimate from the acceptance rate so far; it is inaccurate with few rows, so draw in steps, with a margin
         missing, found = wanted - rows.contrasts.equations, max(rows.contrasts.equations, 1)
         n = min(most - drawn, max(first, min(int(1.02 * missing * drawn / found), 8 * drawn)))
         rows, drawn = _Rows.joined([rows, certified(n, threshold)]), drawn + n
@@ -226,28 +226,28 @@ def sculpt(
     radius: PositiveFloat | None = None,
     wide: NonNegativeInt | None = None,
 ) -> Ellipsoid | Polytope:
-    """The set K of matrices that satisfy the certified equations up to a tolerance and have norm at most `radius`.
+    """The set K of matrices of norm at most `radius` that satisfy the certified equations up to a tolerance.
 
     Parameters
     ----------
     contrasts : Contrasts
-        The equations, at least d^2 of them for a thin body.
+        The equations; a thin body needs at least d^2 of them.
     body : "ellipsoid" or "polytope"
-        Whether the equations hold up to the tolerance in weighted root mean square, or every one of them.
+        "ellipsoid": the equations hold up to the tolerance in weighted root mean square. "polytope": each of them does.
     tolerance : float, optional
         In logits; by default large enough that K is not empty, see the bodies.
     radius : float, optional
         R, in the Frobenius norm (ellipsoid) or in the largest entry (polytope); by default a multiple of the
         norm of the least-squares solution.
     wide : int, optional
-        m - 1 for m heads, the number of wide directions for which the ellipsoid's default tolerance leaves room; by
-        default from the gap in the spectrum.
+        The number of wide directions, m - 1 for m heads. The ellipsoid's default tolerance depends on it. By default it
+        comes from the gap in the spectrum.
 
     Notes
     -----
     Every head of norm at most `radius` that satisfies the equations up to `tolerance` is in K. The equations of
-    agreeing rows hold for all heads, so on their affine hull; with more than about d^2 of them K is thin across it. A
-    ValueError if K is empty.
+    agreeing rows hold for all heads, and so on their affine hull. With more than about d^2 equations, K is thin in all
+    directions orthogonal to the hull. A ValueError if K is empty.
     Source: Chen and Li, arXiv 2402.04084, phases 2 and 4; the two bodies are derived here.
     """
     if len(contrasts) == 0:
@@ -258,7 +258,7 @@ def sculpt(
 
 
 def require_agreement(threshold: float, accept: float) -> None:
-    """Raise a `PhaseFailedError` if rows were accepted up to a residual that rows of unrelated patterns reach."""
+    """Raise a `PhaseFailedError` if the threshold of the residual is as large as for rows with unrelated patterns."""
     if threshold > LARGEST_RESIDUAL:
         raise PhaseFailedError(
             Outcome.NO_AGREEMENT,
@@ -270,9 +270,10 @@ def require_agreement(threshold: float, accept: float) -> None:
 def require_consistency(misfit: float, explained: float, residual: float) -> None:
     """Raise a `PhaseFailedError` if equations contradict one another, although each was certified.
 
-    The best matrix leaves `misfit` logits and explains a share `explained` of the equations' mean square. Rows up to a
-    relative `residual` agree up to about eight times that in logits. A small misfit is no contradiction even
-    where it is all of the equations: the affine hull passes near zero then. A rule of thumb.
+    The best matrix has a misfit of `misfit` logits and explains the share `explained` of the equations' mean square.
+    Rows with a relative residual up to `residual` agree up to about eight times that in logits. A small misfit is no
+    contradiction, even if it is as large as the equations: the affine hull then passes near zero. This is a rule of
+    thumb.
     """
     if misfit > max(_NEGLIGIBLE_MISFIT, _LOGITS_A_RESIDUAL * residual) and explained < _LEAST_EXPLAINED:
         raise PhaseFailedError(
@@ -283,7 +284,7 @@ def require_consistency(misfit: float, explained: float, residual: float) -> Non
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Usable rows, and counts of all rows looked at: `agreeing` of them have a small residual."""
+    """Usable rows, and counts of all rows; `agreeing` counts those with a small residual."""
 
     residuals: np.ndarray
     contrasts: Contrasts

@@ -1,4 +1,4 @@
-"""Phase 3: refine the sum of the projections; by rows of large margin (the paper's way) or by consistency."""
+"""Phase 3: refine the sum of the projections, by rows of large margin (as in the paper) or by consistency."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
@@ -18,12 +18,12 @@ from upper.six_phase.polytope import Polytope
 __all__ = ["LEAST_MARGIN", "SHARES", "refine_by_consistency", "refine_by_margin"]
 
 LEAST_MARGIN = {"proxy": 6.0, "body": 3.0}
-"""Logits; at 3 other tokens get at most a twentieth of the pattern, each."""
+"""In logits; at margin 3, every other token has at most a twentieth of the pattern."""
 
 SHARES = (0.1, 0.05, 0.05, 0.05, 0.03, 0.02, 0.01)
-"""Of the rows, accepted in each round of the refinement by consistency."""
+"""The shares of rows that are accepted in each round of the refinement by consistency."""
 
-_ROWS = 8  # of large margin used, a coordinate
+_ROWS = 8  # rows of large margin used, per coordinate
 _WHERE = {"proxy": "under the proxy", "body": "on all of the body's hull"}
 
 
@@ -49,23 +49,24 @@ def refine_by_margin(
     wide : int
         m - 1, the number of wide directions of K.
     examples : int, optional
-        Examples to look at; by default 6000 d.
+        The number of examples to draw; by default 6000 d.
     margin : float, optional
-        The least margin of a row, in logits: by default 6 over the proxy and 3 over the body. Of such rows the 8 d of
-        largest margin are used.
+        The least margin of a row, in logits; by default 6 over the proxy and 3 over the body. The 8 d rows of largest
+        margin are used.
     over : "proxy" or "body"
-        Whether a margin is that of the proxy, the point of K of least norm (the paper's way, as we know it), or the
-        least margin of any matrix on K's hull, by K's reach along its wide directions (derived here).
+        "proxy": the margin is that of the proxy, the point of K of least norm (as in the paper, as far as we know).
+        "body": it is the least margin of all matrices on K's hull, by K's reach along its wide directions (derived
+        here).
     jobs : int, optional
         Threads; the bits do not depend on it.
 
     Notes
     -----
     A PhaseFailedError if fewer than 2 d rows have the margin, or their tokens do not span.
-    Where every head puts weight at least 1 - e on token b, |Y_a - x_b sum_i W_i| is of order e. Over the body it
-    binds every matrix of K's hull, up to K's thickness across it; over the proxy it binds the average head at best, and
-    only of a thin body: the point of least norm of a thick one is pulled towards zero. O(n k d^2 m) time; memory of
-    the rows that have the margin.
+    If every head puts weight at least 1 - e on token b, then |Y_a - x_b sum_i W_i| is of order e. A margin over the
+    body holds for every matrix of K's hull, up to K's thickness. A margin over the proxy holds for the average head at
+    best, and only if the body is thin, since the point of least norm of a thick body is pulled towards zero.
+    O(n k d^2 m) time; memory of the rows that have the margin.
     Source: Chen and Li, arXiv 2402.04084, phase 3; the margin over the body is derived here.
     """
     d = oracle.d
@@ -117,9 +118,9 @@ def refine_by_consistency(
     projection_sum : array (d, d)
         The estimate of phase 1.
     examples : int
-        Fresh examples a round; of given ones that are too few for all rounds, an equal part each.
+        Fresh examples per round. If given examples are too few for all rounds, each round gets an equal part.
     shares : sequence of float
-        The share of rows accepted in each round, those with the smallest residuals.
+        The share of rows to accept in each round; those with the smallest residuals are accepted.
     jobs : int, optional
         Threads; the bits do not depend on it.
 
@@ -127,8 +128,8 @@ def refine_by_consistency(
     -----
     A PhaseFailedError if no example is left for each round, or a round accepts fewer rows than d, or rows that do
     not span.
-    No guarantee: the true sum is a fixed point up to the disagreement of the accepted rows. Measured: the error falls
-    from .088 to .0004 at (m,k,d) = (2,2,32) and from .093 to .018 at (3,3,64). O(n k d^2) a round.
+    There is no guarantee; the true sum is a fixed point up to the disagreement of the accepted rows. In measurements,
+    the error falls from .088 to .0004 at (m,k,d) = (2,2,32), and from .093 to .018 at (3,3,64). O(n k d^2) per round.
     """
     k, d = oracle.k, oracle.d
     if not shares:
@@ -141,7 +142,7 @@ def refine_by_consistency(
     thresholds, changes = [], []
     for share in shares:
         rows = max(2 * d, int(share * n * k))
-        # of each batch only the best are kept, somewhat more than its share, so that memory is that of the rows wanted
+        # keep only the best rows of each batch, slightly more than its share, to save memory
         residual, read, labels = _joined(oracle, _best_certified(w, 2 * rows / (n * k)), n, jobs)
         best = np.argsort(residual, kind="stable")[:rows]
         best = best[np.isfinite(residual[best])]
@@ -173,11 +174,11 @@ def _joined(
 
 
 def _best_certified(w: np.ndarray, share: float) -> Callable[[np.ndarray, np.ndarray], _Parts]:
-    """Finds the best certified rows of a batch: their residuals, what they read, their labels."""
+    """A function that finds the best certified rows of a batch: their residuals, their p X and their labels."""
 
     def best_of(x: np.ndarray, y: np.ndarray) -> _Parts:
         certificates = certify_agreement(x, y, w)
-        # a pattern far outside the simplex is none, however small its residual
+        # exclude weights far outside the simplex, even with a small residual
         inside = certificates.pattern.min(axis=-1) > -0.1
         residual = np.where(inside, certificates.residual, np.inf)
         most = min(residual.size, int(share * residual.size) + 16)
@@ -190,7 +191,7 @@ def _best_certified(w: np.ndarray, share: float) -> Callable[[np.ndarray, np.nda
 
 
 def _regressed(read: np.ndarray, labels: np.ndarray, otherwise: Outcome) -> tuple[np.ndarray, float]:
-    """The sum that maps what rows read to their labels, and the condition number; `otherwise` if it is not unique."""
+    """The sum that maps `read` to `labels`, and the condition number; it fails with `otherwise` if not unique."""
     w, _, rank, singular = np.linalg.lstsq(read, labels, rcond=None)
     if rank < read.shape[1]:
         raise PhaseFailedError(

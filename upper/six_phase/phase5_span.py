@@ -21,10 +21,10 @@ _LEAST_GAP = 1.2  # neighbouring eigenvalues of the bulk differ by a few per cen
 class AttentionSpan:
     """An estimate of the affine hull and of the span of Theta_1, ..., Theta_m.
 
-    `centre` is the point of the hull closest to zero, across its orthonormal `directions`. `reach` says how far the
-    body, its thickness included, extends from the centre along each, both ways; `extent` how far its slice along the
-    hull extends in any direction, at most. `gap` is the step of the body's spectrum after the wide directions, or the
-    largest where there are none; None for a body without a spectrum.
+    `centre` is the point of the hull closest to zero; it is orthogonal to the orthonormal `directions` of the hull.
+    `reach` has the largest distance of the body, its thickness included, from the centre along each direction, either
+    way. `extent` bounds the distance of its slice along the hull in any direction. `gap` is the step of the body's
+    spectrum after the wide directions, or the largest step if there are none; None for a body without a spectrum.
     """
 
     centre: Float[np.ndarray, "d d"]
@@ -61,12 +61,12 @@ class AttentionSpan:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the spectrum has a step after the wide directions; True of a body without a spectrum."""
+        """Whether the spectrum has a step after the wide directions; True for a body without a spectrum."""
         return self.gap is None or self.gap.ratio >= _LEAST_GAP
 
     @property
     def doubt(self) -> str:
-        """Why the span may not be that of the heads; empty where nothing says so."""
+        """Why the span may not be that of the heads; empty if there is no such evidence."""
         if self.gap is None or not self.gap.measures or (self.gap.wide and self.is_clear):
             return ""
         step = f"a factor of {self.gap.ratio:.2f}" if np.isfinite(self.gap.ratio) else "from zero on"
@@ -79,9 +79,9 @@ class AttentionSpan:
     ) -> tuple[Float[np.ndarray, "n k"], Int[np.ndarray, "n k"]]:
         """The least margin of every row over the hull in logits, and the token that the centre attends to.
 
-        Of the matrices centre + sum_j c_j D_j with |c_j| <= reach_j and |c| <= extent. It is negative where no token
-        wins. Where a difference of logits strays by z_j along the direction D_j, it strays over the hull by at most the
-        lesser of sum_j reach_j |z_j| and extent |z|. O(n k d (d + k) m).
+        The margin is the least over the matrices centre + sum_j c_j D_j with |c_j| <= reach_j and |c| <= extent. It is
+        negative if no token wins for all of them. If a difference of logits changes by z_j along the direction D_j, it
+        changes over the hull by at most the smaller of sum_j reach_j |z_j| and extent |z|. O(n k d (d + k) m).
         """
         transposed = np.swapaxes(x, 1, 2)
         logits = (x @ self.centre) @ transposed
@@ -98,10 +98,10 @@ class AttentionSpan:
         return margin.min(axis=-1), top[..., 0]
 
     def errors(self, layer: AttentionLayer) -> dict[str, float]:
-        """The span's error, the worst head's |Theta_i - projection| / |Theta_i|; the hull's; and the largest angle.
+        """The error of the span, |Theta_i - projection| / |Theta_i| of the worst head; that of the hull; and an angle.
 
-        ``hull_error`` measures the distance to the affine hull instead, and ``span_angle`` is the largest principal
-        angle between the two spans, in radians: 0 if every Theta_i is zero, a right angle if the estimate alone is.
+        ``hull_error`` measures the distance to the affine hull instead. ``span_angle`` is the largest principal angle
+        between the two spans, in radians. It is 0 if every Theta_i is zero, and a right angle if only the estimate is.
         """
         heads = np.asarray(layer.theta, dtype=np.float64).reshape(layer.heads, -1)
         size = np.where((norms := np.linalg.norm(heads, axis=1)) > 0, norms, 1.0)
@@ -127,9 +127,9 @@ class AttentionSpan:
 def attention_span(body: Ellipsoid | Polytope, wide: NonNegativeInt) -> AttentionSpan:
     """Phase 5: the span of the heads from the body K of phase 4: its `wide` = m - 1 wide directions and its centre.
 
-    If K contains every head, every head is within K's thickness of the span. One head has no wide direction: the hull
-    is a point and the span the line through it. Two maximisations over K a direction. A ValueError if the body does not
-    know so many wide directions.
+    If K contains every head, then the distance of every head from the span is at most K's thickness. One head has no
+    wide direction: the hull is a point, and the span is the line through it. The cost is two maximisations over K per
+    direction. A ValueError if the body has fewer than `wide` directions.
     Source: Chen and Li, arXiv 2402.04084, phase 5.
     """
     directions = body.wide_directions(wide)
@@ -146,7 +146,7 @@ def attention_span(body: Ellipsoid | Polytope, wide: NonNegativeInt) -> Attentio
         centre=centre,
         directions=directions,
         reach=np.array(reach, dtype=np.float64),
-        # what the norm allows beside the centre, or the corner of the box of reaches if that is nearer
+        # the distance from the centre that the norm allows, or that of the corner of the box of reaches, if smaller
         extent=min(math.sqrt(max(body.largest_norm**2 - size**2, 0.0)), math.hypot(*reach)),
         gap=gap,
     )

@@ -1,4 +1,4 @@
-"""Phase 6, the practical way: a fit within the span in place of the net, then Newton iterates on all parameters."""
+"""Phase 6 of practical mode: a fit within the span in place of the net, then Newton iterates on all parameters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from upper.six_phase.phase5_span import AttentionSpan
 
 __all__ = ["FittedHeads", "fit_heads"]
 
-_AWAY = 0.5  # of the norm of a head: how far from the first start of Newton's the second is
+_AWAY = 0.5  # distance of Newton's second start from the first, relative to the norm of a head
 
 
 @dataclass(frozen=True, eq=False)
 class FittedHeads:
-    """The best fit: its outcome and relative error on held-out examples, and whether Newton found it."""
+    """The best fit, with its outcome and relative error on held-out examples, and whether Newton found it."""
 
     layer: AttentionLayer
     outcome: Outcome
@@ -39,7 +39,7 @@ def fit_heads(
     rng: np.random.Generator,
     tell: Callable[..., None],
 ) -> FittedHeads:
-    """The heads in the span that fit best, then Newton's iterates from there, and again from a perturbed start.
+    """Fit heads within the span, then run Newton from the fitted heads, and again from a perturbed start.
 
     A twentieth of the `examples` drawn is held out. `work` is a budget in passes over them, and `tolerance` the
     relative residual at which to stop. `tell` is called with the name of each step of the trace, its measures, and its
@@ -47,9 +47,9 @@ def fit_heads(
 
     A PhaseFailedError if fewer than two examples are left.
 
-    Guarantee: none. Two starts that end at one residual, which held-out examples have too, tell noise from a local
-    minimum. The heads within the span stay in the comparison, as Newton's ridge can cost nearly equal heads more than
-    its steps give.
+    There is no guarantee. If two starts end at the same residual, on held-out examples too, it is noise and not a local
+    minimum. The heads within the span stay in the comparison: for nearly equal heads, the loss by Newton's ridge can
+    exceed the gain of its steps.
     """
     m, k, d = len(span.basis), oracle.k, oracle.d
     if examples < 2:
@@ -78,7 +78,7 @@ def fit_heads(
         tell(f"Newton polish{where}, iterate {place}", measures, layer=split.layer(iterate))
 
     runner = Runner(
-        # each step aims at rounding error, whatever residual is asked for: the last digits cost few passes
+        # always aim at rounding error, for any tolerance: the last digits cost few passes
         iterates=lambda x, y, theta, _: gauss_newton(x, y, theta, rng=rng),
         start=start,
         tolerance=tolerance,

@@ -1,4 +1,4 @@
-"""Phase 6, the paper's way: enumerate a net of the span or hull, regress the projections, keep the best tuple."""
+"""Phase 6 of paper mode: enumerate a net of the span or hull, regress the projections, keep the best tuple."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -18,31 +18,32 @@ from upper.six_phase.phase5_span import AttentionSpan
 
 __all__ = ["DELTA", "NetSearch", "TupleRegression", "held_out_examples", "search_net"]
 
-# Moments of all pairs of points take (points d)^2 numbers where m > 2, what all points read takes (points n k d).
+# For m > 2, moments of all pairs of points take (points d)^2 numbers; the reads of all points take points n k d.
 _MOST_NUMBERS = 1 << 26
 _MOST_POINTS = 4000
 _MOST_CELLS = 400_000
-_CHUNK, _CHUNK_NUMBERS = 256, 1 << 23  # tuples solved together, and the numbers in what they read
+_CHUNK, _CHUNK_NUMBERS = 256, 1 << 23  # tuples solved together, and the numbers in their reads
 _RIDGE = 1e-9  # of the mean diagonal: two equal heads make a tuple's moments singular
-_KEPT = 0.25  # of the tuples, for the halvings
+_KEPT = 0.25  # the share of the tuples for the halvings
 _KURTOSIS = 4.0
 DELTA = 0.01
-"""The probability with which the selection may be misled, and that with which the bound may fail."""
+"""The probability of a wrong selection, and that of a wrong bound."""
 
 
 @dataclass(frozen=True, eq=False)
 class NetSearch:
     """The best `layer` of a net: a tuple of attention matrices with its regressed projections.
 
-    `error` is its squared relative error E|F^ - F|^2 / E|F|^2 on the examples that judge, which chose nothing; the true
-    one is at most `bound` with probability .99, if neither |F^ - F|^2 nor |F|^2 has a kurtosis E z^2 / (E z)^2 above 4.
-    There is no bound where the judging examples are too few, or show a higher `kurtosis` of |F^ - F|^2. `evidence`
-    counts the judging inputs, up to symmetry, whose labels do not follow from those of the others.
+    `error` is its squared relative error E|F^ - F|^2 / E|F|^2 on the judging examples, which had no part in the
+    selection. The true error is at most `bound` with probability .99, if neither |F^ - F|^2 nor |F|^2 has a kurtosis
+    E z^2 / (E z)^2 above 4. There is no bound if the judging examples are too few, or show a higher `kurtosis` of
+    |F^ - F|^2. `evidence` counts the judging inputs, up to symmetry, whose labels do not follow from those of the other
+    examples.
 
-    `candidates` tuples were tried on all `examples`, those of the halvings included. The first net has so many `points`
-    a head, `spacing` apart relative to the norm of the centre. For two heads over the hull, `grid` says where they lie
-    along it, and `surface` is the squared relative error of each pair of them on the selecting examples, NaN on the
-    diagonal.
+    `candidates` counts the tuples tried, those of the halvings included, and `examples` all examples. The first net has
+    `points` points per head, `spacing` apart relative to the norm of the centre. For two heads over the hull, `grid`
+    has the positions of the points along it. `surface` then has the squared relative error of each pair of points on
+    the selecting examples, NaN on the diagonal.
     """
 
     layer: AttentionLayer
@@ -76,12 +77,12 @@ class NetSearch:
 def held_out_examples(
     candidates: Annotated[int, Whole(1, 2**1000)], delta: Annotated[float, Real(above=0, below=1)]
 ) -> int:
-    """Held-out examples with which, but with probability delta, no candidate's error is underestimated by over a half.
+    """How many held-out examples make every candidate's estimated error at least half the true one.
 
-    A mean of n non-negative variables of kurtosis E z^2 / (E z)^2 <= 4 is below half of its expectation with
-    probability at most exp(-n / 32) (Maurer, J. Inequalities in Pure and Applied Mathematics 4, 2003); over all
-    candidates, n = 32 ln(candidates / delta). It covers candidates that were fixed before the held-out examples were
-    looked at: in `search_net` the tuples of the first net.
+    This fails with probability at most delta. A mean of n non-negative variables of kurtosis E z^2 / (E z)^2 <= 4 is
+    below half of its expectation with probability at most exp(-n / 32) (Maurer, J. Inequalities in Pure and Applied
+    Mathematics 4, 2003). For all candidates together, n = 32 ln(candidates / delta). This applies to candidates that do
+    not depend on the held-out examples: in `search_net`, to the tuples of the first net.
 
     Examples
     --------
@@ -105,45 +106,47 @@ def search_net(
     judged: PositiveInt | None = None,
     most: PositiveInt = 2_000_000,
 ) -> NetSearch:
-    """Phase 6: try tuples of points of a net, their projections by regression; keep the best on held-out examples.
+    """Phase 6: try tuples of points of a net, with projections by regression; keep the best on held-out examples.
 
     Parameters
     ----------
     x, y : array (n, k, d)
-        Examples; the first `held_out` only select, the next `judged` only judge what was selected.
+        Examples. The first `held_out` are used only to select, the next `judged` only to judge the selected tuple.
     span : AttentionSpan
-        Where the heads lie, from phase 5.
+        The span of the heads, from phase 5.
     heads : int
-        m, the dimensions of the span.
+        m, the dimension of the span.
     over : "hull" or "span"
-        Whether the net is of the affine hull, (m-1) dimensions a head, or of the whole span, m dimensions a head: the
-        paper's count.
+        "hull": the net is of the affine hull, with m - 1 dimensions per head. "span": it is of the whole span, with m
+        dimensions per head, as in the paper.
     spacing : float
-        Distance of neighbouring points, relative to the norm of the centre. It is at most how far the net reaches,
-        and is widened until `most` allows all tuples.
+        Distance of neighbouring points, relative to the norm of the centre. It is at most the radius of the net, and is
+        increased until `most` allows all tuples.
     refinements : int
         How often the spacing is halved around the best tuple, whose neighbours are then tried.
     held_out, judged : int, optional
-        By default `held_out_examples` of `most` candidates and of one, as far as the examples suffice.
+        By default `held_out_examples` of `most` candidates and of one candidate, or fewer if there are too few
+        examples.
     most : int
-        At most so many tuples altogether: three quarters of them for the first net, the rest in equal parts for the
-        halvings; all for the first net if there are no halvings.
+        The most tuples in all. Three quarters are for the first net, and the rest, in equal parts, for the halvings.
+        Without halvings, all are for the first net.
 
     Notes
     -----
-    A ValueError if the examples are fewer than those that select, those that judge and 2 m d / k.
+    A ValueError if there are fewer examples than the selecting ones, the judging ones and 2 m d / k together.
 
-    First net: every point of the ball |z| <= reach is within spacing / 2 of a point of the net in each coordinate. If
-    the heads lie in the ball and their closest points are distinct, one tuple is so near, and its error after
-    regression is of the order of that squared. Halvings have no guarantee. A net of spacing eps has (R/eps)^(m(m-1))
-    tuples over the hull and (R/eps)^(m^2) over the span: exhaustive for m <= 2, coarse for m = 3, and beyond it no more
-    than a start for the halvings. A tuple costs O((m d)^3), without a pass over data.
+    *First net.* In each coordinate, every point of the ball |z| <= reach is within spacing / 2 of a point of the net.
+    If the heads lie in the ball and their closest points are distinct, one tuple is as near to the heads. Its squared
+    error after regression is of the order of the squared distance. Halvings have no guarantee. A net of spacing eps has
+    (R/eps)^(m(m-1)) tuples over the hull and (R/eps)^(m^2) over the span. It is exhaustive for m <= 2 and coarse for
+    m = 3; beyond, it is only a start for the halvings. A tuple costs O((m d)^3), without a pass over data.
 
-    Bound: with n judging examples, 2 kurtosis ln(2 / delta) / n = s^2 and s <= 1/2, the mean of |F^ - F|^2 is below
-    1 - s times its expectation with probability at most delta / 2; that of |F|^2 over all N examples is above 1 + t
-    times its own with probability at most delta / 2, t^2 = (kurtosis - 1)(2 / delta - 1) / N. A kurtosis of 4 is
-    assumed; delta is .01.
-    Source: Chen and Li, arXiv 2402.04084, phase 6; there the net is flat. The tails are Maurer's and Cantelli's.
+    *Bound.* Let n be the number of judging examples, s^2 = 2 kurtosis ln(2 / delta) / n and s <= 1/2. The mean of
+    |F^ - F|^2 is below 1 - s times its expectation with probability at most delta / 2. Let N be the number of all
+    examples and t^2 = (kurtosis - 1)(2 / delta - 1) / N. The mean of |F|^2 is above 1 + t times its expectation with
+    probability at most delta / 2. A kurtosis of 4 is assumed; delta is .01.
+    Source: Chen and Li, arXiv 2402.04084, phase 6; there the net has no halvings. The tail bounds are Maurer's and
+    Cantelli's.
     """
     n, k, d = x.shape
     m = heads
@@ -161,7 +164,7 @@ def search_net(
         raise ValueError(
             f"There are {n} examples: {select} to select, {judge} to judge and {least} to regress on are needed."
         )
-    # the largest first: squares of labels of any unit would overflow
+    # divide by the largest first: squares of labels could overflow
     unit = float(np.abs(y).max()) or 1.0
     unit = unit * float(np.sqrt(np.mean((y / unit) ** 2))) or 1.0
     y = y / unit
@@ -198,7 +201,7 @@ def search_net(
 
 
 def _set_aside(n: int, regress: int, select: int, judge: int) -> tuple[int, int]:
-    """How many of `n` examples select and how many judge: what is wanted, as far as `n` allows."""
+    """How many of `n` examples select and how many judge: the wanted numbers, or fewer if `n` is too small."""
     # twice the unit to regress on, or two thirds of the examples, or at least the unit
     left = max(2, min(n - regress, max(n - 2 * regress, n // 3)))
     judge = max(1, min(judge, left // 2))
@@ -282,9 +285,9 @@ class _Best:
 def _halved(
     data: "TupleRegression", frame: _Frame, best: _Best, step: float, allowed: int, together: int
 ) -> _Best:
-    """The best tuple around the best, up to a step in each coordinate; `allowed` bounds all tuples tried so far."""
+    """The best tuple within a step of the best one in each coordinate; `allowed` bounds all tuples tried so far."""
     m, dimension = best.points.shape
-    # so large a power of three may exceed the floats, never the integers
+    # a large power of three may exceed the floats, but not the integers
     if 3 ** (dimension * m) <= allowed - best.tried and m * 3**dimension <= together:
         around = np.array(list(_around(dimension, step)))
         near = (best.points[:, None] + around).reshape(-1, dimension)
@@ -313,7 +316,7 @@ def _halved(
 
 
 def _around(dimension: int, step: float) -> Iterator[np.ndarray]:
-    """Offsets by a step in some coordinates, none first and then those in the fewest: 3^dimension of them."""
+    """The 3^dimension offsets by a step in some coordinates; zero first, then those in the fewest coordinates."""
     for changed in range(dimension + 1):
         for places in combinations(range(dimension), changed):
             for signs in product((-step, step), repeat=changed):
@@ -324,9 +327,9 @@ def _around(dimension: int, step: float) -> Iterator[np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class TupleRegression:
-    """Least squares of the labels on what tuples of heads read, from moments of the reads: no pass over data a tuple.
+    """Least squares of the labels on the reads of tuples of heads, from moments: a tuple needs no pass over data.
 
-    `x`, `y` are examples to regress on, and `x_held`, `y_held` held-out ones to judge by.
+    `x`, `y` are the examples for the regression, and `x_held`, `y_held` the held-out ones for the errors.
     """
 
     x: Float[np.ndarray, "n k d"]
@@ -379,7 +382,7 @@ class TupleRegression:
         O(n k m d^2 + (m d)^3) for each of the points; memory bounded, however many they are.
         """
         sides = self._reads(fixed)
-        # in as many at once as what they read and their moments fill
+        # in blocks whose reads and moments fit into the memory
         width = (len(fixed) + 1) * self.x.shape[2]
         at_once = max(1, min(_CHUNK, _CHUNK_NUMBERS // max(self.x.size, self.x_held.size, width**2)))
         errors = []
@@ -406,7 +409,7 @@ class TupleRegression:
 
 @dataclass(frozen=True, eq=False)
 class _Reads:
-    """What each of g matrices reads, Z_i = P_i X, its own moments Z_i^T Z_i and those with the labels, Z_i^T Y."""
+    """The reads Z_i = P_i X of g matrices, their moments Z_i^T Z_i, and their moments with the labels, Z_i^T Y."""
 
     read: np.ndarray  # (g, n k, d)
     own: np.ndarray  # (g, d, d)

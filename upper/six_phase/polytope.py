@@ -1,4 +1,4 @@
-"""The body as a polytope: every certified equation holds up to a tolerance; linear programs through HiGHS."""
+"""The body K as a polytope, with a tolerance on every certified equation; linear programs by HiGHS."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,7 @@ from upper.six_phase.agreement import Contrasts
 __all__ = ["LARGEST_DIM", "Polytope"]
 
 LARGEST_DIM = 20
-"""The most coordinates of a polytope: beyond, a program takes minutes."""
+"""The most coordinates of a polytope; with more, a linear program takes minutes."""
 
 _WIDTH_ROUNDS = 4
 
@@ -20,13 +20,15 @@ _WIDTH_ROUNDS = 4
 class Polytope:
     """K = {Theta: |<v, Theta> - t| <= tolerance / sqrt(w) for every equation, |Theta_ij| <= radius}.
 
-    The tolerance is in logits, for a row of mean weight. `centre` is a point at which the largest weighted residual,
-    `misfit_at_centre`, is least (Chebyshev); `explained` is 1 - (misfit / size)^2 of the least-squares solution in
-    weighted root mean square, near 0 when the equations contradict one another. It has no spectrum, and `gap` is None.
+    The tolerance is in logits, for a row of mean weight. `centre` is a point that minimises the largest weighted
+    residual, `misfit_at_centre` (Chebyshev). `explained` is 1 - (misfit / size)^2 of the least-squares solution in
+    weighted root mean square; it is near 0 if the equations contradict one another. A polytope has no spectrum, and
+    `gap` is None.
 
-    Every maximisation is one linear program of d^2 unknowns and 2 N rows (HiGHS); d up to 20. The point of least
+    Every maximisation is one linear program of d^2 unknowns and 2 N rows (HiGHS); d is at most 20. The point of least
     Frobenius norm is the least-distance problem of Lawson and Hanson, solved exactly by non-negative least squares.
-    Wide directions alternate: maximise both ways along a direction, turn it to the difference of the maximisers.
+    Wide directions are found by alternation: maximise along a direction both ways, then replace it by the difference of
+    the two maximisers.
     Source: Chen and Li, phases 2 and 4; Lawson and Hanson, Solving Least Squares Problems, chapter 23.
     """
 
@@ -46,8 +48,8 @@ class Polytope:
     ) -> "Polytope":
         """The polytope of the equations; a ValueError if it is empty, or d is above 20.
 
-        By default the `tolerance`, in logits, is three times the least for which K is not empty, and the `radius` four
-        times the largest entry of the least-squares solution.
+        By default, the `tolerance` in logits is three times the smallest one for which K is not empty. The default
+        `radius` is four times the largest entry of the least-squares solution.
         """
         d = contrasts.rows.shape[1]
         if d > LARGEST_DIM:
@@ -69,7 +71,7 @@ class Polytope:
             bounds=[(-radius, radius)] * (d * d) + [(0, None)],
         ).tolist()
         if tolerance is None:
-            # linear programs hold to 1e-7: of a thinner body they find no point
+            # linear programs are accurate to 1e-7; in a thinner body they find no point
             tolerance = max(3 * least, 1e-6 * max(float(np.abs(right).max(initial=0.0)), 1.0))
         if least > tolerance:
             raise ValueError(
@@ -127,7 +129,7 @@ class Polytope:
         return solution.reshape(self.centre.shape)
 
     def wide_directions(self, number: int) -> Float[np.ndarray, "number d d"]:
-        """Orthonormal directions in which K is wide, found one after the other; 2 x 4 linear programs each."""
+        """Orthonormal directions in which K is wide, found one after the other; 2 x 4 linear programs per direction."""
         start = np.random.default_rng(0)
         found: list[np.ndarray] = []
         for _ in range(number):
@@ -142,7 +144,7 @@ def _solution(**program: Any) -> np.ndarray:
     from scipy.optimize import linprog
 
     found = linprog(**program, method="highs")
-    if found.x is None:  # those here are bounded, and feasible by construction
+    if found.x is None:  # all programs here are bounded, and feasible by construction
         raise ArithmeticError(f"A linear program failed: {found.message}")
     return np.asarray(found.x)
 

@@ -1,4 +1,4 @@
-"""Phases 1 to 5 by statistical queries alone: how many, of what tolerance, and what an oracle's answers give."""
+"""Phases 1 to 5 by statistical queries: their number and tolerance, and a learner from an oracle's answers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -39,18 +39,18 @@ __all__ = [
 
 Share = Annotated[float, Real(above=0, below=1)]
 
-# Of the mean eigenvalue, the smallest of the Gram matrix of rows of large margin.
+# The smallest eigenvalue of the Gram matrix of rows of large margin, relative to the mean one.
 _GRAM_EDGE = 0.5
-# The smallest eigenvalue of the moments of phases 2 and 4 off the hull, over that of all rows and the share of rows.
+# The smallest eigenvalue off the hull of the moments of phases 2 and 4, over that of all rows and the share of rows.
 _HULL_EDGE = (0.035, 0.004)
-# Of the share of rows accepted: the tolerance of their three sizes, a per cent of what these measure.
+# The tolerance of the three sizes, relative to the share of accepted rows; one per cent of the measured values.
 _SIZE_TOLERANCE = 3e-4
 _SMALLEST_RESIDUAL = 1e-6
 
 
 @dataclass(frozen=True)
 class QueryCount:
-    """Scalar queries of one phase, and the smallest tolerance among them, for values in [-1, 1]; 1 where none is."""
+    """The number of scalar queries of a phase, and their smallest tolerance, for values in [-1, 1]; 1 if none."""
 
     phase: int
     count: int
@@ -67,42 +67,43 @@ class QueryPlan:
     m, k, d : int
         Heads, tokens and coordinates, 2 <= k < d.
     accept : tuple of two floats
-        The share of rows accepted in phase 2 and in phase 4, by their residuals alone; those of them whose pattern has
-        a small entry are then left out.
+        The shares of rows to accept in phases 2 and 4, by their residuals only. Rows whose pattern has a small entry
+        are then left out.
     margin_share : float
-        The share of rows that phase 3 regresses on.
+        The share of rows in the regression of phase 3.
     degradation : float
-        The relative error that answers off by their tolerances may add to what a phase estimates.
+        The relative error that the errors of answers, up to the tolerances, may add to the estimate of a phase.
     label_bound : float, optional
         B; by default 4 sqrt(m), four standard deviations of a label of a nice target. Phase 1 clips larger labels, and
         phase 3 leaves their rows out.
     steps : int
-        Bisections of each search for a quantile.
+        The number of bisections in each search for a quantile.
 
     Notes
     -----
     Write tau for a tolerance and eta for `degradation`; every value is in [-1, 1]. Derived here.
 
-    *Phase 1.* Answers off by tau change the sum by at most d k B tau in Frobenius norm (proved). Labels of standard
-    deviation B/4 belong to |sum W| = (B/4) sqrt(d) (rule of thumb), so tau_1 = eta / (4 k sqrt(d)).
+    *Phase 1.* Errors of tau in the answers change the sum by at most d k B tau in Frobenius norm (proved). Labels of
+    standard deviation B/4 correspond to |sum W| = (B/4) sqrt(d) (rule of thumb), so tau_1 = eta / (4 k sqrt(d)).
 
-    *Phases 2 and 4.* The moment matrix is off by E with |E| <= d^2 tau, the right-hand side by at most d tau_r in units
-    of the values (proved). With lambda the smallest eigenvalue off the hull, d^2 tau <= eta lambda / 4 keeps the wide
-    directions within eta / 3 or so (Davis and Kahan), and d tau_r L / 2 <= |centre| eta lambda / 4 the centre within
-    eta of its length to first order. Rules of thumb: |centre| = 1, and lambda is .035 and .004 accept (k-1)/k in phases
-    2 and 4, as for nice targets with (m,k) = (2,2) and d from 8 to 32.
+    *Phases 2 and 4.* The moment matrix has an error E with |E| <= d^2 tau, and the right-hand side one of at most
+    d tau_r in units of the values (proved). Let lambda be the smallest eigenvalue off the hull. If
+    d^2 tau <= eta lambda / 4, the error of the wide directions is at most about eta / 3 (Davis and Kahan). If
+    d tau_r L / 2 <= |centre| eta lambda / 4, the relative error of the centre is at most eta to first order. Rules of
+    thumb: |centre| = 1, and lambda is .035 and .004 accept (k-1)/k in phases 2 and 4, as for nice targets with
+    (m,k) = (2,2) and d from 8 to 32.
 
     *Phase 3.* |Delta W| <= (|Delta C| + |Delta G| |W|) / (lambda_min(G) - |Delta G|), with G, C the Gram and cross
-    moments, |Delta G| and |Delta C| at most d tau in units of the values (proved); lambda_min(G) is half of the share,
-    |W| as in phase 1 (rules of thumb).
+    moments. |Delta G| and |Delta C| are at most d tau in units of the values (proved). lambda_min(G) is half of the
+    share, and |W| is as in phase 1 (rules of thumb).
 
-    *Searches.* A tenth of the share (rule of thumb). How errors of the sum and of the thresholds affect the rows
-    accepted later is measured only: at (m,k,d) = (2,2,10) errors within the tolerances raise the span's error from
-    about .005 to about .01.
+    *Searches.* The tolerance is a tenth of the share (rule of thumb). Errors of the sum and of the thresholds also
+    change the rows accepted later. This effect is only measured: at (m,k,d) = (2,2,10), errors within the tolerances
+    raise the error of the span from about .005 to about .01.
     """
 
     m: PositiveInt
-    k: Annotated[int, Whole(2, 19)]  # a uniform pattern has no entry below 1/k, and .05 is the least
+    k: Annotated[int, Whole(2, 19)]  # accepted patterns have entries of at least .05, so k < 20
     d: Annotated[int, Whole(3, 10**6)]
     accept: Sequence[Share] = (0.05, 0.01)
     margin_share: Share = 0.0005
@@ -145,14 +146,14 @@ class QueryPlan:
 
 @checked
 def six_phase_queries(plan: QueryPlan) -> tuple[QueryCount, ...]:
-    """The scalar queries that phases 1 to 5 make, phase by phase, and the tolerance they need; nothing is asked.
+    """The number of scalar queries in each of phases 1 to 5, and the tolerance that they need; no query is asked.
 
     Notes
     -----
     Phase 1: d^2. Phases 2 and 4: (d(d+1)/2)^2 moments, d^2 of the right-hand side, 3 sizes and `steps` of the search
-    for the threshold. Phase 3: d(d+1)/2 + d^2 and `steps`. Phase 5: none. So d^4/2 queries to leading order, of
-    tolerance d^-2. The price of m and k is in the share: rows on which all heads agree up to eps have probability
-    eps^((m-1)(k-1)), and the tolerance is proportional to it.
+    for the threshold. Phase 3: d(d+1)/2 + d^2 and `steps`. Phase 5: none. To leading order these
+    are d^4/2 queries of tolerance d^-2. m and k enter through the share of rows: rows on which all heads agree up to
+    eps have probability eps^((m-1)(k-1)), and the tolerance is proportional to it.
 
     Examples
     --------
@@ -176,8 +177,8 @@ def six_phase_queries(plan: QueryPlan) -> tuple[QueryCount, ...]:
 class QueryOracle(Protocol):
     """An oracle that answers with the mean of one query, up to its tolerance.
 
-    It may, and for speed should, have `query_many(queries)` as well, which answers a `QueryFamily` at once by its
-    `means`. Each query of it counts one all the same.
+    For speed it should also have `query_many(queries)`, which answers a `QueryFamily` at once by its `means`. Each
+    query of the family still counts as one.
 
     Examples
     --------
@@ -196,10 +197,10 @@ class QueryOracle(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class QueriedSpan:
-    """What phases 1 to 5 found by queries.
+    """The results of phases 1 to 5 by queries.
 
-    `span` is phase 5's and `first_span` that of phase 2's body; `projection_sum` is phase 3's estimate and `first_sum`
-    phase 1's. `counts` has the scalar queries asked, phase by phase, and the smallest tolerance declared.
+    `span` is that of phase 5, and `first_span` that of phase 2's body. `projection_sum` is the estimate of phase 3, and
+    `first_sum` that of phase 1. `counts` has the number of scalar queries of each phase, and their smallest tolerance.
     """
 
     span: AttentionSpan
@@ -211,16 +212,16 @@ class QueriedSpan:
 
 @checked
 def learn_by_queries(oracle: QueryOracle, plan: QueryPlan) -> QueriedSpan:
-    """Phases 1 to 5 with nothing but an oracle's answers to scalar statistical queries.
+    """Run phases 1 to 5 with an oracle's answers to scalar statistical queries only.
 
     Notes
     -----
     A PhaseFailedError if no agreement events are found, the equations contradict one another, or no rows have a
-    large margin. A ValueError if `oracle` or `plan` is something else, or the answers are not finite numbers, one a
-    query.
-    Later queries depend on earlier answers: 3 `steps` + 4 rounds of questions that can be asked at once. Thresholds
-    stand in place of the best of so many rows: a quantile of the residuals, and of the margins, found by bisection.
-    O(d^6) time for the eigenproblem.
+    large margin. A ValueError if `oracle` or `plan` has another type, or the answers are not one finite number for
+    each query.
+    Later queries depend on earlier answers. There are 3 `steps` + 4 rounds; the queries of one round can be asked at
+    once. A threshold replaces the choice of the best rows: it is a quantile of the residuals, or of the margins, found
+    by bisection. O(d^6) time for the eigenproblem.
     Source: Chen and Li, arXiv 2402.04084, phases 1 to 5; as queries derived here.
     """
     ask, d = _Asked(oracle), plan.d
@@ -233,7 +234,7 @@ def learn_by_queries(oracle: QueryOracle, plan: QueryPlan) -> QueriedSpan:
 
 
 def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> AttentionSpan:
-    """Phase 2 or 4 and, at once, 5: what `sculpt_affine_hull` and `attention_span` make of the answered moments."""
+    """Phase 2 or 4, then 5: `sculpt_affine_hull` and `attention_span` from the answered moments."""
     k, accept = plan.k, plan.accept[phase // 2 - 1]
 
     def residuals(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -251,7 +252,7 @@ def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> A
     _, weight, square = ask(families[0])
     if weight <= 0:
         raise PhaseFailedError(Outcome.NO_AGREEMENT, "no row was accepted whose pattern has no small entry.")
-    # per equation, of which a row has k - 1, and per weight
+    # divide by the number of equations, k - 1 per row, and by the weights
     unit = 1 / (weight * (k - 1))
     square *= unit * k * largest_log_ratio(k) ** 2 / 4
     moments = unit * _square(ask(families[1]), plan.d)
@@ -262,7 +263,7 @@ def _sculpted(ask: "_Asked", plan: QueryPlan, w: np.ndarray, *, phase: int) -> A
 
 
 def _refined(ask: "_Asked", plan: QueryPlan, span: AttentionSpan) -> np.ndarray:
-    """Phase 3: what `refine_by_margin` does, with a quantile of the margins as the threshold."""
+    """Phase 3: `refine_by_margin` by queries, with a quantile of the margins as the threshold."""
     d, share = plan.d, plan.margin_share
 
     def negated(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -271,7 +272,7 @@ def _refined(ask: "_Asked", plan: QueryPlan, span: AttentionSpan) -> np.ndarray:
     def enough(score: float) -> bool:
         return float(ask(share_queries(negated, score, phase=3, tolerance=share / 10))[0]) >= share
 
-    # a logit of the centre has standard deviation |centre| for tokens of identity covariance
+    # for tokens of identity covariance, a logit of the centre has standard deviation |centre|
     margin = -_bisect(enough, -8 * float(np.linalg.norm(span.centre)), 0.0, plan.steps)
     if margin < LEAST_MARGIN["body"]:
         raise PhaseFailedError(
@@ -292,7 +293,7 @@ def _refined(ask: "_Asked", plan: QueryPlan, span: AttentionSpan) -> np.ndarray:
 
 
 class _Asked:
-    """Asks a family at a time and counts; answers come back in the units of the quantity."""
+    """Asks one family of queries at a time and counts them; returns answers in the units of the quantity."""
 
     def __init__(self, oracle: QueryOracle) -> None:
         self._oracle = oracle
@@ -321,9 +322,10 @@ class _Asked:
 
 @dataclass(frozen=True, eq=False)
 class AnsweredMoments:
-    """M, b and the mean square of the t as an oracle answered them; with its errors M need not be definite.
+    """M, b and the mean square of the t, as an oracle answered them; with its errors, M may be indefinite.
 
-    `moments` is M, `right` is b and `square` the weighted mean square of the t; the rest is as of `EquationMoments`.
+    `moments` is M, `right` is b, and `square` is the weighted mean square of the t. The other members are those of
+    `EquationMoments`.
     """
 
     moments: Float[np.ndarray, "d2 d2"]
@@ -336,7 +338,7 @@ class AnsweredMoments:
         return math.sqrt(max(self.square, 0.0))
 
     def misfit(self, theta: Float[np.ndarray, " d2"]) -> float:
-        """Weighted root mean square of <v, Theta> - t, in logits; 0 where errors would make its square negative."""
+        """Weighted root mean square of <v, Theta> - t, in logits; 0 if errors make its square negative."""
         square = self.square + float(theta @ (self.moments @ theta - 2 * self.right))
         return math.sqrt(max(square, 0.0))
 
@@ -356,7 +358,7 @@ def _square(answers: np.ndarray, d: int) -> np.ndarray:
 
 
 def _bisect(enough: Callable[[float], bool], low: float, high: float, steps: int) -> float:
-    """The least point, up to (high - low) / 2^steps, from which on `enough` holds; `high` if nowhere below."""
+    """The least point, up to (high - low) / 2^steps, above which `enough` holds; `high` if there is none below."""
     for _ in range(steps):
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)

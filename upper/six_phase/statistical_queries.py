@@ -1,7 +1,7 @@
-"""The statistical queries of phases 1 to 4: every number those phases need is the mean of a bounded function.
+"""The statistical queries of phases 1 to 4: every number that these phases need is the mean of a bounded function.
 
-Derived here for Chen and Li, arXiv 2402.04084, and tokens of +-1. A family has features that map a batch of examples,
-x and y of shape (n, k, d), to arrays; a query is an entry of the product of two of them.
+Derived here for Chen and Li, arXiv 2402.04084, and tokens of +-1. The features of a family map a batch of examples,
+x and y of shape (n, k, d), to two arrays; a query is an entry of their product.
 """
 
 import math
@@ -33,10 +33,11 @@ Pair = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class StatisticalQuery:
-    """One scalar statistical query: a function of one example (X, Y) with a declared range, whose mean is wanted.
+    """One scalar statistical query: it asks for the mean of a function of one example (X, Y) with a declared range.
 
-    `function` maps a batch of examples, x and y of shape (n, k, d), to n values within [`low`, `high`], itself within
-    [-1, 1]. `tolerance` is the error of the answer that the learner allows for, in these units: the tau of STAT(tau).
+    `function` maps a batch of examples, x and y of shape (n, k, d), to n values within [`low`, `high`], which is within
+    [-1, 1]. `tolerance` is the largest error of the answer that the learner allows, in these units: the tau of
+    STAT(tau).
     """
 
     name: str
@@ -55,12 +56,12 @@ class StatisticalQuery:
 
 @dataclass(frozen=True, eq=False)
 class QueryFamily(Sequence[StatisticalQuery]):
-    """Scalar queries that are the entries of one matrix, E[L^T R], with features L (r, I) and R (r, J) of an example.
+    """Scalar queries that are the entries of a matrix, E[L^T R], with features L (r, I) and R (r, J) of an example.
 
     `features` maps a batch of examples to left features (n, r, I) and right features (n, r, J), and `shape` is (I, J).
-    `low`, `high` and `tolerance` are those of each query; an answer times `unit` is the quantity itself: values are
-    scaled into [-1, 1]. Any oracle can answer its `StatisticalQuery` one by one. `means` gives all of them in one
-    matrix product a batch, for oracles that answer many at once; that changes no count.
+    `low`, `high` and `tolerance` are those of each query. Values are scaled into [-1, 1]; an answer times `unit` is the
+    quantity itself. Any oracle can answer the `StatisticalQuery` objects one by one. `means` gives all answers with one
+    matrix product per batch, for oracles that answer many queries at once; the number of queries is the same.
     """
 
     name: str
@@ -94,15 +95,15 @@ class QueryFamily(Sequence[StatisticalQuery]):
 
     def _value(self, i: int, j: int, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         left, right = self.features(x, y)
-        # the range is kept by construction; rounding may step over it by a digit
+        # values are in the range by construction, up to rounding
         return np.clip(np.einsum("nr,nr->n", left[:, :, i], right[:, :, j]), self.low, self.high)
 
 
 def projection_sum_queries(d: int, k: int, *, tolerance: float, label_bound: float) -> QueryFamily:
     """Phase 1: the d^2 entries of E[(1/k) X^T J Y], J the all-ones matrix.
 
-    The mean label of an example is clipped to [-B, B], B = `label_bound`; ``unit`` is k B. Clipping costs at most
-    k E[(|mean label| - B)^+] in each entry: nothing once B is the largest label.
+    The mean label of an example is clipped to [-B, B], B = `label_bound`; ``unit`` is k B. Clipping changes each entry
+    by at most k E[(|mean label| - B)^+], which is 0 if B is the largest label.
     """
 
     def features(x: np.ndarray, y: np.ndarray) -> Pair:
@@ -115,7 +116,7 @@ def projection_sum_queries(d: int, k: int, *, tolerance: float, label_bound: flo
 def share_queries(
     score: Callable[[np.ndarray, np.ndarray], np.ndarray], threshold: float, *, phase: int, tolerance: float
 ) -> QueryFamily:
-    """One query: the share of rows whose score is at most the threshold. A quantile is searched with it.
+    """One query: the share of rows whose score is at most the threshold; used in the search for a quantile.
 
     `score` maps examples to scores (n, k): residuals, or margins with the sign turned. Values are in [0, 1].
     """
@@ -144,7 +145,7 @@ def agreement_queries(
     phase: int,
     tolerances: tuple[float, float, float],
 ) -> tuple[QueryFamily, QueryFamily, QueryFamily]:
-    """Phases 2 and 4: three sizes, the moments and the right sides of the certified equations, each in its tolerance.
+    """Phases 2 and 4: three sizes, the moments and the right sides of the certified equations, each with a tolerance.
 
     A row is accepted up to the relative residual `threshold` of `certify_agreement` with the estimate `w` of the sum,
     if no entry of its pattern is below .05.
@@ -158,7 +159,7 @@ def agreement_queries(
     Schwarz |(X^T C X)_pq| <= k.
 
     *Right sides* E[omega t v]: d^2 queries; entry (i, p) is E[(1/k) sum_a omega_a x_ai (X^T C ln p_a)_p], scaled by
-    k L / 2, as k numbers of mean zero in a range of length L have absolute values that sum to at most that.
+    k L / 2, since the absolute values of k numbers of mean zero in a range of length L sum to at most k L / 2.
     """
     d, longest = len(w), largest_log_ratio(k)
     i, j = np.triu_indices(d)
@@ -202,7 +203,7 @@ def agreement_queries(
 def bounded_margins(
     hull: AttentionSpan, label_bound: float, x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
 ) -> Pair:
-    """Margins over the hull (n, k), minus infinity where a label exceeds B; and the tokens attended to."""
+    """Margins over the hull (n, k), minus infinity if a label exceeds B; and the attended tokens."""
     margin, top = hull.margins(x)
     return np.where(np.all(np.abs(y) <= label_bound, axis=2), margin, -np.inf), top
 
@@ -212,10 +213,10 @@ def regression_queries(
 ) -> tuple[QueryFamily, QueryFamily]:
     """Phase 3: the Gram matrix E[1[large margin] x_b x_b^T] and the cross moments E[1[large margin] x_b Y_a].
 
-    d(d+1)/2 queries for the upper triangle of the Gram matrix, and d^2 for the cross moments; means over the rows a of
-    an example, b the token that row a attends to. Used are the rows whose margin over the hull is at least `threshold`,
-    in logits, and whose labels are at most B = `label_bound`. On such rows Y_a is x_b sum_i W_i up to what other tokens
-    get, so rows left out by the bound bias nothing.
+    d(d+1)/2 queries for the upper triangle of the Gram matrix, and d^2 for the cross moments; all are means over
+    the rows a of an example, with b the token that row a attends to. The rows are those whose margin over the hull is
+    at least `threshold`, in logits, and whose labels are at most B = `label_bound`. On such rows Y_a is x_b sum_i W_i,
+    up to the weight of other tokens, so leaving out rows with large labels causes no bias.
     """
     d = len(hull.centre)
     i, j = np.triu_indices(d)

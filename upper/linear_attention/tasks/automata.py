@@ -17,10 +17,10 @@ __all__ = ["AutomataInContext", "Automaton"]
 @dataclass(frozen=True, eq=False)
 @checked
 class Automaton:
-    """A deterministic finite automaton, and the task to learn it from tokens [e_s ; e_x ; 1], one an example.
+    """A deterministic finite automaton, and the task to learn it from tokens [e_s ; e_x ; 1], one per example.
 
-    The features of different pairs (s, x) are linearly independent, for they hold the products s_b x_c, of which one is
-    one: the rank is the number of pairs seen. d = S + A + 1.
+    The features of different pairs (s, x) are linearly independent: they contain the products s_b x_c, and exactly one
+    of these is 1. So the rank is the number of pairs seen. d = S + A + 1.
 
     Parameters
     ----------
@@ -91,10 +91,10 @@ class Automaton:
         return np.hstack(parts)[:, None], one_hot(self.transitions[states, symbols], self.states)
 
     def model(self) -> LinearAttention:
-        """The automaton as linear attention with a head a symbol, in whole numbers.
+        """The automaton as linear attention with one head per symbol, in whole numbers.
 
-        Of one token, G_sx = 1 at its own state and symbol. Head x asks with the constant for row x of G, which is e_s
-        when x is read and zero in the states otherwise, and its V_x is the map of states under x.
+        With one token, G_sx = 1 at its own state and symbol. Head x uses the constant to select row x of G. In the
+        states, this row is e_s if x is read, and zero otherwise. V_x is the map of states under x.
         """
         s, a, d = self.states, self.symbols, self.states + self.symbols + 1
         v, q = np.zeros((a, s, d)), np.zeros((a, d, d))

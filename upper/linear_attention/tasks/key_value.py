@@ -1,4 +1,4 @@
-"""Key-value memory: a head that looks values up, and which distributions of keys determine it."""
+"""Key-value memory: a head that looks up values, and the distributions of keys that determine it."""
 
 from dataclasses import dataclass
 from math import comb
@@ -18,7 +18,7 @@ Keys = Literal["haar", "gaussian", "fixed", "two-keys", "half-queried", "zipf", 
 KEYS: tuple[Keys, ...] = get_args(Keys)
 """The distributions of keys."""
 
-_ZIPF_EXPONENT = 4.5  # of 4000 queries the fourth key gets about seven
+_ZIPF_EXPONENT = 4.5  # the fourth key gets about seven of 4000 queries
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class KeyValueMemory:
         orthonormal keys, Haar. ``"half-queried"``: the unit vectors, of which only the first half (rounded up) is ever
         queried. ``"zipf"``: the unit vectors, the j-th queried with probability proportional to j^-4.5.
         ``"plane"``: dk - 1 orthonormal keys, Haar in the space without the last coordinate.
-        The key queried is uniform where nothing else is said.
+        The queried key is uniform unless stated otherwise.
     dk, dv : int
         Dimensions of keys, at least 2, and of values; 1000 at most.
 
@@ -56,7 +56,7 @@ class KeyValueMemory:
 
     @property
     def rank(self) -> int:
-        """The rank of the features; of Zipf queries, if every key is queried often enough: see `rank_of_a_key`.
+        """The rank of the features; for Zipf queries, this needs enough queries of every key: see `rank_of_a_key`.
 
         The query is in dk dimensions, and G has a block of keys, one of keys with values and one of values. The last
         two are free and give dk (dk dv + dv (dv + 1)/2). Orthonormal keys make the first one I + q q^T, whose products
@@ -82,8 +82,8 @@ class KeyValueMemory:
     def rank_of_a_key(self) -> int:
         """How many queries of one key of a fixed basis determine the memory for it: 1 + dk dv + dv (dv + 1)/2.
 
-        The number of free entries of G, and one for those that are constant. Features of two keys of a basis have
-        disjoint supports: the rank on m_j queries of key j each is the sum of min(m_j, this), almost surely.
+        It is the number of free entries of G, plus one for the constant entries. Features of two keys of a basis have
+        disjoint supports. So with m_j queries of key j, the rank is the sum of min(m_j, rank_of_a_key), almost surely.
         """
         return 1 + self.dk * self.dv + comb(self.dv + 1, 2)
 
@@ -123,7 +123,7 @@ class KeyValueMemory:
     def on_a_basis(
         self, queried: Int[np.ndarray, " N"], *, rng: Rng = None
     ) -> tuple[Float[np.ndarray, "N n d"], Float[np.ndarray, "N dv"]]:
-        """Examples on the unit vectors as keys, of the queries given, numbers below dk."""
+        """Examples with the unit vectors as keys and the given queries, which are numbers below dk."""
         keys = np.broadcast_to(np.eye(self.dk), (len(queried), self.dk, self.dk))
         return self._examples(keys, queried, random_generator(rng))
 

@@ -1,4 +1,4 @@
-"""Turing machines learned from steps of their runs, each alone or with its whole history."""
+"""Learn Turing machines from steps of their runs, each step alone or with its whole history."""
 
 from math import ceil, log
 
@@ -12,7 +12,7 @@ from upper.linear_attention.tasks.turing import TapeLayout
 
 __all__ = ["enough_examples", "history_examples", "learn_from_histories", "learn_from_steps"]
 
-_STEPS = 20  # of each run that is learned from
+_STEPS = 20  # steps of each run to learn from
 
 
 def enough_examples(rank: int) -> int:
@@ -27,7 +27,7 @@ def learn_from_steps(
     start = layout.draw(enough_examples(layout.rank), rng=rng)
     passed = np.concatenate([start[:, None], machine.run(start, _STEPS - 1)], axis=1)
     passed = passed.reshape(-1, start.shape[1])
-    # run by run, each configuration where it is met first
+    # run by run; each configuration counts at its first occurrence
     x, y = layout.examples(passed[np.sort(np.unique(passed, axis=0, return_index=True)[1])], machine)
     kept = first_independent(x, rank=rank)
     return regress(x[kept], y[kept], least_norm=True)

@@ -4,16 +4,16 @@ A step of the machine is the token [(e_w - e_x) | e_p | e_p'⊗e_s']: at positio
 machine went on to position p' in state s'. With the tape's cells [e_x | e_p | 0] before it, the block of
 G = X^T X between symbols and positions is the current tape, one-hot, however many steps there were.
 
-The query is the last token, and of it p' and s' matter. A head for each position and state asks with
-Q = e_p (e_p⊗e_s)^T, gets the symbol under the machine's head from G, and its V maps the symbol to the next token:
-P S heads of dimension d = A + P + P S and as many outputs, all entries -1, 0 or 1. One head alone reads the symbol: the
-tape reader.
+The query is the last token; only its p' and s' matter. There is one head for each position and state. Its query matrix
+Q = e_p (e_p⊗e_s)^T selects the symbol under the machine's head from G, and its V maps the symbol to the next token.
+This gives P S heads of dimension d = A + P + P S with d outputs, and all entries are -1, 0 or 1. The tape reader has
+only one head, which reads the symbol.
 
 The same model is learned by regression from the steps of runs. In *short contexts* each step stands alone, the current
 tape and a query: the rank is P S (1 + P (A - 1)), and in the closed loop the tape is written out again after each step.
-With *whole histories* the tokens of all steps stay: G then counts visits, and the rank is larger and depends on the
-machine. A model of least norm from short contexts mostly fails on whole histories, where entries of G vary that it has
-only seen constant.
+With *whole histories* the tokens of all steps stay. G then counts visits, and the rank is larger and depends on the
+machine. A model of least norm from short contexts mostly fails on whole histories, since entries of G vary there that
+are constant in short contexts.
 """
 
 from collections.abc import Callable, Sequence
@@ -228,7 +228,7 @@ def run_closed_loop(
 ) -> Simulation:
     """Steps of a machine of one or more steps of attention, each with its `nearest` tokens; the last one writes.
 
-    Of the history only its Gram matrix acts, to which a token is added at each step. Whole numbers stay exact while
+    The history enters only through its Gram matrix, to which each step adds a token. Whole numbers stay exact while
     every sum is below 2^53.
     """
     symbols, positions, places = tape.blocks

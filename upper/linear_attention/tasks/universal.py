@@ -9,14 +9,14 @@ symbol x read, besides the tape's cells of `TapeLayout`. A step of the machine t
    table, gets e_w and e_m⊗e_s' from the blocks of G between rows and what they hold, and the output is the delta
    write [(e_w - e_x) | e_p | e_(p+m)⊗e_s'] of `turing`, which is the query of the next step.
 
-So there are P S + P A heads, all entries -1, 0 or 1, d = A + P + P S + P S A + S A + A + 3 S, and they depend on
-(S, A, P) only. Scratch tokens have a block of their own and change neither the tape nor the table in G.
+So there are P S + P A heads, with entries -1, 0 or 1 and d = A + P + P S + P S A + S A + A + 3 S. They depend on
+(S, A, P) only. Scratch tokens have their own block, and change neither the tape nor the table in G.
 
-One step of attention does not do, rounded or not, while tape and table have tokens of their own and the query knows of
-neither. At a given query the output is affine in G, so a sum f(tape) + g(table). Let the head be in a cell with the
-symbol 0 or 1, and let T_0, T_1 in {a, b} be the states that the two rows lead to. With u = f_a - f_b and w = g_a - g_b,
-rounding to the larger entry needs u(0) + w > 0 > u(1) + w for T = (a, b) and the opposite signs for T = (b, a), that is
-both u(0) > u(1) and u(0) < u(1).
+One step of attention is not enough, rounded or not, if tape and table have separate tokens and the query depends on
+neither. At a given query the output is affine in G, so it is a sum f(tape) + g(table). Let the head be in a cell with
+the symbol 0 or 1, and let T_0, T_1 in {a, b} be the states that the two rows lead to. With u = f_a - f_b and
+w = g_a - g_b, rounding to the larger entry needs u(0) + w > 0 > u(1) + w for T = (a, b) and the opposite signs for
+T = (b, a). This implies both u(0) > u(1) and u(0) < u(1), a contradiction.
 """
 
 from collections.abc import Sequence
