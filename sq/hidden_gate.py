@@ -152,12 +152,12 @@ class HiddenGateFamily(SQFamily):
 
     @property
     def broken_by(self) -> str:
-        """Who finds the secret."""
+        """Which methods find the secret."""
         return f"whether a label is 0 finds the gate; then {self.base.broken_by}"
 
     @property
     def how_broken(self) -> str:
-        """Who finds the secret, and how."""
+        """Which methods find the secret, and how."""
         return (
             f"Off the gate labels are 0: {self.dim} statistical queries that are no correlational ones find it. With "
             f"the gate known: {self.base.how_broken}"
