@@ -156,8 +156,8 @@ def judged(
 
     With wide errors few labels are right, whatever the secret. So the second test uses the likelihood of the labels:
     the secret must fit them in their order far better than in other orders (`fits_in_order`). Labels that are
-    independent of the rows hardly ever pass this test, whatever their law. A secret that predicts only one label gets only
-    the first test, which it cannot pass. If errors have too many values to list, they are ignored.
+    independent of the rows hardly ever pass this test, whatever their law. A secret that predicts only one label gets
+    only the first test, which it cannot pass. If errors have too many values to list, they are ignored.
 
     With errors, "as good as the secret itself" means two things, both up to four standard deviations: as many labels
     are right as the secret would have right (`accuracy_bar`), and the labels are as likely as labels made with the
