@@ -1,4 +1,4 @@
-"""Query lower bounds in exact arithmetic: what one query can rule out, and how many queries that makes."""
+"""Query lower bounds in exact arithmetic: how much one query can rule out, and how many queries are needed."""
 
 import math
 import re
@@ -22,7 +22,7 @@ __all__ = [
     "query_lower_bound",
 ]
 
-# A number that stays exact: in this order, so that checking an argument makes no float of a fraction or a text.
+# A number that stays exact. The order matters: a check of an argument must not turn a fraction or a text into a float.
 Number = Fraction | str | int | float
 
 
@@ -33,7 +33,7 @@ def exact_fraction(name: str, value: Number) -> Fraction:
     """
     if isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} is {value!r}: a finite number, a fraction or a decimal text is needed.")
-    # by its own repr: numpy scalars print their type as well
+    # the repr of a Python float: numpy scalars also print their type
     text = repr(float(value)) if isinstance(value, float | np.floating) else value
     text = int(text) if isinstance(text, np.integer) else text
     written = str(text).replace("_", "") if isinstance(text, str | Decimal) else ""
@@ -59,14 +59,14 @@ def exact_tolerance(tolerance: Number) -> Fraction:
 def eliminated_per_query(tolerance: Number, *, eigenvalue: Number = 1) -> int:
     """M* = ceil(1/tau^2) - 1: the most candidates that one correlational query of tolerance tau in (0, 1) can rule out.
 
-    `eigenvalue` is the largest of the candidates' Gram matrix, by which 1/tau^2 is multiplied.
+    `eigenvalue` is the largest eigenvalue of the candidates' Gram matrix. It multiplies 1/tau^2.
 
     Notes
     -----
-    The candidates f_S have norm 1 (the known part taken off, scaled) and a query h has norm at most 1. An oracle that
-    replies with what the known part alone gives is wrong by <h, f_S> on candidate S, a valid reply unless
-    |<h, f_S>| > tau. Bessel's inequality sum_S <h, f_S>^2 <= lambda_max allows fewer than lambda_max/tau^2 of those.
-    The argument is that of Blum et al. 1994.
+    The candidates f_S have norm 1, after the known part is subtracted and the rest is scaled. A query h has norm at
+    most 1. Suppose that the oracle replies with the answer of the known part alone. On candidate S this reply is off by
+    <h, f_S>, so it is valid unless |<h, f_S>| > tau. Bessel's inequality sum_S <h, f_S>^2 <= lambda_max allows fewer
+    than lambda_max/tau^2 such candidates. The argument is that of Blum et al. 1994.
 
     Examples
     --------
@@ -82,8 +82,8 @@ def query_lower_bound(
 ) -> int:
     """ceil((success N - 1) / M*): the fewest correlational queries with which a learner can tell N candidates apart.
 
-    While more than one candidate is consistent with all replies, a learner that stops is wrong on one of
-    them, and the reply of the known part rules out at most M* candidates a query (`eliminated_per_query`).
+    While more than one candidate is consistent with all replies, a learner that stops is wrong on one of them. The
+    reply of the known part rules out at most M* candidates per query (`eliminated_per_query`).
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def query_lower_bound(
     tolerance : float, Fraction or str
         The tolerance tau of the queries, in (0, 1).
     success : float, Fraction or str
-        The probability with which a randomised learner must succeed; 1 for a deterministic learner.
+        The least success probability of a randomised learner; 1 for a deterministic learner.
     eigenvalue : float, Fraction or str
         The largest eigenvalue of the candidates' Gram matrix; 1 where they are orthonormal.
 

@@ -1,4 +1,4 @@
-"""Why an instance is hard: statements with numbers, each saying how far it can be trusted."""
+"""Why an instance is hard: statements with numbers; each statement has a status, from proved to measured."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,10 @@ Value = bool | int | float | str
 class Hardness(StrEnum):
     """How hard instances of a family are, as far as is known: the value of the statement "verdict".
 
-    PROVED: more correlational queries of tolerance 0.1 are proved to be needed than a token has coordinates, and no
-    other statistical queries that find the secret are known. That says nothing of other algorithms.
-    ASSUMED: it rests on the assumption that the certificate names, and no measure objects.
-    NEITHER: a measure objects, or statistical queries are known that find the secret.
+    PROVED: a learner provably needs more correlational queries of tolerance 0.1 than a token has coordinates, and no
+    other statistical queries are known that find the secret. This says nothing about other algorithms.
+    ASSUMED: hardness rests on the assumption that the certificate names, and no measurement contradicts it.
+    NEITHER: a measurement contradicts hardness, or statistical queries are known that find the secret.
     """
 
     PROVED = "proved"
@@ -29,12 +29,12 @@ class Hardness(StrEnum):
 
     @property
     def label(self) -> str:
-        """What stands before the title of a target."""
+        """The words before the title of a target."""
         return _LABELS[self][0]
 
     @property
     def meaning(self) -> str:
-        """What the label stands for, in a few words."""
+        """The meaning of the label, in a few words."""
         return _LABELS[self][1]
 
 
@@ -56,8 +56,8 @@ class Statement:
     name: str  #: what the number is, in a few words
     value: Value  #: the number; integers of any size are exact
     meaning: str  #: the sentence a reader should take away
-    #: ``proved``: a theorem, its proof in the `source`. ``derived``: worked out in this project, checked by
-    #: enumeration of small cases. ``measured``: seen in experiments, no more than that.
+    #: ``proved``: a theorem; `source` has the proof. ``derived``: derived in this project and checked by enumeration
+    #: of small cases. ``measured``: only seen in experiments.
     status: Status
     source: str  #: where the proof, the derivation or the measurement is
 
@@ -79,7 +79,7 @@ class Statement:
         *,
         status: Status = "derived",
     ) -> "Statement":
-        """A statement that was worked out in this project, unless its status says otherwise."""
+        """A statement derived in this project, unless `status` says otherwise."""
         return cls(name, value, meaning, status, source)
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Certificate:
 
     @property
     def hardness(self) -> Hardness:
-        """What the statement "verdict" says; NEITHER where there is none."""
+        """The value of the statement "verdict"; NEITHER if there is no such statement."""
         said = {one.name: one.value for one in self}.get("verdict")
         return next((one for one in Hardness if one.value == said), Hardness.NEITHER)
 
@@ -141,7 +141,7 @@ class Certificate:
     def from_json(cls, data: Mapping[str, Any]) -> "Certificate":
         """The certificate that `to_json` wrote.
 
-        ValueError if a field is missing, superfluous or of a wrong kind.
+        ValueError if a field is missing, unknown or of the wrong type.
         """
         try:
             return cls(**{**data, "statements": tuple(Statement(**one) for one in data["statements"])})

@@ -1,4 +1,4 @@
-"""Families of hard instances: what each says of itself, and what one code makes of that."""
+"""Families of hard instances: what each family defines, and the code that all of them share."""
 
 import re
 from abc import ABC, abstractmethod
@@ -26,13 +26,13 @@ Kind = TypeVar("Kind", bound="type[Family]")
 Own = TypeVar("Own", bound="Family")
 
 FAMILIES: dict[str, "type[Family]"] = {}
-"""Every family by its name: `register` adds to it."""
+"""All families by name; `register` adds one."""
 
 
 def register(family: Kind) -> Kind:
     """Make a family known to commands, files, the verifier and tables: a decorator above its ``@dataclass``.
 
-    The parameters, as `option` says what they are, are put into its docstring.
+    The decorator adds the parameters and their `option` help texts to the family's docstring.
     """
     said = [f"    {one.name}\n        {one.metadata['option']['help']}" for one in fields(family)]
     parts = re.split(r"\n\n(?= +\w+\n +---)", family.__doc__ or "", maxsplit=1)
@@ -50,27 +50,27 @@ def option(
     read: Callable[[Any], Any] | None = None,
     write: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """A field of a family: what commands say of it, and how it is written in files.
+    """A field of a family: its description in commands, and its form in files.
 
     Parameters
     ----------
     help : str
-        What it is, for people.
+        The description of the field, for readers.
     default : optional
-        Its value where it is left out; without one it is required.
+        The value when the field is left out. A field without a default is required.
     preset : optional
-        Its value at the command line and in tables where it is left out; the default unless given.
+        The value at the command line and in tables when the field is left out; `default` unless given.
     flag : str
-        What the command line calls it; the field's name unless given.
+        The name at the command line; the field's name unless given.
     read, write : callable, optional
-        From and to a plain JSON value; numbers, texts, sequences of them and families need none.
+        Convert from and to a plain JSON value. Numbers, texts, sequences of them and families need no conversion.
     """
     said = {"help": help, "preset": default if preset is MISSING else preset, "flag": flag}
     return field(default=default, metadata={"option": said, "read": read, "write": write})
 
 
 class Option(NamedTuple):
-    """What commands know of a parameter: its type as annotated, its preset, what it is, what they call it."""
+    """A parameter as commands see it: its annotated type, its preset, its description and its name."""
 
     kind: Any
     preset: Any
@@ -83,8 +83,8 @@ class Option(NamedTuple):
 class Family(ABC):
     """Hard instances of one kind; the fields of a subclass, made by `option`, are its parameters.
 
-    A subclass is a frozen dataclass, decorated with `register`. It says which heads hide a secret and what is
-    known of them. From that follow its instances, their verification, its command ``generate NAME`` and its titles.
+    A subclass is a frozen dataclass, decorated with `register`. It defines the heads that hide a secret and what is
+    known about them. Its instances, their verification, its command ``generate NAME`` and its titles follow from that.
     """
 
     if TYPE_CHECKING:
@@ -93,11 +93,11 @@ class Family(ABC):
         def dim(self) -> int:
             """The number d of coordinates of a token."""
 
-    name: ClassVar[str]  #: what files and commands call it
-    called: ClassVar[str]  #: the template of its title, over its fields
-    #: the parameters, beside presets, in the table of the documentation
+    name: ClassVar[str]  #: its name in files and commands
+    called: ClassVar[str]  #: the template of its title, filled in with its fields
+    #: the parameters in the table of the documentation; the others have their presets
     documented: ClassVar[Mapping[str, Any]] = {}
-    #: the parameters, beside presets, of its targets in a comparison that is given none
+    #: the parameters of its targets in a comparison without explicit targets; the others have their presets
     compared: ClassVar[Sequence[Mapping[str, Any]]] = ()
     tokens = 2
 
@@ -107,7 +107,7 @@ class Family(ABC):
 
     @abstractmethod
     def read_secret(self, given: ArrayLike) -> Int[np.ndarray, " entries"]:
-        """A secret as it is written in files. ValueError if it is none of this family's."""
+        """A secret in the form that files have. ValueError if it is not a secret of this family."""
 
     @abstractmethod
     def heads_of(self, secret: Int[np.ndarray, " entries"], direction: Float[np.ndarray, " d"]) -> Heads:
@@ -121,14 +121,14 @@ class Family(ABC):
     def statements(
         self, heads: Heads, secret: Int[np.ndarray, " entries"], error: float
     ) -> Sequence[Statement]:
-        """What is known of an instance: one named "verdict", one "realisation error"."""
+        """The statements about an instance; one is named "verdict", one "realisation error"."""
 
     def known(self, direction: Float[np.ndarray, " d"]) -> KnownPart:
-        """What everybody knows of a target in advance: nothing."""
+        """The part of a target that everybody knows in advance: zero."""
         return LinearKnownPart.zero(self.tokens, self.dim)
 
     def public(self, direction: Float[np.ndarray, " d"]) -> dict[str, Any]:
-        """What files say of an instance beside the family's fields."""
+        """Facts about an instance that files hold beside the family's fields."""
         return {}
 
     @property
@@ -137,22 +137,22 @@ class Family(ABC):
         """A title for people."""
 
     def label(self, heads: int) -> str:
-        """What tables and files call an instance of so many heads, unless it is given a name."""
+        """The name, in tables and files, of an instance with so many heads, unless the caller names it."""
         return f"{self.name}-{heads}-{self.dim}"
 
     @property
     def remark(self) -> str:
-        """What is said when an instance is made; empty if nothing."""
+        """The message that is printed when an instance is made; empty if there is none."""
         return ""
 
     @classmethod
     def kind(cls) -> str:
-        """What tables call the family."""
+        """The family's name in tables."""
         return cls.name.removeprefix("sq-")
 
     @classmethod
     def options(cls) -> "dict[str, Option]":
-        """What `preset` takes, by name."""
+        """The parameters of `preset`, by name."""
         hints = get_type_hints(cls, include_extras=True)
         return {
             one.name: Option(hints[one.name], **one.metadata["option"], read=one.metadata["read"])
@@ -161,7 +161,7 @@ class Family(ABC):
 
     @classmethod
     def preset(cls: type[Own], **parameters: Any) -> Own:
-        """The family with presets for what is left out: what ``generate NAME`` makes."""
+        """The family of ``generate NAME``: parameters that are left out have their presets."""
         presets = {name: one.preset for name, one in cls.options().items()}
         return cls(**{**presets, **parameters})
 
@@ -184,7 +184,7 @@ class Family(ABC):
         rng : optional
             Anything `numpy.random.default_rng` accepts (SPEC 7); draws the secret if none is given.
         secret : array of int, optional
-            The secret, to choose it oneself.
+            The secret, if you want to choose it.
         direction : array (d,), optional
             The output direction w, scaled to norm 1; the first coordinate's unit vector when left out.
         """
@@ -198,7 +198,7 @@ class Family(ABC):
         raise ValueError(f"number is {number}: secrets of {self.name} have none, and None is needed.")
 
     def realise(self, secret: Int[np.ndarray, " entries"], direction: Any = None) -> HardInstance:
-        """The instance of a secret and a direction of norm 1: what files are held to, number by number."""
+        """The instance of a secret and a direction of norm 1; files are compared with it number by number."""
         w = _unit_direction(None, self.dim) if direction is None else direction
         w = real_array("direction", w, (self.dim,))
         if not abs(np.linalg.norm(w) - 1) < 1e-9:
@@ -222,7 +222,7 @@ class Family(ABC):
 
     @classmethod
     def from_json(cls: type[Own], data: Mapping[str, Any]) -> Own:
-        """The family that `to_json` wrote; other entries are passed over.
+        """The family that `to_json` wrote; other entries are ignored.
 
         KeyError if one is missing. ValueError if one is wrong.
         """
@@ -231,9 +231,9 @@ class Family(ABC):
 
 @checked
 def family_of(instance: HardInstance) -> Family:
-    """The family that an instance says it is of, rebuilt from its public parameters.
+    """The family that an instance names, rebuilt from its public parameters.
 
-    ValueError if no such family is registered, or the parameters describe none.
+    ValueError if no such family is registered, or the parameters describe no family.
 
     Examples
     --------

@@ -17,10 +17,10 @@ _PANEL = 8  # columns
 
 @dataclass(frozen=True)
 class GF2Solution:
-    """What Gaussian elimination found out about a system A s = b over GF(2)."""
+    """The result of Gaussian elimination on a system A s = b over GF(2)."""
 
-    #: A solution, its free coordinates set to 0. Where the system is inconsistent it solves `rank` independent
-    #: equations among the given ones, and no more is known.
+    #: A solution with its free coordinates set to 0. If the system is inconsistent, the vector solves `rank`
+    #: independent equations among the given ones, and nothing else is known.
     solution: Bool[np.ndarray, " columns"]
     rank: int  #: the rank of A
     consistent: bool  #: whether a solution exists
@@ -32,7 +32,7 @@ class GF2Solution:
 
 
 def solve_gf2(matrix: Shaped[np.ndarray, "rows columns"], bits: Shaped[np.ndarray, " rows"]) -> GF2Solution:
-    """Solve A s = b over GF(2), A = `matrix` and b = `bits` of truth values or whole numbers 0 and 1.
+    """Solve A s = b over GF(2) with A = `matrix` and b = `bits`; entries are truth values or whole numbers 0 and 1.
 
     Examples
     --------
@@ -74,15 +74,15 @@ def solve_packed_gf2(
     overwrite: bool = False,
     on_panel: Callable[[], None] | None = None,
 ) -> GF2Solution:
-    """Solve A s = b over GF(2) for rows [A | b] as `pack_gf2` packs them, b being column `columns`.
+    """Solve A s = b over GF(2) for rows [A | b] as `pack_gf2` packs them; b is column `columns`.
 
-    With `overwrite` the system is eliminated in place. `on_panel` is called for every 64 columns; what it raises ends
-    the elimination.
+    With `overwrite` the elimination works in place. `on_panel` is called for every 64 columns; an exception that it
+    raises ends the elimination.
 
     The method of the four Russians (Arlazarov, Dinic, Kronrod and Faradzev 1970; Bard 2006): 8 columns are eliminated
-    in one byte of every row, which gives each row a byte of the pivot rows to be added to it; their sums are looked up
-    in a table. About rows columns^2 / 1536 word operations, then back-substitution. Memory: the system, and 256 of its
-    rows.
+    together, in one byte of every row. This gives each row a byte that names the pivot rows to add to it. A table holds
+    the sums of pivot rows. Cost: about rows columns^2 / 1536 word operations, then back-substitution. Memory: the
+    system, and 256 of its rows.
     """
     if not overwrite:
         system = system.copy()
@@ -106,8 +106,8 @@ def solve_packed_gf2(
 def _pivots(rest: np.ndarray, start: int, bits: int) -> tuple[list[int], np.ndarray]:
     """Which of some bits of the first word have pivots; the pivots' rows are swapped to the top, in order.
 
-    And for every row a byte whose bit k says that pivot row k, once the earlier ones have been added to it, is to be
-    added to it.
+    The second value has a byte for every row. Bit k of it is 1 if pivot row k must be added to the row. Here pivot row
+    k already contains the earlier pivot rows.
     """
     values = (rest[:, 0] >> np.uint64(start)).astype(np.uint8)
     sums = np.zeros(len(values), dtype=np.uint8)
@@ -129,7 +129,7 @@ def _pivots(rest: np.ndarray, start: int, bits: int) -> tuple[list[int], np.ndar
 
 
 def _add_pivot_rows(rest: np.ndarray, sums: np.ndarray, pivots: int) -> None:
-    """Add to every row those of the first rows that its sum names, from a table of all their sums."""
+    """Add to every row the sum of first rows that its byte names, from a table of all sums."""
     table = np.zeros((1 << pivots, rest.shape[1]), dtype=rest.dtype)
     for row in range(pivots):
         rest[row] ^= table[sums[row]]
@@ -141,7 +141,7 @@ def _add_pivot_rows(rest: np.ndarray, sums: np.ndarray, pivots: int) -> None:
 
 def _substitute_back(system: np.ndarray, pivots: list[int], columns: int) -> np.ndarray:
     solution = np.zeros(system.shape[1], dtype=np.uint64)
-    # the right side is a column like the others, of an unknown that is 1
+    # the right side is a column like the others: its unknown is 1
     solution[columns // 64] = np.uint64(1) << np.uint64(columns % 64)
     for row in reversed(range(len(pivots))):
         word, bit = divmod(pivots[row], 64)

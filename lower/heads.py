@@ -1,4 +1,4 @@
-"""Heads behind a gate, by their numbers: the layer that they make, and a proved bound on how far it is off."""
+"""Heads behind a gate, given by their numbers: the layer that they make, and a proved bound on its error."""
 
 import math
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ from attention.validation import NonNegativeInt, checked
 __all__ = ["SATURATED_SLOPE", "Heads"]
 
 SATURATED_SLOPE = 40.0
-"""A slope at which the float64 softmax is exactly 0 or 1 half a unit off a threshold (38 already is)."""
+"""At this slope the float64 softmax is exactly 0 or 1 half a unit away from a threshold (38 is already enough)."""
 
-_UNIT = Fraction(1, 2**53)  # the most that rounding changes a float64 number, relatively
-_BITS = 240  # of intervals: some 70 digits
+_UNIT = Fraction(1, 2**53)  # the largest relative change of a float64 number by rounding
+_BITS = 240  # the precision of intervals: about 70 digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +35,14 @@ class Heads:
       where s(T) = sum_i c_i tanh(beta_i (T - t_i)),
     * off the gate: x_1g (sum_i c_i) w in both rows.
 
-    ValueError if the shapes do not fit, or the form does not leave the offset out.
+    ValueError if the shapes do not fit, or the form is not 0 at the offset.
 
     Notes
     -----
-    With u = (x_1 - x_2)/2 and a = (x_1 + x_2)/2, a_j u_j = 0 and u_j^2 = 1[x_1j != x_2j], so the logit difference
-    x_1 Theta_i (x_1 - x_2)^T is 2 beta_i (T - t_i) on the gate, row 2's is its negative, and a softmax over
-    two logits that differ by z has p_1 - p_2 = tanh(z/2). With all E_j in the row of the gate T is
-    x_1g <v, u> instead: -1, 0 and 1 in place of 0 and 1.
+    Let u = (x_1 - x_2)/2 and a = (x_1 + x_2)/2. Then a_j u_j = 0 and u_j^2 = 1[x_1j != x_2j]. So on the gate the logit
+    difference x_1 Theta_i (x_1 - x_2)^T is 2 beta_i (T - t_i), and that of row 2 is its negative. A softmax over two
+    logits that differ by z has p_1 - p_2 = tanh(z/2). If all E_j are in the row of the gate, T is x_1g <v, u>: its
+    terms take the values -1, 0 and 1 in place of 0 and 1.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Heads:
     #: the output direction w; the gate's unit vector when left out
     direction: Float[np.ndarray, " d"] | None = None
     gate: NonNegativeInt = 0  #: the gate coordinate g
-    #: the row and the column of every E_j, where it is the same for all
+    #: the row and the column of every E_j, if all E_j share it
     rows: NonNegativeInt | None = None
     columns: NonNegativeInt | None = None
     offset: NonNegativeInt | None = None  #: the coordinate o, with v_o = 0; the gate when left out
@@ -98,26 +98,26 @@ class Heads:
         require_memory(f"A layer of {m} heads in dim {d}", 8 * (4 * m + 2) * d**2, advice="lower dim")
         theta, w = np.zeros((m, d, d)), np.zeros((m, d, d))
         places = [np.arange(d) if one is None else np.full(d, one) for one in (self.rows, self.columns)]
-        with np.errstate(over="ignore"):  # what overflows is refused by the layer
+        with np.errstate(over="ignore"):  # the layer refuses numbers that overflow
             theta[:, places[0], places[1]] = np.outer(self.slopes, self.form)
             theta[:, places[0][self.offset], places[1][self.offset]] = -self.slopes * self.thresholds
             w[:, self.gate] = np.outer(self.coefficients, np.asarray(self.direction))
         return AttentionLayer(theta=theta, w=w)
 
     def limit(self, t: Any) -> Float[np.ndarray, "*n"]:
-        """The step function sum_i c_i sign(T - t_i), which s(T) tends to as all slopes grow."""
+        """The step function sum_i c_i sign(T - t_i): the limit of s(T) as all slopes grow."""
         return np.sign(np.asarray(t)[..., None] - self.thresholds) @ self.coefficients
 
     def error(self, ideal: Mapping[int, Fraction], *, c: float, shift: float = 0.0) -> float:
         """The supremum of |s(T) - ideal(T)| over the T of `ideal`, and of |sum_i c_i - C| off the gate, rounded up.
 
-        `shift` is by how much, in half a logit, other tokens may move a head.
+        `shift` is the most by which other tokens may move a head, in units of half a logit.
 
         Notes
         -----
-        In interval arithmetic on the numbers that a layer stores: beta_i and the float64 product beta_i t_i, for
-        entries 0 and 1 of the form. The limit is compared exactly and 1 - tanh z = 2/(e^(2z) + 1) is not subtracted
-        from 1, so that errors far below 1e-16 keep their digits. O(m) for each T.
+        Interval arithmetic on the numbers that a layer stores: beta_i and the float64 product beta_i t_i, for
+        entries 0 and 1 of the form. The limit is compared exactly, and 1 - tanh z = 2/(e^(2z) + 1) is not subtracted
+        from 1. So errors far below 1e-16 keep their digits. O(m) for each T.
 
         Examples
         --------
@@ -149,12 +149,12 @@ class Heads:
 
         Notes
         -----
-        4 max|c| e^-beta / (1 - e^(-2 beta)). Proof: 1 - tanh z is at most 2 e^(-2z) for z >= 0, so head i is off its
-        limit by at most 2 |c_i| e^(-2 beta |T - t_i|). The distances of a whole number from distinct half-integers
-        lie in {1/2, 3/2, ...} and each occurs at most twice, once on either side, so the sum is at most
-        4 max|c| sum_{j>=0} e^(-beta (2j+1)), a geometric series. Where the products beta v_j and beta t_i are not
-        exact in float64, half a logit is off by at most delta = 2^-53 beta (|v|_1 + max|t|), and the bound is
-        e^(2 delta) times as large. It is never above 2 sum_i |c_i|.
+        4 max|c| e^-beta / (1 - e^(-2 beta)). Proof: 1 - tanh z is at most 2 e^(-2z) for z >= 0, so head i differs from
+        its limit by at most 2 |c_i| e^(-2 beta |T - t_i|). The distances of a whole number from distinct half-integers
+        lie in {1/2, 3/2, ...}. Each distance occurs at most twice, once on either side. So the sum is at most
+        4 max|c| sum_{j>=0} e^(-beta (2j+1)), a geometric series. If the products beta v_j and beta t_i are not exact
+        in float64, half a logit is off by at most delta = 2^-53 beta (|v|_1 + max|t|), and the bound is multiplied by
+        e^(2 delta). It is never above 2 sum_i |c_i|.
         """
         beta, sizes = float(self.slopes[0]), [Fraction(abs(one)) for one in self.coefficients.tolist()]
         furthest = Fraction(float(np.abs(self.thresholds).max()))
@@ -169,23 +169,24 @@ class Heads:
         return min(_up(_interval(max(sizes)) * closed), _up(_interval(2 * sum(sizes))))
 
     def along(self, error: float) -> float:
-        """A bound on the row norm of the layer's error that is `error` along a direction of norm 1, rounded outward.
+        """A bound on the row norm of a layer's error, from the `error` along a direction of norm 1; rounded outward.
 
-        Products c_i w_j are rounded unless w is a coordinate's unit vector, which adds at most 2^-53 |w| sum_i |c_i|.
+        Products c_i w_j are rounded unless w is a unit vector of a coordinate. Rounding adds at most
+        2^-53 |w| sum_i |c_i|.
         """
         w = [Fraction(abs(one)) for one in np.asarray(self.direction).tolist() if one]
         if w == [1]:
             return error
         norm = _intervals().sqrt(_interval(sum((one * one for one in w), Fraction(0))))
         total = sum(Fraction(abs(one)) for one in self.coefficients.tolist())
-        # products below the normal numbers lose up to 2^-1075 each
+        # each product in the subnormal range loses up to 2^-1075
         lost = norm * _interval(total * _UNIT) + _interval(Fraction(len(w) * len(self), 2**1075))
         return _up(_interval(Fraction(error)) * norm + lost)
 
 
 @cache
 def _intervals() -> Any:
-    from mpmath.ctx_iv import MPIntervalContext  # a tenth of a second, and only makers and verifiers need it
+    from mpmath.ctx_iv import MPIntervalContext  # a tenth of a second; only makers and verifiers need it
 
     context = MPIntervalContext()
     context.prec = _BITS

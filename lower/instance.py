@@ -1,4 +1,4 @@
-"""A hard instance: a layer, its secret, what is known in advance and why it is hard; also as one file."""
+"""A hard instance: a layer, its secret, its known part and its certificate; also stored as one file."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,12 +36,12 @@ class HardInstance:
     family: str  #: the family it was drawn from
     layer: AttentionLayer  #: the target, NumPy parameters
     inputs: Inputs  #: the distribution of the token matrices
-    secret: Int[np.ndarray, "..."]  #: what a learner does not know; its meaning is the family's
+    secret: Int[np.ndarray, "..."]  #: what a learner does not know; the family defines its meaning
     known: KnownPart  #: the part of the target that is the same for every secret
     certificate: Certificate  #: why the family is hard, and for whom it is not
     #: Proved supremum, over all inputs, of the Euclidean norm of a row of `layer` minus the family's ideal target,
-    #: in exact arithmetic on the stored numbers. Evaluating the layer in floating point adds rounding of the order
-    #: of the machine precision times the sum of the heads' coefficients.
+    #: in exact arithmetic on the stored numbers. Floating point adds rounding errors to an evaluation; their order is
+    #: the machine precision times the sum of the heads' coefficients.
     realisation_error: NonNegativeFloat
     #: the family's parameters, all of them public: nothing here depends on the secret
     parameters: Mapping[str, Any]
@@ -73,10 +73,10 @@ class HardInstance:
 
     @property
     def allowed_error(self) -> float:
-        """What a row of the layer may be off its ideal target by when evaluated in its own precision.
+        """The allowed error of a row of the layer against its ideal target, evaluated in the layer's precision.
 
         `realisation_error` + 8 eps (1 + sum_i |W_i|) with Frobenius norms and the machine precision eps of the
-        layer's numbers. The first part is proved; the second is an allowance for rounding, of its usual order.
+        layer's numbers. The first part is proved; the second is an allowance for rounding of the usual order.
         """
         eps = max(float(np.finfo(part.dtype).eps) for part in (self.layer.theta, self.layer.w))
         norms = np.linalg.norm(self.layer.w.astype(np.float64), axis=(1, 2))
@@ -90,7 +90,7 @@ class HardInstance:
 
 
 def tensors_of(instance: HardInstance) -> dict[str, np.ndarray]:
-    """The arrays of an instance by what its file calls them."""
+    """The arrays of an instance by their names in its file."""
     known, names = instance.known, (*_PARTS, *_names(isinstance(instance.known, GatedKnownPart)))
     parts = (known.on, known.off) if isinstance(known, GatedKnownPart) else (known,)
     matrices = [one for part in parts for one in (part.mixing, part.projection)]
@@ -102,10 +102,10 @@ def tensors_of(instance: HardInstance) -> dict[str, np.ndarray]:
 def save_instance(path: str | Path, instance: HardInstance, *, made: Mapping[str, Any] | None = None) -> None:
     """Write an instance as one safetensors file; `load_instance` gives it back bit for bit.
 
-    `made` may say how the instance was made, in plain JSON values for readers of the file.
+    `made` may describe how the instance was made, in plain JSON values, for readers of the file.
 
-    The file holds theta and w under the names of a layer file, so whatever reads layers reads the target too. A
-    known part with a gate has its two parts under names of their own, and its gate among the metadata.
+    The file holds theta and w under the names of a layer file, so a program that reads layers also reads the target.
+    The two parts of a known part with a gate have their own names, and the gate is in the metadata.
     """
     metadata: dict[str, Any] = {
         "family": instance.family,
@@ -142,7 +142,7 @@ def load_instance(path: str | Path) -> HardInstance:
 
 
 def unknown_tensors(path: str | Path, instance: HardInstance) -> tuple[str, ...]:
-    """The tensors of an instance's file that are no part of an instance; only the header is read."""
+    """The tensors in an instance's file that do not belong to an instance; only the header is read."""
     return tuple(name for name in tensor_names(Path(path)) if name not in tensors_of(instance))
 
 

@@ -1,4 +1,4 @@
-"""The part of a hard target that everyone knows in advance: linear in the tokens, or one such on a gate, one off."""
+"""The part of a hard target that everyone knows in advance: linear in the tokens, or linear on and off a gate."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +19,8 @@ __all__ = ["GatedKnownPart", "KnownPart", "LinearKnownPart"]
 class LinearKnownPart:
     """The known part K(X) = M X P of a target: a mixing M of the tokens, a projection P of the coordinates.
 
-    Errors on hard targets are measured with K taken off the target's energy, since a learner that finds K has
-    found nothing that was hidden.
+    Errors on hard targets are measured against the target's energy without K, because a learner that finds only K has
+    found nothing hidden.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class LinearKnownPart:
     """
 
     mixing: Float[np.ndarray, "k k"]  #: M: how the tokens are mixed
-    projection: Float[np.ndarray, "d d"]  #: P: what is done to each mixed token
+    projection: Float[np.ndarray, "d d"]  #: P: it multiplies each mixed token
 
     def __post_init__(self) -> None:
         for name in ("mixing", "projection"):
@@ -56,7 +56,7 @@ class LinearKnownPart:
     def from_gate(
         cls, c: float, c0: float, *, gate: NonNegativeInt, direction: Float[np.ndarray, " d"]
     ) -> "LinearKnownPart":
-        """K = C a_g [1; 1] w^T + c0 u_g [1; -1] w^T: C is seen off the gate g of two tokens, c0 on it.
+        """K = C a_g [1; 1] w^T + c0 u_g [1; -1] w^T: C appears off the gate g of two tokens, c0 on it.
 
         With a = (x_1 + x_2)/2, u = (x_1 - x_2)/2 and the output direction w.
         """
@@ -93,7 +93,7 @@ class LinearKnownPart:
             xp.asarray(np.array(array), dtype=x.dtype, device=array_api_compat.device(x))
             for array in (self.mixing, self.projection)
         )
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found by the check
+        with np.errstate(over="ignore", invalid="ignore"):  # the check finds overflows
             known = xp.matmul(mixing, xp.matmul(x, projection))
         require_array("The known part of x", known)
         return known
@@ -113,12 +113,12 @@ class LinearKnownPart:
 @dataclass(frozen=True, eq=False)
 @checked
 class GatedKnownPart:
-    """A known part that is linear on a gate and linear off it: on where the tokens differ in one coordinate.
+    """A known part with two linear maps: one on the gate, where the tokens differ in one coordinate, and one off it.
 
-    For more than two tokens "the tokens differ" is no linear function of them, and neither is a known part that is
-    one thing on the gate and another off it.
+    For more than two tokens "the tokens differ" is not a linear function of them. So a known part with different maps
+    on and off the gate is not linear either.
 
-    ValueError if the parts are of different sizes, or the gate is no coordinate of theirs.
+    ValueError if the two parts have different sizes, or the gate is not one of their coordinates.
 
     Examples
     --------
@@ -175,4 +175,4 @@ class GatedKnownPart:
 
 
 KnownPart = LinearKnownPart | GatedKnownPart
-"""What is known of a target in advance: callable on token matrices, with `k`, `d`, `is_zero` and `describe`."""
+"""The known part of a target: callable on token matrices, with `k`, `d`, `is_zero` and `describe`."""

@@ -1,4 +1,4 @@
-"""Whether a hard instance, such as a file holds, is what it says: it is made again from its public parameters."""
+"""Verify a hard instance, such as one from a file: make it again from its parameters and secret, and compare."""
 
 import math
 import re
@@ -17,21 +17,21 @@ from lower.instance import HardInstance, tensors_of
 
 __all__ = ["Verification", "verify_instance"]
 
-# what a number that was computed on another machine may be off, relative to its size
+# the allowed relative difference between numbers computed on two machines
 _AGREES = 1e-9
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether an instance is what it says, on all inputs at once."""
+    """The result of a verification, which covers all inputs at once."""
 
-    family: str  #: the family it says it is of
-    reasons: tuple[str, ...]  #: what contradicts that; empty if nothing does
-    #: the bound on the layer's distance from its ideal target, proved again; None where the layer is not the
-    #: family's
+    family: str  #: the family that the instance names
+    reasons: tuple[str, ...]  #: what contradicts the instance; empty if nothing does
+    #: the bound on the layer's distance from its ideal target, proved again; None if the layer is not one of the
+    #: family
     realisation_error: float | None
-    heads: int  #: how many heads were read; 0 where they are not the family's
+    heads: int  #: how many heads were read; 0 if the layer is not one of the family
 
     @property
     def holds(self) -> bool:
@@ -53,16 +53,16 @@ class Verification:
 
 @checked
 def verify_instance(instance: HardInstance) -> Verification:
-    """Hold an instance to its family, looked up in `FAMILIES`: make it again from parameters and secret, and compare.
+    """Compare an instance with the one that its family in `FAMILIES` makes from the same parameters and secret.
 
     Notes
     -----
-    Layer, known part, secret, inputs and parameters must be the family's exactly. Its value on every input follows
-    from them, and no input is tried. Numbers of the certificate may differ by 1e-9 of their size, and numbers within
-    texts by one unit of their last digit: machines differ in the last digits of a logarithm. The realisation error is
-    proved again, and the file's must be that number: a larger one hides a wrong layer and a smaller one is false.
+    Layer, known part, secret, inputs and parameters must agree exactly. The layer's value on every input follows from
+    them, so no input is tried. Numbers of the certificate may differ by a relative 1e-9, and numbers within texts by
+    one unit of their last digit: machines differ in the last digits of a logarithm. The realisation error is proved
+    again, and the instance must state that number: a larger one hides a wrong layer, and a smaller one is false.
 
-    O(m d^2), and what making the certificate takes.
+    O(m d^2), plus the cost of making the certificate.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def _array_differences(
 
 
 def _said(instance: HardInstance) -> dict[str, Any]:
-    """What an instance says of itself, beside its arrays."""
+    """The statements of an instance beside its arrays."""
     return {
         "inputs": inputs_to_json(instance.inputs),
         "known part": {"gate": getattr(instance.known, "gate", None)},
@@ -127,7 +127,7 @@ def _differences(where: str, given: Any, own: Any) -> Iterator[str]:
 
 
 def _alike(given: Any, own: Any) -> bool:
-    """Whether two values are the same, but for the last digits of fractions."""
+    """Whether two values are the same up to the last digits of fractions."""
     if isinstance(own, list) and isinstance(given, list):
         return len(given) == len(own) and all(map(_alike, given, own))
     if isinstance(own, float):
@@ -138,7 +138,7 @@ def _alike(given: Any, own: Any) -> bool:
 
 
 def _same_text(given: str, own: str) -> bool:
-    """Whether two texts are the same, but for one unit of the last digit of their numbers."""
+    """Whether two texts are the same up to one unit of the last digit of their numbers."""
     if given == own:
         return True
     if _NUMBER.sub("#", given) != _NUMBER.sub("#", own):

@@ -19,14 +19,14 @@ _PASS_BITS = 6
 def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*batch n"]:
     """The Walsh-Hadamard coefficients E_x f(x) chi_A(x) (..., 2^b) of functions given by their values (..., 2^b).
 
-    Bit j of an input's number is 1 where its coordinate j is -1, the order of `lower.all_sign_matrices`; chi_A is the
-    product of the coordinates whose bits are 1 in A. Applied to coefficients and multiplied by 2^b it gives the values
-    back. Whole numbers are taken as float64. ValueError if there is no power of two of them.
+    Bit j of an input's number is 1 where its coordinate j is -1; this is the order of `lower.all_sign_matrices`. chi_A
+    is the product of the coordinates whose bits are 1 in A. The transform of the coefficients, times 2^b, gives the
+    values back. Whole numbers are converted to float64. ValueError if the number of values is not a power of two.
 
     Notes
     -----
-    Hadamard matrices of 64 rows are multiplied in at a time: O(64 b 2^b / 6) operations of a matrix product, which
-    takes less time than the b 2^b of the textbook's butterflies. Memory: one more array of the size of `values`.
+    Each pass multiplies by a Hadamard matrix of 64 rows. All passes take O(64 b 2^b / 6) operations of matrix products,
+    which is faster than the b 2^b operations of textbook butterflies. Memory: one more array of the size of `values`.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
     """
     from scipy.linalg import hadamard
 
-    if isinstance(values, np.ndarray) and values.dtype.kind == "f":  # of any precision, which it keeps
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":  # a float array keeps its precision
         require_array("values", values)
     else:
         values = real_array("values", values)
@@ -49,7 +49,7 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
     while done < bits:
         taken = min(_PASS_BITS, bits - done)
         signs = hadamard(1 << taken).astype(values.dtype)
-        # scaled pass by pass: powers of two lose nothing, and a float16 would not overflow
+        # scale in each pass: powers of two lose no digits, and a float16 does not overflow
         signs /= 1 << taken
         if done == 0:
             result = result.reshape(-1, 1 << taken) @ signs
@@ -63,19 +63,19 @@ def walsh_hadamard(values: ArrayLike | Sequence[Any]) -> Float[np.ndarray, "*bat
 def all_sign_matrices(
     k: PositiveInt, d: PositiveInt, start: NonNegativeInt = 0, stop: NonNegativeInt | None = None
 ) -> Float[np.ndarray, "n k d"]:
-    """The matrices number `start` to `stop` of the 2^(k d) in {-1, 1}^(k x d), in a fixed order.
+    """The matrices numbered `start` to `stop` among the 2^(k d) in {-1, 1}^(k x d), in a fixed order.
 
     Parameters
     ----------
     k, d : int
         The numbers of tokens and of coordinates; k d at most 62.
     start, stop : int
-        Which of them, as in a slice; to the end when `stop` is left out.
+        Which of them, as in a slice; all up to the last if `stop` is left out.
 
     Notes
     -----
-    Bit r d + j of a matrix's number, least significant first, is 1 where entry (r, j) is -1, so a Walsh-Hadamard
-    transform over this order has at each index the Fourier coefficient of that index's set of entries.
+    Bit r d + j of a matrix's number, least significant first, is 1 where entry (r, j) is -1. So a Walsh-Hadamard
+    transform over this order puts at each index the Fourier coefficient of the set of entries that the index encodes.
 
     Examples
     --------

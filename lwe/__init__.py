@@ -1,14 +1,14 @@
 """Learning with rounding realised by heads: families, certificates, attacks, the reduction, and cost estimates.
 
-* Problems: `LWRParameters` with laws of secrets and errors, named ones in `PRESETS`; `make_samples`, `read_samples`.
-* Families: `LWRFamily` realises them by attention heads; `noisy_examples` and `samples_from_examples` go between
-  examples and samples.
+* Problems: `LWRParameters` with laws of secrets and errors; `PRESETS` has named ones. `make_samples`, `read_samples`.
+* Families: `LWRFamily` realises problems by attention heads; `noisy_examples` and `samples_from_examples` convert
+  between examples and samples.
 * Certificates: `judge_secret`, `total_variation_from_uniform`, `low_degree_weights`.
-* Attacks: `LeastSquaresAttack`, `LatticeAttack` and others, side by side by `run_attacks`; `LearnerAttack` makes an
-  attack of any learner, `AttackLearner` a learner of any attack.
-* `distinguish` is the reduction as an experiment; `estimate` says what attacks are estimated to cost.
+* Attacks: `LeastSquaresAttack`, `LatticeAttack` and others; `run_attacks` runs several on the same samples.
+  `LearnerAttack` turns any learner into an attack, `AttackLearner` any attack into a learner.
+* `distinguish` runs the reduction as an experiment; `estimate` gives the estimated costs of attacks.
 
-No instance here comes with a claim of security, and no failed attack is one.
+No instance here comes with a claim of security, and a failed attack is no such claim either.
 """
 
 from lwe.attacks import (

@@ -1,4 +1,4 @@
-"""What a certificate says: which assumption it rests on, the numbers of its secret, and what is not claimed."""
+"""The statements of a certificate: its assumption, the numbers of its secret, and what is not claimed."""
 
 import math
 
@@ -26,7 +26,7 @@ def lwr_statements(
     verdict: Verdict,
     deviations: float | None,
 ) -> list[Statement]:
-    """What is known of an instance: of the covariate form of its secret, its heads, its error and its verdict."""
+    """The statements about an instance: the covariate form of its secret, its heads, its error and its verdict."""
     statements = [
         Statement.derived(
             "assumption",
@@ -129,7 +129,7 @@ def _of_the_secret(form: np.ndarray, parameters: LWRParameters, verdict: Verdict
 
 
 def _share(share: float, log2: float) -> float | str:
-    """The share, or a power of 2 where it is below all numbers."""
+    """The share, or a power of 2 if it is too small for a float."""
     return share if share > 0 or log2 == -math.inf else _power(log2)
 
 

@@ -22,13 +22,13 @@ __all__ = ["covariates_of", "noisy_examples", "rows_of_tokens", "samples_from_ex
 def noisy_examples(instance: HardInstance, *, rng: Rng = None) -> ExampleOracle:
     """The examples of an instance with errors in their labels: f(T + e) on the gate where the layer gives f(T).
 
-    Both rows of an example have the same error, of the law that the instance's parameters name; off the gate there is
-    none. ValueError if the instance is none of this family or contradicts itself.
+    Both rows of an example have the same error, from the law in the instance's parameters; off the gate there is no
+    error. ValueError if the instance is not of this family or contradicts itself.
 
     Notes
     -----
-    Errors are added to the inner product, before it is rounded: with p = q learning with errors, with p = q = 2 and
-    flips learning parity with noise. Beyond the range of a truncated layer T is the last value within it.
+    Errors are added to the inner product before rounding. This is learning with errors for p = q, and learning parity
+    with noise for p = q = 2 with flips. Beyond the range of a truncated layer T is the last value within the range.
 
     Examples
     --------
@@ -67,16 +67,16 @@ def samples_from_examples(
     x, y : array (N, 2, d)
         Token matrices and their labels, noisy or not.
     parameters : LWRParameters
-        What they are examples of.
+        The parameters of the layer.
     gate : int
         The gate coordinate.
     allowed_error : float
-        How far an output may be off a whole label: of layers with a small slope `HardInstance.allowed_error`.
+        How far an output may be from a whole label. For layers with a small slope use `HardInstance.allowed_error`.
 
     Returns
     -------
     LWRSamples
-        Binary: rows are bits. Ternary: -1, 0 and 1. Gadget: the residues G a mod q, which log2 q bits each spell.
+        Rows are bits (binary), -1, 0 and 1 (ternary), or the residues G a mod q, each from log2 q bits (gadget).
 
     Examples
     --------
@@ -122,9 +122,9 @@ def covariates_of(
 ) -> Int[np.ndarray, "N n"]:
     """The covariates a of token matrices of signs, whose inner product with the layer's integer form is T.
 
-    A bit is 1 where the tokens differ; a ternary covariate is 0 where they agree, else the first token's sign times
-    its sign in the gate: what it is on the gate. A ValueError if tokens are no signs, of another dimension, or there is
-    no such gate. O(N d).
+    A bit is 1 where the tokens differ. A ternary covariate is 0 where they agree, else the first token's sign times
+    its sign in the gate, as on the gate. ValueError if tokens are not signs or have another dimension, or there is no
+    such gate. O(N d).
     """
     if parameters.matrix == "uniform":
         raise ValueError(f"parameters is {parameters}: no layer has a uniform matrix, another is needed.")
@@ -145,7 +145,7 @@ def covariates_of(
 
 @dataclass(frozen=True, eq=False)
 class _NoisyLabels:
-    """A layer's labels with errors: beside them stand T and, on the gate, x_rg, which the errors need."""
+    """A layer's labels with errors; the arrays also hold T and, on the gate, x_rg, which the errors need."""
 
     layer: AttentionLayer
     form: np.ndarray

@@ -38,34 +38,34 @@ def _law(text: Any) -> IntegerLaw:
 class LWRFamily(Family):
     """Layers of two tokens that compute learning with rounding.
 
-    With the gate coordinate 0, the centred integer form v of the secret and T = <v, a>, both rows are 0 off the gate,
-    and on it row r is x_r0 (floor(p (T mod q)/q) - (p - 1)/2) e_0. The known part is zero. The covariates are
+    The gate is coordinate 0, v is the centred integer form of the secret, and T = <v, a>. Off the gate both rows are 0;
+    on it row r is x_r0 (floor(p (T mod q)/q) - (p - 1)/2) e_0. The known part is zero. The covariates are
     a_j = 1[x_1j != x_2j] (binary and gadget) or a_j = x_10 (x_1j - x_2j)/2 (ternary), independent of one another.
-    Instances are free of noise, which `lwe.noisy_examples` adds to the labels. Secrets in files are centred mod q, or
-    in [0, q) in the gadget family.
+    Instances have no noise; `lwe.noisy_examples` adds it to the labels. Secrets in files are centred mod q; in the
+    gadget family they are in [0, q).
 
-    ValueError as of `LWRParameters`, or if the matrix is uniform; on `instance`, if the secret does not fit, the slope
-    is too small to tell labels apart, or the layer or its certificate would be too large.
+    ValueError as for `LWRParameters`, or if the matrix is uniform. `instance` raises it if the secret does not fit, the
+    slope is too small to tell labels apart, or the layer or its certificate would be too large.
 
     Notes
     -----
-    *Assumption.* `LWRParameters.assumption` names the problem and says which are standard, variants or easy. Small
-    secrets hardly wrap around unless q is tiny. Nothing here is a claim of security.
+    *Assumption.* `LWRParameters.assumption` names the problem and says whether it is standard, a variant or easy. With
+    small secrets T hardly wraps around unless q is tiny. Nothing here is a claim of security.
 
-    *Slope.* At 40 the float64 layer is exact. Below, the proved error bound, 2 max|c| / sinh beta for coefficients c,
-    must stay below 1/2, half the distance of two labels.
+    *Slope.* At slope 40 the float64 layer is exact. At smaller slopes the proved error bound, 2 max|c| / sinh beta for
+    coefficients c, must be below 1/2, half the distance of two labels.
 
-    *Truncation.* The realisation error is against the target whose label is held beyond the range. That is the label
-    itself for all but a share of 2 e^(-deviations^2 / 2) of the covariates, by Hoeffding's inequality:
-    2 e^-18 for 6.
+    *Truncation.* Beyond the range the target keeps the label of the last value, and the realisation error is against
+    this target. By Hoeffding's inequality its label differs from the true one on at most a share
+    2 e^(-deviations^2 / 2) of the covariates, 2 e^-18 for 6 deviations.
 
     *Size.* One head for each jump of the label, about p |v|_1 / q of them (ternary: twice as many), and two pads:
     O(m d^2) numbers. The certificate takes O(n^2 q).
 
     References
     ----------
-    Chen and Li, arXiv 2402.04084, prove hardness under a variant of learning with errors; that theirs is one of these
-    is not claimed.
+    Chen and Li, arXiv 2402.04084, prove hardness under a variant of learning with errors. It is not claimed that their
+    variant is one of these problems.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class LWRFamily(Family):
     gate = 0
 
     def __post_init__(self) -> None:
-        _ = self.parameters  # which hold the rest
+        _ = self.parameters  # they check the other fields
 
     @classmethod
     @checked
@@ -136,12 +136,12 @@ class LWRFamily(Family):
 
     @property
     def remark(self) -> str:
-        """That nothing is hidden, where the law has one secret."""
+        """A remark that nothing is hidden, if the law has only one secret."""
         hidden = self.secret.secrets(self.secret_dim, self.modulus) > 0
         return "" if hidden else f"Nothing is hidden: {self.secret} is the law of a single secret."
 
     def label(self, heads: int) -> str:
-        """What a table calls an instance."""
+        """The name of an instance in a table."""
         rows = "" if self.matrix == "binary" else f"{self.matrix}-"
         return f"{self.name}-{rows}{self.secret_dim}-{self.modulus}-{self.levels}"
 
@@ -151,7 +151,7 @@ class LWRFamily(Family):
 
     def read_secret(self, given: ArrayLike) -> Int[np.ndarray, " entries"]:
         """Any representatives mod q of a secret, as files have it."""
-        covariate_form(given, self.parameters)  # held to its shape and type
+        covariate_form(given, self.parameters)  # checks shape and type
         secret = centred(given, self.modulus)
         if not self.secret.allows(secret, self.modulus):
             raise ValueError(
@@ -161,7 +161,7 @@ class LWRFamily(Family):
         return np.mod(secret, self.modulus) if self.matrix == "gadget" else secret
 
     def heads_of(self, secret: Int[np.ndarray, " entries"], direction: Float[np.ndarray, " d"]) -> Heads:
-        """One head a jump, and two pads."""
+        """One head per jump, and two pads."""
         form = covariate_form(secret, self.parameters)
         low, high = self._ranges(form)[1]
         heads = self.levels * (high - low) / self.modulus + 2
@@ -173,10 +173,11 @@ class LWRFamily(Family):
         return lwr_heads(form, self.parameters, beta=self.beta, deviations=self.deviations)
 
     def error_of(self, heads: Heads, secret: Int[np.ndarray, " entries"]) -> float:
-        """The proved bound of heads of one slope, once their steps are the labels at every whole T.
+        """The proved bound for heads of one slope, after a check that their steps give the label at every whole T.
 
         At each T between the extremes of <v, a> the steps' sum is compared with floor(p (T mod q) / q) - (p - 1)/2, in
-        whole numbers and quarters, without rounding; beyond the range of truncated heads, with the label at its end.
+        whole numbers and quarters, without rounding. Beyond the range of truncated heads it is compared with the label
+        at the end of the range.
         """
         (least, most), kept = self._ranges(covariate_form(secret, self.parameters))
         q, p = self.modulus, self.levels
@@ -207,7 +208,7 @@ class LWRFamily(Family):
         return lwr_statements(form, heads, error, self.parameters, verdict, self.deviations)
 
     def _ranges(self, form: np.ndarray) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The extremes of T, and those of the range that heads keep."""
+        """The extremes of T, and the extremes of the range that the heads cover."""
         whole = value_range(form, self.matrix)
         return whole, whole if self.deviations is None else kept_range(form, self.matrix, self.deviations)
 
@@ -221,8 +222,9 @@ def make_lwr_instance(
 ) -> HardInstance:
     """Draw a layer on two tokens that outputs learning-with-rounding labels of a secret.
 
-    `parameters` are the fields of `LWRFamily`, but for `secret_law`, which is its `secret`; `rng` and `secret` are as
-    for its `instance`. What the layer rests on is in `LWRParameters.assumption`; nothing here is a claim of security.
+    `parameters` are the fields of `LWRFamily`, except that `secret_law` stands for its field `secret`. `rng` and
+    `secret` are as for its `instance`. `LWRParameters.assumption` names the assumption of the layer; nothing here is a
+    claim of security.
 
     Examples
     --------
@@ -235,7 +237,7 @@ def make_lwr_instance(
 
 @checked
 def describe_instance(instance: HardInstance) -> LWRFamily:
-    """What everybody knows of an instance of learning with rounding, whatever its secret: its family.
+    """The public description of an instance of learning with rounding: its family, without the secret.
 
     ValueError if the instance is of another family, or its parameters, layer and secret contradict one another.
 

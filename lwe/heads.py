@@ -1,4 +1,4 @@
-"""The heads that compute rounded inner products: one for each jump of the label, two pads, a range to cover."""
+"""The heads that compute rounded inner products over a range: one for each jump of the label, and two pads."""
 
 import math
 from typing import Annotated
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 Deviations = Annotated[float, Real(least=2)]
-"""A range in standard deviations: 6 leaves out less than a share of 4e-8 of the inputs."""
+"""A range in standard deviations: 6 excludes a share of less than 4e-8 of the inputs."""
 
 _LARGEST_VALUE = 1 << 52  # of the inner product: what a threshold half a step off it can still be told from
 
@@ -37,18 +37,19 @@ def lwr_heads(
 ) -> Heads:
     """The heads of f(T) - (p - 1)/2 with T = <v, a> for the centred form v without the gate: one a jump, and two pads.
 
-    On the gate both rows are x_rg (f(T) - (p - 1)/2), off it 0. Binary and gadget: a_j = 1[x_1j != x_2j]. Ternary:
-    a_j = x_1g (x_1j - x_2j)/2, and the form is in the row of the gate. With `deviations` only the jumps within so many
-    standard deviations of the mean of T are kept; beyond them the label is held at that of the last value kept.
+    On the gate row r is x_rg (f(T) - (p - 1)/2), off it 0. Binary and gadget: a_j = 1[x_1j != x_2j]. Ternary:
+    a_j = x_1g (x_1j - x_2j)/2, and the form is in the row of the gate. With `deviations` the heads cover only the jumps
+    within so many standard deviations of the mean of T. Beyond them the label is that of the last covered value.
     ValueError if the form does not fit, or the matrix is uniform, which no heads of this kind realise.
 
     Notes
     -----
-    A head at each T + 1/2 where f jumps, with half the jump as its coefficient, gives f(T) - c0 with
-    c0 = (f(T_0) + f(T_1))/2 for the first and the last value kept, and off the gate C = the sum of the coefficients;
-    both depend on the secret. The pads, one below and one above all values of T, have coefficients
-    (c0 - (p-1)/2 - C)/2 and (-C - c0 + (p-1)/2)/2. Their sum is -C, and on the gate they add c0 - (p-1)/2: the known
-    part becomes zero. All coefficients are multiples of 1/4, so sums of them are exact in floating point.
+    There is a head at each T + 1/2 where f jumps, and its coefficient is half the jump. On the gate these heads give
+    f(T) - c0 with c0 = (f(T_0) + f(T_1))/2 for the first and the last covered value. Off it they give the sum C of
+    the coefficients. Both c0 and C depend on the secret. The two pads, one below and one above all values of T, have
+    coefficients (c0 - (p-1)/2 - C)/2 and (-C - c0 + (p-1)/2)/2. Their sum is -C, and on the gate they add
+    c0 - (p-1)/2, so the known part becomes zero. All coefficients are multiples of 1/4, so sums of them are exact in
+    floating point.
     """
     if parameters.matrix == "uniform":
         raise ValueError("No heads realise a uniform public matrix: take the gadget, with q a power of two.")
@@ -87,12 +88,13 @@ def lwr_heads(
 def value_range(form: Int[np.ndarray, " n"], matrix: Matrix) -> tuple[int, int]:
     """The least and the greatest value of <v, a>.
 
-    ValueError if the matrix is uniform, where they depend on the modulus, or the form holds no whole numbers.
+    ValueError if the matrix is uniform, because then they depend on the modulus, or the form has other than whole
+    numbers.
     """
     form = require_form(form)
     if matrix == "uniform":
         raise ValueError("The matrix is uniform mod q: <v, a> is a residue and has no range of its own.")
-    # Python's own integers: a sum of 64-bit ones may leave them
+    # Python's integers: a sum of 64-bit integers may overflow
     entries = form.tolist()
     if matrix == "ternary":
         reach = sum(map(abs, entries))
@@ -104,11 +106,11 @@ def value_range(form: Int[np.ndarray, " n"], matrix: Matrix) -> tuple[int, int]:
 def kept_range(form: Int[np.ndarray, " n"], matrix: Matrix, deviations: Deviations) -> tuple[int, int]:
     """The least and the greatest whole T within so many standard deviations of the mean of <v, a>.
 
-    The mean is sum(v)/2 and the deviation |v|_2 / 2; with ternary covariates 0 and |v|_2 / sqrt 2.
+    The mean is sum(v)/2 and the deviation |v|_2 / 2; for ternary covariates they are 0 and |v|_2 / sqrt 2.
 
     Notes
     -----
-    Compared in whole numbers: (2 T - sum v)^2 <= deviations^2 |v|_2^2, and for ternary covariates
+    The comparison uses whole numbers: (2 T - sum v)^2 <= deviations^2 |v|_2^2, and for ternary covariates
     2 T^2 <= deviations^2 |v|_2^2.
     """
     form = require_form(form)

@@ -1,4 +1,4 @@
-"""What a label tells: of single covariates and pairs of them, and of the labels of another secret."""
+"""Correlations of a label with single covariates, with pairs of them, and with the labels of another secret."""
 
 import itertools
 import math
@@ -49,20 +49,20 @@ class LowDegreeWeights:
 def low_degree_weights(form: ArrayLike, parameters: LWRParameters) -> LowDegreeWeights:
     """W_1 and W_2 of the label f(<v, a>) without noise, over uniform covariates a, for the integer form v (n,).
 
-    W_j is the sum over the sets S of j covariates of the squared part of the label that depends on just S, as a share
-    of the second moment of f - (p - 1)/2. For bits the parts are Fourier coefficients; a ternary covariate has two
-    functions besides 1, sqrt 2 a and 2 a^2 - 1. ValueError if q is above 2^22, n q above 2^28 or n^2 q above 2^37, the
+    W_j is a share of the second moment of f - (p - 1)/2: the sum, over the sets S of j covariates, of the squared part
+    of the label that depends on exactly S. For bits the parts are Fourier coefficients; a ternary covariate has two
+    functions besides 1: sqrt 2 a and 2 a^2 - 1. ValueError if q is above 2^22, n q above 2^28 or n^2 q above 2^37, the
     matrix is uniform, or the form does not fit.
 
     Notes
     -----
-    f = sum_w G(w) e^(2 pi i w T / q), so every coefficient is a sum over w of G(w) times a product over the
-    covariates: with t = tan(pi w v_j / q), a covariate in S turns its factor e^(i u) cos u of the character into -i t
-    times it (ternary: i sqrt 2 t and -t^2 times cos^2 u). Everything is taken relative to the largest character that
-    counts, so that a small weight costs no digits of itself: what costs them is cancelling between terms. By the
-    triangle inequality the coefficients of one degree, as a vector, are off by at most the sum of their terms' norms,
-    each times the rounding of its factors. Where that leaves fewer than eight digits of the weight, a bound is given.
-    O(n^2 q) operations, most of them in a matrix product.
+    f = sum_w G(w) e^(2 pi i w T / q), so every coefficient is a sum over w of G(w) times a product over the covariates.
+    With t = tan(pi w v_j / q), a covariate in S multiplies its factor e^(i u) cos u of the character by -i t (ternary:
+    i sqrt 2 t and -t^2 times cos^2 u). All terms are relative to the largest character that contributes. So a small
+    weight loses no digits by its size, only by cancellation between terms. By the triangle inequality the error of the
+    vector of coefficients of one degree is at most the sum of the norms of its terms, each times the rounding error of
+    its factors. If fewer than eight digits of the weight remain, the result is a bound. O(n^2 q) operations, most of
+    them in a matrix product.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def _log2_weight(
     """log2 of a weight, or of a bound on it, and whether it is the weight itself."""
     q, n, ternary = parameters.modulus, len(form), parameters.matrix == "ternary"
     coefficients = _label_coefficients(parameters)
-    # a character with factors 0 counts for the sets that hold all their covariates
+    # a character with zero factors contributes only to sets that contain the covariates of all these factors
     kept = np.flatnonzero((own.zeros <= degree) & (coefficients != 0))
     if not len(kept) or moment <= 0:
         return -math.inf, True
@@ -128,14 +128,14 @@ def _log2_weight(
     if of_moment >= 0.5:
         return 0.0, False
     bound = (math.log((norm + error) ** 2 / (moment * (1 - of_moment))) + 2 * scale) / math.log(2)
-    return min(0.0, float(math.ceil(bound))), False  # a whole one, so that rounding does not show
+    return min(0.0, float(math.ceil(bound))), False  # a whole number, so that rounding has no effect
 
 
 _Functions = list[tuple[complex, Float[np.ndarray, "n block"]]]
 
 
 def _coefficients(degree: int, functions: _Functions, weights: np.ndarray) -> np.ndarray:
-    """Of all covariates and functions; of pairs each twice, and 0 for a covariate with itself."""
+    """The coefficients of all covariates and functions; each pair occurs twice, a covariate with itself has 0."""
     if degree == 1:
         return np.stack([values @ (weights * phase).real for phase, values in functions])
     found = np.stack(
@@ -149,7 +149,7 @@ def _coefficients(degree: int, functions: _Functions, weights: np.ndarray) -> np
 
 
 def _norms(degree: int, functions: _Functions) -> Float[np.ndarray, " block"]:
-    """For each character, the norm of what it adds to the coefficients, or a little more."""
+    """For each character, a bound (nearly attained) on the norm of its contribution to the coefficients."""
     squares = np.sum([abs(phase) ** 2 * values**2 for phase, values in functions], axis=0)
     if degree == 1:
         return np.sqrt(np.sum(squares, axis=0))
@@ -163,17 +163,17 @@ def _norms(degree: int, functions: _Functions) -> Float[np.ndarray, " block"]:
 def _label_coefficients(parameters: LWRParameters) -> Complex[np.ndarray, " h"]:
     """The Fourier coefficients of the label, (1/q) sum_t f(t) e^(-2 pi i w t / q), w = 1, ..., floor(q/2).
 
-    Summation by parts: q G(w) (1 - e^(-2 pi i w / q)) is the transform of the label's steps up minus p. With
-    g = gcd(p, q) the steps repeat every q/g residues, so their transform is exactly 0 unless g divides w; where it is
-    exactly p, the coefficient is exactly 0. A transform of f itself would put 1e-17 there, and characters of even
-    frequencies can be large.
+    Summation by parts: q G(w) (1 - e^(-2 pi i w / q)) is the transform of the label's upward steps, minus p. With
+    g = gcd(p, q) the steps repeat every q/g residues, so their transform is exactly 0 unless g divides w. If it is
+    exactly p, the coefficient is exactly 0. A transform of f itself would give 1e-17 there, which matters because
+    characters of even frequencies can be large.
     """
     q, p = parameters.modulus, parameters.levels
     g = math.gcd(p, q)
     steps = np.zeros(q // g)
     steps[-(-np.arange(p // g) * q // p)] = 1
     omega = np.arange(1, q // 2 + 1)
-    # transforms of real numbers: those past the middle are the conjugates of those before
+    # the transform of real numbers: coefficients past the middle are the conjugates of those before it
     rises = np.zeros(len(omega), dtype=np.complex128)
     whole = omega % g == 0
     rises[whole] = g * np.fft.fft(steps)[(omega[whole] // g) % (q // g)]
@@ -183,7 +183,7 @@ def _label_coefficients(parameters: LWRParameters) -> Complex[np.ndarray, " h"]:
 
 @checked
 def root_mean_square_correlation(parameters: LWRParameters) -> float:
-    """The root mean square, over two independent uniform secrets, of how the labels of binary covariates correlate.
+    """The root mean square correlation of the labels of two independent uniform secrets, for binary covariates.
 
     sqrt(E (E_a g(<v, a>) g(<v', a>))^2) over E g^2, where g is the label minus its mean on uniform residues: 2^(-n/2)
     exactly if p = 2 and q is even. ValueError for other matrices or laws of the secret, or if p is above 2^22 and does

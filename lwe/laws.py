@@ -31,8 +31,8 @@ __all__ = [
     "parse_law",
 ]
 
-_MOST_VALUES = 1 << 22  # that are listed one by one
-_LEAST_CHANCE = 1e-30  # of a value of a rounded Gaussian
+_MOST_VALUES = 1 << 22  # the most values that are listed one by one
+_LEAST_CHANCE = 1e-30  # the least probability of a listed value of a rounded Gaussian
 _ALIKE = 1e-15
 
 
@@ -49,9 +49,9 @@ def _gaussian(sigma: float) -> tuple[np.ndarray, np.ndarray]:
 
     reach = math.ceil(12 * sigma) + 1
     values = np.arange(-reach, reach + 1)
-    # in the lower tail, where no digits are lost against 1
+    # computed in the lower tail, where subtraction from 1 loses no digits
     size = np.abs(values)
-    with np.errstate(over="ignore"):  # of sigma near 0 the quotients are infinite, and their tails 0 or 1
+    with np.errstate(over="ignore"):  # for sigma near 0 the quotients are infinite, and their tails 0 or 1
         weights = ndtr((0.5 - size) / sigma) - ndtr((-0.5 - size) / sigma)
     return values, np.where(weights >= _LEAST_CHANCE, weights, 0.0)
 
@@ -80,7 +80,7 @@ _KINDS = {
 class IntegerLaw:
     """A distribution of whole numbers mod q, for the entries of a secret or for errors.
 
-    `UniformLaw`, `GaussianLaw` and the others make one. A law of one's own is a subclass with a `table` of its own.
+    `UniformLaw`, `GaussianLaw` and the others make one. For another law, write a subclass with its own `table`.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class IntegerLaw:
     def support(self, modulus: Modulus) -> tuple[Int[np.ndarray, " s"], Float[np.ndarray, " s"]]:
         """The values, centred mod q and in increasing order, that one number can have, and their probabilities.
 
-        ValueError if there are more than 2^22, or the numbers of a vector depend on one another.
+        ValueError if there are more than 2^22 values, or the entries of a vector are dependent.
         """
         return _support(self, modulus)
 
@@ -144,7 +144,7 @@ class IntegerLaw:
 
     @checked
     def is_uniform(self, modulus: Modulus) -> bool:
-        """Whether all residues are alike to 1e-15: then no support need be listed."""
+        """Whether all residues have equal probability, to 1e-15; then the support need not be listed."""
         if self.kind in ("uniform", "sparse"):
             return self.kind == "uniform"
         values, weights = self.support(modulus)
@@ -206,17 +206,17 @@ def _support(law: IntegerLaw, modulus: int) -> tuple[Int[np.ndarray, " s"], Floa
 
 
 def UniformLaw() -> IntegerLaw:
-    """All residues alike. Where q is above 2^22 its support is not listed: ask `is_uniform` first."""
+    """All residues with equal probability. If q is above 2^22, its support is not listed: check `is_uniform` first."""
     return IntegerLaw("uniform")
 
 
 def BinaryLaw() -> IntegerLaw:
-    """0 and 1 alike."""
+    """0 and 1 with equal probability."""
     return IntegerLaw("binary")
 
 
 def TernaryLaw() -> IntegerLaw:
-    """-1, 0 and 1 alike."""
+    """-1, 0 and 1 with equal probability."""
     return IntegerLaw("ternary")
 
 
@@ -244,7 +244,7 @@ def SparseLaw(weight: int) -> IntegerLaw:
 
 
 def ZeroLaw() -> IntegerLaw:
-    """Always 0: as a law of errors no noise, as one of secrets a label that never changes."""
+    """Always 0: as the law of errors it means no noise, as the law of secrets a constant label."""
     return IntegerLaw("zero")
 
 

@@ -30,10 +30,11 @@ Matrix = Literal["binary", "ternary", "gadget", "uniform"]
 class LWRParameters:
     """Learning with rounding or with errors: labels floor(p ((<v, a> + e) mod q) / q) of random a and a secret v.
 
-    ValueError if a number is out of its range, the modulus of the gadget family is no power of two, or a law does not
-    fit.
+    ValueError if a number is out of its range, the modulus of the gadget family is not a power of two, or a law does
+    not fit.
 
-    Which problem a learner would solve is in `assumption`: hard by assumption for some parameters, easy for others.
+    `assumption` names the problem that a learner would solve: it is assumed to be hard for some parameters and easy for
+    others.
 
     References
     ----------
@@ -102,7 +103,7 @@ class LWRParameters:
     @classmethod
     @checked
     def from_json(cls, data: Mapping[str, Any]) -> "LWRParameters":
-        """The parameters that `to_json` wrote; other entries of `data` are passed over.
+        """The parameters that `to_json` wrote; other entries of `data` are ignored.
 
         ValueError if an entry is missing or wrong.
         """
@@ -126,10 +127,10 @@ class LWRParameters:
 
     @property
     def best_accuracy(self) -> float:
-        """The share of labels that the secret itself predicts: 1 without noise; with uniform <v, a> otherwise.
+        """The share of labels that the secret itself predicts: 1 without noise, otherwise computed for uniform <v, a>.
 
-        A label is the same after an error e where T and T + e lie in one of the p runs of residues with one label,
-        of which q mod p have ceil(q/p) residues and the others floor(q/p).
+        An error e does not change a label if T and T + e lie in the same one of the p runs of residues with equal
+        labels. q mod p of these runs have ceil(q/p) residues, the others floor(q/p).
         """
         if not self.noisy:
             return 1.0
@@ -145,7 +146,7 @@ class LWRParameters:
 
     @property
     def digits(self) -> int:
-        """How many covariates one entry of the secret takes: log2 q bits in the gadget family, else 1."""
+        """How many covariates one entry of the secret needs: log2 q bits in the gadget family, else 1."""
         return self.modulus.bit_length() - 1 if self.gadget else 1
 
     @property
@@ -160,7 +161,7 @@ class LWRParameters:
 
     @property
     def centre(self) -> float:
-        """(p - 1)/2: what is taken off a label so that it has mean near 0."""
+        """(p - 1)/2: subtracted from a label so that its mean is near 0."""
         return (self.levels - 1) / 2
 
     @property

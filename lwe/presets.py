@@ -1,4 +1,4 @@
-"""Named parameters, from toys that every learner breaks to sets that are out of reach of everything here."""
+"""Named parameters, from toys that every learner breaks to sets that no attack here can break."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,7 +14,7 @@ _PRESETS = {
     "toy-ternary": LWRParameters(6, 8, 2, "ternary"),
     "toy-lwe": LWRParameters(8, 16, 16, noise=BinomialLaw(1)),
     "toy-lpn": LWRParameters(10, 2, 2, noise=FlipLaw(0.05)),
-    # span below q: least squares reads the secret off
+    # span below q: least squares finds the secret
     "no-wrap": LWRParameters(24, 251, 32, secret=TernaryLaw()),
     "weak-wrap": LWRParameters(40, 17, 2, secret=TernaryLaw()),
     "plain-24": LWRParameters(24, 64, 2),
@@ -54,8 +54,8 @@ PRESETS: Mapping[str, LWRParameters] = MappingProxyType(_PRESETS)
 * parity-N: easy; lpn-N: learning parity with noise, one flip in eight; lwe-N: learning with errors.
 * kyber512, kyber768, kyber1024, lightsaber, saber, firesaber: the sizes, moduli and laws of these schemes' keys as
   plain learning with errors and with rounding. Their module structure is ignored, and so is the compression of
-  Kyber's ciphertexts: what is said of these is not said of the schemes. Kyber specification, round 3 (2021), Table 1;
+  Kyber's ciphertexts: results for these sets do not hold for the schemes. Kyber specification, round 3 (2021), Table 1;
   Saber specification, round 3 (2020). No heads realise them: they are for samples and for cost estimates.
 
-A name says what is known to break it, if anything, and never that something is secure.
+A name indicates what is known to break the parameters, if anything. No name means that they are secure.
 """

@@ -1,4 +1,4 @@
-"""Samples (A, b) of learning with rounding or with errors, which attacks are given: drawn, or from .npy files."""
+"""Samples (A, b) of learning with rounding or with errors, the input of attacks: drawn, or read from .npy files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +53,7 @@ class LWRSamples:
         return LWRSamples(self.public[:number], self.labels[:number])
 
     def held_out(self, number: int) -> "tuple[LWRSamples, LWRSamples]":
-        """All but the last `number`, and those; at least one of each."""
+        """All but the last `number` samples, and the last `number`; each part has at least one."""
         number = count("number", number, most=len(self) - 1)
         return self.take(len(self) - number), LWRSamples(self.public[-number:], self.labels[-number:])
 
@@ -62,14 +62,14 @@ class LWRSamples:
 def make_samples(
     parameters: LWRParameters, number: PositiveInt, *, secret: ArrayLike | None = None, rng: Rng = None
 ) -> tuple[LWRSamples, Int[np.ndarray, " n"]]:
-    """Draw samples, and the secret centred mod q, which is given or drawn; without any attention heads.
+    """Draw samples without attention heads; return them and the secret centred mod q, which is given or drawn.
 
     Parameters
     ----------
     parameters : LWRParameters
-        Of what; the gadget's public matrix is given as residues, G a and not the bits a.
+        The problem. The gadget's public matrix is returned as residues G a, not as the bits a.
     number : int
-        How many.
+        The number of samples.
     secret : array of int (n,), optional
         The secret, any representatives mod q.
     rng : optional
@@ -113,7 +113,7 @@ def read_samples(
     public_path, labels_path : path
         The files of A, one row a sample, and of b.
     parameters : LWRParameters
-        What they are samples of: the modulus, the levels and what rows of A are.
+        The problem: the modulus, the levels and the kind of the rows of A.
     secret_path : path, optional
         The file of the secret, where it is known.
 

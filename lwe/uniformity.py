@@ -1,4 +1,4 @@
-"""How close the inner product <v, a> mod q comes to uniform: exactly, and by characters far below 1e-16."""
+"""Distance of the inner product <v, a> mod q from uniform: exact, or by characters for values far below 1e-16."""
 
 import math
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ _BLOCK = 1 << 20
 def total_variation_from_uniform(form: ArrayLike, modulus: Modulus, matrix: Matrix = "binary") -> Fraction:
     """The total variation distance between <v, a> mod q and the uniform distribution, exactly, for the form v (n,).
 
-    It is in [0, 1), and can be far below 1e-16, or 0. ValueError if the form holds no whole numbers or, for another
-    matrix than the uniform one, q is above 2^22 or n q above 2^28.
+    It is in [0, 1), and can be far below 1e-16, or 0. ValueError if the form has other than whole numbers or, unless
+    the matrix is uniform, q is above 2^22 or n q above 2^28.
 
     Notes
     -----
@@ -73,9 +73,9 @@ def log2_distance_from_uniform(form: ArrayLike, modulus: Modulus, matrix: Matrix
 
     Notes
     -----
-    The distance is right to a relative error of about 1e-16 (4 sqrt(q) log2 q + n |ln of the largest character|): the
-    transform of length q has that error in Euclidean norm, which is at most sqrt(q) times as much in the sum of
-    absolute values. O(n q + q log q): n = 1024 and q = 4096 take well below a second.
+    The relative error of the distance is about 1e-16 (4 sqrt(q) log2 q + n |ln of the largest character|). The
+    transform of length q has its error in Euclidean norm; in the sum of absolute values it is at most sqrt(q) times as
+    large. O(n q + q log q): n = 1024 and q = 4096 take well below a second.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class Characters:
     """E e^(2 pi i w <v, a> / q) for w = 1, ..., floor(q/2), as logarithms; those of q - w are their conjugates.
 
     A coordinate contributes e^(i t) cos t (binary) or cos^2 t (ternary) with t = pi w v_j / q. Factors that are
-    exactly 0 are left out of the logarithm and counted.
+    exactly 0 are counted and do not enter the logarithm.
     """
 
     logs: Float[np.ndarray, " h"]  #: ln of the product of the factors that are not 0
@@ -157,8 +157,8 @@ def residue_deviations(
 ) -> tuple[Float[np.ndarray, " modulus"], float]:
     """P(<v, a> = r mod q) - 1/q for every residue r, divided by e^scale, and that scale; -inf if all are exactly 0.
 
-    Built from the characters w != 0 alone, so 1/q is never subtracted and a largest deviation of 1e-200 has as many
-    digits as one of 1e-2.
+    The result uses only the characters w != 0, so 1/q is never subtracted. A largest deviation of 1e-200 has as many
+    correct digits as one of 1e-2.
     """
     own = characters(form, modulus, matrix)
     nonzero = own.zeros == 0
@@ -174,7 +174,7 @@ def tangents(modulus: int) -> Float[np.ndarray, " h"]:
     """Tan(pi r / q) for r = 0, ..., floor(q/2), each right to a few units; infinite for r = q/2."""
     r = np.arange(modulus // 2 + 1)
     with np.errstate(divide="ignore"):
-        # the cosine as a sine, of an angle that is exact where it is small
+        # the cosine as the sine of an angle that is exact if it is small
         return np.sin(np.pi * r / modulus) / np.sin(np.pi * (modulus - 2 * r) / (2 * modulus))
 
 

@@ -1,4 +1,4 @@
-"""What speaks against a secret being hard to learn, by the measures that are computed here: reasons with numbers."""
+"""Objections to the hardness of a secret, by the measures computed here: reasons with numbers."""
 
 import math
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ _FEW_MONOMIALS = 1 << 16
 
 @dataclass(frozen=True)
 class Verdict:
-    """What speaks against an instance.
+    """The objections to the hardness of an instance.
 
     Notes
     -----
-    That nothing is objected is no claim of security: these measures see some ways of learning a label and not others.
+    The absence of objections is no claim of security: these measures detect only some ways of learning a label.
     """
 
     objections: tuple[str, ...]  #: why it looks easy, each with its number; empty if no measure objects
@@ -54,7 +54,7 @@ class Verdict:
 
 @checked
 def judge_secret(secret: ArrayLike, parameters: LWRParameters) -> Verdict:
-    """What speaks against one secret, given by any representatives mod q: its problem, its wrap, its low degrees.
+    """The objections to one secret, given by any representatives mod q: its problem, its wrap, its low degrees.
 
     ValueError if the secret does not fit, or if, for heads, q is above 2^22, n q above 2^28 or n^2 q above 2^37.
 
@@ -98,7 +98,7 @@ def judge_secret(secret: ArrayLike, parameters: LWRParameters) -> Verdict:
 def _objections_to_problem(parameters: LWRParameters) -> tuple[str, ...]:
     found = _guessed(parameters)
     tries = parameters.secret.secrets(parameters.secret_dim, parameters.modulus)
-    if tries == 0:  # of a secret that is known there is nothing to estimate
+    if tries == 0:  # if the secret is known, there is nothing to estimate
         return (*found, "nothing is hidden: there is one secret")
     if tries < _LEAST_EXPONENT:
         found.append(f"few secrets: 2^{tries:.3g} < 2^{_LEAST_EXPONENT:g}")

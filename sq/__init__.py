@@ -1,15 +1,15 @@
-"""Statistical queries: hard families, oracles, learners, correlations and dimensions; and what is no statistical query.
+"""Statistical queries: hard families, oracles, learners, correlations, dimensions; and one attack that asks none.
 
 * Families: `ParityFamily`, `BumpFamily`, ...; `two_head_families` lists them, and `lower.FAMILIES` holds them by name.
 * Oracles: a model (`CSQ`, `STAT`, `VSTAT`) with a temperament: `ExactOracle`, `HonestOracle`, `ReferenceAdversary`,
   `MostPreservingAdversary`.
-* Learners: `ScanLearner`, `GroupLearner`, `SignedGroupLearner`, `LowDegreeLearner`, `DescentLearner`, and any other by
-  `run_by_queries`.
+* Learners: `ScanLearner`, `GroupLearner`, `SignedGroupLearner`, `LowDegreeLearner`, `DescentLearner`. `run_by_queries`
+  runs any other learner.
 * Correlations: `closed_form_gram`, `enumerated_gram`, `sq.johnson.OverlapGram`.
 * Bounds: `orthogonal_cap`, `full_query_cap`, `spectral_cap`, `szorenyi_cap`, `statistical_dimension`,
   `vstat_calls`, `sq.dimension.clique_dimension`.
 * Curves: `curve_cells`, `measure_cell`, `visible_below`.
-* `ParityElimination`, which asks no such queries and breaks the parities.
+* `ParityElimination`: it asks no statistical queries and breaks the parities.
 
 What has no reference is derived here.
 """

@@ -1,4 +1,4 @@
-"""Oracles that answer with whatever is valid for some candidate and helps the learner least."""
+"""Adversarial oracles: each reply is valid for some candidate and chosen to help the learner least."""
 
 from abc import abstractmethod
 
@@ -29,7 +29,7 @@ class _Adversary(FamilyOracle):
 
     @abstractmethod
     def _choose(self, values: np.ndarray, many: np.ndarray, reference: float) -> float:
-        """The reply where each of `values` is the true answer on so many of the candidates left."""
+        """The reply, where value i of `values` is the true answer on `many[i]` of the remaining candidates."""
 
     def _in_question(self) -> np.ndarray:
         return self.survivors
@@ -51,16 +51,17 @@ class _Adversary(FamilyOracle):
 class ReferenceAdversary(_Adversary):
     """Replies with the reference value as long as that is valid for some surviving candidate.
 
-    The reference value of a correlational query is 0, what the known part alone gives. Of a statistical query it is the
-    mean when the hidden part of target 0 has a sign drawn anew for each input: for parities, the labels that tell no
-    target from another. Where no survivor allows it, the reply is the value nearest to it that is valid for the
-    survivor whose true answer is nearest to it, the lowest number among equals. Nothing is random.
+    The reference value of a correlational query is 0, the answer of the known part alone. The reference value of a
+    statistical query is its mean when each input draws a new sign for the hidden part of target 0; for parities such
+    labels do not distinguish the targets. If no survivor allows the reference value, the oracle takes the survivor
+    whose true answer is nearest to it, the lowest number among equals. It replies with the nearest value that is valid
+    for this survivor. Nothing is random.
 
     Notes
     -----
     Against orthonormal candidates a correlational query rules out at most M* = ceil(1/tau^2) - 1 of them, by Bessel's
-    inequality, which is where `lower.query_lower_bound` comes from. A group query takes O(s) steps over orthonormal
-    hidden parts and O(s N) over others; a plain function is evaluated on all 2^(k d) inputs, for each survivor.
+    inequality. `lower.query_lower_bound` follows from this. A group query takes O(s) steps over orthonormal hidden
+    parts and O(s N) over others; a plain function is evaluated on all 2^(k d) inputs, for each survivor.
 
     References
     ----------
@@ -81,7 +82,7 @@ class ReferenceAdversary(_Adversary):
         error = float(self.model.errors(nearest))
         for kept in (error, error - ROUNDING):
             reply = float(np.clip(reference, nearest - kept, nearest + kept))
-            # in exact arithmetic the end of the interval may be one digit beyond it
+            # in exact arithmetic the rounded end may lie outside the interval by its last digit
             if self.model.allows(np.array([nearest]), reply)[0]:
                 return reply
         return nearest
@@ -90,13 +91,13 @@ class ReferenceAdversary(_Adversary):
 class MostPreservingAdversary(_Adversary):
     """Replies with a valid value that keeps the most candidates.
 
-    Of the values that keep the most, it takes the middle of an interval of them: the interval whose middle is nearest
-    to the reference value of `ReferenceAdversary`, the lower one among equals. Nothing is random.
+    The values that keep the most form intervals. The reply is the middle of one interval: the middle nearest to the
+    reference value of `ReferenceAdversary`, the lower one among equals. Nothing is random.
 
     Notes
     -----
-    Each candidate allows an interval of replies, and the value in most of them is found by sorting their ends. Greedy:
-    it looks no query ahead. Cost as for `ReferenceAdversary`, and O(s log s).
+    Each candidate allows an interval of replies. Sorting the ends of the intervals finds the value in most of them. The
+    choice is greedy: it considers the present query only. Cost as for `ReferenceAdversary`, plus O(s log s).
 
     Examples
     --------
@@ -116,7 +117,7 @@ class MostPreservingAdversary(_Adversary):
 def _middles(
     values: Float[np.ndarray, " s"], weights: Int[np.ndarray, " s"], model: QueryModel
 ) -> Float[np.ndarray, " i"]:
-    """The middles of the intervals of replies that the greatest weight of true answers allows."""
+    """The middles of those intervals of replies that the most candidates allow."""
     errors = model.errors(values) + ROUNDING / 2
     starts, ends = values - errors, values + errors
     by_start, by_end = np.argsort(starts, kind="stable"), np.argsort(ends, kind="stable")
@@ -125,7 +126,7 @@ def _middles(
     finished = np.concatenate([[0], np.cumsum(weights[by_end])])
     # equal starts: count them all
     begun = begun[np.searchsorted(starts, starts, side="right") - 1]
-    # where the depth is greatest it was just raised by a start; it lasts until the next end
+    # a start has just raised the depth to its greatest value; this depth lasts until the next end
     depth = begun - finished[np.searchsorted(ends, starts, side="left")]
     deepest = np.unique(starts[depth == depth.max()])
     return (deepest + ends[np.searchsorted(ends, deepest, side="left")]) / 2

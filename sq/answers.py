@@ -37,13 +37,14 @@ class Answers:
 
 
 class TrueAnswers:
-    """What each candidate of a family would answer: in closed form for groups, over all 2^(k d) inputs otherwise.
+    """The true answer of each candidate of a family: in closed form for groups, over all 2^(k d) inputs otherwise.
 
     Notes
     -----
-    A group query takes O(s) for orthonormal hidden parts, O(s N) otherwise; the N x N Gram matrix is never formed. A
-    norm above 1 by rounding is divided out: no query rules out more than one of norm 1 could. A correlational function
-    takes O(N k 2^(k d)), a statistical query one evaluation a candidate in question; k d is 16 at most.
+    A group query takes O(s) for orthonormal hidden parts, O(s N) otherwise; the N x N Gram matrix is never formed. If
+    rounding makes a norm larger than 1, the query is divided by it, so it rules out no more than a query of norm 1. A
+    correlational function takes O(N k 2^(k d)). A statistical query takes one evaluation per candidate in question. k d
+    is 16 at most.
     """
 
     def __init__(self, family: TargetFamily) -> None:
@@ -92,8 +93,8 @@ class TrueAnswers:
     def reference(self, queries: Sequence[Any]) -> Float[np.ndarray, " q"]:
         """The answers where the hidden part of target 0 has a sign drawn anew for each input.
 
-        For parities, whose |f_S| is the same for all S, no target is nearer to these labels than another: on the
-        gate the sign is uniform.
+        For parities |f_S| is the same for all S, and on the gate the sign is uniform. So all targets are equally near
+        to these labels.
         """
         return np.mean([self._means(queries, sign * self._hidden(0)) for sign in (1.0, -1.0)], axis=0)
 
@@ -113,7 +114,7 @@ class TrueAnswers:
 
     @cached_property
     def part(self) -> HiddenPart:
-        """What all targets of the family share."""
+        """The public facts that all targets of the family share."""
         return HiddenPart.of(self._family.instance(0))
 
     @cached_property
@@ -141,13 +142,13 @@ class Candidates:
     Parameters
     ----------
     size : int
-        N, at most a billion: they take N bytes.
+        N, at most a billion. The candidates take N bytes.
     model : QueryModel
         Which replies are valid.
 
     Notes
     -----
-    A reply takes O(s) for a query that lists s candidates as long as it leaves the others in.
+    A reply to a query that lists s candidates takes O(s), unless it rules out the candidates that are not listed.
     """
 
     def __init__(self, size: int, model: QueryModel) -> None:
@@ -159,7 +160,7 @@ class Candidates:
         self._model = model
         self._left = np.ones(size, dtype=bool)
         self._count = size
-        self._start = 0  # none is left below
+        self._start = 0  # all candidates below this number are ruled out
 
     def __len__(self) -> int:
         return self._count
@@ -192,7 +193,7 @@ class Candidates:
         return numbers, values, self._count - len(numbers)
 
     def update(self, answers: Answers, reply: float) -> int:
-        """Rule out every candidate for which the reply is not valid; how many that were."""
+        """Rule out every candidate for which the reply is not valid; return how many these were."""
         before = self._count
         numbers, values, others = self.listed(answers)
         allowed = self._model.allows(values, reply)

@@ -1,4 +1,4 @@
-"""What one query can rule out, and how many queries that makes: each inequality with its numbers and its source."""
+"""How much one query can rule out, and how many queries are needed: each inequality with its numbers and its source."""
 
 import math
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ _RULED_OUT = "Candidates a query rules out"
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound with the inequality it is, with its numbers, and the source of that.
+    """A bound: its value, the inequality with its numbers, and the source.
 
-    `value` is what the inequality gives, `whole` the whole number it comes to: of a strict upper bound the largest
-    whole number below it.
+    `value` is the value of the inequality. `whole` is the whole number that follows from it: for a strict upper bound
+    the largest whole number below it.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Bound:
 def _cap(
     value: Fraction, formula: str, source: str, *, whole: int | None = None, name: str = _RULED_OUT
 ) -> Bound:
-    """Fewer than `value`, as the formula with its numbers says."""
+    """The bound "fewer than `value`", with the formula and its numbers."""
     whole = ceil(value) - 1 if whole is None else whole
     return Bound(name, value, whole, f"M < {formula} = {shown(value)}, so M <= {whole}", source)
 
@@ -71,11 +71,11 @@ def full_query_cap(tolerance: Number) -> Bound:
 
     Notes
     -----
-    For two tokens and labels that are exactly two-valued on the gate, G, given X: the known part plus or minus one
-    pattern. Against the reference that replaces the parity by a fair sign, a query is wrong by
-    E[1_G r(X) chi_S(y) s(X)] with r half the difference of its values at the two labels, so |r| <= 1. The functions
-    1_G s chi_S are orthogonal of squared norm P(G) = 1/2: by Bessel's inequality the squares of these add up to at
-    most E[1_G r^2] / 2 <= 1/4, and to just that where r is one character.
+    This holds for two tokens if, given X, labels on the gate G take exactly two values: the known part plus or minus
+    one pattern. The reference replaces the parity by a fair sign. A query differs from the reference by
+    E[1_G r(X) chi_S(y) s(X)], where r is half the difference of its values at the two labels, so |r| <= 1. The
+    functions 1_G s chi_S are orthogonal with squared norm P(G) = 1/2. So by Bessel's inequality the squares of these
+    differences add up to at most E[1_G r^2] / 2 <= 1/4, with equality if r is one character.
 
     Examples
     --------
@@ -92,14 +92,15 @@ def szorenyi_cap(correlation: Number, tolerance: Number) -> Bound:
 
     Notes
     -----
-    Let s candidates have <h, f_S> > tau. Then s tau < <h, sum f_S> <= |sum f_S| <= sqrt(s + s (s-1) gamma), which is
-    s < (1 - gamma)/(tau^2 - gamma); the same for those below -tau. (Half of it bounds both together: flip the signs of
-    the latter, and |correlations| are what they were. At gamma = 0 that is `orthogonal_cap`.)
+    Let s candidates have <h, f_S> > tau. Then s tau < <h, sum f_S> <= |sum f_S| <= sqrt(s + s (s-1) gamma), that is
+    s < (1 - gamma)/(tau^2 - gamma). The same holds for candidates below -tau. (In fact half of the bound covers both
+    kinds together: flip the signs of the latter; the |correlations| do not change. At gamma = 0 half of the bound is
+    `orthogonal_cap`.)
 
     References
     ----------
-    Szörényi 2009, "Characterizing statistical query learning: simplified notions and proofs", the lower bound's
-    argument; the constants are proved in the notes, his were not compared.
+    Szörényi 2009, "Characterizing statistical query learning: simplified notions and proofs", has the argument of the
+    lower bound. The constants are proved in the notes; they were not compared with those of the paper.
 
     Examples
     --------
@@ -125,13 +126,13 @@ def szorenyi_cap(correlation: Number, tolerance: Number) -> Bound:
 def spectral_cap(gram: Gram, tolerance: Number) -> Bound:
     """What one correlational query rules out, whatever the Gram matrix: lambda_max/tau^2.
 
-    sum_S <h, f_S>^2 <= lambda_max |h|^2, and each candidate ruled out has a term above tau^2. Where it was computed
-    in floating point, lambda_max is raised by N times the rounding of an entry.
+    sum_S <h, f_S>^2 <= lambda_max |h|^2, and each candidate ruled out has a term above tau^2. If lambda_max comes from
+    floating point, it is raised by N times the rounding error of an entry.
     """
     tau, largest = exact_tolerance(tolerance), gram.largest_eigenvalue()
     value = largest / tau**2
     formula = f"lambda_max/tau^2 = {shown(largest)}/{shown(tau)}^2"
-    whole = min(ceil(value) - 1, gram.size)  # no query rules out more than there are
+    whole = min(ceil(value) - 1, gram.size)  # no query rules out more candidates than exist
     return Bound(
         _RULED_OUT,
         value,
@@ -143,7 +144,7 @@ def spectral_cap(gram: Gram, tolerance: Number) -> Bound:
 
 @checked
 def visible_below(targets: PositiveInt, queries: PositiveInt, *, full: bool = False) -> float:
-    """The tolerance from which on so many queries cannot tell the targets apart; below it the bounds allow it.
+    """The least tolerance at which so many queries cannot tell the targets apart; below it the bounds allow it.
 
     1/sqrt(ceil((N - 1)/Q)), about sqrt(Q/N), and half of it for STAT.
 
@@ -154,8 +155,9 @@ def visible_below(targets: PositiveInt, queries: PositiveInt, *, full: bool = Fa
     queries : int
         The number Q of queries, at least 1.
     full : bool
-        Whether queries are those of STAT, which look at the labels and count ceil(1/(4 tau^2)) - 1 targets each
-        (`full_query_cap`, for two-valued labels), and not correlational ones, M* = ceil(1/tau^2) - 1.
+        Whether queries are those of STAT rather than correlational ones. A query of STAT sees the labels and rules out
+        at most ceil(1/(4 tau^2)) - 1 targets (`full_query_cap`, for two-valued labels); a correlational query rules out
+        at most M* = ceil(1/tau^2) - 1.
 
     Notes
     -----
@@ -167,7 +169,7 @@ def visible_below(targets: PositiveInt, queries: PositiveInt, *, full: bool = Fa
     (0.1, 0.05, 1.0)
     """
     share = ceil(Fraction(targets - 1, queries))
-    # 1/share underflows long before its root does: take off a power of 4 first
+    # 1/share underflows long before its root does: divide out a power of 4 first
     shift = max(0, share.bit_length() - 1000) // 2
     root = math.sqrt(Fraction(4**shift, max(share, 1)))
     return math.ldexp(root, -shift - (1 if full else 0))

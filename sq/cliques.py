@@ -1,4 +1,4 @@
-"""Maximum cliques of correlation graphs, exactly: sets of secrets no two of which correlate beyond a threshold."""
+"""Exact maximum cliques of correlation graphs: sets of secrets with pairwise correlations up to a threshold."""
 
 from array import array
 from math import comb
@@ -13,7 +13,7 @@ from sq.secret_set import SecretSet
 
 __all__ = ["correlation_clique", "maximum_clique", "overlap_graph", "packing_bound"]
 
-# Correlations above the threshold by this much are rounding.
+# A correlation above the threshold by at most this counts as equal: the excess is rounding.
 _ROUNDING = 1e-12
 
 
@@ -22,17 +22,17 @@ def overlap_graph(secrets: SecretSet, overlap: NonNegativeInt) -> Bool[np.ndarra
     """Which secrets, by number, share at most `overlap` coordinates: an adjacency matrix.
 
     Its maximum cliques are constant-weight codes of length n and weight l at distance 2 (l - overlap).
-    Every secret looks like every other: `maximum_clique` may be told that it is transitive.
+    The graph is symmetric in its vertices: pass `transitive=True` to `maximum_clique`.
     """
     return OverlapGram(secrets, [int(one > overlap) for one in range(secrets.bits + 1)]).joined(0.0)
 
 
 @checked
 def packing_bound(points: PositiveInt, bits: PositiveInt, overlap: NonNegativeInt) -> int:
-    """No more l-subsets of n points than this share at most `overlap` points pairwise.
+    """A bound on the number of l-subsets of n points that pairwise share at most `overlap` points.
 
-    floor(n/l floor((n-1)/(l-1) ... floor((n-o)/(l-o)))), as each point lies in at most as many of them as the
-    others allow (Johnson 1962).
+    floor(n/l floor((n-1)/(l-1) ... floor((n-o)/(l-o)))): each point lies in at most as many subsets as the bound for
+    the other n - 1 points allows (Johnson 1962).
     """
     if bits > points:
         raise ValueError(f"bits is {bits}: at most {points}, the number of points, can be in a set.")
@@ -55,16 +55,16 @@ def maximum_clique(
     joined : array of bool (N, N)
         The adjacency matrix of a graph, symmetric.
     transitive : bool
-        Whether every vertex can be taken to every other by a symmetry of the graph, the caller's word: then some
-        maximum clique holds the first vertex, and only its neighbours are searched.
+        Whether symmetries of the graph take every vertex to every other. This is not checked. Then some maximum clique
+        holds the first vertex, and only its neighbours are searched.
     at_most : int, optional
-        A bound on the size known beforehand, the caller's word too: the search stops when it is met.
+        A known bound on the size, also not checked: the search stops when a clique reaches it.
 
     Notes
     -----
     Exact; exponential in the worst case. A colour class holds at most one vertex of a clique, so a branch with too few
-    colours ends. Sets of vertices are bits of whole numbers. `networkx.max_weight_clique` finds the same sizes, but
-    not for 120 vertices, (10, 3, 1), within a minute: it takes no bound and no symmetry.
+    colours ends. Sets of vertices are bits of whole numbers. `networkx.max_weight_clique` finds the same sizes. It uses
+    no bound and no symmetry, and does not finish 120 vertices, (10, 3, 1), within a minute.
 
     References
     ----------
@@ -77,7 +77,7 @@ def maximum_clique(
     """
     joined = np.array(to_numpy(joined), dtype=bool)
     np.fill_diagonal(joined, False)
-    # vertices of few neighbours first: they end up in the early colours and are branched on last
+    # vertices with few neighbours come first: they get the early colours, and the search branches on them last
     order = np.arange(len(joined)) if transitive else np.argsort(joined.sum(axis=1), kind="stable")
     packed = np.packbits(joined[np.ix_(order, order)], axis=1, bitorder="little")
     neighbours = [int.from_bytes(row.tobytes(), "little") for row in packed]
@@ -87,9 +87,9 @@ def maximum_clique(
 
 
 def correlation_clique(gram: Gram, correlation: float) -> tuple[int, ...]:
-    """A maximum clique of the correlation graph, which joins targets of |correlations| up to gamma (and 1e-12).
+    """A maximum clique of the correlation graph, which joins targets with |correlation| at most gamma + 1e-12.
 
-    Of overlaps one secret is fixed, as all look alike, and `packing_bound` may end the search early.
+    For an `OverlapGram` all secrets are equivalent: one secret is fixed, and `packing_bound` may end the search early.
     """
     joined = gram.joined(correlation + _ROUNDING)
     if not isinstance(gram, OverlapGram):
@@ -103,16 +103,16 @@ def correlation_clique(gram: Gram, correlation: float) -> tuple[int, ...]:
 
 
 def _search(neighbours: list[int], first: list[int], candidates: int, at_most: int) -> list[int]:
-    # The largest clique of `first` and candidates, all joined to it. A frame holds a branch's candidates and, by
-    # colour, those still to be added; chosen has one vertex a frame above the first. Frames in place of calls:
-    # cliques may have thousands of vertices.
+    # The largest clique of `first` and candidates, all joined to it. A frame holds the candidates of a branch and, by
+    # colour, the candidates still to be added. `chosen` has one vertex for each frame above the first. Frames replace
+    # recursive calls because cliques may have thousands of vertices.
     best: list[int] = []
     chosen, entered = list(first), candidates
     frames: list[tuple[int, array[int], array[int]]] = []
     while True:
         vertices, colours = _coloured(neighbours, entered)
         if not colours or colours[-1] == len(colours):
-            # a colour each: the candidates are joined to one another, and there is nothing to branch on
+            # every candidate has its own colour: all are joined to one another, and no branching is needed
             if len(chosen) + len(vertices) > len(best):
                 best = [*chosen, *vertices]
             vertices = array("i")
@@ -134,7 +134,7 @@ def _search(neighbours: list[int], first: list[int], candidates: int, at_most: i
 
 
 def _coloured(neighbours: list[int], candidates: int) -> tuple["array[int]", "array[int]"]:
-    # the vertices and the number of their colour, from 1, in rising order; no two of a colour are joined
+    # the vertices and their colour numbers, from 1, in increasing order; no two vertices of one colour are joined
     vertices, colours = array("i"), array("i")
     colour = 0
     while candidates:

@@ -1,4 +1,4 @@
-"""Query-count curves: the queries each learner asks on the targets of a family, beside what is proved of them."""
+"""Query-count curves: the queries that each learner asks on the targets of a family, beside the proved bounds."""
 
 import math
 from collections.abc import Sequence
@@ -37,12 +37,12 @@ _LEARNERS: dict[str, Any] = {
     "descent": lambda bits: DescentLearner(),
 }
 CURVE_LEARNERS = tuple(_LEARNERS)
-"""The learners a curve can be measured of."""
-# two adversaries, who choose the target as they go, and two oracles that answer for one target
+"""The learners whose curves can be measured."""
+# two adversaries, which choose the target during the run, and two oracles that answer for one target
 _ORACLES = ("reference", "most-preserving", "exact", "honest")
 
 _TOKENS = 2
-_MISS = 0.01  # the probability with which a reply of a default batch may be off by more than the tolerance
+_MISS = 0.01  # the allowed probability that some reply of a default batch misses the tolerance
 _MOST_TARGETS = 20_000_000
 _MOST_COEFFICIENTS = 10_000_000
 _MOST_NUMBERS = 100_000_000
@@ -55,9 +55,10 @@ class CurveCell:
 
     Notes
     -----
-    A mean over n examples of a query's product with a parity has variance 2/n at most. So 4/tau^2 examples leave a
-    standard deviation of tau/sqrt 2, and many a reply beyond tau; 4 ln(2 Q / delta) / tau^2 keep all of Q within it
-    with probability 1 - delta: proved for single characters (`HonestOracle`), about so for sums of them and gradients.
+    The mean over n examples of a query's product with a parity has variance 2/n at most. So with 4/tau^2 examples the
+    standard deviation is up to tau/sqrt 2, and many replies are off by more than tau. With 4 ln(2 Q / delta) / tau^2
+    examples all Q replies are within tau with probability 1 - delta. This is proved for single characters
+    (`HonestOracle`), and holds approximately for sums of them and gradients.
 
     Examples
     --------
@@ -70,17 +71,17 @@ class CurveCell:
 
     learner: str  #: one of `CURVE_LEARNERS`
     #: d, at most 10000, and l, 1 <= l < d
-    dim: Annotated[int, Whole(2, 10_000)]  # binomial coefficients of more take longer to print than to say no
+    dim: Annotated[int, Whole(2, 10_000)]  # for larger d the binomial coefficients take too long to print
     bits: PositiveInt
     tolerance: float  #: tau of the model CSQ, in (0, 1)
     oracle: str = "reference"  #: "reference", "most-preserving", "exact" or "honest"
-    #: Examples a query of the honest oracle, None for the others. When left out, ceil(4 ln(2 Q / delta) / tau^2)
-    #: with delta = 1/100 and Q the queries that the learner asks at most while replies are within tau.
+    #: Examples per query of the honest oracle, None for the others. When left out, ceil(4 ln(2 Q / delta) / tau^2) with
+    #: delta = 1/100. Q is the most queries that the learner asks while replies are within tau.
     batch: PositiveInt | None = None
     #: draws the target of an exact or honest oracle (the same for all learners and tolerances), its examples, and
-    #: what the learner draws
+    #: the learner's random choices
     seed: NonNegativeInt = 0
-    #: the name of a registered `SymmetricFamily`; its other parameters are its presets
+    #: the name of a registered `SymmetricFamily`; its other parameters have their presets
     family: str = ParityFamily.name
 
     def __post_init__(self) -> None:
@@ -110,7 +111,7 @@ class CurveCell:
 
     @property
     def lower_bound(self) -> int:
-        """`lower.query_lower_bound`: ceil((N - 1)/M*); 0 where the family's correlations are too many to bound."""
+        """`lower.query_lower_bound`: ceil((N - 1)/M*); 0 if the family has too many correlations for a bound."""
         parity = self.family == ParityFamily.name
         eigenvalue = 1 if parity else self.made().largest_eigenvalue or self.targets
         return query_lower_bound(self.targets, self.tolerance, eigenvalue=eigenvalue)
@@ -131,18 +132,18 @@ class CurvePoint:
     """The result of one cell."""
 
     cell: CurveCell  #: the cell
-    #: Whether the learner named the right target, a wrong one (an honest oracle may leave its tolerance), or none
-    #: and said so; or the cell could not be run, or broke down. Against an adversary right means that the target
-    #: named is the only one left for which every reply was valid.
+    #: Whether the learner named the right target, a wrong one (an honest oracle may miss its tolerance), or none; or
+    #: the cell could not be run, or failed. Against an adversary "right" means that the named target is the only one
+    #: for which every reply was valid.
     status: str
-    explanation: str  #: the learner's own words, or why there are none
-    asked: int | None = None  #: scalar queries up to the end, whatever the end
+    explanation: str  #: the learner's explanation, or why there is none
+    asked: int | None = None  #: scalar queries up to the end of the run, however it ended
     secret: tuple[int, ...] | None = None  #: the secret it named
     examples: int | None = None  #: examples the oracle drew
 
     @property
     def queries(self) -> int | None:
-        """What the right target cost; None where the learner did not find it: that is no point of a curve."""
+        """The queries that found the right target; None if the learner did not find it: then the curve has no point."""
         return self.asked if self.status == "found" else None
 
     def row(self) -> dict[str, Any]:
@@ -156,7 +157,7 @@ class CurvePoint:
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> "CurvePoint":
-        """The point that a row was made of."""
+        """The point whose `row` this is."""
         try:
             own = {one.name: row[one.name] for one in fields(cls) if one.name != "cell"}
             secret = None if row["secret"] is None else tuple(row["secret"])
@@ -171,7 +172,7 @@ CURVE_COLUMNS = (
     *("targets", "lower_bound", "group_bound"),
     *("status", "queries", "asked", "secret", "examples", "explanation"),
 )
-"""The columns of `CurvePoint.row`; `queries` is empty unless the target was found, `asked` counts in any case."""
+"""The columns of `CurvePoint.row`; `queries` is empty unless the target was found, `asked` always has a count."""
 
 
 @checked
@@ -207,13 +208,14 @@ def curve_cells(
 
 @checked
 def measure_cell(cell: CurveCell) -> CurvePoint:
-    """Run the cell's learner against its oracle and count; the same numbers every time.
+    """Run the cell's learner against its oracle and count the queries; repeated calls give the same numbers.
 
     Notes
     -----
-    A cell out of reach (more than twenty million targets or ten million coefficients, inputs that an oracle would have
-    to enumerate beyond 2^16, batches of more than 10^8 numbers, gradient steps of more derivatives) is "not run", with
-    the reason. Group queries take O(1) memory a query and N bytes. Only an honest oracle looks at heads.
+    A cell is "not run", with the reason, if it is too large: more than twenty million targets or ten million
+    coefficients; an oracle that must enumerate more than 2^16 inputs; batches of more than 10^8 numbers; gradient steps
+    with more than 10^8 derivatives. Group queries take O(1) memory per query, and N bytes. Only an honest oracle
+    evaluates heads.
 
     Examples
     --------
@@ -239,7 +241,7 @@ def measure_cell(cell: CurveCell) -> CurvePoint:
 
 
 def _require_reach(cell: CurveCell) -> Any:
-    """The cell's learner, if it ends in time."""
+    """The cell's learner, if its run is small enough."""
     learner = _LEARNERS[cell.learner](cell.bits)
     asks = learner.queries(_TOKENS, cell.dim) if isinstance(learner, LowDegreeLearner) else 0
     numbers = (cell.batch or 0) * _TOKENS * cell.dim
@@ -263,13 +265,13 @@ def _about(number: int) -> str:
 
 
 def _enough_examples(cell: CurveCell) -> int:
-    """ceil(4 ln(2 Q / delta) / tau^2), Q what the learner asks at most as long as replies are within the tolerance."""
+    """ceil(4 ln(2 Q / delta) / tau^2); Q is the most queries of the learner while replies are within the tolerance."""
     learner = _LEARNERS[cell.learner](cell.bits)
     if isinstance(learner, DescentLearner):
         most = learner.steps * learner.queries_per_step(cell.dim) + 1
     elif isinstance(learner, LowDegreeLearner):
         most = learner.queries(_TOKENS, cell.dim) + 1
-    else:  # those that keep the candidates consistent rule out one or more with each query but one
+    else:  # a learner that keeps the consistent candidates rules out at least one with each query, except for one query
         most = cell.targets
     logarithm = math.log(most) + math.log(2 / _MISS)
     return math.ceil(Fraction(4 * logarithm) / exact_tolerance(cell.tolerance) ** 2)
@@ -290,7 +292,7 @@ def _oracle(cell: CurveCell, family: SymmetricFamily, number: int) -> SQOracle:
 
 
 def _stream(cell: CurveCell, which: int) -> np.random.Generator:
-    """Independent of learner and tolerance: all of them face the same target."""
+    """A random stream that does not depend on learner and tolerance: all of them face the same target."""
     return np.random.default_rng([cell.seed, cell.dim, cell.bits, which])
 
 

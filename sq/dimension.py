@@ -23,19 +23,19 @@ __all__ = [
 
 @checked
 def clique_dimension(gram: Gram, correlation: Number) -> Bound:
-    """The largest set of at most 4096 targets with pairwise |correlations| <= gamma, a clique of their graph.
+    """The size of the largest set with pairwise |correlations| <= gamma, a clique; for at most 4096 targets.
 
     Notes
     -----
-    `sq.cliques.correlation_clique` gives the targets. Their number bounds the statistical query dimension from below,
-    and (number - 1) / `szorenyi_cap(gamma, tau)` one on queries for the whole family, as learning it means telling
-    apart these. Exponential in the worst case. 1e-12 above gamma counts as rounding: "no larger set"
-    holds of gamma as it is, the set itself to within that.
+    `sq.cliques.correlation_clique` gives the targets. Their number bounds the statistical query dimension from below.
+    A learner of the whole family must tell these targets apart, so (number - 1) / `szorenyi_cap(gamma, tau)` bounds its
+    queries from below. Exponential in the worst case. Up to 1e-12 above gamma counts as rounding: "no larger set" holds
+    for gamma itself, and the set meets gamma up to 1e-12.
 
     References
     ----------
     Blum, Furst, Jackson, Kearns, Mansour, Rudich 1994 for the dimension. Conventions for its threshold differ (1/size,
-    or a power of it): gamma is left to the caller here.
+    or a power of it); here the caller chooses gamma.
 
     Examples
     --------
@@ -59,10 +59,10 @@ def clique_dimension(gram: Gram, correlation: Number) -> Bound:
 
 @dataclass(frozen=True)
 class StatisticalDimension(Bound):
-    """Statistical dimension with average correlation, from below.
+    """A lower bound on the statistical dimension with average correlation.
 
-    `whole` may be above `value`, because sets have whole sizes. No query of VSTAT(1/(3 gamma)) rules out more
-    candidates than `ruled_out`.
+    `whole` may be above `value`, because set sizes are whole numbers. No query of VSTAT(1/(3 gamma)) rules out more
+    than `ruled_out` candidates.
     """
 
     ruled_out: int
@@ -70,25 +70,26 @@ class StatisticalDimension(Bound):
 
 @checked
 def statistical_dimension(gram: Gram, correlation: Number) -> StatisticalDimension:
-    """SDA(gamma): the largest q with average correlation <= gamma on every set of at least N/q targets, from below.
+    """A lower bound on SDA(gamma): the largest q with average correlation <= gamma on all sets of >= N/q targets.
 
     Parameters
     ----------
     gram : GramMatrix or OverlapGram
         The chi^2 Gram matrix <D_S/D_0 - 1, D_T/D_0 - 1> under a reference D_0: `reference_gram` for parities.
     correlation : float, Fraction or str
-        gamma, above 0 and below the largest |entry|: from there on every set qualifies and no q is too large.
+        gamma, above 0 and below the largest |entry|. At larger gamma every set qualifies, and q has no bound.
 
     Notes
     -----
-    No set of s targets has an average above that of the s largest |entries| of a row; `value` is N over the real s at
-    which that average is gamma, and sets of at least N/value targets qualify. For orthogonal targets that bound is
-    attained: value is gamma N / diagonal, 2 gamma N for parities, and `whole` exactly the definition's number.
+    The average over a set of s targets is at most the average of the s largest |entries| of a row. `value` is N/s for
+    the real s at which the latter average is gamma, so sets of at least N/value targets qualify. For orthogonal targets
+    the bound is attained: `value` is gamma N / diagonal, which is 2 gamma N for parities, and `whole` is exactly the
+    number of the definition.
 
     References
     ----------
     Feldman, Grigorescu, Reyzin, Vempala, Xiao 2017, "Statistical algorithms and a lower bound for detecting planted
-    cliques", for the definition, here as later papers restate it: all sets of at least N/q, average at most gamma.
+    cliques", for the definition. Here it has the form of later papers: all sets of at least N/q, average at most gamma.
 
     Examples
     --------
@@ -114,31 +115,31 @@ def statistical_dimension(gram: Gram, correlation: Number) -> StatisticalDimensi
 
 @checked
 def vstat_calls(gram: Gram, samples: PositiveInt) -> Bound:
-    """Calls to VSTAT(n) without which the targets are not told from the reference: SDA(1/(3n)), 2N/(3n) for parities.
+    """Least calls to VSTAT(n) that tell the targets from the reference: SDA(1/(3n)), which is 2N/(3n) for parities.
 
     Parameters
     ----------
     gram : GramMatrix or OverlapGram
         The chi^2 Gram matrix under the reference.
     samples : int
-        n: the oracle's error is at most max(1/n, sqrt(p(1-p)/n)), p the true mean of the query in [0, 1].
+        n: the oracle's error is at most max(1/n, sqrt(p(1-p)/n)), where p is the true mean of the query in [0, 1].
 
     Notes
     -----
-    `value` is SDA's real form at gamma = 1/(3n), `whole` the fewest calls after which all candidates can be ruled out
-    against the reference, ceil(N / M) with M the most that one call rules out: for deterministic learners. To tell
-    the targets from each other N - 1 takes the place of N.
+    `value` is the real form of SDA at gamma = 1/(3n). `whole`, for deterministic learners, is the fewest calls that can
+    rule out all candidates against the reference: ceil(N / M), where M is the most that one call rules out. To tell the
+    targets from each other, N - 1 takes the place of N.
 
-    Proof. The oracle answers p_0, the reference's mean; let p_0 <= 1/2, or take 1 - q for q. It errs on S only if
-    D = |p - p_0| > max(1/n, sqrt(p(1-p)/n)), and then D^2 > p_0/(3n): if p <= 2 p_0/3 or p > 2/3, D >= p_0/3 and
-    D > 1/n; else p(1-p) >= p_0/3. Let A be the set where it errs, of a candidates: the sum over A of |<q, D_S/D_0 - 1>|
-    is above a sqrt(p_0/(3n)) and at most |q| a sqrt(average correlation of A), with |q|^2 <= p_0. So A has an average
-    correlation above 1/(3n).
+    Proof. The oracle answers p_0, the mean under the reference. Let p_0 <= 1/2; otherwise take 1 - q for q. The answer
+    is invalid on S only if D = |p - p_0| > max(1/n, sqrt(p(1-p)/n)). Then D^2 > p_0/(3n): if p <= 2 p_0/3 or p > 2/3,
+    D >= p_0/3 and D > 1/n; else p(1-p) >= p_0/3. Let A be the set of the a candidates on which the answer is invalid.
+    The sum over A of |<q, D_S/D_0 - 1>| is above a sqrt(p_0/(3n)). It is at most |q| a sqrt(average correlation of A),
+    with |q|^2 <= p_0. So A has an average correlation above 1/(3n).
 
     References
     ----------
-    Feldman, Grigorescu, Reyzin, Vempala, Xiao 2017, the theorem on VSTAT(1/(3 gamma)), as later papers restate it; the
-    proof above is complete in itself.
+    Feldman, Grigorescu, Reyzin, Vempala, Xiao 2017, the theorem on VSTAT(1/(3 gamma)), in the form of later papers; the
+    proof above is self-contained.
 
     Examples
     --------
@@ -170,7 +171,7 @@ def reference_gram(secrets: SecretSet) -> OverlapGram:
 
 
 def _qualifying_size(gram: Gram, gamma: Fraction) -> Fraction | None:
-    # the real s from which the average of the s largest |entries| of a row is at most gamma; None if it never is
+    # the least real s for which the average of the s largest |entries| of a row is at most gamma; None if none
     rounding = Fraction("1e-12") if isinstance(gram, GramMatrix) else 0  # sums of floats
     before, lower = 0, Fraction(0)
     for size, total in gram.top_sums():

@@ -1,4 +1,4 @@
-"""The attack that is no statistical query: Gaussian elimination over GF(2) on noise-free labels."""
+"""The attack without statistical queries: Gaussian elimination over GF(2) on noise-free labels."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -26,14 +26,14 @@ _SURPLUS = 10  # equations beyond the d - 1 unknowns
 class ParityElimination:
     """Learn a hidden parity from noise-free labels by solving linear equations over GF(2).
 
-    On the gate, a label minus the known part is u_g [1; -1] w^T times (-1)^(number of j in S with x_1j != x_2j): one
-    linear equation over GF(2) in the indicator of S. About d of them determine S, whatever its size.
+    On the gate, a label minus the known part is u_g [1; -1] w^T times (-1)^(number of j in S with x_1j != x_2j). This
+    is one linear equation over GF(2) in the indicator of S. About d equations determine S, whatever its size.
 
     Notes
     -----
-    With d - 1 + r random equations the rank is full with probability prod_{i=r+1}^{d-1+r} (1 - 2^-i): .999 at the
-    r = 10 that are asked for. A wrong or random system passes the r surplus equations with probability 2^-r. Label
-    flips at rate eta leave about (1 - eta)^(d-1+r) of the runs untouched. O(d^3 / 64) word operations.
+    With d - 1 + r random equations the rank is full with probability prod_{i=r+1}^{d-1+r} (1 - 2^-i); this is .999 at
+    r = 10, the default. A wrong or random system passes the r extra equations with probability 2^-r. With label flips
+    at rate eta, about (1 - eta)^(d-1+r) of the runs contain no flip. O(d^3 / 64) word operations.
 
     References
     ----------
@@ -53,12 +53,12 @@ class ParityElimination:
     #: the output direction w, of norm 1; the gate's unit vector when left out
     direction: Float[np.ndarray, " d"] | None = None
     known: KnownPart | None = None  #: the part of the target known in advance; zero when left out
-    #: The heads that realise parities of this family, to give the answer as a layer. Left out, or if S turns out
-    #: larger than they serve, the fit predicts by the definition of the target and its layer is None.
+    #: The heads that realise parities of this family, to give the answer as a layer. If they are left out, or S is
+    #: larger than they support, the fit predicts by the definition of the target, and its layer is None.
     heads: ParityHeads | None = None
     #: the budget in examples; when left out, at most 4(d + 9), of which 2(d + 9) are the rule
     examples: PositiveInt | None = None
-    #: how far a label may be off plus or minus the pattern above before the target counts as another kind
+    #: how far a label may be from plus or minus the pattern above; a label farther off means another kind of target
     tolerance: Annotated[float, Real(above=0, below=1)] = 1e-3
 
     def __post_init__(self) -> None:
@@ -105,10 +105,10 @@ class ParityElimination:
         Returns
         -------
         Fit
-            EXACT if all examples are reproduced to 1e-10 by the parity found, REACHED_TOLERANCE if to the tolerance;
-            EXAMPLES_SPENT or EXAMPLES_RAN_OUT if they left S open or unchecked, UNCONFIRMED if copies did;
-            NOT_APPLICABLE if the tokens are not two of signs, a label is not of the pattern, or the equations
-            contradict each other. Without success it predicts the known part.
+            EXACT if the parity reproduces all examples to 1e-10, REACHED_TOLERANCE if to the tolerance;
+            EXAMPLES_SPENT or EXAMPLES_RAN_OUT if the examples do not determine or check S; UNCONFIRMED if they do not
+            because some are copies; NOT_APPLICABLE if the inputs are not two tokens of signs, a label does not have the
+            pattern, or the equations contradict each other. Without success the fit predicts the known part.
         """
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
@@ -153,7 +153,7 @@ class ParityElimination:
         recorder.step("Build the layer", predict=predict, layer=layer, largest_error=worst)
         if worst > self.tolerance:
             return recorder.fit(Outcome.NOT_APPLICABLE, predict=known)
-        # a claim of success rests on as many surplus equations as were asked for
+        # a claim of success needs the requested number of extra equations
         outcome = verdict(
             fitted=worst,
             held_out=worst,
@@ -178,7 +178,7 @@ class ParityElimination:
     def _bits(
         self, x: np.ndarray, y: np.ndarray, fixed: np.ndarray, w: np.ndarray
     ) -> Bool[np.ndarray, " n"] | None:
-        """The right-hand sides of the equations; None where a label is not of the pattern."""
+        """The right-hand sides of the equations; None if a label does not have the pattern."""
         if not np.all(np.abs(x) == 1):
             return None
         half = (x[:, 0, self.gate] - x[:, 1, self.gate]) / 2

@@ -1,4 +1,4 @@
-"""The hard families that two heads realise, with how many targets they hide and what breaks them."""
+"""The hard families that two heads realise, with the number of their targets and what breaks them."""
 
 from attention.validation import PositiveInt, checked
 from lower import FAMILIES
@@ -10,14 +10,15 @@ __all__ = ["two_head_families"]
 
 @checked
 def two_head_families(*, bits: PositiveInt = 8, dim: PositiveInt = 40) -> tuple[SQFamily, ...]:
-    """The families that two heads realise, the hardest one first; with l = `bits`, even, from 4 on, where it is free.
+    """The families that two heads realise, the hardest one first; l = `bits` (even, at least 4) where l is free.
 
     Notes
     -----
-    Of all registered families those whose `tabled` parameters two heads realise. "Hardest" is by the degree below which
-    nothing of the secret is seen, with orthogonal targets before others: two heads hide the parity of three bits,
-    C(d - 1, 3) orthogonal targets of degree 7. Families of more targets are known (bump and others, of any l), but
-    statistical queries of low degree find their secrets. That no two-head family is harder is not proved.
+    These are the registered families whose `tabled` parameters two heads realise. The order is by the degree below
+    which nothing of the secret is visible, the highest degree first; at equal degree orthogonal targets come first. The
+    hardest is the parity of three bits: C(d - 1, 3) orthogonal targets of degree 7. Families with more targets are
+    known (bump and others, of any l), but statistical queries of low degree find their secrets. It is not proved that
+    no two-head family is harder.
 
     Examples
     --------

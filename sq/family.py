@@ -1,4 +1,4 @@
-"""What all families that are hard for statistical queries share: numbered secrets, one certificate, one error bound."""
+"""The base of all families that are hard for statistical queries: numbered secrets, certificate and error bound."""
 
 import math
 from abc import abstractmethod
@@ -24,7 +24,7 @@ from sq.secret_set import SecretSet
 __all__ = ["DIM", "ProfileHeads", "SQFamily", "plural", "require_realisable"]
 
 DIM: Mapping[str, Any] = {"help": "Number d of coordinates of a token.", "preset": 48}
-"""What families say of their field `dim`."""
+"""The options of the field `dim` in all families."""
 
 _MOST_BITS = 2048  # the errors of more heads would take hours
 _TOLERANCES = ("0.3", "0.1", "0.05")
@@ -33,13 +33,13 @@ _HERE = "Derived here; checked by enumeration at small d"
 
 @dataclass(frozen=True, eq=False)
 class ProfileHeads:
-    """The numbers of heads that compute g(N) = sum_i c_i tanh(beta_i (N - t_i)) behind a gate, for every secret."""
+    """The parameters of heads that compute g(N) = sum_i c_i tanh(beta_i (N - t_i)) behind a gate, for every secret."""
 
     #: t_i, c_i and beta_i
     thresholds: Float[np.ndarray, " m"]
     coefficients: Float[np.ndarray, " m"]
     slopes: Float[np.ndarray, " m"]
-    #: whether they read the token attended to: then they see L = x_1g sum_{j in S} (x_1j - x_2j)/2 in place of N
+    #: whether the heads read the attended token: then they see L = x_1g sum_{j in S} (x_1j - x_2j)/2 in place of N
     linear: bool = False
 
     def __len__(self) -> int:
@@ -47,13 +47,13 @@ class ProfileHeads:
 
     @property
     def c(self) -> float:
-        """C, the sum of the coefficients: what is seen off the gate."""
+        """C, the sum of the coefficients: it appears off the gate."""
         return math.fsum(self.coefficients)
 
     def of(self, secret: ArrayLike, *, dim: int, gate: int = 0, direction: np.ndarray | None = None) -> Heads:
         """The heads that hide the coordinates `secret` of `dim`.
 
-        ValueError if a coordinate is none of 0, ..., `dim` - 1, or comes twice.
+        ValueError if a coordinate is not one of 0, ..., `dim` - 1, or occurs twice.
         """
         chosen = np.asarray(secret)
         if (
@@ -87,14 +87,14 @@ class ProfileHeads:
 @dataclass(frozen=True, kw_only=True)
 @checked
 class SQFamily(Family):
-    """Targets F_S = K + scale f_S w^T, one a numbered secret S, with hidden parts f_S of norm 1.
+    """Targets F_S = K + scale f_S w^T, one for each numbered secret S, with hidden parts f_S of norm 1.
 
-    Subclasses say which heads compute what function of their form, and what f_S is by definition. Certificate, known
-    part, error bound and query bounds follow.
+    Subclasses define the heads, the function of the form that they compute, and f_S. Certificate, known part, error
+    bound and query bounds follow.
     """
 
-    #: Parameters, beside presets, that two heads realise: the rows of the table of families. Those that name no
-    #: `bits` have the table's.
+    #: Parameters that two heads realise: the rows of the table of families. Other parameters have their presets, and
+    #: `bits`, if not given, is that of the table.
     tabled: ClassVar[Sequence[Mapping[str, Any]]] = ({},)
 
     @property
@@ -120,12 +120,12 @@ class SQFamily(Family):
     @property
     @abstractmethod
     def broken_by(self) -> str:
-        """Who finds the secret, in a few words."""
+        """Which methods find the secret, in a few words."""
 
     @property
     @abstractmethod
     def how_broken(self) -> str:
-        """Who finds the secret, and how, in sentences."""
+        """Which methods find the secret, and how, in sentences."""
 
     @abstractmethod
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
@@ -151,17 +151,17 @@ class SQFamily(Family):
 
     @property
     def c(self) -> float:
-        """C, the sum of the heads' coefficients: what is seen off the gate."""
+        """C, the sum of the heads' coefficients: it appears off the gate."""
         return self.heads.c
 
     @property
     def c0(self) -> float:
-        """The constant part of what the heads show on the gate, known in advance."""
+        """The constant part of the heads' sum on the gate, known in advance."""
         return 0.0
 
     @property
     def scale(self) -> float:
-        """The norm of the hidden part within the layer, by which f_S was divided."""
+        """The norm of the hidden part within the layer; f_S is divided by it."""
         return 1.0
 
     @property
@@ -171,7 +171,7 @@ class SQFamily(Family):
 
     @property
     def shift(self) -> float:
-        """By how much, in half a logit, other tokens may move a head."""
+        """The most by which other tokens may move a head, in units of half a logit."""
         return 0.0
 
     @property
@@ -194,7 +194,7 @@ class SQFamily(Family):
         return self.secrets.unrank(number)
 
     def read_secret(self, given: ArrayLike) -> Int[np.ndarray, " entries"]:
-        """A secret in the order that files have."""
+        """A secret in the order that files use."""
         return self.secrets.unrank(self.secrets.rank(given))
 
     def heads_of(self, secret: Int[np.ndarray, " entries"], direction: Float[np.ndarray, " d"]) -> Heads:
@@ -214,7 +214,7 @@ class SQFamily(Family):
         return self._error
 
     def error_of(self, heads: Heads, secret: Int[np.ndarray, " entries"]) -> float:
-        """The same along the heads' direction, with the rounding of stored products."""
+        """The same supremum along the heads' direction, with the rounding of stored products."""
         return heads.along(self._error)
 
     @cached_property
@@ -229,7 +229,7 @@ class SQFamily(Family):
     def statements(
         self, heads: Heads, secret: Int[np.ndarray, " entries"], error: float
     ) -> Sequence[Statement]:
-        """What is known of every instance, whatever its secret."""
+        """The statements about every instance, whatever its secret."""
         targets, unknown, degree = self.secrets.size, self.scale**2, self.lowest_degree
         statements = [
             Statement.derived(
@@ -267,16 +267,16 @@ class SQFamily(Family):
         return statements
 
     def further_statements(self) -> Sequence[Statement]:
-        """What a family says beside."""
+        """Further statements of a family."""
         return ()
 
     @property
     def shortcut(self) -> str:
-        """A sentence: which statistical queries find the secret sooner than the bounds say; empty if none are known."""
+        """A sentence on statistical queries that find the secret faster than the bounds; empty if none are known."""
         return ""
 
     def verdict(self) -> Statement:
-        """How hard the family is: PROVED where bounds ask for more queries than a token has coordinates."""
+        """How hard the family is: PROVED if the bounds require more queries than a token has coordinates."""
         if self.shortcut:
             return Statement.derived("verdict", Hardness.NEITHER.value, self.shortcut)
         targets, source = self.secrets.size, "lower.query_lower_bound"
@@ -339,7 +339,7 @@ def plural(many: int, what: str) -> str:
 
 
 def require_realisable(bits: int) -> None:
-    """Refuse more hidden bits than heads are made for. ValueError if there are more than 2048."""
+    """Refuse more hidden bits than heads can be made for. ValueError if there are more than 2048."""
     if bits > _MOST_BITS:
         raise ValueError(
             f"bits is {shown(bits)}: at most {_MOST_BITS} are allowed, as the errors of more heads take hours."

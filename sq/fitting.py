@@ -20,16 +20,16 @@ from sq.target_family import TargetFamily
 
 __all__ = ["DescentLearner", "LowDegreeLearner"]
 
-_MOST_BITS = 12  # of inputs that are all gone through
-_MONOMIALS = 64  # asked together
+_MOST_BITS = 12  # inputs of up to so many bits are all enumerated
+_MONOMIALS = 64  # monomials in one call of the oracle
 _IDENTIFIES = 0.5
-# norms estimated on a sample may be too small: by so many standard errors the squares are taken larger
+# norms estimated on a sample may be too small: their squares are raised by so many standard errors
 _NORM_ERRORS = 6
-_MOST_SLOPES = 100_000_000  # a step: about two seconds
-_SLOPES = 1 << 22  # at once, 32 MiB
-_SAMPLES = 4096  # inputs on which the low-degree learner compares candidates, where there are more
-_RATE = 0.03  # of Adam
-_CHECK = 10  # gradient steps from one comparison with the candidates to the next
+_MOST_SLOPES = 100_000_000  # derivatives in a step: about two seconds
+_SLOPES = 1 << 22  # derivatives in memory at once: 32 MiB
+_SAMPLES = 4096  # random inputs on which the low-degree learner compares candidates, if there are more
+_RATE = 0.03  # the learning rate of Adam
+_CHECK = 10  # gradient steps between comparisons with the candidates
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class LowDegreeLearner:
 
     Notes
     -----
-    k sum_{i <= r} C(k d, i) queries. A coefficient is seen if its reply is off 0 by more than tau: then it is not 0.
-    The hidden part of a parity of l bits has none below degree 2l + 1, and there 4 of +-1/2, so the learner finds
-    nothing unless r >= 2l + 1, and then tau < 1/2. What is seen suggests the candidate nearest to it, and one more
-    query confirms or refutes it.
+    k sum_{i <= r} C(k d, i) queries. A coefficient is seen if its reply differs from 0 by more than tau: then it is not
+    0. The hidden part of a parity of l bits has no coefficients below degree 2l + 1, and 4 coefficients +-1/2 at that
+    degree. So the learner finds nothing unless r >= 2l + 1 and tau < 1/2. The seen coefficients suggest the nearest
+    candidate, and one more query confirms or refutes it.
 
     References
     ----------
@@ -62,12 +62,12 @@ class LowDegreeLearner:
     degree: NonNegativeInt  #: r, at least 0
 
     def queries(self, tokens: int, dim: int) -> int:
-        """How many coefficients there are: the queries, but for the one that confirms."""
+        """The number of coefficients: all queries except the one that confirms."""
         return tokens * sum(comb(tokens * dim, degree) for degree in range(self.degree + 1))
 
     @checked
     def learn(self, oracle: SQOracle, family: TargetFamily, *, rng: Rng = None) -> SQResult:
-        """Ask for all coefficients, and name the target if they give it away; arguments as for `ScanLearner.learn`."""
+        """Ask for all coefficients, and name the target if they reveal it; arguments as for `ScanLearner.learn`."""
         run = QueryRun("low-degree learner", oracle, family)
         tau, k, d = run.tolerance, family.tokens, family.dim
         by_degree = (combinations(range(k * d), degree) for degree in range(self.degree + 1))
@@ -108,7 +108,8 @@ def _monomials(chunk: list[tuple[int, tuple[int, ...]]], x: np.ndarray) -> np.nd
 def _nearest(values: np.ndarray, x: np.ndarray, family: TargetFamily) -> tuple[int, float]:
     """The candidate whose hidden part is nearest to a function on the inputs, and the mean square distance.
 
-    Orthonormal hidden parts are sqrt 2 apart, so a mean square distance below 1/2 over all inputs is from one only.
+    Orthonormal hidden parts are sqrt 2 apart, so at most one candidate has a mean square distance below 1/2 over all
+    inputs.
     """
     size, n = family.secrets.size, len(x)
     distances = [float(np.sum((family.hidden(number, x) - values) ** 2)) / n for number in range(size)]
@@ -119,15 +120,15 @@ def _nearest(values: np.ndarray, x: np.ndarray, family: TargetFamily) -> tuple[i
 @dataclass(frozen=True)
 @checked
 class DescentLearner:
-    """Fits a student of attention heads to the hidden part by Adam, its gradients replies to queries.
+    """Fits a student of attention heads to the hidden part by Adam, with gradients from replies to queries.
 
     Notes
     -----
     The student's rows are g_a(X) = sum_i sum_b softmax(X Theta_i X^T)_ab <v_i, x_b>. The gradient of
-    E sum_a (g - f)^2 / 2 is E g dg - E f dg: the first part needs no labels, and each coordinate of the second is a
-    correlational query, scaled by its norm. A step counts heads (d^2 + d). A student within mean square 1/2 of a
-    candidate (orthonormal hidden parts are sqrt 2 apart) names it, and one more query confirms or refutes it. A step
-    computes samples k heads (d^2 + d) derivatives, in blocks of 32 MiB; more than 10^8 are refused.
+    E sum_a (g - f)^2 / 2 is E g dg - E f dg. The first part needs no labels. Each coordinate of the second is a
+    correlational query, scaled by its norm, so a step counts heads (d^2 + d) queries. Orthonormal hidden parts are
+    sqrt 2 apart: a student within mean square 1/2 of a candidate names it, and one more query confirms or refutes it. A
+    step computes samples k heads (d^2 + d) derivatives, in blocks of 32 MiB; more than 10^8 are refused.
 
     References
     ----------
@@ -144,7 +145,7 @@ class DescentLearner:
 
     heads: PositiveInt = 4  #: heads of the student
     steps: PositiveInt = 400  #: the most gradient steps
-    #: how many random inputs the learner draws itself for what needs no labels, where there are more than 2^12
+    #: if there are more than 2^12 inputs: how many the learner draws for the computations without labels
     samples: PositiveInt = 4096
 
     def queries_per_step(self, dim: int) -> int:
@@ -218,7 +219,7 @@ class _Student:
         return np.concatenate([by_theta, mixed.transpose(0, 2, 1, 3).reshape(n, k, -1)], axis=-1) / norms
 
     def moments(self, x: np.ndarray, *, errors: int) -> tuple[np.ndarray, np.ndarray]:
-        """E sum_a g_a dg_a, and the norms of the derivatives, squares raised by so many standard errors."""
+        """E sum_a g_a dg_a, and the norms of the derivatives; their squares are raised by `errors` standard errors."""
         parameters = self._theta.size + self._v.size
         first, second, own = np.zeros((3, parameters))
         rows = max(1, _SLOPES // (parameters * x.shape[1]))

@@ -1,4 +1,4 @@
-"""Gram matrices of hidden parts: by the family's formula, or by enumeration, which must agree."""
+"""Gram matrices of hidden parts, by the family's formula and by enumeration; both must agree."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from sq.target_family import TargetFamily
 __all__ = ["MOST_DENSE", "GramMatrix", "closed_form_gram", "enumerated_gram"]
 
 MOST_DENSE = 4096
-"""Beyond this many targets no matrix is made: 4096^2 numbers are 128 MiB, 82251^2 would be 50 GiB."""
+"""The most targets of a matrix: 4096^2 numbers are 128 MiB, 82251^2 would be 50 GiB."""
 
-# float64 sums of at most 2^25 products of numbers about 1
+# the rounding error of float64 sums of at most 2^25 products of numbers about 1
 _ROUNDING = 1e-11
 _MOST_BITS = 24
-# Inputs a block: the token matrices of a block stay in the processor's cache.
+# Inputs per block: the token matrices of a block fit into the processor's cache.
 _BLOCK_BITS = 13
-# Coefficients below this are rounding; what they weigh together is kept count of.
+# Coefficients below this are rounding; their total weight is recorded.
 _NEGLIGIBLE = 1e-14
 _MOST_STORED = 50_000_000
 
@@ -34,7 +34,7 @@ class GramMatrix:
 
     matrix: Float[np.ndarray, "N N"]  #: the correlations; symmetric
     numbers: Int[np.ndarray, " N"]  #: which targets
-    rounding: float = _ROUNDING  #: what every entry may be off for rounding
+    rounding: float = _ROUNDING  #: the largest rounding error of an entry
 
     @property
     def size(self) -> int:
@@ -63,7 +63,7 @@ class GramMatrix:
         """Which different targets have |correlations| of at most so much."""
         found = np.abs(self.matrix) <= correlation
         np.fill_diagonal(found, False)
-        return found & found.T  # a matrix that rounding left a little lopsided
+        return found & found.T  # rounding may leave the matrix slightly asymmetric
 
 
 @checked
@@ -80,17 +80,16 @@ def closed_form_gram(family: TargetFamily, numbers: Sequence[NonNegativeInt] | N
 def enumerated_gram(family: TargetFamily, numbers: Sequence[NonNegativeInt] | None = None) -> GramMatrix:
     """The Gram matrix by full enumeration: Fourier coefficients over all 2^(k d) inputs, and Parseval.
 
-    Of the family's members only `hidden` is asked, never a closed form; of the targets those of these numbers, or all.
-    ValueError if the inputs have more than 24 bits, there are more than 4096 targets, or the coefficients that are not
-    zero are more than fifty million.
+    It uses only the family's `hidden`, never a closed form. `numbers` selects targets; all by default. ValueError if
+    the inputs have more than 24 bits, there are more than 4096 targets, or more than fifty million coefficients are not
+    zero.
 
     Notes
     -----
-    Exact but for float64 rounding, which `GramMatrix.rounding` allows for: what is left out of the coefficients
-    as zero is measured, not assumed. One target at a time is evaluated at all inputs and transformed by the fast
-    Walsh-Hadamard transform: O(N 2^(k d) k d) operations; memory 2 k 2^(k d) numbers (0.5 GiB at 24 bits, two tokens)
-    plus the coefficients that are not zero. A row that is exactly plus or minus the first is seen to be so and not
-    transformed again.
+    Exact up to float64 rounding, which `GramMatrix.rounding` allows for; it includes the measured weight of the
+    coefficients that are dropped as zero. One target at a time is evaluated at all inputs and transformed by the fast
+    Walsh-Hadamard transform: O(N 2^(k d) k d) operations. Memory: 2 k 2^(k d) numbers (0.5 GiB at 24 bits, two tokens)
+    plus the coefficients that are not zero. A row that is exactly plus or minus the first is not transformed again.
     """
     import scipy.sparse
 
@@ -121,7 +120,7 @@ def enumerated_gram(family: TargetFamily, numbers: Sequence[NonNegativeInt] | No
             )
         ends.append(stored)
         dropped = max(dropped, sqrt(left_out))
-    # a target a row: coefficient A of token r stands in column r 2^(k d) + A
+    # one row per target: coefficient A of token r is in column r 2^(k d) + A
     spectrum = scipy.sparse.csr_array(
         (np.concatenate(entries), np.concatenate(places), np.array(ends)), shape=(len(chosen), k * size)
     )
@@ -132,7 +131,7 @@ def enumerated_gram(family: TargetFamily, numbers: Sequence[NonNegativeInt] | No
 
 
 def _hidden_values(family: TargetFamily, number: int) -> Float[np.ndarray, "k n"]:
-    # the hidden part of one target at all 2^(k d) inputs, a row for each token; evaluated in blocks of 2^13
+    # the hidden part of one target at all 2^(k d) inputs, one row per token; evaluated in blocks of 2^13
     k, d = family.tokens, family.dim
     values = np.empty((k, 1 << _bits(k, d)))
     for start, x in _sign_blocks(k, d):
@@ -184,7 +183,7 @@ def _sign_blocks(k: int, d: int) -> Iterator[tuple[int, Float[np.ndarray, "n k d
 
 
 def _sign_between(first: np.ndarray, other: np.ndarray) -> int:
-    # on the first few entries already, mostly
+    # the first few entries usually decide
     head = slice(0, 64)
     for sign in (-1, 1):
         if np.array_equal(sign * first[head], other[head]) and np.array_equal(sign * first, other):

@@ -1,4 +1,4 @@
-"""The gate hidden as well: a symmetric family times d, where nothing known in advance gives the gate away."""
+"""The family with a hidden gate: d times as many targets, and nothing known in advance reveals the gate."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +18,7 @@ __all__ = ["HiddenGateFamily"]
 
 
 def _of_base(name: str) -> Any:
-    """What a hidden gate leaves as it is in its base."""
+    """A property that the family shares with its base."""
     return property(lambda family: getattr(family.base, name), doc=f"The base's `{name}`.")
 
 
@@ -27,22 +27,23 @@ def _of_base(name: str) -> Any:
 class HiddenGateFamily(SQFamily):
     """Layers of two tokens that hide their gate as well, so that nothing is known in advance.
 
-    A symmetric family whose gate is any coordinate, and secret: f = u_g (g(N_S) - mean) [1; -1] / deviation.
+    A symmetric family in which the gate is any coordinate and part of the secret: f = u_g (g(N_S) - mean) [1; -1] /
+    deviation.
 
-    ValueError if the base's c0 is not 0: then u_g is seen in the known part, and the gate with it.
+    ValueError if the base's c0 is not 0: then u_g appears in the known part and reveals the gate.
 
     Notes
     -----
-    If the base's C is not 0, one head with Theta = 0 and W = -C e_g w^T is added, which reads both tokens alike and so
-    adds -C a_g to both rows. Proved: nothing is known in advance (K = 0), and two targets with different gates have
-    correlation 0, since u_g changes sign when entry g of the tokens is exchanged and all else does not; with one gate
-    it is the base's. So the number of targets grows d-fold, to d C(d - 1, l), and parities stay orthonormal. The
-    direction w must not tell the gate either: it is the first coordinate's unit vector, or one of your own, the same
-    for all.
+    If the base's C is not 0, one more head has Theta = 0 and W = -C e_g w^T. It reads both tokens equally, so it adds
+    -C a_g to both rows. Proved: nothing is known in advance (K = 0). Two targets with different gates have correlation
+    0: exchanging entry g of the tokens changes the sign of u_g and nothing else. Two targets with the same gate have
+    the correlation of the base. So the number of targets grows by the factor d, to d C(d - 1, l), and parities stay
+    orthonormal. The direction w must not reveal the gate: it is the unit vector of the first coordinate or another
+    given vector, the same for all targets.
 
-    What breaks it: labels are 0 exactly off the gate (where the profile has no zero), so the statistical query
-    1[label = 0] x_1j x_2j has mean 1/2 at j = g and 0 elsewhere: d queries find the gate. The factor d holds for
-    correlational queries alone. Beyond that, what breaks the base.
+    What breaks it: labels are 0 exactly off the gate, if the profile has no zero. So the statistical query
+    1[label = 0] x_1j x_2j has mean 1/2 at j = g and 0 elsewhere: d queries find the gate. The factor d holds only for
+    correlational queries. Everything that breaks the base also breaks this family.
 
     Examples
     --------
@@ -107,7 +108,7 @@ class HiddenGateFamily(SQFamily):
 
     @cached_property
     def heads(self) -> ProfileHeads:
-        """The base's heads, and where its C is not 0 one that reads both tokens alike."""
+        """The base's heads and, if its C is not 0, a head that reads both tokens equally."""
         own, c = self.base.heads, self.base.c
         more = ([0.0], [-c], [0.0]) if c != 0 else ([], [], [])
         return ProfileHeads(
@@ -116,7 +117,7 @@ class HiddenGateFamily(SQFamily):
             np.append(own.slopes, more[2]),
         )
 
-    c = 0.0  # the added head takes what the base shows off the gate away
+    c = 0.0  # the added head cancels the base's output off the gate
     values = _of_base("values")
     scale = _of_base("scale")
     orthonormal = _of_base("orthonormal")
@@ -145,18 +146,18 @@ class HiddenGateFamily(SQFamily):
         return np.where(same, self.base.overlap_correlations[self.secrets.overlaps(secret)], 0.0)
 
     def verdict(self) -> Statement:
-        """The base's: the factor d is for correlational queries only."""
+        """The verdict of the base, because the factor d holds only for correlational queries."""
         base = self.base.verdict()
         return replace(base, meaning=f"Of the base, whose gate is known. {base.meaning}")
 
     @property
     def broken_by(self) -> str:
-        """Who finds the secret."""
+        """Which methods find the secret."""
         return f"whether a label is 0 finds the gate; then {self.base.broken_by}"
 
     @property
     def how_broken(self) -> str:
-        """Who finds the secret, and how."""
+        """Which methods find the secret, and how."""
         return (
             f"Off the gate labels are 0: {self.dim} statistical queries that are no correlational ones find it. With "
             f"the gate known: {self.base.how_broken}"

@@ -1,4 +1,4 @@
-"""How labels split into the part known in advance and the hidden part that a secret decides."""
+"""How labels split into the part known in advance and the hidden part that the secret determines."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class HiddenPart:
 
     known: KnownPart  #: K
     direction: Float[np.ndarray, " d"]  #: w, of norm 1
-    scale: PositiveFloat = 1.0  #: what f, of norm 1, is multiplied with
+    scale: PositiveFloat = 1.0  #: the factor of f, which has norm 1
 
     def __post_init__(self) -> None:
         with np.errstate(over="ignore"):  # an infinite norm is not 1 either
@@ -34,9 +34,9 @@ class HiddenPart:
     @classmethod
     @checked
     def of(cls, instance: HardInstance) -> "HiddenPart":
-        """What an instance makes public: its known part, and "direction" and "scale" (1 if left out) of its parameters.
+        """The public facts of an instance: its known part, and its parameters "direction" and "scale" (default 1).
 
-        ValueError if the instance does not say along which direction its hidden part lies.
+        ValueError if the instance has no direction for its hidden part.
         """
         public = instance.parameters
         if "direction" not in public:

@@ -1,4 +1,4 @@
-"""Gram matrices that know only overlaps: kernels of the Johnson scheme, never written out for large families."""
+"""Gram matrices that depend on overlaps only: kernels of the Johnson scheme, never formed for large families."""
 
 import numbers
 from collections.abc import Iterator, Sequence
@@ -29,13 +29,13 @@ class OverlapGram:
     secrets : SecretSet
         The secrets S: l-subsets of n = dim - first coordinates.
     values : sequence of l + 1 numbers
-        The correlation at overlap 0 to l; rationals stay exact, a float stands for itself.
+        The correlation at overlap 0 to l; rationals stay exact, a float counts as its exact binary value.
 
     Notes
     -----
     The kernel commutes with all permutations of the coordinates. Its eigenspaces are those of the Johnson scheme
-    J(n, l), and its eigenvalue on space j is sum_i values[l - i] E_i(j) with the Eberlein polynomials
-    E_i(j) = sum_t (-1)^t C(j, t) C(l - j, i - t) C(n - l - j, i - t), all of it in exact rationals.
+    J(n, l). Its eigenvalue on space j is sum_i values[l - i] E_i(j) with the Eberlein polynomials
+    E_i(j) = sum_t (-1)^t C(j, t) C(l - j, i - t) C(n - l - j, i - t). All arithmetic is in exact rationals.
 
     References
     ----------
@@ -92,7 +92,7 @@ class OverlapGram:
         return max(self.eigenvalues)
 
     def top_sums(self) -> Iterator[tuple[int, Fraction]]:
-        """The sum of the s largest |entries| of a row, at the s between which it is linear."""
+        """The sum of the s largest |entries| of a row, at those s between which the sum is linear."""
         n, bits = self.points, self.secrets.bits
         counts = [comb(bits, overlap) * comb(n - bits, bits - overlap) for overlap in range(bits + 1)]
         size, total = 0, Fraction(0)
@@ -120,7 +120,7 @@ Gram = GramMatrix | OverlapGram
 
 
 def _eberlein(points: int, bits: int, distance: int, space: int) -> int:
-    """The eigenvalue on that space of the graph that joins l-subsets of n points which share l - distance of them."""
+    """The eigenvalue on space `space` of the graph that joins l-subsets of n points if they share l - distance."""
     return sum(
         (-1) ** t
         * comb(space, t)

@@ -23,7 +23,7 @@ Profile = Iterable[Any]  # ints, floats, fractions, rationals of sympy
 
 @checked
 def krawtchouk(bits: NonNegativeInt, degree: NonNegativeInt, number: NonNegativeInt) -> int:
-    """K_r(N): the sum of chi_R(y) over all R of r of l coordinates, for any y with N entries -1; r and N from 0 to l.
+    """K_r(N): the sum of chi_R(y) over all sets R of r of l coordinates, for any y with N entries -1; 0 <= r, N <= l.
 
     sum_i (-1)^i C(N, i) C(l - N, r - i), exact; O(r) (MacWilliams and Sloane, chapter 5).
 
@@ -42,15 +42,15 @@ def krawtchouk(bits: NonNegativeInt, degree: NonNegativeInt, number: NonNegative
 def fourier_coefficients(profile: Profile) -> tuple[Fraction, ...]:
     """The Fourier coefficients ghat_r, r = 0, ..., l, of g(N) over uniform signs y.
 
-    `profile` is g(0), ..., g(l); floats stand for the rationals they are. ValueError if it has fewer than two entries,
-    or one that is not a finite number.
+    `profile` is g(0), ..., g(l); a float counts as its exact binary value. ValueError if it has fewer than two entries,
+    or an entry that is not a finite number.
 
     Notes
     -----
-    All sets R of r coordinates have the one coefficient ghat_r = 2^-l sum_N C(l, N) g(N) K_r(N) / C(l, r), as g is
-    symmetric. Computed in whole numbers over one denominator and rounded at the end. As sum_r K_r(N) z^r is
-    (1 - z)^N (1 + z)^(l - N), all of them together are the polynomial sum_N C(l, N) g(N) (1 - z)^N (1 + z)^(l - N),
-    and that takes two shifts of a polynomial's variable: O(l^2) additions.
+    Since g is symmetric, all sets R of r coordinates have the same coefficient
+    ghat_r = 2^-l sum_N C(l, N) g(N) K_r(N) / C(l, r). The arithmetic uses whole numbers over one denominator. Since
+    sum_r K_r(N) z^r is (1 - z)^N (1 + z)^(l - N), the sums for all r are the coefficients of the polynomial
+    sum_N C(l, N) g(N) (1 - z)^N (1 + z)^(l - N). Two shifts of a polynomial's variable compute it: O(l^2) additions.
     """
     return tuple(_coefficients(profile))
 
@@ -76,9 +76,9 @@ def fourier_weights(profile: Profile) -> tuple[Fraction, ...]:
 def overlap_correlations(profile: Profile) -> tuple[Fraction, ...]:
     """The correlation rho(o) of g(N_S) and g(N_T), |S| = |T| = l, for each overlap o = |S cap T| = 0, ..., l.
 
-    Of the characters of S and of T only those of the C(o, r) common subsets of r coordinates meet, so
-    rho(o) = sum_{r >= 1} C(o, r) ghat_r^2 / variance: rho(0) = 0, rho(l) = 1, never negative and never falling.
-    The ghat_r^2 are the differences of rho at 0: O(l^2) additions. ValueError if g is constant.
+    S and T have C(o, r) common subsets of r coordinates, and only the characters of common subsets contribute. So
+    rho(o) = sum_{r >= 1} C(o, r) ghat_r^2 / variance. It has rho(0) = 0 and rho(l) = 1, and is nonnegative and
+    nondecreasing. The ghat_r^2 are the differences of rho at 0: O(l^2) additions. ValueError if g is constant.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def overlap_correlations(profile: Profile) -> tuple[Fraction, ...]:
 def _coefficients(profile: Profile) -> list[Fraction]:
     # ghat_0, ..., ghat_l
     try:
-        # a numpy scalar is no Fraction's argument, but its Python value is
+        # Fraction accepts no numpy scalars, but their Python values
         values = [Fraction(one.item() if isinstance(one, np.generic) else one) for one in profile]
     except (TypeError, ValueError, OverflowError):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Learners that rule candidates out by statistical queries, and any other learner that is handed an oracle.
+"""Learners that rule candidates out by statistical queries, and a way to run any other learner with an oracle.
 
 =====================  ================================================================  ==========================
 learner                asks                                                              over N orthonormal targets
@@ -40,7 +40,7 @@ __all__ = [
     "run_by_queries",
 ]
 
-# A query to ask, then its reply and how many candidates that ruled out; in the end why no query is left to ask.
+# Yields a query, receives its reply and the number of candidates ruled out; returns why no query is left.
 Asking = Generator[GroupQuery, tuple[float, int], str]
 
 
@@ -50,22 +50,22 @@ class SQResult:
 
     learner: str  #: its name
     asked: int  #: how many scalar queries it asked: a vector of d of them, such as a gradient, counts d
-    explanation: str  #: what was found and how, or what stood in the way: a sentence
-    #: The number of the target, None if the learner does not name one. A target named is the only candidate for
+    explanation: str  #: what was found and how, or why nothing was found: a sentence
+    #: The number of the target, None if the learner does not name one. A named target is the only candidate for
     #: which all replies were valid, so it is the right one if the oracle keeps its tolerance.
     number: int | None = None
     secret: tuple[int, ...] | None = None  #: its secret
     #: how many candidates were consistent with all replies in the end; None if the learner does not keep them
     survivors: int | None = None
     examples: int | None = None  #: how many examples the oracle drew; None if it draws none
-    #: the smallest tolerance that queries of a learner handed in declare they need; None if they declare none
+    #: for `run_by_queries`: the smallest tolerance that the learner's queries declare; None if they declare none
     least_tolerance: float | None = None
-    #: what a learner that was handed in returned
+    #: for `run_by_queries`: what the learner returned
     answer: Any = field(default=None, repr=False, compare=False)
 
     @property
     def found(self) -> bool:
-        """Whether the learner named a target, or one that was handed in returned an answer."""
+        """Whether the learner named a target or, in `run_by_queries`, returned an answer."""
         return self.number is not None or self.answer is not None
 
     def __str__(self) -> str:
@@ -73,9 +73,9 @@ class SQResult:
 
 
 class QueryRun:
-    """One run of a learner: its queries and examples (an oracle may have served others before), and how it ends.
+    """One run of a learner: its queries, its examples and its end; earlier runs on the same oracle do not count.
 
-    Where the learner knows the family, the oracle must be of the model CSQ and answer for no other family.
+    If the learner knows the family, the oracle must have the model CSQ and answer for no other family.
     """
 
     def __init__(self, learner: str, oracle: SQOracle, family: TargetFamily | None = None) -> None:
@@ -106,7 +106,7 @@ class QueryRun:
         return self._oracle.asked - self._asked
 
     def ended(self, candidates: Candidates, why_not: str) -> SQResult:
-        """The one candidate left, or a refusal: `why_not`, unless none is left at all."""
+        """The only remaining candidate, or a refusal with the reason: `why_not`, unless no candidate remains."""
         left = len(candidates)
         if left == 1:
             number = int(candidates.first(1)[0])
@@ -121,8 +121,8 @@ class QueryRun:
     def confirmed(self, number: int, why: str) -> SQResult:
         """Ask for the correlation with one target's hidden part; name it if only it is consistent with the reply.
 
-        If the target is the only candidate for which this reply is valid, it is the only one for which all replies are
-        valid, whatever was asked before: there is one of those as long as the oracle keeps its tolerance.
+        As long as the oracle keeps its tolerance, there is a candidate for which all replies are valid. So if the
+        target is the only candidate for which this reply is valid, it is that candidate, whatever was asked before.
         """
         assert self._family is not None
         query = GroupQuery.single(number)
@@ -153,14 +153,14 @@ class QueryRun:
 @dataclass(frozen=True)
 @checked
 class _Eliminator(ABC):
-    """Asks group queries until one candidate is consistent with all replies; a subclass says which."""
+    """Asks group queries until one candidate is consistent with all replies; a subclass chooses the queries."""
 
     name: ClassVar[str]
     orthonormal: ClassVar[bool] = True
 
     @checked
     def learn(self, oracle: SQOracle, family: TargetFamily, *, rng: Rng = None) -> SQResult:
-        """Ask until one candidate is left, or no query can be relied on to rule one out.
+        """Ask until one candidate is left, or no query is certain to rule out a candidate.
 
         Parameters
         ----------
@@ -205,9 +205,9 @@ class ScanLearner(_Eliminator):
 
     Notes
     -----
-    Over N orthonormal candidates and with an answer within tau < 1/2, one query a candidate up to the right one, and
-    the last is known without asking: min(place, N - 1) queries, (N + 1)/2 - 1/N on average. Candidates ruled out before
-    their turn, as in families that are not orthogonal, are passed over.
+    Consider N orthonormal candidates and answers within tau < 1/2. The learner asks one query per candidate up to the
+    right one, and needs no query for the last candidate: min(place, N - 1) queries, (N + 1)/2 - 1/N on average. In
+    families that are not orthogonal it skips candidates that are already ruled out.
 
     Examples
     --------
@@ -240,8 +240,9 @@ class GroupLearner(_Eliminator):
     -----
     |A| = min(M*, candidates left - 1), M* = ceil(1/tau^2) - 1: the answer on every member of A is 1/sqrt|A| > tau.
     Against `ReferenceAdversary` it asks ceil((N - 1)/M*) queries, which is the lower bound. A reply between 0 and
-    1/sqrt|A| can leave everyone in; then it turns to groups so small that 1/sqrt|A| > 2 tau, whose every valid reply
-    rules out A or all others, and refuses if not even one character is that large (tau >= 1/2).
+    1/sqrt|A| may rule out no candidate. Then the learner continues with smaller groups, with 1/sqrt|A| > 2 tau: every
+    valid reply rules out either A or all others. If even a single character is too small for that (tau >= 1/2), the
+    learner refuses.
 
     Examples
     --------
@@ -262,7 +263,7 @@ class GroupLearner(_Eliminator):
             if size < 1:
                 return _in_between(model.tolerance, left, "1/2")
             reply, out = yield GroupQuery.signed(candidates.first(size))
-            # a hit: the answer on all others, 0, is ruled out
+            # a hit: the reply rules out 0, the answer on all other candidates
             bisecting = bisecting or not model.allows(np.zeros(1), reply)[0]
             if out == 0:
                 if careful:
@@ -271,13 +272,14 @@ class GroupLearner(_Eliminator):
 
 
 class SignedGroupLearner(_Eliminator):
-    """Asks for h = (sum_{A+} f - sum_{A-} f) / sqrt|A|: every valid reply rules out one sign's half, or more.
+    """Asks for h = (sum_{A+} f - sum_{A-} f) / sqrt|A|: every valid reply rules out at least A+ or A-.
 
     Notes
     -----
-    |A| = min(M*, candidates left), A- the half rounded down. The answers on A+ and A- are 2/sqrt|A| > 2 tau apart, so
-    no reply is valid for both: at least floor(|A|/2) candidates go with each query while M* >= 2. With M* = 1, tau >=
-    1/sqrt 2, a reply in the middle keeps any two candidates, whatever is asked, and the learner refuses.
+    |A| = min(M*, candidates left), and A- is the half rounded down. The answers on A+ and A- are 2/sqrt|A| > 2 tau
+    apart, so no reply is valid for both. While M* >= 2, each query rules out at least floor(|A|/2) candidates. With
+    M* = 1, that is tau >= 1/sqrt 2, a reply in the middle keeps any two candidates, whatever the query, and the learner
+    refuses.
 
     Examples
     --------
@@ -302,13 +304,13 @@ class SignedGroupLearner(_Eliminator):
 
 @checked
 def group_learner_bound(targets: PositiveInt, tolerance: float) -> int:
-    """ceil((N - 1)/M*) + ceil(log2 M*): what `GroupLearner` asks at most where every reply settles its group.
+    """ceil((N - 1)/M*) + ceil(log2 M*): the most queries of `GroupLearner` if every reply settles its group.
 
     Notes
     -----
-    A reply settles the group A if it rules out either all of A or all others. Those of an exact oracle do, and those
-    of `ReferenceAdversary`, as 1/sqrt(M*) > tau; any valid reply does if 1/sqrt|A| > 2 tau. M* is that of a tolerance
-    larger by 4e-12, more than oracles allow for rounding.
+    A reply settles the group A if it rules out either all of A or all others. Since 1/sqrt(M*) > tau, the replies of an
+    exact oracle and of `ReferenceAdversary` do. Any valid reply does if 1/sqrt|A| > 2 tau. M* belongs to a tolerance
+    that is larger by 4e-12, which is more than oracles allow for rounding.
 
     Examples
     --------
@@ -339,13 +341,13 @@ def run_by_queries(
     name : str
         The learner, for the result.
     failures : tuple of exceptions
-        With which the learner says that it failed: the result is then a refusal with the exception's words.
+        Exceptions that mean that the learner failed. The result is then a refusal with the exception's text.
 
     Returns
     -------
     SQResult
-        With what the learner returned in `answer`, and in `least_tolerance` the smallest tolerance that its queries
-        declare (an attribute `tolerance` of a query, or of a sequence of them).
+        `answer` is what the learner returned. `least_tolerance` is the smallest tolerance that its queries declare, by
+        an attribute `tolerance` of a query or of a sequence of queries.
 
     Examples
     --------
@@ -379,7 +381,7 @@ class _Recording:
         return self._oracle.query(query)
 
     def query_many(self, queries: Iterable[Any], /) -> np.ndarray:
-        queries = as_sequence(queries)  # what yields them does so once
+        queries = as_sequence(queries)  # a generator yields its queries only once
         self._note([queries] if hasattr(queries, "tolerance") else queries)
         return self._oracle.query_many(queries)
 

@@ -13,16 +13,16 @@ from lower.bounds import exact_tolerance
 
 __all__ = ["CSQ", "ROUNDING", "STAT", "VSTAT", "QueryModel", "WithinTolerance"]
 
-# What a reply may be off beyond its error before it counts as invalid: float64 rounding of sums of query values.
+# A reply counts as valid up to this much beyond its error: float64 rounding of sums of query values.
 ROUNDING = 1e-12
 
 Values = TypeVar("Values", float, np.ndarray)
 
 
 class QueryModel(ABC):
-    """Which queries are allowed, and how far a reply may be off."""
+    """Which queries are allowed, and the largest error of a reply."""
 
-    #: the least and the largest value of a query; of a correlational one, of the true answer
+    #: the least and the largest value of a query; for a correlational query, of the true answer
     low: ClassVar[float] = -1.0
     high: ClassVar[float] = 1.0
     #: whether queries are functions of the tokens alone, of norm 1, and not of the labels
@@ -33,7 +33,7 @@ class QueryModel(ABC):
         """The largest valid error of a reply where the true answer is each of `values`."""
 
     def allows(self, values: Float[np.ndarray, " n"], reply: float) -> Bool[np.ndarray, " n"]:
-        """For which of the true answers the reply is valid, with an allowance of 1e-12 for rounding."""
+        """For which of the true answers `values` the reply is valid, with an allowance of 1e-12 for rounding."""
         return np.abs(values - reply) <= self.errors(values) + ROUNDING
 
 
@@ -59,9 +59,9 @@ class WithinTolerance(QueryModel):
 class CSQ(WithinTolerance):
     """Correlational queries of tolerance tau, above 0 and below 1 (Blum et al. 1994; Szörényi 2009).
 
-    The query is h with E sum_a h(X)_a^2 <= 1; the reply is within tau of E sum_a h(X)_a f(X)_a, where f is the hidden
-    part of the target F = K + scale f w^T: the part K known in advance taken off, along w, scaled to norm 1. Any
-    learner can do that itself, as K, w and the scale are public: <h w^T, F> = <h w^T, K> + scale <h, f>.
+    The query is h with E sum_a h(X)_a^2 <= 1. The reply is within tau of E sum_a h(X)_a f(X)_a, where f is the hidden
+    part of the target F = K + scale f w^T: subtract the known part K, project on w and scale to norm 1. K, w and the
+    scale are public, so any learner can convert between the two: <h w^T, F> = <h w^T, K> + scale <h, f>.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class STAT(WithinTolerance):
 @dataclass(frozen=True)
 @checked
 class VSTAT(QueryModel):
-    """Queries q(X, Y) in [0, 1] answered as by n examples: off the mean p by at most max(1/n, sqrt(p (1 - p) / n)).
+    """Queries q(X, Y) in [0, 1], as if by n examples: the error at mean p is at most max(1/n, sqrt(p (1 - p) / n)).
 
     Feldman et al. 2017.
 

@@ -1,4 +1,4 @@
-"""Oracles of statistical queries: what every one does, those that know the family, and one that draws examples."""
+"""Oracles of statistical queries: the base class, oracles that know the family, and one that draws examples."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,9 +27,9 @@ from sq.target_family import TargetFamily
 
 __all__ = ["ExactOracle", "FamilyOracle", "HonestOracle", "SQOracle"]
 
-# Norms are computed exactly where there are no more inputs than this, and on as many drawn ones otherwise.
+# With at most this many inputs, norms are computed exactly; otherwise on this many random inputs.
 _NORM_INPUTS = 4096
-_AT_ONCE = 1 << 22  # values of a vector of queries, 32 MiB
+_AT_ONCE = 1 << 22  # values of a vector of queries in memory at once: 32 MiB
 
 
 class SQOracle(ABC):
@@ -38,15 +38,15 @@ class SQOracle(ABC):
     Parameters
     ----------
     model : QueryModel
-        `CSQ`, `STAT` or `VSTAT`: what may be asked, and how far a reply may be off.
+        `CSQ`, `STAT` or `VSTAT`: what may be asked, and the largest error of a reply.
     family : TargetFamily, optional
-        The candidates, if it is known which they are.
+        The candidates, if they are known.
 
     Notes
     -----
-    A subclass says how it replies by `_reply`, and by `_replies` where many queries go together. A correlational model
-    answers a `GroupQuery` or a `CorrelationalQuery`; the others anything callable on (x, y) that
-    declares its range by `low` and `high`, whatever package it comes from.
+    A subclass defines its replies by `_reply`, and by `_replies` for many queries together. A correlational model
+    answers a `GroupQuery` or a `CorrelationalQuery`. The other models answer any callable on (x, y), from any package,
+    that declares its range by `low` and `high`.
     """
 
     def __init__(self, model: QueryModel, family: TargetFamily | None = None) -> None:
@@ -68,8 +68,8 @@ class SQOracle(ABC):
     def query(self, query: Any, /) -> float:
         """The reply to one scalar query.
 
-        ValueError if the model does not answer such queries, a value leaves the declared range, or a norm is above 1:
-        then it does not count.
+        ValueError if the model does not answer such queries, a value leaves the declared range, or a norm is above 1.
+        Such a query does not count.
         """
         self._require(query)
         reply = self._reply(query)
@@ -116,7 +116,7 @@ class SQOracle(ABC):
 
 
 class FamilyOracle(SQOracle):
-    """Replies from the true answers on the candidates of a family; a subclass says how."""
+    """Computes replies from the true answers on the candidates of a family; a subclass defines how."""
 
     def __init__(self, model: QueryModel, family: TargetFamily) -> None:
         super().__init__(model, family)
@@ -124,11 +124,11 @@ class FamilyOracle(SQOracle):
 
     @abstractmethod
     def _settle(self, answers: Answers, reference: float) -> float:
-        """The reply, where `reference` is the answer that tells no target from another."""
+        """The reply; `reference` is the answer that does not distinguish the targets."""
 
     @abstractmethod
     def _in_question(self) -> np.ndarray:
-        """The candidates whose answers are looked at."""
+        """The candidates whose answers are needed."""
 
     def _reply(self, query: Any) -> float:
         if isinstance(query, GroupQuery):
@@ -136,7 +136,7 @@ class FamilyOracle(SQOracle):
         return float(self._replies([query])[0])
 
     def _replies(self, queries: Sequence[Any]) -> np.ndarray:
-        # all answers before the first reply: a query that is refused must not leave a trace
+        # compute all answers before the first reply: a refused query must not change the state
         numbers = self._in_question()
         if self.model.correlational:
             answers = self._answers.to_correlational(queries, numbers)
@@ -153,7 +153,7 @@ class FamilyOracle(SQOracle):
 
 
 class ExactOracle(FamilyOracle):
-    """Replies with the true answer of the target of that number, as if the tolerance were 0.
+    """Replies with the true answer of target `number`, as if the tolerance were 0.
 
     A group query takes O(s) steps over orthonormal hidden parts; a plain function is evaluated on all 2^(k d) inputs,
     which must be 2^16 at most.
@@ -191,27 +191,28 @@ class HonestOracle(SQOracle):
     Parameters
     ----------
     model : QueryModel
-        What may be asked. The tolerance is what a learner reckons with: a mean over n examples keeps it with a
-        probability, not always.
+        What may be asked. A learner relies on the tolerance, but a mean over n examples keeps it only with high
+        probability.
     examples : ExampleOracle
         Where the examples come from; it counts them.
     batch : int
         How many examples are drawn for a call of `query`, or of `query_many`: queries asked together share them.
     part : HiddenPart, optional
-        What is public about the target: for correlational queries, which ask about its hidden part.
+        The public facts of the target. Correlational queries need them, because they ask about the hidden part.
     family : TargetFamily, optional
         For group queries: the functions they combine.
 
     Notes
     -----
-    For STAT, Hoeffding's inequality keeps a reply within tau but for a probability of 2 exp(-n tau^2 / 2). A
-    correlational reply about a parity has variance 2/n at most, and is within tau but for 2 exp(-n tau^2 / 4) where the
-    query is the hidden part of one target: n = 4 ln(2 Q / delta) / tau^2 for all of Q such queries, with probability
-    1 - delta. (With a character chi the terms are 2 u_0^2 chi, and their moment generating function cosh(s)^2 is at
-    most exp(s^2); about the target itself they are 1 or -1 off their mean.)
+    For STAT, a reply misses tau with probability at most 2 exp(-n tau^2 / 2), by Hoeffding's inequality. A
+    correlational reply about a parity has variance 2/n at most. If the query is the hidden part of one target, the
+    reply misses tau with probability at most 2 exp(-n tau^2 / 4). So n = 4 ln(2 Q / delta) / tau^2 examples suffice for
+    Q such queries with probability 1 - delta. (For a character chi the terms are 2 u_0^2 chi, and their moment
+    generating function cosh(s)^2 is at most exp(s^2). For the target's own hidden part the terms differ from their mean
+    by 1 or -1.)
 
-    Norms of correlational queries that are plain functions are checked on inputs of the oracle's own: all 2^(k d), or
-    4096 drawn ones if there are more. They have no labels and are no examples.
+    The norm of a correlational query that is a plain function is checked on separate inputs: all 2^(k d), or 4096
+    random ones if there are more. They have no labels and do not count as examples.
 
     Examples
     --------
@@ -320,7 +321,7 @@ class HonestOracle(SQOracle):
         k, d = self._examples.k, self._examples.d
         if not self._sampled:
             return all_sign_matrices(k, d)
-        # whoever asks cannot see them, so that they are the same every time gives nothing away
+        # learners cannot see these inputs, so they may be the same in every call
         return BooleanInputs(k, d).sample(_NORM_INPUTS, rng=[k, d, _NORM_INPUTS])
 
 

@@ -27,18 +27,18 @@ class PairFamily(SQFamily):
     K = C (x_1 + x_2)_0 [1; 1] w^T / 2, C = 1 / tanh beta: row r attends to the two tokens with logits that differ by
     2 beta x_ra u_b, and tanh(beta x_ra u_b) = x_ra u_b tanh beta since u_b is -1, 0 or 1.
 
-    ValueError if there is no pair to hide, or the slope is below 1e-6, where C drowns what is hidden.
+    ValueError if there is no pair to hide, or the slope is below 1e-6: there C is too large against the hidden part.
 
     Notes
     -----
     Proved: the realisation is exact at every slope, and the C(d - 1, 2) hidden parts are orthonormal. For two pairs,
-    E u_b u_b' x_ra x_ra' is 0 unless the pairs are equal: a character of an index that occurs once has mean 0, and
-    with a < b, a' < b' the pairs (a, b) and (b, a), whose correlation would be 1/2, are not both there. The hidden
-    part has energy 1/2 of the layer's units, so `scale` is 1/sqrt(2).
+    E u_b u_b' x_ra x_ra' is 0 unless the pairs are equal, because a character of an index that occurs once has mean 0.
+    The pairs (a, b) and (b, a) would have correlation 1/2, but a < b excludes one of them. The hidden part has energy
+    1/2 in the layer's units, so `scale` is 1/sqrt(2).
 
-    What breaks it: in full statistical queries two scans of d coordinates. The label says on the gate whether
-    u_b = 0, so q = 1[label of row 1 is not 0, gate] x_1j x_2j has mean -1/4 at j = b and 0 elsewhere; then a is
-    one of d. For correlational queries the bound for orthogonal targets holds.
+    What breaks it: with full statistical queries, two scans of d coordinates. On the gate the label shows whether
+    u_b = 0, so q = 1[label of row 1 is not 0, gate] x_1j x_2j has mean -1/4 at j = b and 0 elsewhere. A second scan
+    finds a among d coordinates. For correlational queries the bound for orthogonal targets holds.
 
     Examples
     --------
@@ -66,14 +66,14 @@ class PairFamily(SQFamily):
         """One head, whose coefficient is C = 1 / tanh beta."""
         return ProfileHeads(np.zeros(1), np.array([1.0 / tanh(self.beta)]), np.array([self.beta]))
 
-    scale = math.sqrt(0.5)  # by which the hidden part was divided
+    scale = math.sqrt(0.5)  # the divisor of the hidden part
 
     @property
     def values(self) -> Mapping[int, float]:
         """The hidden part, without the gate, where x_ra u_b is -1, 0 or 1."""
         return {n: n / self.scale for n in (-1, 0, 1)}
 
-    lowest_degree = 3  # in the entries of X, of the hidden part
+    lowest_degree = 3  # of the hidden part, in the entries of X
 
     def heads_of(self, secret: Int[np.ndarray, " 2"], direction: Float[np.ndarray, " d"]) -> Heads:
         """The head, with Theta = beta e_a e_b^T."""
@@ -96,7 +96,7 @@ class PairFamily(SQFamily):
 
     @property
     def how_broken(self) -> str:
-        """Who finds the pair, and how."""
+        """Which methods find the pair, and how."""
         return (
             f"On the gate the label of row 1 is 0 where u_b = 0: {2 * (self.dim - 1)} statistical queries that are no "
             "correlational ones find b, then a."

@@ -31,12 +31,12 @@ __all__ = [
 Construction = Literal["A", "B", "C", "D"]
 
 _PRECISION_LIMIT = 1e-9
-_MOST_BITS_OF_D = 19  # beyond, its equations have no solution in float64
+_MOST_BITS_OF_D = 19  # beyond this the equations of D have no solution in float64
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParityHeads(ProfileHeads):
-    """The numbers of heads that compute c0 + (-1)^N for N = 0, ..., `bits`.
+    """The parameters of heads that compute c0 + (-1)^N for N = 0, ..., `bits`.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class ParityHeads(ProfileHeads):
     construction : {"A", "B", "C", "D"}
         Which of the four.
     bits : int
-        The most hidden bits l they serve.
+        The largest number l of hidden bits that the heads support.
     c0 : float
         The constant.
     """
@@ -70,26 +70,26 @@ class ParityHeads(ProfileHeads):
 class ParityFamily(SymmetricFamily):
     """Layers of two tokens that hide a parity of l bits behind a gate: hard for statistical queries.
 
-    The hidden parts are f_S = u_0 chi_S(y) [1; -1] with y_j = x_1j x_2j, and C(d - 1, l) in number.
+    The hidden parts are f_S = u_0 chi_S(y) [1; -1] with y_j = x_1j x_2j. There are C(d - 1, l) of them.
 
-    ValueError if heads and bits contradict each other, the dimension leaves too few coordinates, or as `parity_heads`
-    raises.
+    ValueError if heads and bits contradict each other, the dimension leaves too few coordinates, or `parity_heads`
+    raises it.
 
     Notes
     -----
     Proved: the hidden parts are distinct products of characters of X, so they are orthonormal. Derived here: F_S is
     K + f_S w^T up to the realisation error; every Fourier coefficient of F - K of degree below 2l + 1 is zero.
 
-    What breaks it: Gaussian elimination over GF(2) on noise-free labels, no statistical query. The query bounds
-    are for correlational queries. Those of STAT(tau) have a like one, `full_query_cap`, where labels are exactly
-    two-valued given the gate; of other oracles nothing is proved. At a finite slope B's labels are not two-valued: for
-    l = 3 the query 1[label in the values taken at N in {0, 3}] y_i y_j has mean 1/8 for any two secret coordinates. A
-    slope of 40 saturates in float64; labels of A, C and D are rounded to 1e-9.
+    What breaks it: Gaussian elimination over GF(2) on noise-free labels, which is not a statistical query. The query
+    bounds are for correlational queries. Queries of STAT(tau) have a similar bound, `full_query_cap`, if labels are
+    exactly two-valued given the gate. Nothing is proved for other oracles. At a finite slope the labels of construction
+    B are not two-valued: for l = 3 the query 1[label in the values taken at N in {0, 3}] y_i y_j has mean 1/8 for any
+    two secret coordinates. A slope of 40 saturates in float64; labels of A, C and D are rounded to 1e-9.
 
     References
     ----------
-    Derived here. Chen and Li, arXiv 2402.04084, state the lower bound d^Omega(m) already for two tokens; these are
-    not their instances.
+    Derived here. Chen and Li, arXiv 2402.04084, state the lower bound d^Omega(m) already for two tokens; their
+    instances are different.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class ParityFamily(SymmetricFamily):
 
     @classmethod
     def preset(cls, **parameters: Any) -> "ParityFamily":
-        """The family with presets for what is left out: construction B for more bits than D's equations serve."""
+        """The family; parameters left out have presets: construction B if D's equations do not support the bits."""
         many = (parameters.get("bits") or 0) > _MOST_BITS_OF_D
         return super().preset(**{"construction": "B" if many else "D", **parameters})
 
@@ -133,7 +133,7 @@ class ParityFamily(SymmetricFamily):
         object.__setattr__(self, "bits", bits)
         object.__setattr__(self, "heads_count", heads_needed(self.construction, bits))
         super().__post_init__()
-        # what the construction has no use for is left out, and what it has is said
+        # drop the parameters that the construction does not use, and fill in those that it uses
         slopes = self.heads.slopes.tolist()
         minimal = self.construction == "D"
         object.__setattr__(self, "beta", None if minimal else slopes[0])
@@ -146,7 +146,7 @@ class ParityFamily(SymmetricFamily):
 
     @cached_property
     def profile(self) -> Float[np.ndarray, " values"]:
-        """(-1)^N: what the heads show beside the constant c0."""
+        """(-1)^N: the heads' sum without the constant c0."""
         return (-1.0) ** np.arange(self.heads.bits + 1)
 
     @property
@@ -156,14 +156,14 @@ class ParityFamily(SymmetricFamily):
 
     @property
     def c0(self) -> float:
-        """The constant part, known in advance on the gate."""
+        """The constant part on the gate, known in advance."""
         return self.heads.c0
 
     scale = 1.0  # parities have norm 1 as they are
 
     @property
     def lowest_degree(self) -> int:
-        """2l + 1: all of the variance is at degree l in the differences."""
+        """2l + 1, because all variance is at degree l in the differences."""
         return 2 * self.heads.bits + 1
 
     def draw(self, rng: Rng = None) -> Int[np.ndarray, " l"]:
@@ -171,7 +171,7 @@ class ParityFamily(SymmetricFamily):
         return np.sort(1 + random_generator(rng).choice(self.dim - 1, size=self.bits, replace=False))
 
     def further_statements(self) -> Sequence[Statement]:
-        """What the labels' low digits tell."""
+        """A statement on what the low digits of the labels reveal."""
         leak = (
             "A finite slope leaks in the low digits; from slope 38 on the float64 softmax is exactly saturated and "
             "nothing is left."
@@ -204,7 +204,8 @@ def make_parity_instance(
     rng, secret, direction : optional
         As for `ParityFamily.instance`.
     **parameters
-        The others of `ParityFamily`; `heads` stands for `heads_count`, and the bits are the secret's if one is given.
+        The other parameters of `ParityFamily`. `heads` stands for `heads_count`. If a secret is given, its size sets
+        the bits.
 
     Examples
     --------
@@ -223,7 +224,7 @@ def make_parity_instance(
 
 @checked
 def heads_needed(construction: Construction, bits: PositiveInt) -> int:
-    """The number m of heads that a construction takes for l bits: A 2l, B and C l, D floor(l/2) + 1."""
+    """The number m of heads that a construction needs for l bits: A 2l, B and C l, D floor(l/2) + 1."""
     return {"A": 2 * bits, "B": bits, "C": bits, "D": bits // 2 + 1}[construction]
 
 
@@ -237,42 +238,43 @@ def parity_heads(
 ) -> ParityHeads:
     """The heads of construction A (linear), B (saturated), C (exact) or D (minimal) for a parity of `bits` bits.
 
-    ValueError where the linear system of C or D is so near singular that the coefficients lose their digits: l too
-    large, beta too small, or two slopes that both saturate.
+    ValueError if the linear system of C or D is so near singular that the coefficients lose their digits: l is too
+    large, beta is too small, or two slopes both saturate.
 
     Parameters
     ----------
     construction : {"A", "B", "C", "D"}
-        A: 2l heads of one slope, linear in the token attended to, thresholds -l + 1/2, ..., l - 1/2, coefficients
-        (-1)^(i+l). B: l heads, one slope beta, thresholds i - 1/2, coefficients (-1)^i. C: the thresholds of B at
-        any slope, the coefficients solving a linear system. D: m = floor(l/2) + 1 heads of one threshold m - 1/2
-        and distinct slopes, the coefficients solving a linear system.
+        A: 2l heads of one slope, linear in the attended token, thresholds -l + 1/2, ..., l - 1/2, coefficients
+        (-1)^(i+l). B: l heads, one slope beta, thresholds i - 1/2, coefficients (-1)^i. C: the thresholds of B at any
+        slope; a linear system gives the coefficients. D: m = floor(l/2) + 1 heads with one threshold m - 1/2 and
+        distinct slopes; a linear system gives the coefficients.
     bits : int
         The number l of hidden bits.
     beta : float, optional
         The slope of constructions A, B (40 when left out) and C (1 when left out); D does not use it.
     slopes : sequence of float, optional
-        The m distinct slopes of D, to choose them oneself.
+        The m distinct slopes of D, if you want to choose them.
 
     Notes
     -----
-    The systems are solved to 30 digits and then rounded, so that every machine makes the same heads.
+    The systems are solved to 30 digits and then rounded, so every machine makes the same heads.
     A: the limit at L is 2 sum_{i <= L + l} (-1)^(i+l) - C = (-1)^L - (-1)^l with C = 0, so c0 = (-1)^(l+1). B: the
     limit at N is 2 sum_{i <= N} (-1)^i - C = (-1)^N - 1 - C, so c0 = -1 - C with C = -1 for odd l and 0 for even l.
-    With one slope the error is at most 4/(e^beta + 1): in the sum over heads the deficits 2/(e^(2 beta |N - t|) + 1)
-    alternate in sign on either side of N and decrease, so each side adds at most its first, 2/(e^beta + 1).
-    C: l + 1 unknowns, the coefficients and a constant -c0, and the l + 1 equations
-    sum_i c_i tanh(beta (N - t_i)) - c0 = (-1)^N; thresholds and equations are symmetric about l/2, so C = 0 for
-    even l and c0 = 0 for odd l. D: N - t runs through the half-integers from 1/2 - m, tanh is odd and so is (-1)^N
-    about t = m - 1/2, so the m equations sum_b c_b tanh(beta_b (a - 1/2)) = (-1)^(m-1+a), a = 1, ..., m, give
-    (-1)^N for all of N = 0, ..., 2m - 1, with c0 = 0. Slopes: (1/2, 1) and (1/2, 1, 2) for m = 2 and 3, a
-    geometric sequence from 1/m to 2, rounded to 20 binary digits, beyond (doubling ones make the system
-    ill-conditioned). O(m^3).
+    With one slope the error is at most 4/(e^beta + 1). Proof: in the sum over heads the deficits
+    2/(e^(2 beta |N - t|) + 1) alternate in sign on either side of N and decrease. So each side adds at most its first
+    deficit, 2/(e^beta + 1).
+    C: the l + 1 unknowns are the coefficients and a constant -c0; the l + 1 equations are
+    sum_i c_i tanh(beta (N - t_i)) - c0 = (-1)^N. Thresholds and equations are symmetric about l/2, so C = 0 for even l
+    and c0 = 0 for odd l. D: N - t runs through the half-integers from 1/2 - m. tanh is odd, and so is (-1)^N about
+    t = m - 1/2. So the m equations sum_b c_b tanh(beta_b (a - 1/2)) = (-1)^(m-1+a), a = 1, ..., m, give (-1)^N for all
+    N = 0, ..., 2m - 1, with c0 = 0. The slopes are (1/2, 1) for m = 2 and (1/2, 1, 2) for m = 3. For larger m they are
+    a geometric sequence from 1/m to 2, rounded to 20 binary digits; slopes that double would make the system
+    ill-conditioned. O(m^3).
 
     References
     ----------
-    Derived here. That no fewer heads do is a numerical observation, not a theorem; Hsu, arXiv 2605.12171, proves a
-    related bound.
+    Derived here. That fewer heads do not suffice is a numerical observation, not a theorem; Hsu, arXiv 2605.12171,
+    proves a related bound.
 
     Examples
     --------
@@ -352,7 +354,7 @@ def _minimal(bits: int, slopes: Sequence[float] | None) -> ParityHeads:
                 f"slopes is {shown(slopes)}: {m} distinct numbers above 0 are needed for {bits} bits."
             )
     else:
-        # 20 binary digits: the layer's products of slope and threshold are then exact, and lose the parity nothing
+        # with 20 binary digits the layer's products of slope and threshold are exact, and the parity keeps its digits
         own = (
             np.array(_MINIMAL_SLOPES[m])
             if m in _MINIMAL_SLOPES
@@ -378,9 +380,9 @@ def _minimal(bits: int, slopes: Sequence[float] | None) -> ParityHeads:
 
 
 def _solved(system: list[list[Decimal]], right: list[int], blame: str, advice: str) -> list[float]:
-    """The float64 numbers nearest to the solution, whatever the rounding errors of this machine's linear algebra.
+    """The float64 numbers nearest to the solution, independent of rounding errors in this machine's linear algebra.
 
-    Each round corrects the solution by what is left of the right side, to the digits of the context; O(n^2) a round.
+    Each round corrects the solution by the residual of the right side, to the digits of the context; O(n^2) per round.
     """
     solution, left = [Decimal(0)] * len(right), [Decimal(one) for one in right]
     last = float(np.finfo(np.float64).max)

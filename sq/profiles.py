@@ -1,4 +1,4 @@
-"""Families behind a gate whose hidden part is a function of how many secret bits differ: bump, two slopes, steps."""
+"""Families behind a gate whose hidden part depends on the number of differing secret bits: bump, two slopes, steps."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,23 +30,23 @@ __all__ = [
 ]
 
 _ABSENT = 1e-12
-_MOST_BITS_OF_BOUNDS = 24  # exact eigenvalues take O(l^3) long fractions
-_PARITY = 1e-6  # what cancellation leaves of the digits of a profile
-_SATURATED = 1e-12  # of what could be left, where cancellation has taken the digits of the hidden part
+_MOST_BITS_OF_BOUNDS = 24  # exact eigenvalues take O(l^3) operations on long fractions
+_PARITY = 1e-6  # the relative error of a profile after cancellation
+_SATURATED = 1e-12  # below this share, cancellation has destroyed the digits of the hidden part
 
 
 @dataclass(frozen=True, kw_only=True)
 class SymmetricFamily(SQFamily):
     """Targets F_S = K + scale f_S w^T with f_S = u_0 (g(N_S) - mean) [1; -1] / deviation, one for each S of l bits.
 
-    The gate is coordinate 0, u = (x_1 - x_2)/2, a = (x_1 + x_2)/2, N_S is the number of j in S with x_1j != x_2j,
-    and the known part is K = C a_0 [1; 1] w^T + c0 u_0 [1; -1] w^T with C = sum_i c_i and c0 the mean of g over
-    N binomial (l, 1/2). Subclasses say which heads compute g, and what g is where that is not their sum of steps.
+    The gate is coordinate 0, u = (x_1 - x_2)/2, a = (x_1 + x_2)/2, and N_S is the number of j in S with x_1j != x_2j.
+    The known part is K = C a_0 [1; 1] w^T + c0 u_0 [1; -1] w^T with C = sum_i c_i and c0 the mean of g over N binomial
+    (l, 1/2). Subclasses define the heads that compute g, and g itself if it is not the heads' sum of steps.
 
     Notes
     -----
-    E sum_a f_S(X)_a^2 = 1: the gate has probability 1/2 and both rows show it. The correlation of two targets
-    depends on the overlap of their secrets alone (`overlap_correlations`).
+    E sum_a f_S(X)_a^2 = 1, because the gate has probability 1/2 and both rows show the hidden part. The correlation of
+    two targets depends only on the overlap of their secrets (`overlap_correlations`).
     """
 
     dim: PositiveInt = option(**DIM)  #: the number d of coordinates of a token, more than `bits`
@@ -81,7 +81,7 @@ class SymmetricFamily(SQFamily):
 
     @property
     def scale(self) -> float:
-        """The standard deviation of g, by which the hidden part was divided."""
+        """The standard deviation of g; the hidden part is divided by it."""
         return math.sqrt(self._moments[1])
 
     @cached_property
@@ -96,7 +96,7 @@ class SymmetricFamily(SQFamily):
 
     @cached_property
     def orthonormal(self) -> bool:
-        """Whether the profile is that of a parity, up to rounding: then correlations of distinct targets are 0."""
+        """Whether the profile is a parity up to rounding; then distinct targets have correlation 0."""
         signs = self.normalised_profile * (-1.0) ** np.arange(self.bits + 1)
         return bool(np.all(np.abs(signs - signs[0]) < _PARITY))
 
@@ -126,7 +126,7 @@ class SymmetricFamily(SQFamily):
 
     @property
     def largest_correlation(self) -> tuple[float, str]:
-        """That of secrets that share all but one coordinate."""
+        """The correlation of two secrets that share all coordinates but one."""
         if self.orthonormal or self.dim - 1 == self.bits:
             return 0.0, "Known part off: the hidden parts are orthonormal."
         why = f"Known part off: reached by secrets that share {self.bits - 1} coordinates."
@@ -135,7 +135,7 @@ class SymmetricFamily(SQFamily):
     @cached_property
     def largest_eigenvalue(self) -> Fraction | None:
         """The largest eigenvalue of the hidden parts' Gram matrix, exactly; None for more than 24 bits."""
-        from sq.johnson import OverlapGram  # it knows families
+        from sq.johnson import OverlapGram  # imported here: it imports families
 
         if self.orthonormal:
             return Fraction(1)
@@ -157,7 +157,7 @@ class SymmetricFamily(SQFamily):
 
     @property
     def how_broken(self) -> str:
-        """Who finds the secret, and how."""
+        """Which methods find the secret, and how."""
         if self.orthonormal:
             return (
                 f"From the signs on the gate of about {2 * (self.dim + 9)} noise-free examples (with probability "
@@ -172,7 +172,7 @@ class SymmetricFamily(SQFamily):
         )
 
     def further_statements(self) -> Sequence[Statement]:
-        """The share of the variance that the lowest degree has."""
+        """The share of the variance at the lowest degree."""
         r = (self.lowest_degree - 1) // 2
         said = f"The share W_{r} of the variance at degree {r} in the differences of the tokens."
         source = "sq.fourier_weights (Krawtchouk polynomials)"
@@ -189,12 +189,12 @@ class TwoSlopeFamily(SymmetricFamily):
     Notes
     -----
     g(N) = tanh(b_1 (N - l/2)) + c tanh(b_2 (N - l/2)). Proved: g(l - N) = -g(N) and K_r(l - N) = (-1)^r K_r(N), so
-    every even degree vanishes, and c is chosen so that degree 1 does; the mean is 0 too, so c0 = 0. At l = 3 what is
-    left is the parity of three bits, up to a factor, and what breaks it is what breaks parities.
+    every even degree vanishes. The choice of c makes degree 1 vanish. The mean is also 0, so c0 = 0. At l = 3 the rest
+    is the parity of three bits, up to a factor; what breaks parities breaks it.
 
-    What breaks it from l = 4 on: C(d - 1, 3) products of three differences see W_3 (.6066 at l = 16); to learners that
-    square labels the secret leaks at degree 2, as g^2 is even about l/2. Labels take many values, so the bounds for
-    correlational queries say nothing of other statistical queries.
+    What breaks it from l = 4 on: C(d - 1, 3) products of three differences see W_3 (.6066 at l = 16). Learners that
+    square labels see the secret at degree 2, because g^2 is even about l/2. Labels take many values, so the bounds for
+    correlational queries say nothing about other statistical queries.
 
     Examples
     --------
@@ -232,7 +232,7 @@ class TwoSlopeFamily(SymmetricFamily):
 
     @cached_property
     def heads(self) -> ProfileHeads:
-        """The two heads, the second with the coefficient that takes degree 1 away."""
+        """The two heads; the coefficient of the second cancels degree 1."""
         bits = self.bits
         first, second = (
             sum(math.comb(bits, n) * (bits - 2 * n) * Fraction(g) for n, g in enumerate(one))
@@ -244,12 +244,12 @@ class TwoSlopeFamily(SymmetricFamily):
 
     @property
     def broken_by(self) -> str:
-        """Who finds the secret."""
+        """Which methods find the secret."""
         return super().broken_by + ("" if self.orthonormal else "; squared labels at degree 2")
 
     @property
     def how_broken(self) -> str:
-        """Who finds the secret, and how."""
+        """Which methods find the secret, and how."""
         leak = "" if self.orthonormal else " Squared labels leak it at degree 2 already."
         return super().how_broken + leak
 
@@ -257,17 +257,18 @@ class TwoSlopeFamily(SymmetricFamily):
 @register
 @dataclass(frozen=True, kw_only=True)
 class BumpFamily(SymmetricFamily):
-    """Two heads that say whether exactly t of the l secret coordinates differ: g(N) = 1[N = t].
+    """Two heads that show whether exactly t of the l secret coordinates differ: g(N) = 1[N = t].
 
-    ValueError if `at` is not from 0 to l, the slope not positive, or the dimension leaves too few coordinates.
+    ValueError if `at` is not from 0 to l, the slope is not positive, or the dimension leaves too few coordinates.
 
     Notes
     -----
     Thresholds t - 1/2 and t + 1/2, coefficients 1/2 and -1/2, so C = 0. Derived here: the variance is p (1 - p) with
     p = C(l, t)/2^l, and ghat_r = K_t(r)/2^l, so correlations are rational and known exactly.
 
-    What breaks it: queries of low degree. At t = l/2 all odd degrees vanish and degree 2 holds a fair share
-    (.2151 at l = 8): C(d - 1, 2) products y_i y_j find the secret, however large l is; elsewhere d - 1 single y_j do.
+    What breaks it: queries of low degree. At t = l/2 all odd degrees vanish, and degree 2 has a large share of the
+    variance (.2151 at l = 8): C(d - 1, 2) products y_i y_j find the secret, however large l is. At other t the d - 1
+    single y_j find it.
 
     Examples
     --------
@@ -301,20 +302,20 @@ class BumpFamily(SymmetricFamily):
 @register
 @dataclass(frozen=True, kw_only=True)
 class DesignedStepsFamily(SymmetricFamily):
-    """Heads, m of them, whose steps show nothing of their hidden coordinates below degree 2m + 1.
+    """A family of m heads whose steps show nothing of their hidden coordinates below degree 2m + 1.
 
     ValueError if there are more heads than bits, or the thresholds are not distinct half-integers between 0 and l.
 
     Notes
     -----
-    Proved: the degree-r coefficient of sign(N - n - 1/2) is a constant of r times C(l - 1, n) K_{r-1}(n), the
-    Krawtchouk polynomial of l - 1 bits, of degree r - 1 in n. With c_i = 1 / (C(l - 1, n_i) prod_{j != i} (n_i - n_j))
-    the sum over heads is a divided difference of that polynomial over m points: 0 for r < m, and its leading
-    coefficient, not 0, for r = m. So the lowest degree is exactly m (2m + 1 in X), and up to scale no other
-    coefficients do as much.
+    Proved: the degree-r coefficient of sign(N - n - 1/2) is C(l - 1, n) K_{r-1}(n) times a constant that depends only
+    on r. Here K_{r-1} is the Krawtchouk polynomial of l - 1 bits, of degree r - 1 in n. With
+    c_i = 1 / (C(l - 1, n_i) prod_{j != i} (n_i - n_j)) the sum over heads is a divided difference of that polynomial
+    over m points. It is 0 for r < m, and for r = m it is the leading coefficient, which is not 0. So the lowest degree
+    is exactly m (2m + 1 in X). Up to scale, no other coefficients achieve this.
 
-    What breaks it: C(d - 1, m) products of m differences, since degree m holds much of the variance (.7895 at l = 6,
-    m = 4). Labels take several values, so the bounds for correlational queries say nothing of other queries.
+    What breaks it: C(d - 1, m) products of m differences, because degree m has much of the variance (.7895 at l = 6,
+    m = 4). Labels take several values, so the bounds for correlational queries say nothing about other queries.
 
     Examples
     --------
@@ -358,29 +359,29 @@ class DesignedStepsFamily(SymmetricFamily):
 
     @property
     def lowest_degree(self) -> int:
-        """2m + 1, as proved: at many bits the weight there is below what rounding leaves of the lower ones."""
+        """2m + 1, as proved; at many bits this weight is smaller than the rounding errors of the lower ones."""
         return 2 * len(self.thresholds or ()) + 1
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
 class CentreThresholdFamily(SymmetricFamily):
-    """Heads, m of them, that come near a parity of more bits than m heads are known to hide.
+    """A family of m heads that approximate a parity of more bits than m heads are known to hide.
 
-    ValueError if the number of heads is not from 1 to l, or not of the kind of l.
+    ValueError if the number of heads is not from 1 to l, or not even or odd like l.
 
     Notes
     -----
-    Thresholds are the m half-integers around l/2. "alternating": coefficients ±1 in turn, so that g takes two values
-    and is the parity, up to a constant, but for the tails, where it does not change. "best-fit": on each level the
-    mean of the parity there, scaled so that the largest coefficient is 1. Proved: "best-fit" is the projection of
-    (-1)^N on the functions constant between thresholds, so its correlation is the largest; on the level of N = n + 1,
-    ..., n' the sum of 2^-l C(l, N) (-1)^N telescopes into 2^-l ((-1)^n' C(l - 1, n') - (-1)^n C(l - 1, n)), so all
-    coefficients are rational.
+    Thresholds are the m half-integers around l/2. "alternating": coefficients alternate between 1 and -1. Then g takes
+    two values and is the parity up to a constant, except in the tails, where it is constant. "best-fit": on each level
+    g is the mean of the parity there, scaled so that the largest coefficient is 1. Proved: "best-fit" is the projection
+    of (-1)^N on the functions constant between thresholds, so its correlation is the largest. On the level of
+    N = n + 1, ..., n' the sum of 2^-l C(l, N) (-1)^N telescopes into
+    2^-l ((-1)^n' C(l - 1, n') - (-1)^n C(l - 1, n)), so all coefficients are rational.
 
     What breaks it: degree 2 for even l (l = 16, alternating: .130, .161, .083, .019 of the variance for m = 2, 4, 6, 8;
-    best fit: .130, .043, .012, .0018) and degree 1 for odd l, where g is odd about l/2. Only alternating steps have
-    two-valued labels, and only for them do bounds on correlational queries cover the others.
+    best fit: .130, .043, .012, .0018), and degree 1 for odd l, where g is odd about l/2. Only alternating steps have
+    two-valued labels; only for them do the bounds on correlational queries also cover other queries.
 
     Examples
     --------
@@ -414,7 +415,7 @@ class CentreThresholdFamily(SymmetricFamily):
         m, first = self.heads_count, (self.bits - self.heads_count) // 2
         below = [first + i for i in range(m)]  # thresholds are these plus 1/2
         if self.steps == "alternating":
-            # each step turns the sign, as from N to N + 1 the parity does
+            # each step changes the sign, as the parity does from N to N + 1
             coefficients = np.array([(-1.0) ** (n + 1) for n in below])
         else:
             differences = [after - before for before, after in pairwise(_level_means(self.bits, below))]
@@ -424,14 +425,14 @@ class CentreThresholdFamily(SymmetricFamily):
 
     @property
     def correlation_with_parity(self) -> float:
-        """The correlation of g(N) with (-1)^N, without sign: the square root of W_l."""
+        """The absolute correlation of g(N) with (-1)^N: the square root of W_l."""
         return math.sqrt(self.weights[-1])
 
 
 def gated_values(
     values: Float[np.ndarray, " values"], secret: np.ndarray, gate: int, x: Float[np.ndarray, "n 2 d"]
 ) -> Float[np.ndarray, "n 2"]:
-    """u_g values[N_S] in row 1 and its negative in row 2: N_S counted on each input."""
+    """u_g values[N_S] in row 1 and its negative in row 2, with N_S counted on each input."""
     first, second = x[:, 0, :], x[:, 1, :]
     differing = np.count_nonzero(first[:, secret] != second[:, secret], axis=1)
     signal = (first[:, gate] - second[:, gate]) / 2 * values[differing]
@@ -441,7 +442,7 @@ def gated_values(
 def designed_coefficients(
     bits: int, thresholds: Sequence[float] | Float[np.ndarray, " m"]
 ) -> tuple[Fraction, ...]:
-    """The coefficients, largest size 1 and the last one positive, whose steps have no degrees 1, ..., m - 1.
+    """Coefficients whose steps have no degrees 1, ..., m - 1; the largest has size 1, and the last is positive.
 
     ValueError if the thresholds are not distinct half-integers between 0 and l.
 
@@ -465,7 +466,7 @@ def designed_coefficients(
 
 
 def tanh(z: float) -> float:
-    """The float64 number next to tanh z, the same on all machines."""
+    """The float64 number nearest to tanh z, the same on all machines."""
     import mpmath  # a tenth of a second, and not needed by every process
 
     with mpmath.workprec(200):
@@ -475,7 +476,7 @@ def tanh(z: float) -> float:
 def _even_thresholds(bits: int, heads: int) -> tuple[float, ...]:
     if heads == 1:
         return ((bits - 1) // 2 + 0.5,)
-    # rounded towards the centre on one side and mirrored on the other: symmetric, and never two alike
+    # round towards the centre on one side and mirror on the other: symmetric, and never two equal thresholds
     steps = heads - 1
     lower = [(2 * i * (bits - 1) + steps) // (2 * steps) for i in range((heads + 1) // 2)]
     upper = [bits - 1 - one for one in lower[: heads // 2]]
@@ -483,7 +484,7 @@ def _even_thresholds(bits: int, heads: int) -> tuple[float, ...]:
 
 
 def _level_means(bits: int, below: list[int]) -> list[Fraction]:
-    # the mean of (-1)^N over each stretch of N between thresholds
+    # the mean of (-1)^N over each interval of N between thresholds
     edges = [-1, *below, bits]
     means = []
     for low, high in pairwise(edges):

@@ -1,4 +1,4 @@
-"""Queries that a learner may ask an oracle: plain callables with a declared range or norm, and the checks of those."""
+"""Queries that a learner may ask an oracle: callables with a declared range or norm, and the checks of both."""
 
 import math
 import sys
@@ -24,17 +24,17 @@ __all__ = [
     "statistical_means",
 ]
 
-# Values may step over their declared range by this much, relative to its largest number.
+# Values may exceed their declared range by this much, relative to its largest number.
 _ROUNDING = 1e-12
 _NORM_ROUNDING = 1e-9
-# Of a family of queries with means, the examples on which every value is checked.
+# For a family of queries with means: the number of examples on which every value is checked.
 _LOOKED_AT = 8
 
 
 @dataclass(frozen=True, eq=False)
 @checked
 class StatisticalQuery:
-    """A scalar statistical query: the mean of q(X, Y) is wanted."""
+    """A scalar statistical query: it asks for the mean of q(X, Y)."""
 
     #: maps x and y of shape (n, k, d) to n values
     function: Callable[[np.ndarray, np.ndarray], np.ndarray] = field(repr=False)
@@ -57,14 +57,14 @@ class StatisticalQuery:
 @dataclass(frozen=True, eq=False)
 @checked
 class CorrelationalQuery:
-    """A correlational query: E sum_a h(X)_a f(X)_a is wanted, f the hidden part of the target along w."""
+    """A correlational query: it asks for E sum_a h(X)_a f(X)_a, where f is the hidden part of the target along w."""
 
-    #: h: maps tokens (n, k, d) to one number a row, (n, k); E sum_a h(X)_a^2 <= 1
+    #: h: maps tokens (n, k, d) to one number per row, (n, k); E sum_a h(X)_a^2 <= 1
     function: Callable[[np.ndarray], np.ndarray] = field(repr=False)
     name: str = "query"  #: what it asks, for messages
 
     def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
-        """The values of h on a batch of token matrices: one real number a row."""
+        """The values of h on a batch of token matrices: one real number per row."""
         return _checked_values(self.function(x), x.shape[:2], self.name)
 
 
@@ -75,7 +75,7 @@ class CorrelationalQueries(Sequence[CorrelationalQuery]):
 
     #: maps tokens (n, k, d) to (n, k, q): each of the q functions has E sum_a h(X)_a^2 <= 1
     function: Callable[[np.ndarray], np.ndarray] = field(repr=False)
-    size: Annotated[int, Whole(1, sys.maxsize)]  #: q: how many scalar queries it counts, at least 1
+    size: Annotated[int, Whole(1, sys.maxsize)]  #: q: it counts as this many scalar queries, at least 1
     name: str = "queries"  #: what it asks, for messages
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class CorrelationalQueries(Sequence[CorrelationalQuery]):
         return CorrelationalQuery(lambda x: self(x)[..., found], name=f"{self.name} {found}")
 
     def __call__(self, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k q"]:
-        """All of the functions on a batch of token matrices: `size` real numbers a row."""
+        """All functions on a batch of token matrices: `size` real numbers per row."""
         return _checked_values(self.function(x), (*x.shape[:2], self.size), self.name)
 
 
@@ -120,7 +120,7 @@ class GroupQuery:
             )
         if self.numbers.min() < 0:
             raise ValueError(f"A target has number {self.numbers.min()}: numbers of at least 0 are needed.")
-        # learners ask tens of thousands of these, nearly always in increasing order: no sort where none is needed
+        # learners ask tens of thousands of these, nearly always in increasing order: sort only if needed
         increasing = bool((self.numbers[1:] > self.numbers[:-1]).all())
         if not increasing and len(np.unique(self.numbers)) != len(self.numbers):
             raise ValueError("A target is in the group twice: its numbers must be distinct.")
@@ -169,11 +169,11 @@ def as_sequence(queries: Any) -> Sequence[Any]:
 def statistical_means(
     queries: Sequence[Any], x: Float[np.ndarray, "n k d"], y: Float[np.ndarray, "n k d"]
 ) -> Float[np.ndarray, " q"]:
-    """The mean of each query over the examples, its values checked: one an example, within its declared range.
+    """The mean of each query over the examples; checks that there is one value per example, in the declared range.
 
-    Where the sequence has a method `means`, as families of queries that are entries of one matrix have, it answers all
-    at once and the values of all queries are checked on the first 8 examples (by its `values`, if there is one), the
-    means always.
+    A sequence with a method `means`, such as a family of queries that are the entries of one matrix, answers all
+    queries at once. Then the means are checked, and the values of all queries only on the first 8 examples (by the
+    sequence's `values`, if it has that method).
     """
     means = getattr(queries, "means", None)
     if means is None or len(queries) == 0:
@@ -200,7 +200,7 @@ def _mean(query: Any, x: np.ndarray, y: np.ndarray) -> float:
 def require_values_in_range(
     values: Float[np.ndarray, "..."], low: float, high: float, *, name: str = "query"
 ) -> None:
-    """Raise when a value is no number, or leaves the declared range by more than 1e-12 of its larger end."""
+    """Raise if a value is not a number, or leaves the declared range by more than 1e-12 of its larger end."""
     slack = _ROUNDING * max(1.0, abs(low), abs(high))
     inside = (values >= low - slack) & (values <= high + slack)  # False for NaN
     if not inside.all():
@@ -212,10 +212,10 @@ def require_values_in_range(
 
 
 def require_norms(values: Iterable[np.ndarray], *, name: str, sampled: bool) -> Float[np.ndarray, " q"]:
-    """The norms of correlational queries, at least 1 each: what to divide by, so that rounding gives no more than 1.
+    """The norms of correlational queries, each at least 1; divide by them, so that rounding leaves no norm above 1.
 
-    `values` are those of h, (n, k) or (n, k, q), on blocks of inputs. A norm above 1 is refused: by more than 1e-9 on
-    all inputs, by more than six standard errors on a sample.
+    `values` are those of h, (n, k) or (n, k, q), on blocks of inputs. A norm is refused if it exceeds 1 by more than
+    1e-9 on all inputs, or by more than six standard errors on a sample.
     """
     n, first, second = 0, np.zeros(1), np.zeros(1)
     for block in values:

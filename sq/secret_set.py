@@ -19,7 +19,7 @@ __all__ = ["GateAndSecretSet", "SecretSet"]
 
 # Exact integers beyond so many binary digits take seconds a step.
 _MOST_DIGITS = 2**20
-# Tables of all secrets: N l numbers. A scan of more than these would not end in an afternoon anyway.
+# The largest table of all secrets has N l numbers. A scan of more secrets would take longer than an afternoon.
 _MOST_SECRETS = 20_000_000
 
 
@@ -32,8 +32,8 @@ class SecretSet:
 
     Notes
     -----
-    `rank` and `unrank` take O(l log d) steps of exact integers; the tables take N l or N d numbers and are made when
-    they are first asked for.
+    `rank` and `unrank` take O(l log d) steps of exact integers. The tables take N l or N d numbers and are made at the
+    first use.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class SecretSet:
 
     dim: PositiveInt  #: the number d of coordinates of a token
     bits: PositiveInt  #: the number l of coordinates in a secret
-    #: the first coordinate a secret may hold: those before it are the gate and the like
+    #: the first coordinate that a secret may contain; those before it have other roles, such as the gate
     first: NonNegativeInt = 1
 
     def __post_init__(self) -> None:
@@ -72,17 +72,17 @@ class SecretSet:
         return self.size
 
     def draw(self, rng: Rng = None) -> int:
-        """The number of a secret drawn at random, all alike; `rng` as for `numpy.random.default_rng`."""
+        """The number of a uniformly drawn secret; `rng` as for `numpy.random.default_rng`."""
         generator = random_generator(rng)
         if self.size <= np.iinfo(np.int64).max:
             return int(generator.integers(self.size))
-        # 64 bits more than there are numbers: what is left over favours none of them by more than 2^-64
+        # 64 bits more than N has: the remainder favours no number by more than 2^-64
         return int.from_bytes(generator.bytes(self.size.bit_length() // 8 + 9), "little") % self.size
 
     def indicator(self, number: int) -> Float[np.ndarray, " N"]:
         """One for the secret of that number and zero for all others: the correlations of orthonormal targets.
 
-        ValueError if there is none, or there are more secrets than a table holds.
+        ValueError if no secret has that number, or there are more secrets than a table can hold.
         """
         found = np.zeros(self._listed())
         found[self.checked_number(number)] = 1.0
@@ -109,13 +109,13 @@ class SecretSet:
         return held
 
     def overlaps(self, secret: ArrayLike) -> Int[np.ndarray, " N"]:
-        """How many coordinates each secret shares with the one given; O(N l)."""
+        """How many coordinates each secret shares with the given one; O(N l)."""
         chosen = np.zeros(self.dim, dtype=np.int64)
         chosen[self._checked(secret)[-self.bits :]] = 1
         return chosen[self.table[:, -self.bits :]].sum(axis=1)
 
     def rank(self, secret: ArrayLike) -> int:
-        """The number of a secret. ValueError if it is not a set of l of the coordinates."""
+        """The number of a secret. ValueError if it is not a set of l allowed coordinates."""
         places = np.sort(self._checked(secret)) - self.first
         rank, start, free = 0, 0, self.dim - self.first
         for left, place in zip(range(self.bits - 1, -1, -1), places, strict=True):
@@ -133,7 +133,7 @@ class SecretSet:
         chosen: list[int] = []
         start, free = 0, self.dim - self.first
         for size in range(self.bits, 0, -1):
-            # sets of the coordinates from `start` on whose first one is below start + skipped come before
+            # the sets of coordinates from `start` on with first coordinate below start + skipped come before
             rest = comb(free - start, size)
             low, high = 0, free - start - size
             while low < high:
@@ -215,7 +215,7 @@ class GateAndSecretSet(SecretSet):
 
     @cached_property
     def _others(self) -> SecretSet:
-        # sets of the d - 1 coordinates that are left: those from the gate on move up by one
+        # sets of the other d - 1 coordinates: those from the gate on are shifted up by one
         return SecretSet(dim=self.dim - 1, bits=self.bits, first=0)
 
     @cached_property
@@ -240,7 +240,7 @@ class GateAndSecretSet(SecretSet):
 
 
 def _choices(free: int, chosen: int) -> int:
-    """C(free, chosen), unless it has more digits than are computed with."""
+    """C(free, chosen); refused if it has too many digits."""
     fewer = min(chosen, free - chosen)
     if fewer and fewer * (log2(free) - log2(fewer) + 1.5) > _MOST_DIGITS:
         raise ValueError(
@@ -251,5 +251,5 @@ def _choices(free: int, chosen: int) -> int:
 
 
 def _shown(number: int) -> str:
-    """A whole number in words that stay short, however large it is."""
+    """A short text for a whole number, however large it is."""
     return str(number) if abs(number) < 10**30 else f"{Decimal(number):.3e}"

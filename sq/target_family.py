@@ -1,4 +1,4 @@
-"""What a family of hard targets is: numbered targets whose hidden parts have known correlations."""
+"""The protocol of a family of hard targets: numbered targets whose hidden parts have known correlations."""
 
 from typing import Protocol, runtime_checkable
 
@@ -14,10 +14,10 @@ __all__ = ["TargetFamily"]
 
 @runtime_checkable
 class TargetFamily(Protocol):
-    """Targets F_S = K + scale f_S w^T, one a secret S: a part K known in advance and a hidden part of norm 1.
+    """Targets F_S = K + scale f_S w^T, one per secret S: a part K known in advance and a hidden part of norm 1.
 
-    Everything that asks, counts or bounds queries speaks to a family through these members. The hidden parts f_S map
-    Boolean token matrices X to one number a row, E sum_a f_S(X)_a^2 = 1 over uniform X; w is a unit vector.
+    All code that asks, counts or bounds queries uses only these members of a family. The hidden parts f_S map Boolean
+    token matrices X to one number per row, with E sum_a f_S(X)_a^2 = 1 over uniform X; w is a unit vector.
     """
 
     @property
@@ -42,13 +42,13 @@ class TargetFamily(Protocol):
 
     @property
     def scale(self) -> float:
-        """The norm of the hidden part within the layer, by which f_S was divided."""
+        """The norm of the hidden part within the layer; f_S is divided by it."""
 
     def hidden(self, number: int, x: Float[np.ndarray, "n k d"]) -> Float[np.ndarray, "n k"]:
-        """f_S on Boolean token matrices, by its definition and not by attention heads."""
+        """f_S on Boolean token matrices, by its definition, not by attention heads."""
 
     def correlations(self, number: int) -> Float[np.ndarray, " N"]:
         """E sum_a f_S(X)_a f_T(X)_a for every T, in closed form."""
 
     def instance(self, number: int | None = None, *, rng: Rng = None) -> HardInstance:
-        """The target of that number, or of one drawn with `rng`, as attention heads with a certificate."""
+        """The target of that number, or a random one drawn with `rng`, as attention heads with a certificate."""

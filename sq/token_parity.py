@@ -26,27 +26,27 @@ _SMALLEST_MARGIN = 3.0
 class TokenParityFamily(SQFamily):
     """Layers on any number of tokens in which every row hides a parity of its own token.
 
-    Row r shows x_r2^(l+1) chi_S(x_r) wherever not all x_r1 are equal. With l heads Theta_i = beta v_i e_1^T,
-    v_i = 1_S - t_i e_2, t = -(l - 1), -(l - 3), ..., l - 1, and W_i = c_i e_1 w^T, c = 1, -1, 1, ...: token b weighs
-    exp(beta <v_i, x_r> x_b1) to row r, so row r of head i is c_i tanh(beta <v_i, x_r> + ln(n+/n-)/2) with n+, n- the
-    numbers of tokens with x_b1 = 1, -1. (Coordinates 1 and 2
-    of the formulas are 0 and 1 of the arrays.)
+    Row r shows x_r2^(l+1) chi_S(x_r) wherever not all x_r1 are equal. The l heads are Theta_i = beta v_i e_1^T with
+    v_i = 1_S - t_i e_2, t = -(l - 1), -(l - 3), ..., l - 1, and W_i = c_i e_1 w^T with c = 1, -1, 1, ... In row r token
+    b has weight exp(beta <v_i, x_r> x_b1). So row r of head i is c_i tanh(beta <v_i, x_r> + ln(n+/n-)/2), where n+ and
+    n- are the numbers of tokens with x_b1 = 1 and -1. (Coordinates 1 and 2 of the formulas are 0 and 1 of the arrays.)
 
-    ValueError if the numbers are out of range, or the slope below ln(k - 1)/2 + 3, where counts of tokens turn signs.
+    ValueError if the numbers are out of range, or the slope is below ln(k - 1)/2 + 3: there token counts change signs.
 
     Notes
     -----
-    Derived here: <v_i, x_r> = x_r2 (M - t_i) with M = x_r2 sum_{j in S} x_rj in {-l, ..., l} of the parity of l, so
-    M - t_i is odd and the saturated tanh is x_r2 sign(M - t_i). The signs add up to
-    c0 + kappa prod_{j in S} (x_r2 x_rj) with c0 = 1 for even l and 0 for odd l, and kappa = (-1)^(l + 1). So on the
-    gate (x_r1 not all equal, probability 1 - 2^(1-k)) row r is c0 x_r2 + kappa x_r2^(l+1) chi_S(x_r), and off it
-    C x_11, C = l mod 2. The known part is those without the parity: linear on the gate and linear off it, but not
-    both at once. Proved: the C(d - 2, l) hidden parts are orthonormal, row by row products of the gate with distinct
-    characters; `scale` is sqrt(k (1 - 2^(1-k))).
+    Derived here: <v_i, x_r> = x_r2 (M - t_i) with M = x_r2 sum_{j in S} x_rj in {-l, ..., l}. M has the parity of l, so
+    M - t_i is odd, and the saturated tanh is x_r2 sign(M - t_i). The signs add up to
+    c0 + kappa prod_{j in S} (x_r2 x_rj) with c0 = 1 for even l and 0 for odd l, and kappa = (-1)^(l + 1). The gate is
+    on if not all x_r1 are equal; its probability is 1 - 2^(1-k). On the gate row r is
+    c0 x_r2 + kappa x_r2^(l+1) chi_S(x_r); off it row r is C x_11 with C = l mod 2. The known part is the same without
+    the parity term. It is linear on the gate and linear off it, but not linear on both together. Proved: the
+    C(d - 2, l) hidden parts are orthonormal, because their rows are products of the gate with distinct characters;
+    `scale` is sqrt(k (1 - 2^(1-k))).
 
-    What breaks it: Gaussian elimination over GF(2), k equations from each example on the gate. The bound on
-    correlational queries holds; for other statistical queries, of all k labels at once, it is not claimed.
-    Constructions C and D do not carry over to k > 2: the shift ln(n+/n-)/2 moves finite slopes off their values.
+    What breaks it: Gaussian elimination over GF(2), with k equations from each example on the gate. The bound on
+    correlational queries holds; for other statistical queries, which see all k labels at once, it is not claimed.
+    Constructions C and D do not work for k > 2: the shift ln(n+/n-)/2 moves finite slopes off their values.
 
     Examples
     --------
@@ -85,12 +85,12 @@ class TokenParityFamily(SQFamily):
 
     @property
     def c0(self) -> float:
-        """What multiplies x_r2 on the gate, known in advance."""
+        """The factor of x_r2 on the gate, known in advance."""
         return float(1 - self.bits % 2)
 
     @property
     def scale(self) -> float:
-        """sqrt(k (1 - 2^(1-k))), by which the hidden part was divided."""
+        """sqrt(k (1 - 2^(1-k))), the divisor of the hidden part."""
         return math.sqrt(self.tokens * (1 - 2.0 ** (1 - self.tokens)))
 
     @property
@@ -107,14 +107,14 @@ class TokenParityFamily(SQFamily):
 
     @property
     def shift(self) -> float:
-        """At most ln(k - 1)/2, since n+/n- is at most k - 1."""
+        """The bound ln(k - 1)/2 on the shift, because n+/n- is at most k - 1."""
         return math.log(self.tokens - 1) / 2 * (1 + 1e-15)
 
     @property
     def lowest_degree(self) -> int:
         """The lowest degree in the entries of X of the hidden part: l, or l + 1 for even l.
 
-        The gate's indicator has a constant part 1 - 2^(1-k), so the character x_r2^(l+1) chi_S(x_r) itself is met.
+        The gate's indicator has the constant part 1 - 2^(1-k), so the character x_r2^(l+1) chi_S(x_r) itself occurs.
         """
         return self.bits + (self.bits + 1) % 2
 
@@ -154,5 +154,5 @@ class TokenParityFamily(SQFamily):
 
     @property
     def how_broken(self) -> str:
-        """Who finds the secret, and how."""
+        """Which methods find the secret, and how."""
         return f"It asks no statistical queries: every example on the gate gives {self.tokens} noise-free equations."

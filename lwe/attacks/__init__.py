@@ -1,4 +1,4 @@
-"""Attacks on learning with rounding and with errors, one a file; none that fails is a claim of security."""
+"""Attacks on learning with rounding and with errors, one per file; a failed attack is no claim of security."""
 
 from collections.abc import Mapping
 
@@ -40,4 +40,4 @@ ATTACKS: Mapping[str, type[Attack]] = {
     "lattice": LatticeAttack,
     "dual": DualAttack,
 }
-"""Every attack but those by learners, by what the command line calls it, in the order of tables."""
+"""All attacks except those by learners, by their names at the command line, in the order of tables."""

@@ -1,4 +1,4 @@
-"""Arora and Ge's linearisation: few possible values of <a, s> make a polynomial equation in the secret."""
+"""Arora and Ge's linearisation: if <a, s> has few possible values, it satisfies a polynomial equation in the secret."""
 
 import itertools
 import math
@@ -24,7 +24,7 @@ _BLOCK_SAMPLES = 512
 _MOST_CANDIDATES = 1 << 12
 _LARGEST_DEGREE = 64
 _SURPLUS = 0.05  # the share of equations beyond the unknowns
-_TRIES = 4  # sets of equations, if one of them has an error outside those allowed for
+_TRIES = 4  # sets of equations, in case a set contains an error that is not allowed for
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,14 @@ class AroraGeAttack(Attack):
     Notes
     -----
     For prime q up to 2^24, any public matrix. A label b allows the t with floor(p ((t + e) mod q)/q) = b for an error e
-    of E, the fewest most likely ones that all equations needed keep to with probability at least 1/2: for learning with
-    errors b - e, for learning with rounding an interval of about q/p residues. The product over them
-    vanishes; it has degree delta, the most values that a label allows. Its monomials in s, but the constant, are the
-    unknowns: D = C(n + delta, delta) - 1; fewer for secrets of entries 0 and 1 (s^2 = s) or -1, 0 and 1 (s^3 = s).
-    O(D^3) operations and 8 D^2 bytes, and as many samples as unknowns. Monomials of degree 1 are eliminated last: so
-    the secret is found also where products of its entries are not determined, as it may happen with a binary matrix
-    and few levels. Where up to 4096 secrets are left, the samples choose. Up to four sets of equations are tried.
+    in a set E. E is the smallest set of most likely errors that contains the errors of all needed equations with
+    probability at least 1/2. For learning with errors the allowed t are b - e, for learning with rounding an interval
+    of about q/p residues. The product over them vanishes. Its degree delta is the largest number of values that a label
+    allows. Its monomials in s except the constant are the unknowns: D = C(n + delta, delta) - 1; fewer for secrets with
+    entries 0 and 1 (s^2 = s) or -1, 0 and 1 (s^3 = s).
+    O(D^3) operations and 8 D^2 bytes, and as many samples as unknowns. Monomials of degree 1 are eliminated last. So
+    the secret is found even if products of its entries are not determined, which can happen with a binary matrix and
+    few levels. If at most 4096 secrets remain, the samples decide. Up to four sets of equations are tried.
 
     References
     ----------
@@ -61,7 +62,7 @@ class AroraGeAttack(Attack):
     title: ClassVar[str] = "Arora-Ge"
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
-        """Linearise, solve, check; the generator chooses the equations of further tries."""
+        """Linearise, solve, check; the generator chooses the equations of later tries."""
         parameters, training = attempt.parameters, attempt.training
         q, n = parameters.modulus, parameters.secret_dim
         if q > LARGEST_PRIME or not is_prime(q):
@@ -154,7 +155,7 @@ def _plan(parameters: LWRParameters) -> _Plan | None:
 
 
 def _offsets(length: int, errors: np.ndarray, modulus: int) -> Int[np.ndarray, " offsets"]:
-    """Which residues a label allows, from the first of its interval of that length on."""
+    """The residues that a label allows, relative to the first residue of its interval of `length`."""
     return np.unique((np.arange(length)[:, None] - errors) % modulus)
 
 
@@ -182,7 +183,7 @@ def _solve(plan: _Plan, samples: LWRSamples, attempt: Attempt) -> PrimeFieldSolu
     if largest < plan.degree:
         exponents = np.where(exponents > largest, (exponents - 1) % largest + 1, exponents)
     place = {row.tobytes(): index for index, row in enumerate(plan.reduced.table())}
-    # the constant comes last, as the right side, and the entries of the secret before it, backwards
+    # the constant comes last, as the right side; before it come the entries of the secret in reverse order
     targets = np.array([size - 1 - place[row.tobytes()] for row in exponents])
     order = np.argsort(targets, kind="stable")
     starts = np.searchsorted(targets[order], np.arange(size))
@@ -217,7 +218,7 @@ def _solve(plan: _Plan, samples: LWRSamples, attempt: Attempt) -> PrimeFieldSolu
 def _best(
     found: PrimeFieldSolution, training: LWRSamples, parameters: LWRParameters
 ) -> Int[np.ndarray, " n"]:
-    """Of the secrets that are left, one that most of up to 256 samples agree with."""
+    """Of the remaining secrets, one that agrees with the most of up to 256 samples."""
     part = training.take(min(len(training), 256))
     steps = itertools.product(range(parameters.modulus), repeat=len(found.kernel))
     secrets = (found.solution + np.array(one, dtype=np.int64) @ found.kernel for one in steps)

@@ -1,4 +1,4 @@
-"""What an attack on learning with rounding is, what it may learn from, and how what it finds is judged."""
+"""Attacks on learning with rounding: the base class, the samples of one run, and the judgement of results."""
 
 import math
 import time
@@ -22,7 +22,7 @@ __all__ = ["Attack", "AttackResult", "Attempt", "require_samples", "run_attacks"
 
 @dataclass(frozen=True, eq=False)
 class AttackResult:
-    """What an attack found."""
+    """The result of an attack."""
 
     attack: str  #: its name
     outcome: AttackOutcome  #: how it ended
@@ -54,10 +54,10 @@ class AttackResult:
 
 
 class Attempt:
-    """One run of an attack: the samples it may learn from, its clock, and the making of its result.
+    """One run of an attack: the samples it may learn from, its clock, and the construction of its result.
 
-    The last fifth of the samples, at most 1000, is held out for the result and seen by nobody else. Candidates may be
-    compared on `training`, never on what is held out: so accuracies are not maxima over candidates.
+    The last fifth of the samples, at most 1000, is held out and used only for the result. Candidates may be compared on
+    `training`, never on held-out samples, so accuracies are not maxima over candidates.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class Attempt:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since it began."""
         return time.perf_counter() - self._start
 
     @property
     def seconds_left(self) -> float:
-        """Of its budget; infinite if there is none."""
+        """Seconds left of its budget; infinite without a limit."""
         return math.inf if self.budget.seconds is None else self.budget.seconds - self.seconds
 
     def check(self) -> None:
-        """Raise `BudgetSpentError` if the time is over."""
+        """Raise `BudgetSpentError` if no time is left."""
         if self.seconds_left <= 0:
             raise BudgetSpentError(f"It was stopped after {self.seconds:.1f} seconds.")
 
@@ -92,7 +92,7 @@ class Attempt:
             )
 
     def found(self, secret: np.ndarray, explanation: str) -> AttackResult:
-        """A secret, judged by the labels floor(p (<a, s> mod q) / q) that it predicts, and by their likelihood."""
+        """The result for a secret, judged by the labels floor(p (<a, s> mod q) / q) and by their likelihood."""
         secret = centred(secret, self.parameters.modulus)
         return self.predicts(secret_predictor(secret, self.parameters), explanation, secret=secret)
 
@@ -103,7 +103,7 @@ class Attempt:
         *,
         secret: np.ndarray | None = None,
     ) -> AttackResult:
-        """A prediction, held to the samples held out: see `lwe.attacks.evidence.judged`."""
+        """The result for a prediction, judged on the held-out samples: see `lwe.attacks.evidence.judged`."""
         fresh, predicted = self._fresh, predict(self._fresh.public)
         outcome = judged(predicted, fresh, self.parameters, common_label(self.training), secret)
         return replace(
@@ -115,12 +115,12 @@ class Attempt:
         )
 
     def stopped(self, result: AttackResult, told: object) -> AttackResult:
-        """What was found before the budget was spent: out of budget, unless it is a success as it is."""
+        """The result found before the budget was spent: BUDGET_SPENT, unless it is already a success."""
         outcome = result.outcome if result.outcome.succeeded else AttackOutcome.BUDGET_SPENT
         return replace(result, outcome=outcome, explanation=f"{result.explanation} {told}")
 
     def ended(self, outcome: AttackOutcome, explanation: str) -> AttackResult:
-        """No prediction, and why."""
+        """The result without a prediction, and the reason."""
         return AttackResult(
             self.attack,
             outcome,
@@ -133,11 +133,11 @@ class Attempt:
 
 
 class Attack(ABC):
-    """An attack: a frozen dataclass of options with a `name` and a `run`, which is called with samples.
+    """An attack: a frozen dataclass of options with a `name` and a method `run`; it is called with samples.
 
-    `run` ends with what one of `attempt.found` (a secret), `attempt.predicts` (a function of rows) and `attempt.ended`
-    (neither, and why) returns, or raises an `AttackEndedError`. A budget is kept by asking: call `attempt.check()` now
-    and then, and the attack ends as BUDGET_SPENT in time; one that never asks is not stopped by `run_attacks`.
+    `run` returns the value of `attempt.found` (a secret), `attempt.predicts` (a function of rows) or `attempt.ended`
+    (neither, with the reason), or raises an `AttackEndedError`. To keep a budget, call `attempt.check()` regularly: it
+    ends the attack as BUDGET_SPENT. `run_attacks` does not stop an attack that never calls it.
 
     Examples
     --------
@@ -157,7 +157,7 @@ class Attack(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Its name, for results; a class attribute will do."""
+        """Its name, for results; a class attribute is enough."""
 
     @property
     def title(self) -> str:
@@ -188,7 +188,7 @@ class Attack(ABC):
 
 @checked
 def require_samples(samples: LWRSamples, parameters: LWRParameters, *, least: int = 5) -> None:
-    """Raise ValueError unless there are `least` samples, such as the parameters describe: columns, labels, entries."""
+    """Raise ValueError unless there are `least` samples and their columns, labels and entries fit the parameters."""
     if len(samples) < least:
         raise ValueError(
             f"There are {len(samples)} samples: at least {least} are needed, one of them held out."
@@ -222,12 +222,12 @@ def run_attacks(
     rng: Rng = None,
     budget: Budget | None = None,
 ) -> list[AttackResult]:
-    """Run attacks one after another on the same samples; what one does never loses what others found.
+    """Run attacks one after another on the same samples; a failure never loses the results of others.
 
-    Each attack gets the budget, and a stream of its own of `rng`, which depends on its place alone. There is a result
-    for each, in order. One that raised is FAILED. After a KeyboardInterrupt the attack that was running and those after
-    it are INTERRUPTED: a caller that runs more than this looks for that and stops. ValueError if the samples do not fit
-    the parameters.
+    Each attack gets the budget and its own random stream from `rng`, which depends only on its place. There is a result
+    for each, in order. An attack that raises is FAILED. After a KeyboardInterrupt the running attack and those after it
+    are INTERRUPTED; a caller with further work must check for that and stop. ValueError if the samples do not fit the
+    parameters.
 
     Examples
     --------
@@ -252,7 +252,7 @@ def run_attacks(
                     True,
                     f"It was interrupted after {time.perf_counter() - start:.1f} seconds.",
                 )
-            except Exception as error:  # whatever it is, the other attacks go on
+            except Exception as error:  # the other attacks continue after any error
                 outcome = AttackOutcome.FAILED
                 told = f"It broke down with {type(error).__name__}: {str(error).removesuffix('.')}."
         results.append(AttackResult(attack.name, outcome, told, seconds=time.perf_counter() - start))

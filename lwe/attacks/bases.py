@@ -20,11 +20,13 @@ def modular_hermite_form(
 ) -> Int[np.ndarray, "columns m"]:
     """The basis in Hermite form of the lattice that some rows and q Z^m span: upper triangular, for any q.
 
-    Positive divisors of q are on the diagonal, and above each of them residues below it. Rows may depend on one
-    another, and pivots need not be units. `columns`: how many are eliminated, and rows given; all by default.
+    The diagonal has positive divisors of q; the entries above each divisor are residues smaller than it. Rows may be
+    dependent, and pivots need not be units. `columns` is the number of columns that are eliminated and of rows that are
+    returned; all by default.
 
-    Elimination modulo q, column by column: the row whose entry has the least common divisor g with q is scaled to have
-    g there, and q/g times it stays among the rows. O(k m^2) where pivots are units, times log q at worst.
+    Elimination modulo q, column by column. The pivot is the row whose entry has the smallest common divisor g with q.
+    It is scaled so that the entry becomes g, and q/g times it stays among the rows. O(k m^2) if pivots are units; at
+    worst log q times as much.
 
     References
     ----------
@@ -41,7 +43,7 @@ def modular_hermite_form(
             pivot = left[place] * _unit(int(left[place, j]) // divisor, modulus // divisor, modulus) % modulus
             quotients = left[:, j] // divisor
             quotients[place] = 0
-            # entries that divisor does not divide keep a remainder below it: fewer common factors the next time
+            # entries not divisible by the divisor keep a smaller remainder: the next divisor has fewer factors
             left[:, j:] = (left[:, j:] - np.outer(quotients, pivot[j:])) % modulus
             left[place] = pivot
             if np.count_nonzero(left[:, j]) == 1:
@@ -49,12 +51,12 @@ def modular_hermite_form(
                 break
     for j in range(columns):
         form[:j] -= np.outer(form[:j, j] // form[j, j], form[j])
-        form[:j, j + 1 :] %= modulus  # what is not reduced yet would grow beyond 64 bits
+        form[:j, j + 1 :] %= modulus  # entries that are not reduced would grow beyond 64 bits
     return form
 
 
 def left_inverse(public: Int[np.ndarray, "m n"], modulus: int) -> Int[np.ndarray, "n m"] | None:
-    """A matrix T with T A = 1 mod q, in O(n m^2); None if there is none: then A s mod q does not determine s."""
+    """A matrix T with T A = 1 mod q, in O(n m^2). None if none exists: then A s mod q does not determine s."""
     m, n = public.shape
     form = modular_hermite_form(np.column_stack([public, np.eye(m, dtype=np.int64)]), modulus, n)
     return form[:, n:] if np.all(np.diagonal(form) == 1) else None
@@ -80,7 +82,7 @@ class Embedding:
     modulus: int
 
     def secret(self, vector: Int[np.ndarray, " D"]) -> Int[np.ndarray, " n"] | None:
-        """The secret that a vector of the lattice stands for: one with the target once; None for others."""
+        """The secret of a lattice vector that contains the target once; None for other vectors."""
         if abs(int(vector[-1])) != self.factor:
             return None
         signed, m = vector * (1 if vector[-1] > 0 else -1), len(self.target)
@@ -97,11 +99,11 @@ def primal_embedding(samples: LWRSamples, parameters: LWRParameters, shape: Prim
 
     Notes
     -----
-    A label says that <v, a> + e is in an interval of residues; its middle is the target, doubled where it is no
-    integer, and rounding is an error uniform in the interval. Without weights the lattice is {y: y = A s mod q}, of
-    dimension m, from its Hermite form. With weights the secret, less its mean, is a part of the vectors:
-    (A s + q k, w s), w near sigma_e / sigma_s, as a ratio of small integers. The target's row ends in the size of one
-    error.
+    A label means that <v, a> + e is in an interval of residues. The target is the middle of the interval, doubled if it
+    is not an integer, and rounding is an error uniform in the interval. Without weights the lattice is
+    {y: y = A s mod q}, of dimension m, from its Hermite form. With weights the secret minus its mean is a part of the
+    vectors: (A s + q k, w s), where w is near sigma_e / sigma_s and a ratio of small integers. The last entry of the
+    target's row is the size of one error.
 
     References
     ----------
@@ -119,7 +121,7 @@ def primal_embedding(samples: LWRSamples, parameters: LWRParameters, shape: Prim
     weight = 0
     if shape.weighted:
         ratio = sizes.error / max(sizes.secret, 1e-3)
-        if ratio * scale < 4:  # the weight is rounded to an integer: not too coarsely
+        if ratio * scale < 4:  # rounding the weight to an integer must not be too coarse
             more = math.ceil(4 / max(ratio * scale, 0.05))
             scale, target = scale * more, target * more
         weight = max(round(ratio * scale), 1)
@@ -147,15 +149,15 @@ def primal_embedding(samples: LWRSamples, parameters: LWRParameters, shape: Prim
 def dual_basis(
     public: Int[np.ndarray, "m n"], parameters: LWRParameters, *, weighted: bool
 ) -> tuple[Int[np.ndarray, "D D"], int]:
-    """A basis of the dual lattice of some rows, and what its first m coordinates are multiplied by.
+    """A basis of the dual lattice of some rows, and the factor of its first m coordinates.
 
-    Unweighted it is {x in Z^m: x A = 0 mod q}, of m rows; weighted (x, y) with x A = y mod q, of m + n rows, both
-    scaled to integers so that y counts as sigma_s / sigma_e times x.
+    The unweighted lattice is {x in Z^m: x A = 0 mod q}, with m rows. The weighted lattice is that of (x, y) with
+    x A = y mod q, with m + n rows; both parts are scaled to integers, so that y counts as sigma_s / sigma_e times x.
 
     Notes
     -----
-    The unweighted one is q times the inverse transpose of the Hermite form H of {A s mod q}: q H^-1 is an integer
-    matrix, since q Z^m is in the lattice; back substitution in Python's integers, O(m^3).
+    The unweighted basis is q times the inverse transpose of the Hermite form H of {A s mod q}. q H^-1 is an integer
+    matrix, because q Z^m is in the lattice. Back substitution uses Python's integers, O(m^3).
     """
     q, sizes = parameters.modulus, deviations(parameters)
     m, n = public.shape

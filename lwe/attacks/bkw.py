@@ -19,7 +19,7 @@ Pairing = Literal["LF1", "LF2"]
 
 _LARGEST_TABLE = 28
 _MOST_STEPS = 12
-_RELIANCE = 3.0  # standard deviations from the largest of the wrong sums to the right one
+_RELIANCE = 3.0  # standard deviations between the largest wrong sum and the right sum
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class BKWAttack(Attack):
 
     Notes
     -----
-    For q = p = 2 with labels flipped at a rate eta below 1/2. A step over b bits adds pairs of samples, so t of them
-    leave the labels a bias of (1 - 2 eta)^(2^t). LF1 loses 2^b samples a step; LF2 makes of N samples about
-    N^2 / 2^(b+1) that depend on one another. The k bits left are those whose parity agrees with most labels: with N
-    samples of bias epsilon the right ones have a sum of mean N epsilon, the 2^k - 1 wrong ones sums of standard
-    deviation sqrt(N), which rarely exceed sqrt(2 k ln 2 N); so N >= (sqrt(2 k ln 2) + 3)^2 / epsilon^2 is asked
-    for: three standard deviations between them. The bits of earlier blocks follow in the same way from the samples
-    before each step, which are kept. That sums behave as if independent is a heuristic; what is found is held to all
-    training samples.
+    For q = p = 2 with labels flipped at a rate eta below 1/2. A step over b bits adds pairs of samples, so after t
+    steps the labels have bias (1 - 2 eta)^(2^t). LF1 loses 2^b samples per step; LF2 makes from N samples about
+    N^2 / 2^(b+1) dependent ones. For the k remaining bits the attack takes the values whose parity agrees with the most
+    labels. With N samples of bias epsilon the right values have a sum of mean N epsilon. The 2^k - 1 wrong ones have
+    sums of standard deviation sqrt(N), which rarely exceed sqrt(2 k ln 2 N). So the attack needs
+    N >= (sqrt(2 k ln 2) + 3)^2 / epsilon^2: three standard deviations between right and wrong. The samples before each
+    step are kept, and the bits of earlier blocks follow from them in the same way. It is a heuristic that sums behave
+    as if they were independent; the secret found is checked on all training samples.
     Work: N t n / 32 words and k 2^k; memory: the samples of all steps and 2^k numbers.
 
     References
@@ -94,7 +94,7 @@ class BKWAttack(Attack):
             f"{plan.pairing} over blocks of {list(plan.blocks)} bits left {len(levels[-1])} samples of {plan.tail} "
             f"bits with bias {plan.bias:.3g}; what they gave agrees with {agreeing:.3f} of the labels."
         )
-        # halfway between chance and the secret's own share
+        # halfway between chance and the share that the secret predicts
         if agreeing < (1.5 - rate) / 2 or agreeing - 0.5 < 2 / math.sqrt(given):
             return attempt.ended(AttackOutcome.NOTHING, words)
         return attempt.found(secret, words)
@@ -124,7 +124,7 @@ def plan_reduction(
     *,
     memory: int = 1 << 31,
 ) -> ReductionPlan | None:
-    """The reduction of least work for n = `dim` bits, that many samples and flip rate; None if there is none.
+    """The reduction of least work for n = `dim` bits, a number of samples and a flip rate; None if none exists.
 
     Both pairings, all numbers of steps up to 12 and all tails that fit into memory are tried.
     """
@@ -135,7 +135,7 @@ def plan_reduction(
             break
         row = 4 * (number + 2)
         most = max(1, memory // (4 * row * (number + 2)))
-        # the table and the transform's arrays, a quarter of the memory each
+        # the table and the arrays of the transform may each use a quarter of the memory
         largest = min(_LARGEST_TABLE, (memory // 32).bit_length() - 1)
         for tail in range(1 if number else dim, min(largest, dim - number) + 1):
             if number and dim - tail > largest * number:
@@ -165,7 +165,7 @@ def _expected(samples: int, blocks: tuple[int, ...], pairing: Pairing, most: int
     for bits in blocks:
         classes, now = 2.0**bits, float(counts[-1])
         if pairing == "LF1":
-            # classes that are hit by some sample lose one each
+            # each class that contains a sample loses one
             made = now + classes * math.expm1(now * math.log1p(-1 / classes)) if bits else now - 1
         else:
             made = now * (now - 1) / (2 * classes)
@@ -183,7 +183,7 @@ def _columns(
 
 
 def _reduced(columns: np.ndarray, plan: ReductionPlan, attempt: Attempt) -> list[np.ndarray]:
-    """The samples before each step and after the last; each step takes the first column away."""
+    """The samples before each step and after the last; each step removes the first column."""
     levels = [columns[: plan.most] if plan.blocks else columns]
     for _ in plan.blocks:
         attempt.check()
@@ -203,7 +203,7 @@ def _all_pairs(ordered: np.ndarray, most: int, attempt: Attempt) -> np.ndarray:
     firsts = np.arange(max(0, len(ordered) - 1))
     while len(firsts) and made < most:
         attempt.check()
-        # a class is an interval: who has no partner at a distance has none farther on
+        # a class is an interval: a sample without a partner at one distance has none at larger distances
         firsts = firsts[firsts + distance < len(ordered)]
         firsts = firsts[ordered[firsts, 0] == ordered[firsts + distance, 0]]
         chosen = firsts[: most - made]
@@ -214,7 +214,7 @@ def _all_pairs(ordered: np.ndarray, most: int, attempt: Attempt) -> np.ndarray:
 
 
 def _solved(levels: list[np.ndarray], plan: ReductionPlan, attempt: Attempt) -> Int[np.ndarray, " n"]:
-    """The secret's parts, the tail's first: with those behind it known, each level is of one unknown part."""
+    """The parts of the secret, the tail first; once the later parts are known, each level has one unknown part."""
     sizes = (*plan.blocks, plan.tail)
     parts: list[int] = []
     for level, size in zip(reversed(levels), reversed(sizes), strict=True):

@@ -1,4 +1,4 @@
-"""Lattice reduction in small steps: LLL and BKZ by fpylll, looking at the clock and at the basis between calls."""
+"""Lattice reduction in small steps: LLL and BKZ by fpylll, with checks of the clock and the basis between calls."""
 
 import importlib.util
 import math
@@ -21,9 +21,9 @@ __all__ = [
     "require_fpylll",
 ]
 
-_ROWS_IN_30_SECONDS = 260  # the size of a basis mod 128 that LLL reduces within 30 seconds, on the safe side
+_ROWS_IN_30_SECONDS = 260  # the size of a basis mod 128 that LLL surely reduces within 30 seconds
 _UNPRUNED = 20  # blocks below this are enumerated in full
-_NODES_PER_SECOND = 2e7  # of an enumeration, about: for telling whether a tour would outlast the budget
+_NODES_PER_SECOND = 2e7  # speed of an enumeration, about: it predicts whether a tour outlasts the budget
 
 
 def require_fpylll() -> None:
@@ -35,25 +35,25 @@ def require_fpylll() -> None:
 
 
 def most_rows(seconds: float, modulus: int) -> int:
-    """How many rows LLL, which cannot be stopped, reduces in half of the time; without a limit 2000.
+    """How many rows LLL, which cannot be stopped, reduces in half of the time; 2000 without a limit.
 
-    Time is taken to grow with log q and the fifth power of the rows: a rule of thumb, measured for q up to 2^31.
+    A rule of thumb, measured for q up to 2^31: time grows with log q and the fifth power of the number of rows.
     """
     share = max(seconds, 0.0) / 60 * 7 / max(math.log2(modulus), 7)
     return 2000 if math.isinf(seconds) else int(_ROWS_IN_30_SECONDS * share**0.2)
 
 
 def larger_block(block_size: int) -> int:
-    """The block size of the tours after those with this one."""
+    """The next block size after this one."""
     return block_size + (4 if block_size < 46 else 2)
 
 
 class Reduction:
     """A basis that is reduced in place: by LLL when it is made, one call that cannot be stopped, then by tours of BKZ.
 
-    The attempt's memory and clock are asked before LLL, and its clock after each block. BKZ 2.0 (Chen and Nguyen 2011)
-    has pruning computed here for each block size, from the geometric series assumption: fpylll's wheel brings no
-    strategies. Random choices are fpylll's, which has one generator for all; `generator` draws its seed.
+    The attempt's memory and clock are checked before LLL, and its clock after each block. The pruning of BKZ 2.0 (Chen
+    and Nguyen 2011) is computed here for each block size, from the geometric series assumption, because fpylll's wheel
+    has no strategies. fpylll makes random choices with its single global generator; `generator` draws the seed.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Reduction:
         return np.array(found, dtype=np.int64).reshape(len(found), self.matrix.ncols)
 
     def marked(self, value: int, places: Iterable[int], *, longest: float) -> list[int]:
-        """Those of some rows whose last entry is plus or minus a value, and of at most a length."""
+        """The rows among `places` whose last entry is plus or minus `value` and whose length is at most `longest`."""
         last = self.matrix.ncols - 1
         found = [place for place in places if abs(self.matrix[place, last]) == value]
         return [place for place in found if self.matrix[place].norm() <= longest]
@@ -109,7 +109,7 @@ class Reduction:
 
 @lru_cache(maxsize=64)
 def bkz_parameters(block_size: int) -> Any:
-    """What BKZ of that block size is called with."""
+    """The parameters of a BKZ call with that block size."""
     from fpylll import BKZ
 
     return BKZ.Param(
@@ -121,7 +121,7 @@ def bkz_parameters(block_size: int) -> Any:
 
 
 def _expected_nodes(block_size: int) -> float:
-    """Of the enumerations of one block, repeated until they succeed with probability 1/2."""
+    """Expected nodes of the enumerations of one block, repeated until they succeed with probability 1/2."""
     if block_size < _UNPRUNED:
         return 1e3
     pruning = _strategy(block_size).pruning_parameters[0]

@@ -1,4 +1,4 @@
-"""Which secrets a few samples leave possible, and which of those all samples do."""
+"""Secrets that a few samples leave possible, and those among them that all samples leave possible."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from lwe.samples import LWRSamples, inner_products
 
 __all__ = ["Judge", "Windows", "label_windows"]
 
-_SPARE_BITS = 10  # of false candidates, 2^-10 are expected to pass the samples chosen
+_SPARE_BITS = 10  # 2^-10 false candidates are expected to pass the chosen samples
 _TRIALS = 2048
 _AT_ONCE = 1 << 16
 
@@ -25,8 +25,8 @@ def label_windows(
 ) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
     """For each label, the residues <a, s> mod q that it allows: the first, and how many follow one another.
 
-    With errors, up to probability `missed` that the true one is not among them; `RefusedError` if errors have more
-    values than are listed.
+    With errors, the window misses the true residue with probability at most `missed`. `RefusedError` if errors have too
+    many values to list.
     """
     q = parameters.modulus
     first, after = label_residues(labels, parameters)
@@ -43,13 +43,13 @@ def label_windows(
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Samples as tests of candidates, the most telling first."""
+    """Samples as tests of candidates; the tests that exclude the most come first."""
 
     rows: Int[np.ndarray, "K n"]  #: the rows a, centred mod q
     #: A candidate passes if (<a, s> - start) mod q < width
     starts: Int[np.ndarray, " K"]
     widths: Int[np.ndarray, " K"]
-    #: the share of candidates that pass, of those that passed the tests before; measured, or by the mean
+    #: the share of candidates that pass, among those that passed the earlier tests; measured, or the mean
     passing: Float[np.ndarray, " K"]
     modulus: int  #: q
 
@@ -66,9 +66,9 @@ class Windows:
         missed: float,
         generator: np.random.Generator,
     ) -> "Windows":
-        """As many samples as leave 2^-10 false candidates, or all of them; tried on random candidates.
+        """Samples that leave 2^-10 false candidates, or all samples; chosen by trials on random candidates.
 
-        Samples that exclude nobody are left out, so the choice can be empty.
+        Samples that exclude no candidate are left out, so the choice can be empty.
         """
         q = parameters.modulus
         some = generator.permutation(len(samples))[:256]
@@ -87,7 +87,7 @@ class Windows:
         bits = math.log2(space.number) + _SPARE_BITS
         alive = np.ones(_TRIALS, dtype=bool)
         rest = list(telling[np.argsort(rates[telling], kind="stable")])
-        # a share below what the trials can measure is taken as half of one of them
+        # a share too small for the trials counts as half of one trial
         mean = max(float(rates[telling].mean()), 0.5 / _TRIALS) if len(telling) else 1.0
         while rest and bits > 0:
             at, share = 0, mean
@@ -103,7 +103,7 @@ class Windows:
 
     @property
     def dtype(self) -> np.dtype:
-        """In which two residues can be added."""
+        """A type in which two residues can be added."""
         return np.dtype(np.int32 if self.modulus < 1 << 30 else np.int64)
 
     @property
@@ -114,9 +114,9 @@ class Windows:
     def sums(
         self, half: Half, check: Callable[[], None], *, last: bool = False, numbers: range | None = None
     ) -> Int[np.ndarray, "K number"]:
-        """The inner products mod q of a half's vectors, all or those of these numbers; of a last half less the starts.
+        """The inner products mod q of all or some vectors of a half; for the last half, minus the starts.
 
-        `check` is called now and then, and may raise.
+        `check` is called from time to time, and may raise.
         """
         numbers = range(half.number) if numbers is None else numbers
         rows = self.rows[:, self.rows.shape[1] - half.size :] if last else self.rows[:, : half.size]
@@ -129,14 +129,14 @@ class Windows:
         return found
 
     def fit(self, test: int, sums: np.ndarray, wider: np.ndarray | int = 0) -> Bool[np.ndarray, "..."]:
-        """Whether sums of two residues are in the window of a test, or in one of so many residues more."""
+        """Whether sums of two residues are in the window of a test, or in a window that is larger by `wider`."""
         np.subtract(sums, self.modulus, out=sums, where=sums >= self.modulus)
         return sums < self.widths[test] + wider
 
     def surviving(
         self, left: np.ndarray, right: np.ndarray, i: np.ndarray, j: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The pairs (i, j) of columns of such sums that pass all tests."""
+        """The pairs (i, j) of columns of sums that pass all tests."""
         for test in range(len(self)):
             if not len(i):
                 break
@@ -146,9 +146,9 @@ class Windows:
 
 
 class Judge:
-    """Candidates that passed the tests are held against all samples to learn from.
+    """Compares candidates that passed the tests with all training samples.
 
-    Without errors the first one with all labels is the answer. With errors the likeliest is.
+    Without errors the answer is the first candidate with all labels right. With errors it is the most likely one.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -157,11 +157,11 @@ class Judge:
         self.score = -math.inf
         self.offered = 0
         self._score = secret_score(attempt.training, attempt.parameters)
-        # most that are wrong are so on few samples
+        # a few samples exclude most wrong candidates
         self._few = attempt.training.take(min(64, len(attempt.training)))
 
     def offer(self, vectors: Int[np.ndarray, "N n"]) -> bool:
-        """Look at candidates; True if no other one needs to be looked at. Raises if the time is over."""
+        """Judge candidates; True if no further ones are needed. Raises if no time is left."""
         parameters = self._attempt.parameters
         for vector in vectors:
             self._attempt.check()
@@ -183,7 +183,7 @@ def _residues(
     starts: Int[np.ndarray, " K"],
     modulus: int,
 ) -> Int[np.ndarray, "N K"]:
-    """<a, s> - start mod q for all vectors s and rows a, which are centred."""
+    """<a, s> - start mod q for all vectors s and rows a; the rows are centred."""
     if modulus**2 * max(vectors.shape[1], 1) < 1 << 52:  # floating-point numbers are exact, and faster
         found = vectors.astype(np.float64) @ rows.T.astype(np.float64) - starts
         found -= modulus * np.floor(found / modulus)

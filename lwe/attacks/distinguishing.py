@@ -1,4 +1,4 @@
-"""The executable reduction: a learner of the layer tells its labels from random ones; here one is made to."""
+"""The reduction as a program: it turns a learner of the layer into a test of its labels against random ones."""
 
 import math
 from collections.abc import Callable
@@ -30,24 +30,24 @@ Share = Annotated[float, Real(above=0, below=1)]
 
 @dataclass(frozen=True, eq=False)
 class Distinguishing:
-    """How well a learner told labels of secrets from random ones."""
+    """How well a learner distinguished labels of secrets from random labels."""
 
     #: what the labels were of, and what learned
     parameters: LWRParameters
     learner: str
-    #: in each run: how many samples it learned from, and how many others its hypothesis was tested on
+    #: in each run: how many samples it learned from, and how many fresh samples tested its hypothesis
     examples: int
     fresh: int
-    #: the level of the test of a run: at most this share of runs on random labels is taken for real ones
+    #: the level of the test of a run: it accepts random labels as real with at most this probability
     false_alarm: float
-    confidence: float  #: of both intervals together: each has half the error
-    #: of each run, the estimate of E b^2 - E(h - b)^2 on its fresh samples, labels b scaled to [-1, 1]
+    confidence: float  #: the confidence of both intervals together: each has half the error
+    #: for each run, the estimate of E b^2 - E(h - b)^2 on its fresh samples, with labels b scaled to [-1, 1]
     real: Float[np.ndarray, " runs"]
     random: Float[np.ndarray, " runs"]
-    #: in how many runs the labels were taken for real ones
+    #: in how many runs the labels were accepted as real
     real_detected: int
     random_detected: int
-    #: whether all runs on real labels had one secret that was given; then what follows is of this secret alone
+    #: whether all runs on real labels used one given secret; then conclusions hold for this secret only
     fixed_secret: bool = False
 
     @property
@@ -57,14 +57,14 @@ class Distinguishing:
 
     @property
     def advantage(self) -> float:
-        """The share of real runs taken for real, minus that of random ones."""
+        """The share of real runs accepted as real, minus the share of random runs accepted as real."""
         return (self.real_detected - self.random_detected) / self.runs
 
     @property
     def interval(self) -> tuple[float, float]:
-        """A confidence interval of the advantage, at half the error: two of Clopper and Pearson, a quarter each.
+        """A confidence interval of the advantage, at half the error: two Clopper-Pearson intervals, a quarter each.
 
-        It holds together with `gain_interval` with at least the confidence asked for (Bonferroni's inequality).
+        It holds together with `gain_interval` with at least the given confidence (Bonferroni's inequality).
         """
         real, random = (
             proportion_interval(found, self.runs, confidence=(3 + self.confidence) / 4)
@@ -74,14 +74,14 @@ class Distinguishing:
 
     @property
     def gain(self) -> float:
-        """Eps, the mean of `real`: E(h - b)^2 is below E b^2 (1 for labels -1 and 1) by so much."""
+        """Eps, the mean of `real`: E b^2 - E(h - b)^2; E b^2 is 1 for labels -1 and 1."""
         return float(np.mean(self.real))
 
     @property
     def gain_interval(self) -> tuple[float, float]:
         """A confidence interval of the mean eps of these hypotheses, at half the error, by Hoeffding's inequality.
 
-        Over all fresh samples of all runs; it holds together with `interval`.
+        It uses all fresh samples of all runs, and holds together with `interval`.
         """
         # a term 2hb - h^2 lies in [-3m^2, m^2] for |h|, |b| <= m
         _, bound = _scale(self.parameters)
@@ -89,7 +89,7 @@ class Distinguishing:
         return self.gain - radius, self.gain + radius
 
     def __str__(self) -> str:
-        """The counts, both intervals, and what follows of the labels, or that nothing does."""
+        """The counts, both intervals, and the conclusion about the labels, if any."""
         (low, high), (eps_low, eps_high) = self.interval, self.gain_interval
         whose = "this secret" if self.fixed_secret else "these parameters"
         follows = (
@@ -120,40 +120,41 @@ def distinguish(
     budget: Budget | None = None,
     rng: Rng = None,
 ) -> Distinguishing:
-    """Make a distinguisher of a learner: run it on labels of secrets and on random ones, and see whether it can tell.
+    """Turn a learner into a distinguisher: run it on labels of secrets and on random labels, and compare.
 
-    ValueError if a learner is given and no heads realise the parameters, or it refuses so few examples.
+    ValueError if a learner is given and no heads realise the parameters, or the learner needs more examples.
 
     Parameters
     ----------
     learner : Learner or Attack
-        A learner gets each sample as examples on the gate, again and again with other tokens, with about as many off
-        it; an attack gets the samples, within the `budget`, by default without seconds.
+        A learner gets each sample repeatedly as examples on the gate, each time with new tokens, and about as many
+        examples off the gate. An attack gets the samples, within the `budget`, which by default has no time limit.
     parameters : LWRParameters
-        Of the labels, their errors included.
+        The parameters of the labels, including their errors.
     runs, examples, fresh : int
-        How many runs on each kind of labels, and in each how many samples to learn from and how many others to test
-        the hypothesis on.
+        The number of runs on each kind of labels; in each run, the number of samples to learn from and the number of
+        fresh samples that test the hypothesis.
     false_alarm : float
         The level delta of the test of a run.
     confidence : float
-        That both intervals hold, each at half the error.
+        The confidence that both intervals hold; each has half the error.
     secret : array of int (secret_dim,), optional
-        One secret for all runs, of which alone something follows then; by default each run draws its own.
+        One secret for all runs; then conclusions hold for this secret only. By default each run draws a secret.
     rng : optional
         Anything `numpy.random.default_rng` accepts (SPEC 7).
 
     Notes
     -----
-    Random labels are floor(p u / q) of uniform residues u, independent of everything: what decision learning with
-    rounding compares with. A hypothesis h, from samples of its own, is tested on N fresh samples with centred labels
-    b in an interval of length W (2 for labels -1 and 1). If labels are random, 2hb is sub-Gaussian given h, so
-    E exp(2 (2hb - h^2)/W^2) <= 1 by Hoeffding's lemma, and by Markov's inequality the sum of 2hb - h^2 reaches
-    (W^2/2) ln(1/delta) with probability at most delta, whatever h. That is when labels are taken for real. As
-    2hb - h^2 = b^2 - (h - b)^2, a learner with E(h - b)^2 <= E b^2 - eps passes with probability 1 - delta from
-    N = 32 ln(1/delta)/eps^2 on, for |h|, |b| <= 1 (Hoeffding's inequality): O(1/eps^2) examples. Derived here.
+    Random labels are floor(p u / q) of uniform residues u, independent of everything, as in decision learning with
+    rounding. A hypothesis h, learned from other samples, is tested on N fresh samples with centred labels b in an
+    interval of length W (2 for labels -1 and 1). If labels are random, 2hb is sub-Gaussian given h, so
+    E exp(2 (2hb - h^2)/W^2) <= 1 by Hoeffding's lemma. By Markov's inequality the sum of 2hb - h^2 then reaches
+    (W^2/2) ln(1/delta) with probability at most delta, whatever h. The test accepts labels as real if the sum reaches
+    this value. Since 2hb - h^2 = b^2 - (h - b)^2, a learner with E(h - b)^2 <= E b^2 - eps passes with probability
+    1 - delta from N = 32 ln(1/delta)/eps^2 on, for |h|, |b| <= 1 (Hoeffding's inequality): O(1/eps^2) examples. Derived
+    here.
 
-    An attack that says DISTINGUISHED without predicting takes labels for real as well; then the level is its own.
+    An attack that ends as DISTINGUISHED without a prediction also accepts labels as real; its own level applies then.
 
     Examples
     --------
@@ -207,8 +208,8 @@ def distinguish(
 def sufficient_examples(gain: Annotated[float, Real(above=0, most=1)], error: Share) -> int:
     """How many fresh samples suffice to tell labels in [-1, 1] from random ones, given E(h - b)^2 <= E b^2 - gain.
 
-    For both errors of the test to be at most `error`: 32 ln(1/error)/gain^2, rounded up; see `distinguish`. ValueError
-    if 2^62 samples do not suffice.
+    With 32 ln(1/error)/gain^2 samples, rounded up, both errors of the test are at most `error`; see `distinguish`.
+    ValueError if 2^62 samples do not suffice.
 
     Examples
     --------
@@ -245,8 +246,8 @@ def _learned(
 def _scale(parameters: LWRParameters) -> tuple[float, float]:
     """The mean of random labels, and the largest centred label once labels are scaled to length 2.
 
-    The labels floor(p u / q) of u = 0, ..., q - 1 sum to ((p - 1)(q - 1) + gcd(p, q) - 1)/2, which is the number of
-    points of the grid under the diagonal of a p x q rectangle.
+    The labels floor(p u / q) of u = 0, ..., q - 1 sum to ((p - 1)(q - 1) + gcd(p, q) - 1)/2. This is the number of grid
+    points under the diagonal of a p x q rectangle.
     """
     q, p = parameters.modulus, parameters.levels
     mean = ((p - 1) * (q - 1) + math.gcd(p, q) - 1) / (2 * q)

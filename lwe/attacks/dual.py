@@ -1,4 +1,4 @@
-"""The dual lattice distinguisher: short combinations of samples whose secret part vanishes, against random labels."""
+"""The dual lattice distinguisher: short combinations of samples cancel the secret and tell labels from random ones."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from lwe.samples import LWRSamples
 __all__ = ["DualAttack", "dual_statistic", "permutation_p_value", "sequential_p_value"]
 
 _LEVEL = 1e-4  # the chance, over all blocks, that labels independent of the rows are called distinguished
-_MOST_VECTORS = 500  # of the largest weights in one statistic: others would add more time than evidence
+_MOST_VECTORS = 500  # vectors of largest weight in one statistic: more would add little evidence
 _MOST_ORDERS = 25_000
 _ENOUGH_ORDERS = 20
 _AT_ONCE = 500
@@ -41,20 +41,20 @@ class DualAttack(Attack):
 
     Notes
     -----
-    An integer vector x with x A = 0 mod q (or = y, short, for a small secret) takes the secret out: <x, b'> mod q is
-    <x, e>, near 0 if x is short, b' the middles of the intervals that the labels stand for. The statistic is the
-    sum of exp(-2 pi^2 l^2 sigma^2/q^2) cos(2 pi <x, b'>/q) over the rows of a reduced basis and the sums and
-    differences of the shortest, l their lengths. It is set against the same labels in random order
-    (`permutation_p_value`). Block after block of fresh samples is tried, and their p-values are combined
-    (`sequential_p_value`).
+    An integer vector x with x A = 0 mod q (or x A = y with short y, for a small secret) cancels the secret. Let b' be
+    the middles of the intervals that the labels stand for. Then <x, b'> mod q is <x, e>, which is near 0 if x is short.
+    The statistic is the sum of exp(-2 pi^2 l^2 sigma^2/q^2) cos(2 pi <x, b'>/q) over the rows of a reduced basis and
+    the sums and differences of the shortest rows, where l is the length. It is compared with the statistic of the same
+    labels in random order (`permutation_p_value`). The attack tries block after block of fresh samples and combines
+    their p-values (`sequential_p_value`).
 
-    If labels are independent of rows, whatever their law, DISTINGUISHED has a probability of at most 1e-4: samples are
-    put into a random order first, so that each order of the labels of a block is alike given its rows, independently of
-    the other blocks.
+    If labels are independent of rows, whatever their law, DISTINGUISHED has a probability of at most 1e-4. The reason:
+    samples are first put into a random order, so given the rows of a block all orders of its labels are equally likely,
+    independently of the other blocks.
 
     It predicts nothing: the outcome is DISTINGUISHED, or NOTHING with the p-value reached. Time as for the primal
-    attack with the block size of `lwe.costs.dual_cost`. Bases that LLL, which cannot be stopped, might not reduce in
-    half of the budget are refused.
+    attack with the block size of `lwe.costs.dual_cost`. LLL cannot be stopped, so the attack refuses bases that LLL
+    might not reduce in half of the budget.
 
     References
     ----------
@@ -74,7 +74,7 @@ class DualAttack(Attack):
     name: ClassVar[str] = "dual lattice"
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
-        """Block after block of samples, until the labels are told from random ones or samples or time run out."""
+        """Test block after block of samples until labels are distinguished, or samples or time run out."""
         require_fpylll()
         parameters, training = attempt.parameters, attempt.training
         if not lengths_tell(parameters):
@@ -117,10 +117,10 @@ def dual_statistic(
     parameters: LWRParameters,
     offsets: Float[np.ndarray, " N"] | float = 0.0,
 ) -> Float[np.ndarray, "*shuffles"]:
-    """The sum of w_x cos(2 pi (<x, b'> - offset)/q) over vectors x, b' the middles of the intervals of labels."""
+    """The sum of w_x cos(2 pi (<x, b'> - offset)/q) over vectors x; b' are the middles of the labels' intervals."""
     q = parameters.modulus
     first, after = label_residues(labels, parameters)
-    doubled, wrap = first + after - 1, 2 * q  # twice the middles are integers: sums are exact mod 2 q
+    doubled, wrap = first + after - 1, 2 * q  # twice a middle is an integer: sums are exact mod 2 q
     if int(np.abs(vectors).sum(axis=1).max(initial=0)) * wrap < 2**53:  # far faster than whole numbers
         sums = doubled.astype(np.float64) @ vectors.T.astype(np.float64)
     else:
@@ -140,14 +140,15 @@ def permutation_p_value(
 ) -> float:
     """The p-value of a statistic of labels against the same labels in random order: exact, not asymptotic.
 
-    `statistic` maps labels (..., m) to values (...,), of which large ones are evidence. If `enough` = h orders have as
-    large a value as the labels have, at the l-th, it is h/l; else (g + 1)/(`most` + 1) with g of them (Besag and
-    Clifford 1991, "Sequential Monte Carlo p-values"). `check` is called from time to time, and may raise.
+    `statistic` maps labels (..., m) to values (...,); large values are evidence. Orders are drawn until `enough` = h of
+    them have a value at least as large as the labels have. If that is at the l-th order, the p-value is h/l. If only g
+    of `most` orders have such a value, it is (g + 1)/(`most` + 1) (Besag and Clifford 1991, "Sequential Monte Carlo
+    p-values"). `check` is called from time to time, and may raise.
 
     Notes
     -----
-    If all orders of the labels are alike given the statistic, P(p-value <= x) <= x for every x: the first of l
-    exchangeable values is among the h largest with probability at most h/l, equal ones counted against it.
+    If all orders of the labels are equally likely given the statistic, P(p-value <= x) <= x for every x: the first of l
+    exchangeable values is among the h largest with probability at most h/l, where ties count against it.
     `scipy.stats.permutation_test` draws all orders; here about h/p are drawn for a p-value p.
     """
     own = float(statistic(labels))
@@ -165,11 +166,12 @@ def permutation_p_value(
 
 
 def sequential_p_value(p_values: Sequence[float]) -> float:
-    """One p-value of those of independent blocks that are looked at one after another, however it was stopped.
+    """One p-value from the p-values of independent blocks that are tested in sequence, for any stopping rule.
 
-    Fisher's combination (1932) after k blocks, P(Gamma(k) >= -log(p_1 ... p_k)), times k (k + 1); the least of these
-    over all k so far. Fisher's is a p-value at each look, so it falls below x/(k (k + 1)) at any look with probability
-    at most the sum of these, x. So stopping as soon as this is small is allowed.
+    Fisher's combination (1932) after k blocks is P(Gamma(k) >= -log(p_1 ... p_k)). The result is the least of k (k + 1)
+    times this value over all k so far. Fisher's combination is a p-value for each k. So the probability that it falls
+    below x/(k (k + 1)) for some k is at most the sum of these numbers, which is x. So the test may stop as soon as the
+    result is small.
     """
     from scipy.special import gammaincc
 
@@ -182,7 +184,7 @@ def sequential_p_value(p_values: Sequence[float]) -> float:
 def _short_vectors(
     attempt: Attempt, block: LWRSamples, weighted: bool, largest: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Short dual vectors: their sample parts, the squares of their lengths in units of one sample, their offsets."""
+    """Short dual vectors: their sample parts, their squared lengths in units of one sample, and their offsets."""
     parameters, m = attempt.parameters, len(block)
     size = m + (parameters.secret_dim if weighted else 0)
     most = most_rows(attempt.seconds_left, parameters.modulus)
@@ -225,7 +227,7 @@ def _p_value(
     generator: np.random.Generator,
     check: Callable[[], None],
 ) -> float:
-    """Of the statistic of a block, against its labels in random order."""
+    """The p-value of a block's statistic, against its labels in random order."""
     vectors, lengths, offsets = short
     exponents = -2 * (np.pi * deviations(parameters).error / parameters.modulus) ** 2 * lengths
     weights = np.exp(exponents - exponents.max(initial=-np.inf))

@@ -1,4 +1,4 @@
-"""Gaussian elimination over GF(2): noise-free parity, the one case q = p = 2 that is easy at any size."""
+"""Gaussian elimination over GF(2): noise-free parity, q = p = 2, is easy at any size."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,16 +11,16 @@ from lwe.attacks.outcome import AttackOutcome, NotApplicableError, TooFewSamples
 
 __all__ = ["EliminationAttack"]
 
-_SURPLUS = 64  # equations beyond the unknowns: a system that is no parity passes each with probability 1/2
+_SURPLUS = 64  # equations beyond the unknowns: labels that are not a parity pass each with probability 1/2
 
 
 @dataclass(frozen=True)
 class EliminationAttack(Attack):
-    """Solve the linear equations <a, s> = b over GF(2) that noise-free labels are for q = p = 2.
+    """Solve the linear equations <a, s> = b over GF(2) that noise-free labels give for q = p = 2.
 
-    For any public matrix. n + r random equations have rank n with probability above 1 - 2^-r; 64 more than unknowns are
-    taken, O(n^3 / 1536) word operations: n = 10^4 takes seconds. One flipped label among them makes them contradict one
-    another; for flips see `BKWAttack`. The noise-free case of Blum, Kalai and Wasserman 2003.
+    For any public matrix. n + r random equations have rank n with probability above 1 - 2^-r. The attack takes 64 more
+    equations than unknowns: O(n^3 / 1536) word operations; n = 10^4 takes seconds. One flipped label makes the
+    equations contradict each other; for flips see `BKWAttack`. The noise-free case of Blum, Kalai and Wasserman 2003.
 
     Examples
     --------

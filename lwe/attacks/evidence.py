@@ -1,4 +1,4 @@
-"""How labels bear out a secret or a prediction: their probabilities under a secret, and tests on fresh samples."""
+"""Evidence for a secret or a prediction: probabilities of labels under a secret, and tests on fresh samples."""
 
 import math
 from collections.abc import Callable
@@ -30,22 +30,22 @@ __all__ = [
 ]
 
 LEVEL = 1e-4
-"""With what probability at most a prediction without anything to it counts as better than chance, by each test."""
+"""The most probable false alarm of each test: a prediction without information counts as better than chance."""
 
 _LEAST = 1e-300
 _MOST_ERRORS = 1 << 22
 _DEVIATIONS = 4
-_REFUSED = _DEVIATIONS**2 / 2  # Chernoff's bound for a normal variable that is so many deviations off is e^-8
+_REFUSED = _DEVIATIONS**2 / 2  # Chernoff's bound for a normal variable so many deviations off is e^-8
 _EXPONENTS = 2.0 ** np.arange(1, -11, -1)
 _GROUPS = 256
-_NEGLIGIBLE = 1e-13  # differences of cumulated probabilities are rounded to about that
+_NEGLIGIBLE = 1e-13  # about the rounding error of differences of cumulative probabilities
 
 
 @checked
 def secret_predictor(
     secret: Int[np.ndarray, " n"], parameters: LWRParameters
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """What a secret predicts on rows of a public matrix: floor(p (<a, s> mod q) / q)."""
+    """The predictions of a secret on rows of a public matrix: floor(p (<a, s> mod q) / q)."""
     q, p = parameters.modulus, parameters.levels
     return lambda public: rounded(inner_products(public, secret, q), q, p)
 
@@ -58,7 +58,7 @@ def share_right(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: 
 def label_residues(
     labels: Int[np.ndarray, "*n"], parameters: LWRParameters
 ) -> tuple[Int[np.ndarray, "*n"], Int[np.ndarray, "*n"]]:
-    """For each label, the first residue that is rounded to it and the first one after those."""
+    """For each label, the first residue that rounds to it, and the first residue after those."""
     q, p = parameters.modulus, parameters.levels
     return -(-labels * q // p), -(-(labels + 1) * q // p)
 
@@ -89,9 +89,9 @@ def errors_listed(parameters: LWRParameters) -> bool:
 def label_probabilities(parameters: LWRParameters) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """The function (T, b) -> P(label b | <a, s> = T mod q), of arrays that broadcast.
 
-    The errors that carry T to the label b follow one another mod q, so their probability is a difference of two
-    cumulated ones. With s values of errors O(s) to prepare and O(log s) for each, whatever q; `RefusedError` if
-    they are more than 2^22 and not uniform.
+    The errors that take T to the label b are consecutive mod q, so their probability is a difference of two cumulative
+    probabilities. With s values of errors the cost is O(s) to prepare and O(log s) for each label, whatever q.
+    `RefusedError` if errors have more than 2^22 values and are not uniform.
     """
     q, noise = parameters.modulus, parameters.noise
     if noise.is_uniform(q):
@@ -117,7 +117,7 @@ def label_probabilities(parameters: LWRParameters) -> Callable[[np.ndarray, np.n
 
 
 def secret_score(samples: LWRSamples, parameters: LWRParameters) -> Callable[[np.ndarray], float]:
-    """By what candidates are compared: the log-likelihood of labels where errors are listed, else the share right."""
+    """The score that compares candidates: the log-likelihood of labels if errors are listed, else the share right."""
     if not errors_listed(parameters):
         return lambda secret: share_right(secret, samples, parameters)
     probabilities, q = label_probabilities(parameters), parameters.modulus
@@ -142,26 +142,27 @@ def judged(
     constant: int,
     secret: Int[np.ndarray, " n"] | None = None,
 ) -> AttackOutcome:
-    """What samples that a prediction was not made of say about it, and about the secret that it is of, if any.
+    """The verdict on a prediction, and on its secret if it has one, by samples that were not used to make it.
 
-    BROKEN: all of them are predicted, and better than by chance; with errors, which nobody can predict, as well as
-    the secret itself would. PREDICTS: better than by chance, by one of two tests; where there is nothing to it, each
-    is passed with probability at most 1e-4. Else NOTHING.
+    BROKEN: the prediction is right on all of them and better than chance; with errors, which nobody can predict, it is
+    as good as that of the secret itself. PREDICTS: better than chance, by one of two tests; a prediction without
+    information passes each test with probability at most 1e-4. Otherwise NOTHING.
 
     Notes
     -----
-    A prediction is better than by chance if it is right more often than a constant that was fixed before, by McNemar's
-    test (`surpasses`), and than the most frequent label. Fourteen samples on which they differ are needed at least.
+    A prediction is better than chance if it is right more often than a constant that was fixed before, by McNemar's
+    test (`surpasses`), and more often than the most frequent label. This needs at least fourteen samples on which the
+    two differ.
 
-    Wide errors leave few labels right, whatever the secret. So a secret may also show itself by the likelihood
-    of the labels: it has to fit them in their order far better than in others (`fits_in_order`), which
-    no law of labels without the rows brings about. A secret that predicts one label alone is left to the first
-    test, which it cannot pass. Where errors have too many values to list, labels are judged as if there were none.
+    With wide errors few labels are right, whatever the secret. So the second test uses the likelihood of the labels:
+    the secret must fit them in their order far better than in other orders (`fits_in_order`). Labels that are
+    independent of the rows hardly ever pass this test, whatever their law. A secret that predicts only one label gets
+    only the first test, which it cannot pass. If errors have too many values to list, they are ignored.
 
-    As well as the secret itself is, with errors: as many labels right as it could have (`accuracy_bar`), and the
-    labels as likely as labels made with the secret found would be (`as_likely_as_own`), both up to four
-    standard deviations. A prediction without a secret has no likelihood; its share of right labels has to tell,
-    so that the bar is above that of the most frequent label.
+    With errors, "as good as the secret itself" means two things, both up to four standard deviations: as many labels
+    are right as the secret would have right (`accuracy_bar`), and the labels are as likely as labels made with the
+    found secret (`as_likely_as_own`). A prediction without a secret has no likelihood. For it only the share of right
+    labels counts, so the bar must be above the share of the most frequent label.
     """
     right, by_likelihood = predicted == samples.labels, errors_listed(parameters)
     accuracy, chance = np.mean(right), np.mean(samples.labels == common_label(samples))
@@ -178,20 +179,21 @@ def judged(
 
 
 def pairing_evidence(scores: Float[np.ndarray, "N N"]) -> float:
-    """Evidence that labels go with their rows: the log of an E that is hardly ever large if they do not.
+    """Evidence that labels belong to their rows: the log of a value E that is rarely large if they do not.
 
-    `scores` say how well label j fits row i: f_i(b_j) for any functions f_i >= 0 that were fixed before the labels were
-    seen, such as P(b_j | <a_i, s>).
+    `scores[i, j]` measures how well label j fits row i: f_i(b_j) for any functions f_i >= 0 that were fixed before the
+    labels were seen, such as P(b_j | <a_i, s>).
 
     Notes
     -----
-    E = prod_i f_i(b_i) / ((f_i(b_1) + ... + f_i(b_i)) / i): each label is held against those before it and itself.
+    E = prod_i f_i(b_i) / ((f_i(b_1) + ... + f_i(b_i)) / i): each label is compared with the earlier ones and itself.
 
-    If labels are independent of rows, of whatever law, then P(E >= 1/level) <= level. For then, given which i labels
-    come first, in any order, and all later ones, b_i is each of those i alike. So the i-th factor has mean 1 given
-    them, and they determine the factors after it: E has mean 1, and Markov's inequality is the rest. No law of the
-    labels is fitted; constant labels give E = 1, and N labels at most N!. O(N^2). In the manner of Vovk, Gammerman and
-    Shafer 2005, "Algorithmic Learning in a Random World", chapter 7.
+    If labels are independent of rows, whatever their law, then P(E >= 1/level) <= level. Proof: condition on the set of
+    the first i labels, without their order, and on all later labels. Then b_i is each of these i labels with equal
+    probability, so the i-th factor has mean 1. The condition determines the later factors, so E has mean 1, and
+    Markov's inequality gives the bound. No law of the labels is fitted. Constant labels give E = 1, and N labels give
+    at most N!. O(N^2). The method follows Vovk, Gammerman and Shafer 2005, "Algorithmic Learning in a Random World",
+    chapter 7.
     """
     scores = np.maximum(scores, _LEAST)
     earlier = np.tril(scores).sum(axis=1) / np.arange(1, len(scores) + 1)
@@ -201,7 +203,7 @@ def pairing_evidence(scores: Float[np.ndarray, "N N"]) -> float:
 def fits_in_order(
     secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWRParameters, *, level: float
 ) -> bool:
-    """Whether labels go with their rows as this secret says, at that level, by `pairing_evidence`."""
+    """Whether labels belong to their rows under this secret, at that level, by `pairing_evidence`."""
     probabilities = label_probabilities(parameters)
     products = inner_products(samples.public, secret, parameters.modulus)
     labels, places = np.unique(samples.labels, return_inverse=True)
@@ -209,16 +211,16 @@ def fits_in_order(
 
 
 def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, parameters: LWRParameters) -> bool:
-    """Whether the labels are as likely under a secret as labels made with it are; the true one passes but in e^-8.
+    """Whether labels are as likely under a secret as labels made with it; the true one fails with chance e^-8.
 
     Notes
     -----
-    L = sum_i log P(b_i | T_i) with T_i = <a_i, s> is held against the law that it has for labels drawn with s on these
-    rows: by Chernoff's bound P(L <= l) <= exp(c l) prod_i E exp(-c log P(b | T_i)) for each c > 0. The secret is
-    refused where one of twelve c makes that less than e^-8, or a label has a probability below 1e-13: about four
-    standard deviations where L is normal. A secret that is off spreads b_i - T_i, and L falls behind what it promises;
-    the number of right labels does not tell where errors are wide. More than 256 errors are put together in so many
-    groups of neighbours, and the bound is then one up to that approximation. O(N s) with s errors, at most 256.
+    L = sum_i log P(b_i | T_i) with T_i = <a_i, s> is compared with its law for labels drawn with s on these rows. By
+    Chernoff's bound P(L <= l) <= exp(c l) prod_i E exp(-c log P(b | T_i)) for each c > 0. The secret is refused if one
+    of twelve c makes this bound less than e^-8, or a label has a probability below 1e-13. This is about four standard
+    deviations if L is normal. A wrong secret spreads b_i - T_i, and L is smaller than expected; with wide errors the
+    number of right labels does not show that. More than 256 errors are merged into 256 groups of neighbours, and then
+    the bound is approximate. O(N s) with s errors, at most 256.
     """
     q, p = parameters.modulus, parameters.levels
     if parameters.noise.is_uniform(q):
@@ -231,14 +233,14 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
     if found.min() < _NEGLIGIBLE:
         return False
 
-    # without rounding, what is expected of L is the same whatever T
+    # without rounding, the expectation for L is the same for every T
     expected = products if p < q else products[:1]
     moments = np.zeros(len(_EXPONENTS))
     for residues in np.array_split(expected, -(-len(expected) // 256)):
         own = probabilities(residues[:, None], rounded(residues[:, None] + errors, q, p))
         own = np.log(np.maximum(own, _NEGLIGIBLE))
         for place, exponent in enumerate(_EXPONENTS):
-            # from the largest on, so that nothing overflows
+            # relative to the largest, so that nothing overflows
             largest = (-exponent * own).max(axis=1, keepdims=True)
             moments[place] += np.sum(largest[:, 0] + np.log(np.exp(-exponent * own - largest) @ weights))
     moments *= len(products) / len(expected)
@@ -246,10 +248,10 @@ def as_likely_as_own(secret: Int[np.ndarray, " n"], samples: LWRSamples, paramet
 
 
 def accuracy_bar(parameters: LWRParameters, number: int) -> float:
-    """The share of so many labels that the secret itself predicts at the least, up to four standard deviations.
+    """The least share of `number` labels that the secret itself predicts, up to four standard deviations.
 
-    At most 0 where errors are wide: then the share says nothing. 1 without errors, and where they have too many values
-    to list, so that nothing less is known to be enough.
+    At most 0 if errors are wide: then the share says nothing. 1 without errors, and also if errors have too many values
+    to list, because then no smaller share is known to be enough.
     """
     if not errors_listed(parameters):
         return 1.0
@@ -260,8 +262,8 @@ def accuracy_bar(parameters: LWRParameters, number: int) -> float:
 def surpasses(right: Bool[np.ndarray, " N"], other: Bool[np.ndarray, " N"], *, level: float) -> bool:
     """Whether one prediction is right more often than another on the same samples, at that level.
 
-    McNemar's test, exact (1947, "Note on the sampling error of the difference between correlated proportions"): of the
-    samples on which only one of the two is right, the prediction has to have more than a fair coin would.
+    McNemar's exact test (1947, "Note on the sampling error of the difference between correlated proportions"): among
+    the samples on which only one of the two is right, the prediction must be right more often than a fair coin.
     """
     from scipy.stats import binom
 
@@ -270,7 +272,7 @@ def surpasses(right: Bool[np.ndarray, " N"], other: Bool[np.ndarray, " N"], *, l
 
 
 def _grouped(errors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At most 256 errors, each for a group of neighbours with all of their weight."""
+    """At most 256 errors; each stands for a group of neighbours and has their total weight."""
     if len(errors) <= _GROUPS:
         return errors, weights
     starts = np.arange(_GROUPS) * len(errors) // _GROUPS

@@ -1,4 +1,4 @@
-"""Every secret that the law can draw is tried, 64 at once, and dropped at the first sample that it contradicts."""
+"""Exhaustive search: try every secret of the law, 64 at once, and drop it at the first sample that contradicts it."""
 
 import math
 import time
@@ -30,12 +30,12 @@ __all__ = [
     "tests_by_words",
 ]
 
-_BLOCK = 1 << 16  # halves whose sums are held at once
+_BLOCK = 1 << 16  # halves whose sums are in memory at once
 _PIECE = 1 << 12  # second halves whose table is in the processor's cache
 _FIRSTS = 1 << 10
 _CELLS = 1 << 5
 _ROW_BITS = 16  # a pair tested on its own costs as much as many words
-_MISSED = 0.01  # of one round with errors
+_MISSED = 0.01  # the chance that one round with errors drops the secret
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,21 @@ _MISSED = 0.01  # of one round with errors
 class ExhaustiveAttack(Attack):
     """Try all secrets of the law, sample by sample with early abort.
 
-    Applies to secrets from few: binary, ternary, sparse, binomial and rounded Gaussian ones, and uniform ones of a
-    small modulus; with any public matrix, with rounding and with small errors.
+    Applies to laws with few secrets: binary, ternary, sparse, binomial and rounded Gaussian, and uniform with a small
+    modulus; with any public matrix, with rounding and with small errors.
 
     Notes
     -----
-    A secret is cut in two. For each residue of the first half, rounded to one of 32 cells, the second halves that may
-    go with it are a table of bits; the rows of a few samples are combined by AND, 64 candidates in one operation, and
-    the few that are left are tested one by one. The samples that exclude most are taken first. S candidates (v^n for
-    entries of v values, C(n, h) 2^h for sparse ones) cost about S / (8 log2 p) operations on words. Memory is constant.
+    A secret is cut into two halves. For each residue of the first half, rounded to one of 32 cells, a table of bits
+    marks the second halves that fit. The rows of a few samples are combined by AND, 64 candidates in one operation. The
+    few remaining candidates are tested one by one. The samples that exclude the most are used first. S candidates (v^n
+    for entries of v values, C(n, h) 2^h for sparse ones) cost about S / (8 log2 p) operations on words. Memory is
+    constant.
 
-    Without errors it is complete: if a secret of the law has all labels, one is found. With errors a candidate is
-    dropped at an error that is rarer than a share of 1/100 over all samples used; should nobody remain, up to two
-    more rounds use other samples. Tails of the law that a secret reaches with a probability below 1/1000 are not
-    tried. Both are in `details`.
+    Without errors the search is complete: if a secret of the law has all labels right, it finds one. With errors it
+    drops a candidate at an error so rare that, over all samples used, its chance is below 1/100. If no candidate
+    remains, up to two more rounds use other samples. Tails of the law that a secret reaches with probability below
+    1/1000 are not tried. Both numbers are in `details`.
 
     Examples
     --------
@@ -68,14 +69,14 @@ class ExhaustiveAttack(Attack):
     ('BROKEN', True)
     """
 
-    #: The most candidates it may have to look at; None for no limit but the budget's seconds. More are refused
-    #: before any is looked at, whatever the machine.
+    #: The most candidates; None for no limit except the budget's seconds. A larger search is refused before it
+    #: starts, on every machine.
     work: PositiveInt | None = 1 << 36
 
     name: ClassVar[str] = "exhaustive"
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
-        """Search, in up to three rounds where there are errors."""
+        """Search, in up to three rounds if there are errors."""
         return search_secrets(attempt, generator, self.work, _search)
 
 
@@ -85,7 +86,7 @@ def search_secrets(
     work: int | None,
     search: Callable[[Attempt, SecretSpace, Windows, Judge], None],
 ) -> AttackResult:
-    """What exhaustive search and meet in the middle share: limits, the choice of samples, rounds, the answer.
+    """The common part of exhaustive search and meet in the middle: limits, choice of samples, rounds, answer.
 
     `search` offers to the judge all candidates that pass the windows.
     """
@@ -143,7 +144,7 @@ def search_secrets(
 
 
 def _search(attempt: Attempt, space: SecretSpace, windows: Windows, judge: Judge) -> None:
-    """Offer all candidates that pass the windows; give up at once where the speed so far says that time is short."""
+    """Offer all candidates that pass the windows; stop as soon as the speed shows that time will not suffice."""
     n, tried, began = attempt.parameters.secret_dim, 0, time.perf_counter()
     size = even_split(space, n, most=_BLOCK)
     for halves in space.split(size):
@@ -168,7 +169,7 @@ def _search(attempt: Attempt, space: SecretSpace, windows: Windows, judge: Judge
 
 
 def even_split(space: SecretSpace, n: int, *, most: int = 1 << 62) -> int:
-    """How many last entries make the shortest lists of both halves, if that of the second has at most so many."""
+    """The size of the second half that makes both lists shortest, if the second list has at most `most` entries."""
     fitting = [one for one in range(n + 1) if max(last.number for _, last in space.split(one)) <= most]
     return min(fitting, key=lambda one: sum(first.number + last.number for first, last in space.split(one)))
 
@@ -179,7 +180,7 @@ def offer_pairs(judge: Judge, halves: tuple[Half, Half], i: np.ndarray, j: np.nd
 
 
 def tests_by_words(windows: Windows) -> int:
-    """So many samples that of 2^16 pairs about one is left."""
+    """The number of samples that leave about one of 2^16 pairs."""
     left = np.cumprod(windows.passing)
     return 1 + int(np.argmax(np.append(left[:-1], 0.0) < 2.0**-_ROW_BITS))
 
@@ -187,7 +188,7 @@ def tests_by_words(windows: Windows) -> int:
 def fitting_pairs(
     windows: Windows, left: np.ndarray, right: np.ndarray
 ) -> Iterator[tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], int]]:
-    """The pairs (i, j) of columns that pass all windows, part by part, and how many pairs a part has."""
+    """The pairs (i, j) of columns that pass all windows, in parts, and the number of pairs in each part."""
     q, tests = windows.modulus, tests_by_words(windows)
     cells = min(q, _CELLS)
     ends = -(-np.arange(cells + 1) * q // cells)  # cell c has the residues ends[c] to ends[c + 1] - 1
@@ -216,7 +217,7 @@ def fitting_pairs(
 
 def _table(windows: Windows, test: int, right: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """(cells, words): bit j of row c is set if second half j fits some residue of cell c."""
-    # x + y in the window for some x of the cell: from its last residue on, the window is so much wider
+    # x + y is in the window for some x of the cell: a window from the cell's last residue on, wider by the cell
     sums = (ends[1:, None] - 1).astype(right.dtype) + right[test]
     fitting = np.packbits(windows.fit(test, sums, np.diff(ends)[:, None] - 1), axis=1, bitorder="little")
     return np.pad(fitting, ((0, 0), (0, -fitting.shape[1] % 8))).view(np.uint64)
@@ -224,7 +225,7 @@ def _table(windows: Windows, test: int, right: np.ndarray, ends: np.ndarray) -> 
 
 def _set_bits(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows and the bit numbers that are set."""
-    at = np.flatnonzero(words.ravel() != 0)  # of truth values it is several times faster
+    at = np.flatnonzero(words.ravel() != 0)  # flatnonzero is several times faster on truth values
     if not len(at):
         return at, at
     bits = np.unpackbits(words.ravel()[at].view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")

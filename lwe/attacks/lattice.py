@@ -25,31 +25,31 @@ from lwe.samples import LWRSamples
 
 __all__ = ["LatticeAttack"]
 
-# logs of ratios of lengths, of other vectors and of errors: those where LLL is said to be enough, the widest first, and
-# the least where it is not; wider is surer, but takes more samples, larger blocks and more time
+# Logs of the ratio of other vectors' length to that of the errors: first those for which LLL should suffice, largest
+# first, then the least otherwise. A larger ratio is safer, but needs more samples, larger blocks and more time.
 _WIDE_GAPS, _LEAST_GAP = (0.4, 0.12), 0.03
-_ROUNDS = 3  # how many bases are reduced where neither seconds nor rounds say it
-_ROWS_OF_ROUNDS = 260  # the size of a basis at the most where rounds limit the work in place of seconds
-_JUDGES = 1000  # how many samples at the most judge a secret by likelihood; as many as are ever held out
+_ROUNDS = 3  # how many bases are reduced if neither seconds nor rounds are given
+_ROWS_OF_ROUNDS = 260  # the largest size of a basis if rounds, not seconds, limit the work
+_JUDGES = 1000  # the most samples that judge a secret by likelihood; no more are ever held out
 
 
 @dataclass(frozen=True)
 @checked
 class LatticeAttack(Attack):
-    """Reduce Kannan's embedding of m samples until a row of it is the errors; read the secret off.
+    """Reduce Kannan's embedding of m samples until a row consists of the errors; compute the secret from it.
 
     Notes
     -----
-    A label is the middle of its interval, rounding an error uniform in it. Secrets smaller than uniform are made a part
-    of the short vector, weighted, where that helps. LLL, then tours of BKZ with blocks growing from 10; rows that have
-    the target once are read as secrets and compared on all samples to learn from, by the labels they have right, and
-    with errors by their likelihood. A matrix of bits has short vectors of its own, so that several secrets have nearly
-    the same labels; such a secret is then improved by least squares. It ends with a secret that these samples bear out
-    as `judged` asks. If tours end, other samples are taken, more of them.
+    A label counts as the middle of its interval, and rounding as an error uniform in it. If it helps, a secret smaller
+    than uniform becomes a weighted part of the short vector. LLL runs first, then tours of BKZ with blocks growing from
+    10. Rows that contain the target once are read as secrets and compared on all training samples, by the number of
+    right labels, and with errors by likelihood. A matrix of bits has short vectors of its own, so several secrets have
+    nearly the same labels; such a secret is improved by least squares. The attack ends when the training samples
+    support a secret as `judged` requires. If the tours end first, it takes other and more samples.
 
     Time 2^(0.18 beta log2 beta) per tour with block size beta as in `lwe.costs.primal_cost`, and O(m^5) for LLL. The
-    budget is looked at between blocks; bases are kept to a size that LLL, which cannot be stopped, reduces in half of
-    the budget, by a rule of thumb.
+    budget is checked between blocks. LLL cannot be stopped, so a rule of thumb limits bases to a size that LLL reduces
+    in half of the budget.
 
     References
     ----------
@@ -66,13 +66,13 @@ class LatticeAttack(Attack):
     """
 
     largest_block: Annotated[int, Whole(2)] = 74  #: the largest block size of BKZ, from 2
-    #: How many bases are reduced at most. Left out: while there is time, and 3 where the budget has no seconds.
-    #: Without seconds the work has a limit that does not depend on the machine, and neither does the result.
+    #: The most bases that are reduced. If left out, bases are reduced while there is time, or 3 without a time limit.
+    #: Without a time limit neither the work nor the result depends on the machine.
     rounds: PositiveInt | None = None
     name: ClassVar[str] = "primal lattice"
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
-        """Reduce, read, repeat with other samples while there is time."""
+        """Reduce, read secrets, and repeat with other samples while there is time."""
         require_fpylll()
         parameters = attempt.parameters
         if deviations(parameters).secret == 0:
@@ -111,7 +111,7 @@ class LatticeAttack(Attack):
     def _reduce(self, search: "_Search", embedding: Embedding, reduction: Reduction) -> None:
         attempt, size = search.attempt, reduction.dim
         search.look(reduction, embedding, range(size))
-        # blocks among its own short vectors find nothing, once those are the first rows
+        # once the lattice's own short vectors are the first rows, blocks among them find nothing
         own = len(embedding.own)
         both = np.vstack([embedding.own, reduction.rows(range(own))]).astype(np.float64)
         first = own if own and np.linalg.matrix_rank(both) <= own else 0
@@ -123,7 +123,7 @@ class LatticeAttack(Attack):
                 raise BudgetSpentError(f"No time was left for a tour with blocks of {block_size}.")
             attempt.details["block_size"] = block_size
             for place in reduction.tour(block_size, first):
-                # secrets near the right one may be in any row, the errors themselves only in a block just done
+                # secrets near the right one may be in any row; the errors are only in the block just reduced
                 block = range(place, min(place + block_size, size))
                 search.look(reduction, embedding, range(size) if own else block)
                 if search.solved:
@@ -135,7 +135,7 @@ class LatticeAttack(Attack):
 
 
 class _Search:
-    """The best secret so far, by the labels of the samples to learn from."""
+    """The best secret so far, by the labels of the training samples."""
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
@@ -148,8 +148,8 @@ class _Search:
         self._seen: set[bytes] = set()
 
     def look(self, reduction: Reduction, embedding: Embedding, places: range) -> None:
-        """Read rows as secrets, if they have the target once and might be the errors."""
-        # among uniform vectors nothing but the errors themselves is of use
+        """Read rows as secrets if they contain the target once and may be the errors."""
+        # with uniform vectors only the errors themselves are useful
         longest = math.inf if len(embedding.own) else embedding.factor * math.sqrt(2 * reduction.dim)
         for row in reduction.rows(reduction.marked(embedding.factor, places, longest=longest)):
             if row.tobytes() in self._seen:
@@ -160,18 +160,18 @@ class _Search:
                 self._offer(secret)
 
     def _offer(self, secret: np.ndarray) -> None:
-        """Compare a secret with the best so far, and so what least squares makes of it."""
+        """Compare a secret, and its improvement by least squares, with the best so far."""
         samples, parameters = self.attempt.training, self.attempt.parameters
         best = self._compare(secret)
         if self.solved or parameters.matrix not in ("binary", "ternary"):
             return
-        # by its likelihood a secret leads long before it has more labels right than chance
+        # the likelihood shows a good secret long before its share of right labels exceeds chance
         if best if self._by_likelihood else self._outcome(secret).succeeded:
             seconds = max(0.0, self.attempt.seconds_left)
             self._compare(refined_secret(secret, samples, parameters, seconds=seconds))
 
     def _compare(self, secret: np.ndarray) -> bool:
-        """Whether it is the best so far, which it then becomes."""
+        """Whether the secret is better than the best so far; if so, keep it."""
         score = self._score(secret)
         if score <= self.score:
             return False
@@ -199,17 +199,17 @@ class _Search:
 
 
 def _most_rows(attempt: Attempt, rounds: int | None) -> int:
-    """What LLL can reduce in half of the time left, or what is taken where rounds limit the work."""
+    """The rows that LLL can reduce in half of the time left, or the fixed number if rounds limit the work."""
     rows = most_rows(attempt.seconds_left, attempt.parameters.modulus)
     return rows if rounds is None else min(rows, _ROWS_OF_ROUNDS)
 
 
 def _first_shape(attempt: Attempt, rows: int) -> PrimalShape:
-    """The lattice to begin with, of at most so many rows."""
+    """The first lattice to reduce, with at most `rows` rows."""
     parameters, given = attempt.parameters, len(attempt.training)
     for gap in (*_WIDE_GAPS, _LEAST_GAP, 0.0):
         shape = best_primal_shape(parameters, given, least_gap=gap, most_rows=rows, determined=False)
-        # where LLL is said to be enough a few samples more cost little, and make it surer
+        # if LLL should suffice, a few more samples cost little and make success safer
         if shape is not None and (gap not in _WIDE_GAPS or (shape.block_size or 0) <= 10):
             return shape
     n, small = parameters.secret_dim, deviations(parameters).small_secret

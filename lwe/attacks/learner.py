@@ -1,4 +1,4 @@
-"""Any learner of attention layers as an attack, and any attack as a learner, so that both stand in one comparison."""
+"""Any learner of attention layers as an attack, and any attack as a learner, so that both can be compared."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -46,8 +46,8 @@ __all__ = ["AttackLearner", "LearnerAttack", "label_values"]
 _READINGS = 8
 _EXAMPLES = 20_000
 _MOST_NUMBERS = 1 << 24
-_TOLERANCE = 1e-3  # an output that is farther off the pattern of labels makes it a layer of another kind
-_SURPLUS_BITS = 10  # of labels beyond those of the secret: a wrong one has them all with probability 2^-10
+_TOLERANCE = 1e-3  # an output farther from the pattern of labels means another kind of layer
+_SURPLUS_BITS = 10  # bits of labels beyond those of the secret: a wrong secret passes with probability 2^-10
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ class LearnerAttack(Attack):
 
     Notes
     -----
-    The two tokens differ in the coordinates where the row has ones, and in the gate; the first token is random, so a
-    sample is another example each time it is used, and there is no end of them (`SampleOracle`). The prediction of a
-    row is the mean over eight first tokens of what both outputs stand for, rounded to the nearest label. See
-    `lwe.LWRFamily` for the layer.
+    The two tokens differ in the coordinates where the row has ones, and in the gate. The first token is random, so each
+    use of a sample gives a new example, without end (`SampleOracle`). The prediction for a row is the mean, over eight
+    first tokens, of the labels that both outputs stand for, rounded to the nearest label. See `lwe.LWRFamily` for the
+    layer.
 
-    The seconds of the budget are looked at with each step that the learner records and each draw. What it recorded last
-    is judged then: BUDGET_SPENT only if that predicts nothing.
+    The budget's seconds are checked at each step that the learner records and at each draw. When they are spent, the
+    last recorded predictor is judged: BUDGET_SPENT only if it predicts nothing.
 
     Examples
     --------
@@ -80,10 +80,10 @@ class LearnerAttack(Attack):
     ('learner AttackLearner', 'BROKEN', 'EXACT')
     """
 
-    #: any learner of `attention.Learner`'s protocol; its own budget in examples is its own matter
+    #: any learner with the protocol of `attention.Learner`; the learner manages its own budget in examples
     learner: Learner
-    #: Whether examples off the gate, where outputs are 0 whatever the secret, are left out. A learner whose theorem
-    #: is for uniform signs needs them, as many as of the others.
+    #: Whether to leave out examples off the gate, where outputs are 0 whatever the secret. A learner whose theorem
+    #: assumes uniform signs needs them, as many as examples on the gate.
     on_gate_only: bool = True
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class LearnerAttack(Attack):
 
     @property
     def name(self) -> str:
-        """What learns."""
+        """The name of the learner."""
         return f"learner {type(self.learner).__name__}"
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
@@ -149,13 +149,13 @@ class AttackLearner:
 
     Notes
     -----
-    It predicts the layer's ideal outputs. EXACT if they are all examples' to 1e-10 and held-out samples were among
-    them, REACHED_TOLERANCE if to 1e-3, UNCONFIRMED if their labels hold fewer than ten bits more than the secret;
-    RESIDUAL_FLOOR if the labels are predicted as well as their noise allows; WORK_SPENT if the attack's limits are (it
-    has no clock); EXAMPLES_SPENT or EXAMPLES_RAN_OUT if samples are too few; NOT_APPLICABLE if the examples are not two
-    tokens of signs with outputs of the pattern; LOCAL_MINIMUM if the attack found nothing, or predicts only in part.
-    Without success it predicts what it has, or 0. The layer is given where a secret was found and its heads take at
-    most 2^24 numbers. Derived here.
+    It predicts the layer's ideal outputs. EXACT if they match all examples, held-out samples included, to 1e-10;
+    REACHED_TOLERANCE if to 1e-3; UNCONFIRMED if the labels have fewer than ten bits more than the secret;
+    RESIDUAL_FLOOR if the labels are predicted as well as their noise allows; WORK_SPENT if the attack's limits are
+    reached (there is no time limit); EXAMPLES_SPENT or EXAMPLES_RAN_OUT if there are too few samples; NOT_APPLICABLE if
+    the examples are not two tokens of signs with outputs of the pattern; LOCAL_MINIMUM if the attack found nothing or
+    only a partial prediction. Without success it predicts what was found, or 0. The fit has a layer if a secret was
+    found and its heads take at most 2^24 numbers. Derived here.
 
     Examples
     --------
@@ -170,8 +170,8 @@ class AttackLearner:
 
     attack: Attack  #: the attack
     parameters: LWRParameters  #: what is known of the layer in advance: all but its secret
-    #: The budget in examples; 20000 if left out, and all that are given. About half of them are on the gate, and
-    #: each of those is a sample.
+    #: The budget in examples; if left out, 20000, or all given examples. About half of them are on the gate, and each
+    #: of those is a sample.
     examples: PositiveInt | None = None
 
     def __post_init__(self) -> None:
@@ -182,7 +182,7 @@ class AttackLearner:
             )
 
     def minimum_examples(self, k: int, d: int) -> int:
-        """D + 10: fewer cannot hold five samples for sure, nor determine d - 1 entries."""
+        """D + 10: fewer may hold fewer than five samples, and cannot determine d - 1 entries."""
         return d + 10
 
     def fit(
@@ -193,7 +193,7 @@ class AttackLearner:
         truth: GroundTruth | None = None,
         progress: Progress | None = None,
     ) -> Fit:
-        """Draw examples, read them as samples, attack. ImportError if a package that the attack needs is missing."""
+        """Draw examples, read them as samples, attack. ImportError if the attack needs a package that is missing."""
         recorder = Recorder(oracle, truth=truth, progress=progress)
         budget = check_budget(self, oracle)
         number = _EXAMPLES if budget is None else budget
@@ -218,7 +218,7 @@ class AttackLearner:
             AttackOutcome.BUDGET_SPENT: Outcome.WORK_SPENT,
             AttackOutcome.REFUSED: Outcome.WORK_SPENT,
             AttackOutcome.NOT_APPLICABLE: Outcome.NOT_APPLICABLE,
-            # labels that remain wrong: by noise, or not all besides those held out were learned
+            # some labels remain wrong: because of noise, or because training labels were not all learned
             AttackOutcome.BROKEN: Outcome.RESIDUAL_FLOOR if self.parameters.noisy else Outcome.LOCAL_MINIMUM,
         }.get(result.outcome, Outcome.LOCAL_MINIMUM)
         if result.outcome is AttackOutcome.BROKEN and worst <= _TOLERANCE:
@@ -233,7 +233,7 @@ class AttackLearner:
         return recorder.fit(outcome, predict=predict, layer=layer)
 
     def _samples(self, x: np.ndarray, y: np.ndarray) -> LWRSamples | None:
-        """The samples on the gate; None where an example is not of the pattern."""
+        """The samples on the gate; None if an example does not have the pattern."""
         parameters = self.parameters
         if x.shape[1:] != (2, parameters.dim) or not np.all(np.abs(x) == 1):
             return None
@@ -258,7 +258,7 @@ class AttackLearner:
 def label_values(
     predict: Predictor, parameters: LWRParameters, *, seed: int
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """The labels of rows as a predictor of outputs has them, in [0, p - 1]: the mean over eight random first tokens."""
+    """Labels of rows in [0, p - 1] from a predictor of outputs: the mean over eight random first tokens."""
 
     def values(public: np.ndarray) -> np.ndarray:
         gate, labels = np.ones(len(public), dtype=bool), np.zeros(len(public), dtype=np.int64)
@@ -273,7 +273,7 @@ def label_values(
 
 @dataclass(frozen=True, eq=False)
 class _LastRecorded(GroundTruth):
-    """In the place of ground truth, which an attack has none of: keeps the last predictor instead of measuring it."""
+    """A substitute for the ground truth, which an attack does not have: it keeps the last predictor."""
 
     kept: list[Predictor] = field(default_factory=list)
 
@@ -288,7 +288,7 @@ class _LastRecorded(GroundTruth):
 
 
 def _last_recorded(dim: int) -> _LastRecorded:
-    """With a layer that stands for the target: what a learner measures against it is passed over."""
+    """A recorder with a placeholder layer as target; measurements against it are ignored."""
     unit = np.eye(dim)[None]
     return _LastRecorded(layer=AttentionLayer(theta=unit, w=unit), x=np.zeros((1, 2, dim)))
 
@@ -302,6 +302,6 @@ def _ideal_outputs(predict: Callable[[np.ndarray], np.ndarray], parameters: LWRP
 
 
 def _surplus_bits(samples: LWRSamples, parameters: LWRParameters) -> int:
-    """What the labels of all rows say beyond the secret, where copies and rows of the other sign say nothing new."""
+    """The bits in the labels of all rows beyond those of the secret; copies and negated rows add no bits."""
     rows = len(np.unique(orbits(samples.public[:, None].astype(np.float64))))
     return int(rows * np.log2(parameters.levels) - parameters.secret_dim * np.log2(parameters.modulus))

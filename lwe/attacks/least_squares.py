@@ -1,4 +1,4 @@
-"""Labels as a linear function of the covariates: exact where <v, a> does not wrap around, blind where it does."""
+"""Labels as a linear function of the covariates: exact if <v, a> does not wrap around, useless if it does."""
 
 import math
 from dataclasses import dataclass
@@ -19,26 +19,26 @@ __all__ = ["LeastSquaresAttack", "refined_secret"]
 
 _MOST_CUTS = 64
 _SCALES = 48
-_REFINING = 3000  # how many samples at the most a secret is refined with
-_STEPS_OF_PROGRAM = 20_000  # of the simplex method; a linear program that takes more of them is given up
-_LINEAR_ENOUGH = 0.2  # below it, the linear function cannot tell which window is meant
+_REFINING = 3000  # the most samples that refine a secret
+_STEPS_OF_PROGRAM = 20_000  # the most simplex steps; a linear program that needs more is abandoned
+_LINEAR_ENOUGH = 0.2  # below it, the linear function cannot identify the window
 
 
 @dataclass(frozen=True)
 class LeastSquaresAttack(Attack):
     """Regress the labels, in units of q/p, on the rows of the public matrix; round the coefficients; check them.
 
-    Applies where <v, a> takes less than q consecutive values (the span sum|v_j| of binary covariates is below q):
-    there every coordinate comes out, or those of a secret with the same labels. Where it wraps around a few times,
-    the linear function still predicts a little; from a standard deviation of about q/2 on, nothing is left of it.
+    Applies if <v, a> takes fewer than q consecutive values (the span sum|v_j| of binary covariates is below q). Then it
+    finds every coordinate, or a secret with the same labels. If <v, a> wraps around a few times, the linear function
+    still has some predictive power; from a standard deviation of about q/2 on it has none.
 
     Notes
     -----
-    The labels are a circle that is cut somewhere: up to 64 cuts are tried, and the longest run of absent labels. The
-    coefficients of the best one are rounded, with few levels also at other scales, as coarse labels tell the
-    direction of v alone. If that does not have all labels, it is refined (`refined_secret`), and single
-    coordinates are changed by one as long as more labels come out right. R^2, adjusted for the n
-    coefficients, is in `details`: about 0 if nothing is linear. Rounding errors of standard deviation about
+    The labels lie on a circle, and regression needs a cut: the attack tries up to 64 cuts, and the middle of the
+    longest run of absent labels. It rounds the coefficients of the best cut. With few levels it also tries other
+    scales, because coarse labels reveal only the direction of v. If the secret does not have all labels right, it is
+    refined (`refined_secret`); then single coordinates change by one as long as more labels become right. R^2, adjusted
+    for the n coefficients, is in `details`: about 0 if nothing is linear. Rounding errors of standard deviation about
     q/(p sqrt 12) leave coefficients of binary covariates uncertain by about 2q/(p sqrt(12 N)) with N samples. O(N n^2),
     and a linear program.
 
@@ -59,7 +59,7 @@ class LeastSquaresAttack(Attack):
     name: ClassVar[str] = "least squares"
 
     def run(self, attempt: Attempt, generator: np.random.Generator) -> AttackResult:
-        """Regress, round, repair, and keep whichever of the secret and the linear function does better."""
+        """Regress, round and refine; keep the better of the secret and the linear function."""
         parameters, training = attempt.parameters, attempt.training
         q, p = parameters.modulus, parameters.levels
         if len(training) < parameters.secret_dim + 2:
@@ -120,7 +120,7 @@ def _regress(rows: np.ndarray, labels: np.ndarray, modulus: int, levels: int) ->
 
 
 def _cuts(labels: np.ndarray, levels: int) -> Int[np.ndarray, " cuts"]:
-    """Where to cut the circle of labels: at even distances, and in the middle of the longest run of absent ones."""
+    """The cuts of the circle of labels: at even distances, and in the middle of the longest run of absent labels."""
     even = np.arange(min(levels, _MOST_CUTS)) * levels // min(levels, _MOST_CUTS)
     present = np.unique(labels)
     gaps = np.diff(np.append(present, present[0] + levels))
@@ -131,12 +131,12 @@ def _cuts(labels: np.ndarray, levels: int) -> Int[np.ndarray, " cuts"]:
 def _rounded_secret(
     attempt: Attempt, linear: _LinearLabels, r_squared: float
 ) -> tuple[Int[np.ndarray, " n"], float]:
-    """Coefficients rounded at the scale that has most labels, then refined; and the share of labels they have."""
+    """Coefficients rounded at the scale with the most right labels, then refined; and their share of right labels."""
     q, p = attempt.parameters.modulus, attempt.parameters.levels
     unit = linear.slopes * (q / p)
     largest = max(float(np.abs(unit).max()), 1e-9)
     scales = np.append(1.0, np.geomspace(0.5, max(1.0, q / (2 * largest)), _SCALES))
-    if p == 2:  # both cuts are alike to the regression, with opposite coefficients
+    if p == 2:  # both cuts give the same regression with opposite coefficients
         scales = np.concatenate([scales, -scales])
 
     def right(secret: np.ndarray) -> float:
@@ -166,12 +166,12 @@ def refined_secret(
     *,
     seconds: float = math.inf,
 ) -> Int[np.ndarray, " n"]:
-    """A secret near the right one, made exact where the public matrix is small: least squares, then a linear program.
+    """Make a secret near the right one exact, for a small public matrix: least squares, then a linear program.
 
-    A secret off by little has inner products off by little: it tells how often each one wraps around q, after
-    which the labels are linear. Without errors before rounding each label is two inequalities, and the secret with the
-    most room on both sides of all of them is rounded. Derived here. O(N n^2), and one linear program of N rows, which
-    may take so many seconds, beside a limit on its steps.
+    A secret with a small error has inner products with small errors. So it shows how often each inner product wraps
+    around q, and after that the labels are linear. Without errors before rounding, each label gives two inequalities.
+    The solution with the widest margin in all of them is rounded. Derived here. O(N n^2), and one linear program of N
+    rows, which has limits on its seconds and its steps.
     """
     q, public = parameters.modulus, samples.public[:_REFINING]
     low, after = label_residues(samples.labels[:_REFINING], parameters)
@@ -194,7 +194,7 @@ def refined_secret(
 
 
 def _roomiest(public: np.ndarray, low: np.ndarray, high: np.ndarray, seconds: float) -> np.ndarray | None:
-    """The s, rounded, with low <= A s <= high by the widest margin."""
+    """The s with low <= A s <= high by the widest margin, rounded."""
     from scipy.optimize import linprog
 
     rows, n = public.shape

@@ -22,7 +22,7 @@ __all__ = ["LinearisationAttack", "label_degree", "label_monomials"]
 _QUERIES = 256
 _QUERY_BLOCK = 32
 _SURPLUS = 0.02  # the share of equations beyond the unknowns
-_CANDIDATES = 2048  # how many are followed at a time where the secret is read off
+_CANDIDATES = 2048  # candidates followed at a time in the search for the secret
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,16 @@ class LinearisationAttack(Attack):
     -----
     For powers of two q and p, no noise. The lowest bit of the label is bit i = log2(q/p) of T = <a, s> mod q, and
     `BinomialMonomials` proves that it is a polynomial of degree at most 2^i = q/p in the bits of a. D is the number of
-    its monomials: for a binary matrix all products of at most q/p entries, sum_{j <= q/p} C(n, j); for the gadget's and
-    for a uniform one products of bits of a in which the bit of weight 2^l counts for 2^l, C(n + q/p, n); for a ternary
-    one entries are two bits, of which one counts twice. D equations and a few are solved in O(D^3 / 1536) word
-    operations and D^2 / 4 bytes; for fixed n/(q/p) that is exponential in q/p.
+    its monomials. For a binary matrix these are all products of at most q/p entries, sum_{j <= q/p} C(n, j). For the
+    gadget's and a uniform matrix they are products of bits of a in which the bit of weight 2^l counts for 2^l,
+    C(n + q/p, n). For a ternary matrix each entry has two bits, and one of them counts twice. Slightly more than D
+    equations are solved in O(D^3 / 1536) word operations and D^2 / 4 bytes; for fixed n/(q/p) that is exponential in
+    q/p.
 
-    The polynomial can be evaluated anywhere: that gives the secret mod 2q/p. Entry by entry, all values that agree with
-    it on 256 random rows of the entries so far are kept. A uniform matrix leaves one at once: bit i of 2^l s_j is bit
-    i - l of s_j. For a binary one it is a search over the few prefixes that are left, found by trial and without proof.
+    The polynomial can be evaluated on any row, which gives the secret mod 2q/p. The search goes entry by entry and
+    keeps all values that agree with the polynomial on 256 random rows of the entries so far. With a uniform matrix one
+    value remains at once: bit i of 2^l s_j is bit i - l of s_j. With a binary matrix a few prefixes remain; this is
+    observed, not proved.
     Labels of p > 2 values then give the higher bits of the secret by one linear system over GF(2) each: bit i + l of T
     is that of <a, s mod 2^(i+l)>, known by then, plus the parity of <a, floor(s / 2^(i+l))>.
     If no secret is found, the polynomial itself predicts labels for p = 2, and their lowest bit for p > 2.
@@ -56,8 +58,8 @@ class LinearisationAttack(Attack):
     (1.0, 529, True)
     """
 
-    #: The degree of the polynomial, at most the smallest that always suffices, `label_degree`, which is taken if it
-    #: is left out. At a lower one the equations contradict each other unless few entries of the secret are odd.
+    #: The degree of the polynomial, at most `label_degree`, which always suffices and is the default. At a lower
+    #: degree the equations contradict each other unless few entries of the secret are odd.
     degree: PositiveInt | None = None
 
     name: ClassVar[str] = "linearisation"
@@ -91,7 +93,7 @@ class LinearisationAttack(Attack):
             found = solve_packed_gf2(system, unknowns, overwrite=True, on_panel=attempt.check)
             if found.rank == unknowns or not found.consistent or equations == len(training):
                 break
-            equations *= 2  # rows that repeat say nothing new, and there are only so many of few bits
+            equations *= 2  # repeated rows add no information, and few bits allow only few rows
         attempt.details.update(equations=equations, rank=found.rank, consistent=found.consistent)
         done = f"{equations} equations over GF(2) in {words} of rank {found.rank}"
 
@@ -150,11 +152,11 @@ def _low_parts(
 ) -> Int[np.ndarray, "candidates n"]:
     """Vectors s mod 2q/p whose bit log2(q/p) of <a, s> is the polynomial's value on random rows a.
 
-    None where the values of an entry, with the prefixes that are left, are more than memory allows to list.
+    None if the remaining prefixes with all values of the next entry do not fit into memory.
     """
     parameters = attempt.parameters
     n, step = parameters.secret_dim, parameters.modulus // parameters.levels
-    # odd entries tell most about the others: they are those in the products of most factors
+    # odd entries reveal the most about the others: they occur in the products of the most factors
     involved = monomials.table()[polynomial]
     highest = involved[involved.sum(axis=1) == step] if step > 1 else involved
     order = np.argsort(-np.count_nonzero(highest, axis=0), kind="stable")

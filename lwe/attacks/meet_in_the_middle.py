@@ -1,4 +1,4 @@
-"""The secret is cut in two: what one half makes of some samples says which other halves can go with it."""
+"""Meet in the middle: cut the secret into two halves, and combine only halves that fit on some samples."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ _PROBE, _PAIR, _WORD = 30.0, 12.0, 0.6
 @dataclass(frozen=True)
 @checked
 class MeetInTheMiddleAttack(Attack):
-    """List both halves of the secret, and put together only those that fit on some samples.
+    """List both halves of the secret, and combine only those that fit on some samples.
 
-    Applies to the secrets and errors of `ExhaustiveAttack`; gains most where labels are fine (p of 8 and more, or
+    Applies to the secrets and errors of `ExhaustiveAttack`. It gains the most if labels are fine (p of 8 and more, or
     learning with small errors).
 
     Notes
@@ -35,11 +35,11 @@ class MeetInTheMiddleAttack(Attack):
     a window of width w, about q/p. Lists of N = sqrt(S) halves each of S candidates are made, O(N) numbers for
     each sample used: about log2(S)/log2(q/w) of them.
 
-    Z_q is cut into floor(q/w) cells of at least w residues, for each of m samples; the first halves are
-    sorted into the boxes of m cells. For a second half, x must lie in a window of width w, which meets at most two
-    neighbouring cells: at most 2^m boxes are looked into, and no pair is missed. About N 2^m boxes and N^2 (2w/q)^m
-    pairs; near N for w << q, no gain for w = q/2. Where boxes do not pay, all pairs are tried, as by
-    `ExhaustiveAttack`, which also says what happens with errors.
+    For each of m samples, Z_q is cut into floor(q/w) cells of at least w residues. The first halves are sorted into the
+    boxes of m cells. For a second half, x must lie in a window of width w, which meets at most two neighbouring cells.
+    So at most 2^m boxes are searched, and no pair is missed. About N 2^m boxes and N^2 (2w/q)^m pairs: near N for
+    w << q, no gain for w = q/2. If boxes do not reduce the cost, all pairs are tried, as in `ExhaustiveAttack`, which
+    also describes the treatment of errors.
 
     References
     ----------
@@ -56,7 +56,7 @@ class MeetInTheMiddleAttack(Attack):
     ('BROKEN', True)
     """
 
-    #: the most candidates there may be; None for no limit but the budget's seconds
+    #: the most candidates; None for no limit except the budget's seconds
     work: PositiveInt | None = None
 
     name: ClassVar[str] = "meet in the middle"
@@ -88,7 +88,7 @@ def _search(attempt: Attempt, space: SecretSpace, windows: Windows, judge: Judge
 
 @dataclass(frozen=True, eq=False)
 class _Boxes:
-    """The first `len(cells)` samples, each with its residues cut into so many cells of at least a window's width."""
+    """The first `len(cells)` samples; the residues of each are cut into cells at least as wide as a window."""
 
     windows: Windows
     left: np.ndarray
@@ -97,7 +97,7 @@ class _Boxes:
 
     @classmethod
     def choose(cls, windows: Windows, left: np.ndarray, right: np.ndarray) -> "_Boxes":
-        """The cheapest, were inner products uniform."""
+        """The cheapest boxes under the assumption of uniform inner products."""
         q, number = windows.modulus, left.shape[1]
         best, least = cls(windows, left, right, ()), np.inf
         for coarser in (1, 2, 4):
@@ -157,7 +157,7 @@ class _Boxes:
         return keys
 
     def _probes(self, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For second halves (by column), all boxes where partners can be; right holds y - start."""
+        """All boxes that may contain partners of the second halves (columns); `right` holds y - start."""
         q = self.windows.modulus
         of, keys = np.arange(right.shape[1]), np.zeros(right.shape[1], dtype=np.int64)
         for test, k in enumerate(self.cells):

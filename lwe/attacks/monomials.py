@@ -1,4 +1,4 @@
-"""Monomials listed by degree, and those that a bit of <a, s> mod 2^kappa is a sum of over GF(2), packed."""
+"""Monomials listed by degree, and packed monomials whose sum over GF(2) is a bit of <a, s> mod 2^kappa."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ class Exponents:
         return table.astype(np.int64)
 
     def steps(self) -> Iterator[tuple[int, int, slice, slice]]:
-        """How to build them: (column, k, from, to) says where those of earlier columns stand, and with k added go."""
+        """How to build them: (column, k, from, to); monomials at `from` with exponent k added go to `to`."""
         sizes = monomials_by_degree(self.columns, self.degree, min(self.largest, self.degree))
         starts = [0, *itertools.accumulate(sizes)]
         filled = [1] + [0] * (len(sizes) - 1)

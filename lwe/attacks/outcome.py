@@ -46,37 +46,37 @@ class AttackOutcome(Enum):
 class Budget:
     """What an attack may spend."""
 
-    #: wall-clock seconds, which attacks look at from time to time; None for no limit
+    #: wall-clock seconds, which attacks check from time to time; None for no limit
     seconds: PositiveFloat | None = 30.0
     memory: PositiveInt = 1 << 31  #: bytes that its largest tables may take
 
 
 class AttackEndedError(RuntimeError):
-    """An attack ends without a prediction: its outcome is the error's, its explanation the error's text."""
+    """An attack ends without a prediction; the error has the outcome, and its text is the explanation."""
 
     outcome: ClassVar[AttackOutcome]
 
 
 class BudgetSpentError(AttackEndedError):
-    """The time is over."""
+    """No time is left."""
 
     outcome = AttackOutcome.BUDGET_SPENT
 
 
 class RefusedError(BudgetSpentError):
-    """More is needed than may be spent: it is not begun, or given up as soon as that shows."""
+    """The attack needs more than its budget: it does not start, or stops as soon as this is known."""
 
     outcome = AttackOutcome.REFUSED
 
 
 class NotApplicableError(AttackEndedError):
-    """It is for other parameters."""
+    """The attack does not apply to these parameters."""
 
     outcome = AttackOutcome.NOT_APPLICABLE
 
 
 class TooFewSamplesError(AttackEndedError):
-    """More samples are needed."""
+    """The attack needs more samples."""
 
     outcome = AttackOutcome.TOO_FEW_SAMPLES
 

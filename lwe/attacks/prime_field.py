@@ -17,11 +17,11 @@ _BLOCK_ROWS = 256
 
 @dataclass(frozen=True)
 class PrimeFieldSolution:
-    """What Gaussian elimination found out about the last unknowns of A x = b modulo a prime.
+    """The result of Gaussian elimination for the last unknowns of A x = b modulo a prime.
 
-    `solution` is their values, in [0, q), in one solution of the equations that hold only them, free ones 0; the rows
-    of `kernel` are a basis of what may be added to it, none where these unknowns are determined. `rank` is that of A,
-    and `consistent` whether A x = b has a solution.
+    `solution` has their values, in [0, q), in one solution of the equations that contain only them; free values are 0.
+    The rows of `kernel` are a basis of the vectors that may be added to it; there are none if these unknowns are
+    determined. `rank` is the rank of A, and `consistent` whether A x = b has a solution.
     """
 
     solution: Int[np.ndarray, " last"]
@@ -39,9 +39,9 @@ def solve_prime_field(
 ) -> PrimeFieldSolution:
     """Solve A x = b modulo a prime of at most 2^24 for the `last` unknowns; `system` is [A | b], eliminated in place.
 
-    They may be determined where earlier ones are not. `check` is called once for every 32 columns; what it raises ends
-    the elimination. (2/3) rows columns^2 floating-point operations at most, most of them in matrix products of float64,
-    exact because all residues are centred.
+    The last unknowns may be determined even if earlier ones are not. `check` is called once for every 32 columns; an
+    exception that it raises ends the elimination. At most (2/3) rows columns^2 floating-point operations, most of them
+    in matrix products of float64, which are exact because all residues are centred.
     """
     rows, unknowns = system.shape[0], system.shape[1] - 1
     for start in range(0, rows, _BLOCK_ROWS):
@@ -81,9 +81,9 @@ def _centre(values: np.ndarray, modulus: int) -> None:
 def _eliminate_panel(
     work: np.ndarray, rank: int, first: int, end: int, modulus: int
 ) -> tuple[list[int], np.ndarray]:
-    """Eliminate columns [first, end) below pivots; which have one, and how much of each pivot row a row gets taken off.
+    """Eliminate columns [first, end) below pivots; return the pivot columns and the multipliers of the pivot rows.
 
-    Row k of the multipliers holds for pivot rows too: those of earlier pivots. Pivot rows are not scaled.
+    Pivot rows have multipliers too, for earlier pivots. Pivot rows are not scaled.
     """
     panel = work[rank:, first:end].copy()
     multipliers = np.zeros_like(panel)

@@ -71,10 +71,10 @@ class SecretSpace:
     """All secrets of a law."""
 
     number: int  #: how many
-    #: A bound on the probability that the secret is none of them: what was cut off the tails of the law
+    #: A bound on the probability that the secret is not among them, because the tails of the law are cut off
     missed: float
-    #: maps a size m to pairs of halves on the first n - m and the last m entries; together their pairs are all
-    #: secrets, each once
+    #: maps a size m to pairs of halves on the first n - m and the last m entries; the pairs together give every
+    #: secret once
     split: Callable[[int], list[tuple[Half, Half]]]
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class SecretSpace:
 def secret_space(parameters: LWRParameters, *, missed: float = 1e-3) -> SecretSpace | None:
     """The secrets of the parameters' law; None if their entries have more than 2^20 values.
 
-    Values in the tails are left out as long as a secret has one of them with probability at most `missed`.
+    Tail values are left out as long as the probability that a secret has one of them is at most `missed`.
     """
     n, q, law = parameters.secret_dim, parameters.modulus, parameters.secret
     if law.kind == "sparse":

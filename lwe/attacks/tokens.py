@@ -1,4 +1,4 @@
-"""Samples as token matrices that a learner of attention layers can be given, and examples read back as samples."""
+"""Conversion of samples to token matrices for learners of attention layers, and of examples back to samples."""
 
 from collections.abc import Callable
 
@@ -43,9 +43,9 @@ def token_examples(
     *,
     rng: np.random.Generator,
 ) -> tuple[Float[np.ndarray, "N 2 d"], Float[np.ndarray, "N 2 d"]]:
-    """Examples that are on the gate where `gate` says so, there with these rows and labels, in order.
+    """Examples that are on the gate where `gate` is true, with these rows and labels in order.
 
-    All else is random: the first tokens, and the covariates off the gate.
+    The first tokens and the covariates off the gate are random.
     """
     n, off = parameters.covariates, int(np.sum(~gate))
     covariates = np.empty((len(gate), n), dtype=np.int64)
@@ -84,15 +84,15 @@ def labels_of_outputs(
 
 
 class SampleOracle(ExampleOracle):
-    """Examples without end from a number of samples: each has tokens of its own, whenever its sample is used again.
+    """Unlimited examples from a number of samples: each use of a sample has new tokens.
 
-    A row and its label fix where the two tokens differ and what the output is, up to the signs of the first token: 2^d
-    examples of one binary sample, all alike likely. All samples are used once in their order, then again in random
-    ones. Until one is used again examples are independent, and those held out by a learner were never seen.
+    A row and its label determine where the two tokens differ, and the output, up to the signs of the first token. So
+    one binary sample gives 2^d equally likely examples. All samples are used once in order, then again in random
+    orders. Until a sample is used again, examples are independent, and examples held out by a learner are unseen.
 
-    `parameters` are as `realised` gives them. With `on_gate_only` all examples have a sample; by default each of them
-    does with probability 1/2, as uniform signs do. `before_draw` is called with the number of examples before they are
-    drawn; what it raises ends the fit.
+    `parameters` are those that `realised` returns. With `on_gate_only` every example uses a sample; by default each
+    does with probability 1/2, as for uniform signs. `before_draw` is called with the number of examples before they are
+    drawn; an exception that it raises ends the fit.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class SampleOracle(ExampleOracle):
         on_gate_only: bool = False,
         before_draw: Callable[[int], None] = lambda number: None,
     ) -> None:
-        # of the oracle it derives from it has the interface alone
+        # it inherits only the interface of the base class
         self._samples, self._parameters, self._generator = samples, parameters, rng
         self._on_gate_only, self._before_draw = on_gate_only, before_draw
         self._order, self._used, self._own_drawn = np.arange(len(samples)), 0, 0
@@ -127,7 +127,7 @@ class SampleOracle(ExampleOracle):
 
     @property
     def remaining(self) -> int | None:
-        """None: there is no end."""
+        """None: examples are unlimited."""
         return None
 
     def draw(self, n: int) -> tuple[Float[np.ndarray, "n 2 d"], Float[np.ndarray, "n 2 d"]]:
@@ -142,9 +142,9 @@ class SampleOracle(ExampleOracle):
         return token_examples(gate, public, labels, self._parameters, rng=self._generator)
 
     def split(self, workers: int) -> list[ExampleOracle]:
-        """Oracles for `workers` workers, among whom the samples are shared out."""
+        """Oracles for `workers` workers, which share the samples among them."""
         workers, own = count("workers", workers), len(self._samples)
-        # more workers than samples: a sample goes to several
+        # with more workers than samples, several workers get the same sample
         shares = np.array_split(np.resize(np.arange(own), max(own, workers)), workers)
         parts = [
             SampleOracle(

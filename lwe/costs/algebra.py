@@ -1,4 +1,4 @@
-"""What algebra costs: monomials as unknowns, over GF(2) and GF(q), and Groebner bases."""
+"""Costs of algebraic attacks: monomials as unknowns, over GF(2) and GF(q), and Groebner bases."""
 
 import math
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from lwe.residues import is_prime
 __all__ = ["arora_ge_cost", "groebner_cost", "linearisation_cost", "monomials", "monomials_by_degree"]
 
 _DENSE = 3.0
-"""Exponent of dense elimination, as it is done here."""
+"""The exponent of dense elimination as implemented here."""
 
-_MISSES = 5  # cuts of Gaussian errors in a row that were no better: the cost is convex in the cut
+_MISSES = 5  # stop after so many cuts of Gaussian errors without improvement: the cost is convex in the cut
 
 _WORD = 64
-"""Bits that one operation on packed words treats."""
+"""Bits that one operation on packed words processes."""
 
 
 @checked
@@ -52,8 +52,8 @@ def monomials_by_degree(variables: PositiveInt, degree: NonNegativeInt, largest:
 def linearisation_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> Cost | None:
     """Elimination over GF(2) of all monomials up to degree q/p in the bits; None unless q and p are powers of 2.
 
-    None also with noise, or fewer samples than the D monomials: D^3/64 operations on words, D^2/8 bytes. Why the degree
-    is q/p, and what a monomial is for each matrix, is in `lwe.attacks.linearisation`.
+    None also with noise, or with fewer samples than the D monomials. D^3/64 operations on words, D^2/8 bytes.
+    `lwe.attacks.linearisation` explains why the degree is q/p, and what a monomial is for each matrix.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def arora_ge_cost(parameters: LWRParameters, samples: PositiveInt | None = None)
 def groebner_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | None = None) -> Cost | None:
     """The cost of Arora and Ge's equations by a Groebner basis, with those that say a small secret is small.
 
-    None unless the matrix is uniform and lengths tell, or where the degree of regularity is above 2n.
+    None unless the matrix is uniform and `lengths_tell`, or if the degree of regularity is above 2n.
 
     Equations of degree t each, t the values an error takes, m of them, and n of degree s for secrets of s values. The
     degree of regularity r is that of the first coefficient below 0 of (1 - z^t)^m (1 - z^s)^n / (1 - z)^n, for
@@ -169,7 +169,7 @@ def groebner_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | N
 
 
 def _cut_gaussian(error: float, known: float, n: int) -> Iterator[tuple[int, float]]:
-    """The values of an error within T = 1, 2, ..., and how many errors are all within it with probability .99."""
+    """For T = 1, 2, ...: the number of error values within T, and how many errors all lie within T with chance .99."""
     for cut in range(math.ceil(error), n):
         beyond = 2 / (cut / error * math.sqrt(2 * math.pi)) * math.exp(-((cut / error) ** 2) / 2)
         if beyond >= 1:

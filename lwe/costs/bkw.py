@@ -1,4 +1,4 @@
-"""BKW's cost, plain and coded: samples added until parts of the secret vanish, errors growing meanwhile."""
+"""BKW's cost, plain and coded: sums of samples cancel parts of the secret while errors grow."""
 
 import math
 from functools import cache, partial
@@ -21,7 +21,7 @@ _MOST_COMBINED = 64  # samples whose signed sums are new samples
 
 @checked
 def bkw_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> Cost | None:
-    """The cheapest number of blocks; None where there is none within 2^1000, or errors are uniform mod q.
+    """The cost for the cheapest number of blocks; None if it is above 2^1000, or errors are uniform mod q.
 
     Notes
     -----
@@ -79,7 +79,7 @@ def bkw_cost(parameters: LWRParameters, samples: PositiveInt | None = None) -> C
 def coded_bkw_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | None = None) -> Cost | None:
     """The cost of BKW with lattice codes in its later steps; None unless the matrix is uniform and lengths tell.
 
-    Where more samples are needed than there are, signed sums of k of them are taken as samples of sqrt(k) the error.
+    If there are too few samples, signed sums of k samples serve as samples with sqrt(k) times the error.
 
     References
     ----------
@@ -101,7 +101,7 @@ def coded_bkw_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | 
     else:
         at = cache(partial(_with_combined, form, values))
         low, high = 1, min(_MOST_COMBINED, int(form.samples))
-        while low < high:  # the fewest that give enough samples: more add errors
+        while low < high:  # the smallest k that gives enough samples: a larger one adds errors
             middle = (low + high) // 2
             low, high = (low, middle) if math.isfinite(at(middle)[0]) else (middle + 1, high)
         combined, found = low, at(low)
@@ -115,7 +115,7 @@ def coded_bkw_cost(parameters: LWRParameters | PlainLWE, samples: PositiveInt | 
 
 
 def _with_combined(form: NormalForm, values: float, combined: int) -> tuple[float, float, int, int]:
-    """What `_best_tables` finds where signed sums of so many samples are the samples."""
+    """The result of `_best_tables` if the samples are signed sums of `combined` samples."""
     sums = gammaln(form.samples + 1) - gammaln(combined + 1) - gammaln(form.samples - combined + 1)
     most = float(sums) / math.log(2) + combined
     return _best_tables(form, values, form.error * math.sqrt(combined), most)

@@ -1,4 +1,4 @@
-"""What an attack is estimated to cost: a small record that knows its parameters and prints itself."""
+"""The estimated cost of an attack: a record with its parameters and a printed form."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from lwe.parameters import LWRParameters
 __all__ = ["TELLING_SUMS", "Cost", "size_in_words"]
 
 TELLING_SUMS = 2 * math.log(50)
-"""By how many sums, times the square of their advantage, labels are told from random ones with probability .99."""
+"""The number of sums, times the square of their advantage, that tells labels from random with probability .99."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Cost:
     attack: str  #: its name
     exponent: Annotated[float, Real()]  #: log2 of the operations
     parameters: LWRParameters | PlainLWE  #: what is attacked
-    #: what one operation is; units differ, so exponents of different attacks compare roughly only
+    #: what one operation is; units differ, so exponents of different attacks are only roughly comparable
     unit: str
     model: str  #: under which assumptions, in a few words
     details: Mapping[str, Any] = field(default_factory=dict)  #: block size, dimension, samples
@@ -54,5 +54,5 @@ class Cost:
 
 @checked
 def size_in_words(number: NonNegativeInt) -> int | str:
-    """A positive number as it can be printed and read: itself below 10^12, a power of two from there on."""
+    """A positive number in a readable form: itself below 10^12, otherwise a power of two."""
     return number if number < 10**12 else f"2^{math.log2(number):.1f}"

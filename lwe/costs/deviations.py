@@ -1,4 +1,4 @@
-"""How large secrets and errors are: the numbers of a problem that lattice attacks weigh with."""
+"""The sizes of secrets and errors, which lattice attacks use as weights."""
 
 import math
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from lwe.parameters import LARGEST_MODULUS, LWRParameters
 
 __all__ = ["Deviations", "PlainLWE", "deviations", "error_character"]
 
-_LEAST_CHARACTER = 1e-15  # below it nothing but rounding is left
-_LEAST_BITS = 1e-12  # below it, what a label is said to tell is rounding
+_LEAST_CHARACTER = 1e-15  # smaller values are only rounding errors
+_LEAST_BITS = 1e-12  # a smaller information of a label is only rounding
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Deviations:
     #: q
     column: float
     secret_bits: float  #: the entropy of the secret
-    #: bits that a label tells of the inner product, at the most; 0 where that is nothing but rounding
+    #: the most bits of information in a label about the inner product; 0 if they are only rounding
     told: float
     weight: float  #: how many entries of the secret are expected not to be zero
     nonzero: int | None  #: values besides 0 that an entry may take; None for Gaussian and uniform laws

@@ -1,4 +1,4 @@
-"""Dual lattice attacks: short vectors of the dual lattice, and what they tell of the labels."""
+"""Dual lattice attacks: short vectors of the dual lattice, and how well they tell labels from random ones."""
 
 import math
 from dataclasses import dataclass
@@ -102,8 +102,8 @@ def best_dual_lattice(
 ) -> DualLattice | None:
     """The lattice of least cost; None where lengths say nothing. `floor`: whether LLL's cost is weighed.
 
-    An attack leaves LLL out: where it is all that is needed, the lattice that is cheapest for a sieve has the shortest
-    vectors, and tells the most.
+    An attack ignores LLL's cost: if LLL suffices, the lattice that is cheapest for a sieve has the shortest vectors and
+    distinguishes best.
     """
     if not lengths_tell(parameters):
         return None
@@ -158,8 +158,8 @@ def dual_hybrid_cost(
 
     Notes
     -----
-    The cost is that of Theorem 7.6 of MATZOV 2022. Whether its heuristics hold for the sizes it is applied to is
-    disputed (Ducas and Pulles 2023), so that it may be too low. Guesses follow a Gaussian of the secret's deviation.
+    The cost is that of Theorem 7.6 of MATZOV 2022. It is disputed whether its heuristics hold at these sizes (Ducas and
+    Pulles 2023), so it may be too low. Guesses follow a Gaussian with the secret's deviation.
 
     References
     ----------

@@ -22,16 +22,16 @@ def estimate(
     *,
     model: CostModelName = "core-SVP",
 ) -> list[Cost]:
-    """What each attack that applies is estimated to cost, in the order of the exponents.
+    """The estimated costs of all attacks that apply, in the order of the exponents.
 
     Parameters
     ----------
     parameters : LWRParameters or PlainLWE
         The problem. Searches, linearisation and plain BKW are estimated for LWRParameters alone.
     samples : int, optional
-        How many there are; attacks that want more are left out. Without limit if not given.
+        The number of samples; attacks that need more are left out. No limit if not given.
     model : {"core-SVP", "quantum core-SVP", "MATZOV"}
-        What lattice reduction costs.
+        The cost model of lattice reduction.
 
     Returns
     -------
@@ -41,11 +41,11 @@ def estimate(
 
     Notes
     -----
-    Each is a heuristic estimate of what one attack costs. Those of lattices in the core-SVP model are below that cost
-    on purpose: one call of a sieve is counted, and nothing else. An attack that is not here may cost less than any of
-    them, so a large exponent is no claim of security; and at toy sizes, where the asymptotic formulas say little, it is
-    no prediction of seconds. Not all of them are implemented in `lwe.attacks`. Without `samples` an attack may be
-    listed that wants more of them than a scheme makes public.
+    Each number is a heuristic estimate of the cost of one attack. Lattice estimates in the core-SVP model are low on
+    purpose: they count only one call of a sieve. Another attack may cost less than all of these, so a large exponent is
+    no claim of security. At toy sizes the asymptotic formulas say little, and an exponent does not predict seconds. Not
+    all attacks are implemented in `lwe.attacks`. Without `samples` the list may contain an attack that needs more
+    samples than a scheme makes public.
 
     Examples
     --------

@@ -103,10 +103,10 @@ def hybrid_cost(
 
     Notes
     -----
-    Of zeta entries all vectors of at most w nonzero ones are guessed. An attack succeeds if the guesses hold the
-    secret, Babai's planes hold the error (and, meeting in the middle, the halves meet), and is repeated until one has
-    with probability .99. zeta, w and the block are those of least cost, found by a search that is refined where it is
-    best, so a little less may be possible.
+    The attack guesses all vectors of at most w nonzero entries among zeta entries. It succeeds if the guesses contain
+    the secret and Babai's planes contain the error; meeting in the middle, the halves must also meet. It is repeated
+    until success has probability .99. zeta, w and the block are those of least cost, found by a search that is refined
+    near the best point, so a slightly lower cost may be possible.
 
     References
     ----------

@@ -78,7 +78,7 @@ def primal_shape(
 
 @checked
 def lengths_tell(parameters: LWRParameters | PlainLWE) -> bool:
-    """Whether lengths say anything: not for q = 2, errors as wide as q or uniform mod q, or a secret without choice."""
+    """Whether lengths carry information: not for q = 2, errors as wide as q or uniform mod q, or a single secret."""
     sizes = deviations(parameters)
     return (
         sizes.q > 2 and sizes.secret > 0 and sizes.error < 0.95 * sizes.q / math.sqrt(12) and sizes.told > 0
@@ -143,18 +143,18 @@ def _best_shape(
 
 @checked
 def fewest_samples(parameters: LWRParameters | PlainLWE, *, determined: bool = True) -> int:
-    """How many samples a lattice needs at the least: labels that tell as many bits as a secret has.
+    """The fewest samples that a lattice needs: their labels carry as many bits as the secret has.
 
-    If the secret need not be `determined`, labels are only to be predicted or told from random ones: with bits or trits
-    as entries a secret need be known only up to small changes, and one sample more than it has entries is where a
-    lattice with anything but its own short vectors begins.
+    If the secret need not be `determined`, it is enough to predict labels or to tell them from random ones. With a
+    matrix of bits or trits the secret is then needed only up to small changes. The number is one more than the entries
+    of the secret: only then does the lattice contain more than its own short vectors.
 
-    ValueError if labels tell nothing of the secret, the errors being uniform mod q: no number is enough.
+    ValueError if errors are uniform mod q: then labels carry no information on the secret, and no number is enough.
 
     Notes
     -----
-    H(s) bits are needed, the entropy of the secret, and a label b of T = <v, a> tells at most I(T; b): log2 p, and
-    log2 q - H(e) where errors are added. By Fano's inequality (Cover and Thomas 2006, section 2.10), with fewer than
+    The secret has H(s) bits, its entropy. A label b of T = <v, a> carries at most I(T; b) bits: log2 p, and
+    log2 q - H(e) if errors are added. By Fano's inequality (Cover and Thomas 2006, section 2.10), with fewer than
     H(s)/I(T; b) samples no method finds the secret with a probability near 1.
 
     Examples

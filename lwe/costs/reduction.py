@@ -1,4 +1,4 @@
-"""What lattice reduction achieves and costs: root-Hermite factors, block sizes, and models of its cost."""
+"""Quality and cost of lattice reduction: root-Hermite factors, block sizes, and cost models."""
 
 import math
 from dataclasses import dataclass
@@ -85,9 +85,9 @@ def block_size_for(
 
 @checked
 def reduction_floor(dim: PositiveInt) -> float:
-    """log2 of dim^3, less than which no lattice attack is said to cost: what a pass over a basis takes.
+    """log2 of dim^3, the cost of a pass over a basis and the least cost of any lattice attack here.
 
-    A convention of this project: core-SVP says 2^0.6 where LLL is enough. It changes no exponent of a scheme.
+    A convention of this project: core-SVP gives 2^0.6 if LLL suffices. It changes no exponent of a scheme.
     """
     return 3 * math.log2(dim)
 
@@ -106,9 +106,9 @@ class CostModel:
 
     Notes
     -----
-    With C = 1/(1 - 2^-slope), progressive BKZ with blocks of beta costs dim^3 + C^2 (dim - beta) sieves in dimension
-    beta - f, with f = beta ln(4/3) / ln(beta/(2 pi e)) dimensions for free; below 20 blocks are enumerated, in 8 dim
-    calls. Otherwise it is one sieve in dimension beta, factors below exponential left out, and no less than
+    Let C = 1/(1 - 2^-slope). Progressive BKZ with blocks of beta costs dim^3 plus C^2 (dim - beta) sieves in dimension
+    beta - f, with f = beta ln(4/3) / ln(beta/(2 pi e)) dimensions for free. Blocks below 20 are enumerated, in 8 dim
+    calls. Other models count one sieve in dimension beta, without subexponential factors, and at least
     `reduction_floor`.
 
     References

@@ -1,4 +1,4 @@
-"""What searches cost: every secret, or halves of it that meet in the middle."""
+"""Costs of searches: exhaustive search, and meet in the middle."""
 
 import math
 
@@ -16,10 +16,9 @@ _LEAST_LEAD = 1e-14  # of the secret over chance, for a score: what is below it 
 def exhaustive_cost(parameters: LWRParameters) -> Cost | None:
     """log2 of the secrets, times n additions for each label looked at; None where labels do not depend on the secret.
 
-    A wrong secret agrees with a label with probability near 1/p and is given up after p/(p - 1) labels on average; with
-    noise each has to be looked at for as long as its score takes, about 1/(lambda - 1/p)^2 labels, lambda the share
-    that the secret itself predicts, or 4/phi^2, phi = |E exp(2 pi i e / q)|, for scores by cosines where errors are
-    wide.
+    A wrong secret agrees with a label with probability near 1/p, so it is dropped after p/(p - 1) labels on average.
+    With noise every secret needs a score from about 1/(lambda - 1/p)^2 labels, where lambda is the share that the
+    secret itself predicts. If errors are wide, scores use cosines and need 4/phi^2 labels, phi = |E exp(2 pi i e / q)|.
 
     Examples
     --------
