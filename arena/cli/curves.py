@@ -83,8 +83,8 @@ def curves_command(
 ) -> None:
     """Count the statistical queries that each learner needs to find a secret; draw them and the lower bound against d.
 
-    Writes curves.json, .csv, .svg and .pdf into the folder of --out. Every cell is kept there as it is done: the same
-    command goes on where it was interrupted.
+    Writes curves.json, .csv, .svg and .pdf into the folder of --out. Every finished cell is kept there: after an
+    interruption the same command continues.
 
     Example: attention-bounds curves sq --dims 10,16,20 --bits 3 --tau 0.3,0.1 --out curves
     """
@@ -143,8 +143,8 @@ def lwr_curve_command(
 ) -> None:
     """Plot the largest n at which each attack and each learner of layers breaks learning with rounding, against q/p.
 
-    Writes lwr.json, .csv, .svg and .pdf into the folder of --out. Every cell is kept there as it is done: the same
-    command goes on where it was interrupted.
+    Writes lwr.json, .csv, .svg and .pdf into the folder of --out. Every finished cell is kept there: after an
+    interruption the same command continues.
 
     Example: attention-bounds curves lwr --modulus 64 --levels 2,4,8,16,32 --budget 5 --out lwr-curves
     """
