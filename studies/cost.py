@@ -1,4 +1,4 @@
-"""What learning costs against heads, tokens and dimension, and whether small sizes predict larger ones."""
+"""The cost of learning against heads, tokens and dimension, and whether small sizes predict larger ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from upper import counting_floor
 __all__ = ["STUDY"]
 
 _TITLES = {"newton": "Newton", "linear": "linear attention", "six-phase": "six phases"}
-_MOST = {Scale.QUICK: 3e6, Scale.FULL: 5e7}  # multiplications a pass of Newton, at the sizes that are fitted
+_MOST = {Scale.QUICK: 3e6, Scale.FULL: 5e7}  # multiplications per pass of Newton, at the fitted sizes
 _GRID = {
     Scale.QUICK: ((1, 2, 4), (2, 4), (8, 16, 32)),
     Scale.FULL: ((1, 2, 4, 8), (2, 3, 4, 8), (8, 16, 32, 64)),
@@ -51,13 +51,13 @@ _BEYOND = (
     ("linear", (12, 64, 64)),
     ("linear", (12, 64, 384)),
 )
-_SEEN = ("linear", (2, 4, 22), "memory")  # seen before its law was settled: no test of it
+_SEEN = ("linear", (2, 4, 22), "memory")  # seen before its law was fixed, so not a test of it
 _WITHIN = 0.30
 _MACHINE = 24.0  # GiB
 
 
 def _cells(scale: Scale) -> Sequence[Parameters]:
-    """The sizes that laws are fitted to, and larger ones as checks; Newton's with several draws."""
+    """The sizes for fitting the laws, and larger sizes as checks; those of Newton have several draws."""
     heads, tokens, dims = _GRID[scale]
     newton = [
         (m, k, d)
@@ -99,7 +99,7 @@ _Pair = tuple[str, Size, dict[str, float], Cost]
 
 
 def _pairs(model: CostModel | None, rows: Sequence[Row]) -> dict[str, list[_Pair]]:
-    """By role: learner, size, what was measured, and what the laws say of it."""
+    """By role: learner, size, measurement, and prediction of the laws."""
     counted = [row for row in rows if row["role"] == "checked" or row["outcome"] == "EXACT"]
     return {
         role: [
@@ -117,7 +117,7 @@ def _numbers(rows: Sequence[Row]) -> dict[str, Any]:
     checks = pairs["checked"]
     if model is None or not checks:
         return {}
-    # examples are set by the budget: no test of a law
+    # the budget sets the examples, so they do not test a law
     ratios = [
         measured[name] / getattr(cost, name)
         for learner, size, measured, cost in checks
