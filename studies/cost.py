@@ -22,7 +22,7 @@ _GRID = {
     Scale.QUICK: ((1, 2, 4), (2, 4), (8, 16, 32)),
     Scale.FULL: ((1, 2, 4, 8), (2, 3, 4, 8), (8, 16, 32, 64)),
 }
-# from d = 14 on the features no longer fit one block: both sides are needed to tell the two shares of memory apart
+# from d = 14 on the features exceed one block: sizes on both sides are needed to separate the two shares of memory
 _LINEAR = {
     Scale.QUICK: [(2, 2, d) for d in (4, 8, 12)] + [(2, 4, d) for d in (4, 8, 12, 16)],
     Scale.FULL: [(m, 4, 8) for m in (1, 4)]
@@ -33,7 +33,7 @@ _SIX: dict[Scale, list[Size]] = {
     Scale.QUICK: [],
     Scale.FULL: [(2, 2, d) for d in (8, 12, 16, 24)] + [(2, 4, d) for d in (12, 16, 24)] + [(3, 3, 16)],
 }
-# sizes and draws; the second of the regression and the last two of Newton came after every law was settled
+# sizes and draws; the second of the regression and the last two of Newton were added after every law was fixed
 _CHECKS: dict[Scale, dict[str, list[tuple[Size, int]]]] = {
     Scale.QUICK: {"newton": [((4, 4, 48), 2)], "linear": [((2, 4, 18), 1)]},
     Scale.FULL: {

@@ -40,8 +40,8 @@ class Cost:
     memory : float
         The peak of its arrays, in bytes.
     beyond : tuple of str
-        Which of m, k and d lie outside the fitted range. There the cost is extrapolated, and it is not known whether the
-        learner succeeds.
+        Which of m, k and d lie outside the fitted range. There the cost is extrapolated, and it is not known whether
+        the learner succeeds.
     passes_range : (float, float) or None
         The 95 % prediction interval of the passes, if the law holds at this size; None if there is no interval.
     """

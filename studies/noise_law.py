@@ -25,9 +25,9 @@ def centred(layer: AttentionLayer) -> AttentionLayer:
 
     Notes
     -----
-    softmax(Y_a) is the same for Y_a and Y_a + c 1, for any number c, even one that depends on X. With P = I - 1 1^T / d,
-    Y P = sum_i softmax(X Theta_i X^T) X (W_i P). So labels drawn by softmax(Y_a) determine only the layer with W_i P in
-    place of W_i. The rows of its outputs have the sum 0. Derived here.
+    softmax(Y_a) is the same for Y_a and Y_a + c 1, for any number c, even one that depends on X. With P = I - 1 1^T /
+    d, Y P = sum_i softmax(X Theta_i X^T) X (W_i P). So labels drawn by softmax(Y_a) determine only the layer with W_i
+    P in place of W_i. The rows of its outputs have the sum 0. Derived here.
     """
     return AttentionLayer(theta=layer.theta, w=layer.w - layer.w.mean(axis=2, keepdims=True))
 
@@ -98,11 +98,11 @@ def class_laws(layer: AttentionLayer, x: Float[np.ndarray, "n k d"], gain: float
 
     Notes
     -----
-    Let H = E J^T J and M = E J^T (diag q - q q^T) J, with q the class shares. The information of an example is gain^2 M.
-    With many examples maximum likelihood therefore reaches the Cramer-Rao bound tr(H M^+) / (gain^2 k d), which is
+    Let H = E J^T J and M = E J^T (diag q - q q^T) J, with q the class shares. The information of an example is gain^2
+    M. With many examples maximum likelihood therefore reaches the Cramer-Rao bound tr(H M^+) / (gain^2 k d), which is
     p / (k gain^2) for a small gain. The labels d (e_c - 1/d) / gain have the noise (d / gain)^2 M. By the sandwich
-    formula the error of least squares is d^2 tr(M H^+) / (gain^2 k d). The expectation of an inverse exceeds the inverse
-    of the expectation, so both are too large for few inputs. O(n k d p^2 + p^3).
+    formula the error of least squares is d^2 tr(M H^+) / (gain^2 k d). The expectation of an inverse exceeds the
+    inverse of the expectation, so both are too large for few inputs. O(n k d p^2 + p^3).
     """
     _, k, d = x.shape
     plain = weighted_gram(layer, x)

@@ -91,8 +91,8 @@ def predicted_biases(
     -----
     The two are |k pi'^T pi' S| / |S| and |sum_i Theta_i Pi^T D_i Pi W_i| / |S|, with Pi the positions and D_i the mean
     of diag(p) - p^T p over rows p of the patterns on x. The second follows from Stein's identity,
-    E[u_a^T p_ab] = E[dp_ab/du_a], which is exact for Gaussian tokens; the tokens' own part is left out. For small Theta,
-    D_i is (1/k) (1 - J/k), which gives C.
+    E[u_a^T p_ab] = E[dp_ab/du_a], which is exact for Gaussian tokens; the tokens' own part is left out. For small
+    Theta, D_i is (1/k) (1 - J/k), which gives C.
     """
     total, mean = layer.w.sum(axis=0), positions.mean(axis=0)
     size = np.linalg.norm(total)
